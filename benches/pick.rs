@@ -1,12 +1,16 @@
-//! What is measured: building an engine; opening a saved one; taking changes over; picking by keyword and with the static model (the default), with a request of
-//! one part and one of three sentences, with and without reasons; picking for a role that may see ten tools, resolving
-//! a name, and by how much a pick overruns its deadline. Models are measured by the bench `embed` of the crate `picktools-onnx`.
+//! What is measured: building an engine; opening a saved one; taking changes over; picking by
+//! keyword and with the static model (the default), with a request of one part and one of three
+//! sentences, with and without reasons; picking for a role that may see ten tools, resolving a
+//! name, and by how much a pick overruns its deadline. Models are measured by the bench `embed` of
+//! the crate `picktools-onnx`.
 //!
-//! On what: catalogs of 100 to 10,000 tools for building and 1,000 to 100,000 for picking, made from a fixed seed. Words follow Zipf's law, as they do in
-//! prose, so that posting lists have realistic lengths; each tool has a name of its own, a description of about 15
-//! words and three parameters.
+//! On what: catalogs of 100 to 10,000 tools for building and 1,000 to 100,000 for picking, made
+//! from a fixed seed. Words follow Zipf's law, as they do in prose, so that posting lists have
+//! realistic lengths; each tool has a name of its own, a description of about 15 words and three
+//! parameters.
 //!
-//! What is not: ranking quality (`picktools eval`), reading catalogs from disk, real texts (`scripts/measure-speed.py`).
+//! What is not: ranking quality (`picktools eval`), reading catalogs from disk, real texts
+//! (`scripts/measure-speed.py`).
 //!
 //! One pick runs on one thread; building uses all cores.
 
@@ -44,7 +48,10 @@ impl Random {
     /// A word whose rank follows Zipf's law: the logarithm of the rank is uniform.
     fn word(&mut self) -> String {
         let uniform = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
-        #[expect(clippy::cast_possible_truncation, reason = "a rank is no larger than the vocabulary")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a rank is no larger than the vocabulary"
+        )]
         let mut rank = (VOCABULARY as f64).powf(uniform) as u64;
         let mut word = String::from("w");
         while rank > 0 {
@@ -55,7 +62,10 @@ impl Random {
     }
 
     fn words(&mut self, count: usize) -> String {
-        (0..count).map(|_| self.word()).collect::<Vec<_>>().join(" ")
+        (0..count)
+            .map(|_| self.word())
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 }
 
@@ -98,7 +108,9 @@ fn queries() -> Vec<Query> {
 /// Requests of three sentences, of 21 words together.
 fn three_sentences() -> Vec<Query> {
     let mut random = Random(SEED + 2);
-    (0..64).map(|_| Query::new(sentences([7; 3].map(|count| random.words(count))))).collect()
+    (0..64)
+        .map(|_| Query::new(sentences([7; 3].map(|count| random.words(count)))))
+        .collect()
 }
 
 fn sentences(texts: [String; 3]) -> String {
@@ -114,7 +126,13 @@ fn build(criterion: &mut Criterion) {
     group.sample_size(10);
     for size in SIZES {
         let catalog = catalog(size, false);
-        assert_eq!(Engine::new(catalog.clone()).expect("it builds").stats().tools, size);
+        assert_eq!(
+            Engine::new(catalog.clone())
+                .expect("it builds")
+                .stats()
+                .tools,
+            size
+        );
         group.throughput(Throughput::Elements(size as u64));
         group.bench_function(BenchmarkId::new("keyword", size), |bencher| {
             bencher.iter_batched(|| catalog.clone(), keyword_engine, BatchSize::LargeInput);
@@ -131,31 +149,62 @@ fn open_and_update(criterion: &mut Criterion) {
     for size in PICK_SIZES {
         let engine = Engine::new(catalog(size, false)).expect("it builds");
         let folder = tempfile::tempdir().expect("a folder can be made");
-        engine.save(folder.path(), json!(null)).expect("it can be saved");
+        engine
+            .save(folder.path(), json!(null))
+            .expect("it can be saved");
         let open = || {
-            let engine =
-                Engine::new(Catalog::open_saved(folder.path()).expect("it opens")).expect("nothing is missing");
-            engine.pick(request, &PickOptions::default()).expect("it picks")
+            let engine = Engine::new(Catalog::open_saved(folder.path()).expect("it opens"))
+                .expect("nothing is missing");
+            engine
+                .pick(request, &PickOptions::default())
+                .expect("it picks")
         };
-        let picked = engine.pick(request, &PickOptions::default()).expect("it picks");
+        let picked = engine
+            .pick(request, &PickOptions::default())
+            .expect("it picks");
         assert_eq!(json!(open()), json!(picked));
         let mut group = criterion.benchmark_group("open");
         group.sample_size(10);
-        group.bench_function(BenchmarkId::new("with_first_pick", size), |bencher| bencher.iter(open));
+        group.bench_function(BenchmarkId::new("with_first_pick", size), |bencher| {
+            bencher.iter(open)
+        });
         group.finish();
 
-        let mut put: Vec<Tool> =
-            engine.catalog().tools().iter().step_by(size / 100).map(|tool| (**tool).clone()).collect();
-        put.iter_mut().for_each(|tool| tool.description.push_str(" umbrella"));
-        let changes = Changes { put, ..Changes::default() };
-        let updated = engine.update(changes.clone()).expect("the changes are valid");
-        let least = PickOptions { min_score: 0.0, ..PickOptions::default() };
-        let words = updated.pick(&Query::new("umbrella"), &least).expect("it picks");
-        assert!(updated.catalog().len() == size && words.picks[0].tool.description.ends_with("umbrella"));
+        let mut put: Vec<Tool> = engine
+            .catalog()
+            .tools()
+            .iter()
+            .step_by(size / 100)
+            .map(|tool| (**tool).clone())
+            .collect();
+        put.iter_mut()
+            .for_each(|tool| tool.description.push_str(" umbrella"));
+        let changes = Changes {
+            put,
+            ..Changes::default()
+        };
+        let updated = engine
+            .update(changes.clone())
+            .expect("the changes are valid");
+        let least = PickOptions {
+            min_score: 0.0,
+            ..PickOptions::default()
+        };
+        let words = updated
+            .pick(&Query::new("umbrella"), &least)
+            .expect("it picks");
+        assert!(
+            updated.catalog().len() == size
+                && words.picks[0].tool.description.ends_with("umbrella")
+        );
         let mut group = criterion.benchmark_group("update_100");
         group.sample_size(10);
         group.bench_function(BenchmarkId::from_parameter(size), |bencher| {
-            bencher.iter_batched(|| changes.clone(), |changes| engine.update(changes), BatchSize::LargeInput);
+            bencher.iter_batched(
+                || changes.clone(),
+                |changes| engine.update(changes),
+                BatchSize::LargeInput,
+            );
         });
     }
 }
@@ -163,38 +212,89 @@ fn open_and_update(criterion: &mut Criterion) {
 fn pick(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("pick");
     let options = PickOptions::default();
-    let bare = PickOptions { reasons: false, ..PickOptions::default() };
+    let bare = PickOptions {
+        reasons: false,
+        ..PickOptions::default()
+    };
     let (one, three) = (queries(), three_sentences());
     for size in PICK_SIZES {
         let catalog = catalog(size, false);
         let keyword = keyword_engine(catalog.clone()).expect("it builds");
-        for (mode, engine) in [("keyword", keyword), ("static", Engine::new(catalog).expect("it builds"))] {
+        for (mode, engine) in [
+            ("keyword", keyword),
+            ("static", Engine::new(catalog).expect("it builds")),
+        ] {
             assert_finds(&engine, usize::from(mode == "static"));
-            cycle(&mut group, BenchmarkId::new(mode, size), &engine, &one, &options);
-            cycle(&mut group, BenchmarkId::new(format!("{mode}_three_sentences"), size), &engine, &three, &options);
-            let reason = |options| engine.pick(&one[0], options).expect("it picks").picks[0].reason.clone();
+            cycle(
+                &mut group,
+                BenchmarkId::new(mode, size),
+                &engine,
+                &one,
+                &options,
+            );
+            cycle(
+                &mut group,
+                BenchmarkId::new(format!("{mode}_three_sentences"), size),
+                &engine,
+                &three,
+                &options,
+            );
+            let reason = |options| {
+                engine.pick(&one[0], options).expect("it picks").picks[0]
+                    .reason
+                    .clone()
+            };
             assert!(!reason(&options).is_empty() && reason(&bare).is_empty());
-            cycle(&mut group, BenchmarkId::new(format!("{mode}_without_reasons"), size), &engine, &one, &bare);
+            cycle(
+                &mut group,
+                BenchmarkId::new(format!("{mode}_without_reasons"), size),
+                &engine,
+                &one,
+                &bare,
+            );
         }
     }
     let engine = keyword_engine(catalog(10_000, true)).expect("it builds");
     let ten = engine.pick(&one[0], &options).expect("it picks");
     assert_eq!(ten.ineligible.total, 10_000 - 10);
-    cycle(&mut group, BenchmarkId::new("keyword_role_sees_10", 10_000), &engine, &one, &options);
+    cycle(
+        &mut group,
+        BenchmarkId::new("keyword_role_sees_10", 10_000),
+        &engine,
+        &one,
+        &options,
+    );
 }
 
-/// A request that names a tool has it, with as many semantic signals as models rank; one of three sentences that each
-/// name one has all three.
+/// A request that names a tool has it, with as many semantic signals as models rank; one of three
+/// sentences that each name one has all three.
 fn assert_finds(engine: &Engine, models: usize) {
-    let named = |share: usize| engine.catalog().tools()[engine.catalog().len() * share / 4].name.clone();
+    let named = |share: usize| {
+        engine.catalog().tools()[engine.catalog().len() * share / 4]
+            .name
+            .clone()
+    };
     let options = PickOptions::default();
-    let found = engine.pick(&Query::new(named(2)), &options).expect("it picks");
-    let own = found.picks.iter().find(|pick| pick.tool.name == named(2)).expect("a tool that is named is picked");
+    let found = engine
+        .pick(&Query::new(named(2)), &options)
+        .expect("it picks");
+    let own = found
+        .picks
+        .iter()
+        .find(|pick| pick.tool.name == named(2))
+        .expect("a tool that is named is picked");
     assert_eq!(own.provenance.semantic.len(), models);
     let three = [1, 2, 3].map(named);
-    let found = engine.pick(&Query::new(sentences(three.clone())), &options).expect("it picks");
+    let found = engine
+        .pick(&Query::new(sentences(three.clone())), &options)
+        .expect("it picks");
     assert_eq!(found.picks.len(), three.len());
-    assert!(found.picks.iter().all(|pick| three.contains(&pick.tool.name)));
+    assert!(
+        found
+            .picks
+            .iter()
+            .all(|pick| three.contains(&pick.tool.name))
+    );
 }
 
 /// A name as it is written, and one in a variant spelling.
@@ -203,9 +303,16 @@ fn resolve(criterion: &mut Criterion) {
     let table = NameTable::new(&catalog);
     let name = &catalog.tools()[5_000].name;
     let mut group = criterion.benchmark_group("resolve");
-    for (writing, name) in [("name", name.clone()), ("other_writing", name.replace('_', "-").to_uppercase())] {
-        assert!(matches!(table.resolve(&name), Resolution::Tool(found) if found.tool.index() == 5_000));
-        group.bench_function(writing, |bencher| bencher.iter(|| table.resolve(black_box(&name))));
+    for (writing, name) in [
+        ("name", name.clone()),
+        ("other_writing", name.replace('_', "-").to_uppercase()),
+    ] {
+        assert!(
+            matches!(table.resolve(&name), Resolution::Tool(found) if found.tool.index() == 5_000)
+        );
+        group.bench_function(writing, |bencher| {
+            bencher.iter(|| table.resolve(black_box(&name)))
+        });
     }
 }
 
@@ -249,7 +356,12 @@ impl Reranker for Sleeper {
         "sleeper"
     }
 
-    fn rerank<'a>(&'a self, _: &'a Query, _: &'a [Arc<Tool>], _: Option<Instant>) -> RerankFuture<'a> {
+    fn rerank<'a>(
+        &'a self,
+        _: &'a Query,
+        _: &'a [Arc<Tool>],
+        _: Option<Instant>,
+    ) -> RerankFuture<'a> {
         Box::pin(async move {
             self.sleep();
             Ok(Vec::new())
@@ -257,17 +369,32 @@ impl Reranker for Sleeper {
     }
 }
 
-/// The time between the deadline and the answer, whose 99th percentile is to stay below 50 ms: with a scorer and a reranker, neither of
-/// which ever answers.
+/// The time between the deadline and the answer, whose 99th percentile is to stay below 50 ms: with
+/// a scorer and a reranker, neither of which ever answers.
 fn deadline(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("deadline");
-    group.sample_size(20).measurement_time(Duration::from_secs(5));
+    group
+        .sample_size(20)
+        .measurement_time(Duration::from_secs(5));
     let catalog = catalog(10_000, false);
-    let plain = PickOptions { timeout: Some(DEADLINE), ..PickOptions::default() };
-    let engine = Engine::builder(catalog.clone()).scorer(Arc::new(Sleeper)).build().expect("it builds");
+    let plain = PickOptions {
+        timeout: Some(DEADLINE),
+        ..PickOptions::default()
+    };
+    let engine = Engine::builder(catalog.clone())
+        .scorer(Arc::new(Sleeper))
+        .build()
+        .expect("it builds");
     overrun(&mut group, "scorer", &engine, &plain);
-    let engine = Engine::builder(catalog).reranker(Arc::new(Sleeper)).build().expect("it builds");
-    let options = PickOptions { rerank: Rerank::Always, min_score: 0.0, ..plain };
+    let engine = Engine::builder(catalog)
+        .reranker(Arc::new(Sleeper))
+        .build()
+        .expect("it builds");
+    let options = PickOptions {
+        rerank: Rerank::Always,
+        min_score: 0.0,
+        ..plain
+    };
     overrun(&mut group, "reranker", &engine, &options);
 }
 
@@ -281,8 +408,15 @@ fn overrun(
 ) {
     let query = &queries()[0];
     let late = engine.pick(query, options).expect("it picks");
-    let stage = if name == "scorer" { Stage::Scorer } else { Stage::Rerank };
-    assert_eq!((late.degraded[0].stage, late.picks.len()), (stage, options.max_candidates));
+    let stage = if name == "scorer" {
+        Stage::Scorer
+    } else {
+        Stage::Rerank
+    };
+    assert_eq!(
+        (late.degraded[0].stage, late.picks.len()),
+        (stage, options.max_candidates)
+    );
     let mut overruns = Vec::new();
     group.bench_function(BenchmarkId::new("overrun", name), |bencher| {
         bencher.iter_custom(|rounds| {
@@ -298,13 +432,24 @@ fn overrun(
     });
     overruns.sort_unstable();
     // None where the bench was filtered out.
-    let Some(&worst) = overruns.last() else { return };
+    let Some(&worst) = overruns.last() else {
+        return;
+    };
     let p99 = overruns[(overruns.len() - 1) * 99 / 100];
-    #[expect(clippy::print_stdout, reason = "the tail is a result, which criterion does not show")]
+    #[expect(
+        clippy::print_stdout,
+        reason = "the tail is a result, which criterion does not show"
+    )]
     {
-        println!("deadline/overrun/{name} p99 of {} picks: {p99:.2?}, worst: {worst:.2?}", overruns.len());
+        println!(
+            "deadline/overrun/{name} p99 of {} picks: {p99:.2?}, worst: {worst:.2?}",
+            overruns.len()
+        );
     }
-    assert!(p99 < Duration::from_millis(50), "a pick overran its deadline by {p99:?}");
+    assert!(
+        p99 < Duration::from_millis(50),
+        "a pick overran its deadline by {p99:?}"
+    );
 }
 
 criterion_group!(benches, build, open_and_update, pick, resolve, deadline);

@@ -5,8 +5,8 @@
 //! $ curl http://127.0.0.1:8080/pick --json '{"query": "book a meeting room"}'
 //! ```
 //!
-//! `picktools serve` has such an interface too, with keys, limits, metrics and an OpenAPI description.
-//! This is the starting point for a service of your own.
+//! `picktools serve` has such an interface too, with keys, limits, metrics and an OpenAPI
+//! description. This is the starting point for a service of your own.
 
 #![expect(clippy::print_stdout, reason = "the example prints its address")]
 
@@ -46,7 +46,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let Some(catalog_path) = arguments.next() else {
         return Err("usage: axum-service CATALOG [ADDRESS]".into());
     };
-    let address = arguments.next().unwrap_or_else(|| DEFAULT_ADDRESS.to_owned());
+    let address = arguments
+        .next()
+        .unwrap_or_else(|| DEFAULT_ADDRESS.to_owned());
 
     // An engine is cheap to clone: all clones share one index.
     let engine = Engine::new(Catalog::open(catalog_path)?)?;
@@ -54,7 +56,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let listener = TcpListener::bind(&address).await?;
     println!("listening on http://{}", listener.local_addr()?);
-    axum::serve(listener, service).with_graceful_shutdown(interrupted()).await?;
+    axum::serve(listener, service)
+        .with_graceful_shutdown(interrupted())
+        .await?;
     Ok(())
 }
 
@@ -73,7 +77,9 @@ async fn pick(
     };
     // `pick_async` runs on tokio's blocking pool, so other requests are not delayed.
     let selection = engine.pick_async(request.query, options).await;
-    selection.map(Json).map_err(|error| (status_of(&error), error.to_string()))
+    selection
+        .map(Json)
+        .map_err(|error| (status_of(&error), error.to_string()))
 }
 
 /// Returns the HTTP status of a failed pick.

@@ -7,7 +7,11 @@
 //! $ cargo run -p picktools-examples --bin mcp-client -- .mcp.json "what time is it in Oslo?"
 //! ```
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the example prints its results")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "the example prints its results"
+)]
 
 use std::error::Error;
 use std::path::Path;
@@ -31,7 +35,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // `Warn` leaves out a tool whose name is taken. The default refuses the catalog, so one server
     // could break the others.
-    let options = CatalogOptions { conflicts: Conflicts::Warn, ..CatalogOptions::default() };
+    let options = CatalogOptions {
+        conflicts: Conflicts::Warn,
+        ..CatalogOptions::default()
+    };
     let catalog = options.read_files(&files)?;
     for notice in catalog.notices() {
         eprintln!("warning: {notice}");
@@ -39,7 +46,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("{} tools of {} servers", catalog.len(), files.len());
 
     let engine = Engine::new(catalog)?;
-    let selection = engine.pick_async(Query::new(request), PickOptions::default()).await?;
+    let selection = engine
+        .pick_async(Query::new(request), PickOptions::default())
+        .await?;
     for pick in &selection.picks {
         println!("{:.2} {}: {}", pick.score, pick.tool.id, pick.reason);
     }
@@ -54,7 +63,10 @@ fn read_configuration(path: &Path) -> Result<Configuration, Box<dyn Error>> {
     let absolute = std::path::absolute(path)?;
     let folder = absolute.parent().unwrap_or(&absolute);
     let text = std::fs::read_to_string(&absolute)?;
-    let surroundings = Surroundings { variable: &|name| std::env::var(name).ok(), folder };
+    let surroundings = Surroundings {
+        variable: &|name| std::env::var(name).ok(),
+        folder,
+    };
     let configuration = mcp::read(&text, &surroundings)?;
     for fault in &configuration.faults {
         eprintln!("warning: {fault}");

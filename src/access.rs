@@ -1,10 +1,10 @@
 //! Who may see and run what: the one decision that picking and calling share.
 //!
-//! An [`Access`] says who asks. It is held against each tool's policy data. Catalogs have many tools and few
-//! different policies, so tools of equal policy are grouped once, and a decision is made once per group instead of
-//! once per tool. What a caller excludes by name, has no quota left for, or keeps in quarantine is added tool by tool. An
-//! ineligible tool is never scored, uses up no depth, is not accepted as a call, and is reported with every reason that
-//! applies to it.
+//! An [`Access`] says who asks. It is held against each tool's policy data. Catalogs have many
+//! tools and few different policies, so tools of equal policy are grouped once, and a decision is
+//! made once per group instead of once per tool. What a caller excludes by name, has no quota left
+//! for, or keeps in quarantine is added tool by tool. An ineligible tool is never scored, uses up
+//! no depth, is not accepted as a call, and is reported with every reason that applies to it.
 
 mod eligibility;
 mod reason;
@@ -17,7 +17,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub use eligibility::Eligibility;
 pub use reason::IneligibleReason;
 
-use crate::catalog::{Catalog, Effects, KnownSources, READ_ONLY, ThreatLevel, Tool, UnknownValue, Whole, is_read_only};
+use crate::catalog::{
+    Catalog, Effects, KnownSources, READ_ONLY, ThreatLevel, Tool, UnknownValue, Whole, is_read_only,
+};
 use crate::json::Json;
 use crate::names::{NameTable, Resolution};
 use crate::ranking::ToolId;
@@ -25,11 +27,12 @@ use crate::ranking::ToolId;
 /// The most ineligible tools that an outcome lists one by one.
 pub const MAX_LISTED_INELIGIBLE: usize = 50;
 
-/// Who asks, and so what may be seen and run. The default is a caller without roles who may not see unsafe tools.
+/// Who asks, and so what may be seen and run. The default is a caller without roles who may not see
+/// unsafe tools.
 ///
-/// A source is denied with all that look like it; one is allowed by its very name, or but for case and spaces where
-/// only one source is meant, and never for its looks. Tools are named by id, `source/name`, name or alias. As JSON
-/// every field may be left out, and unknown ones are refused.
+/// A source is denied with all that look like it; one is allowed by its very name, or but for case
+/// and spaces where only one source is meant, and never for its looks. Tools are named by id,
+/// `source/name`, name or alias. As JSON every field may be left out, and unknown ones are refused.
 ///
 /// ```
 /// use picktools::{Access, Engine, PickOptions, Query, Tool, Catalog};
@@ -55,15 +58,16 @@ pub struct Access {
     pub roles: BTreeSet<String>,
     /// The mode that the agent runs in; tools that fit other modes only are ineligible.
     ///
-    /// In the mode `read-only`, without regard to case and separators, so are tools that anyone marks unsafe or not
-    /// read-only. A call of a tool that no trusted source says only reads, by `readOnlyHint: true` or the mode among
-    /// the tool's own, waits for a person.
+    /// In the mode `read-only`, without regard to case and separators, so are tools that anyone
+    /// marks unsafe or not read-only. A call of a tool that no trusted source says only reads, by
+    /// `readOnlyHint: true` or the mode among the tool's own, waits for a person.
     pub execution_mode: Option<String>,
     /// What every tool must be capable of.
     pub capabilities: BTreeSet<String>,
     /// What is left to spend on one call; tools without a cost cost nothing.
     pub max_cost: Option<f64>,
-    /// The highest threat level allowed. A tool that names none passes, unless it is marked unsafe: it counts as high.
+    /// The highest threat level allowed. A tool that names none passes, unless it is marked unsafe:
+    /// it counts as high.
     pub max_threat_level: Option<ThreatLevel>,
     /// How many calls are left of the tools named here; one with none left is ineligible.
     #[serde(deserialize_with = "distinct")]
@@ -74,7 +78,8 @@ pub struct Access {
     pub deny_sources: BTreeSet<String>,
     /// Tools that are excluded; a name that several tools share excludes all of them.
     pub exclude: BTreeSet<String>,
-    /// Tools that are held back until the operator approves them; a name that several tools share holds all of them.
+    /// Tools that are held back until the operator approves them; a name that several tools share
+    /// holds all of them.
     pub quarantine: BTreeSet<String>,
 }
 
@@ -82,7 +87,9 @@ pub struct Access {
 fn distinct<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, u64>, D::Error> {
     let Json { value, repeated } = Json::deserialize(deserializer)?;
     match repeated.first() {
-        Some(pointer) => Err(D::Error::custom(format_args!("the quota {pointer:?} stands twice"))),
+        Some(pointer) => Err(D::Error::custom(format_args!(
+            "the quota {pointer:?} stands twice"
+        ))),
         None => serde_json::from_value(value).map_err(D::Error::custom),
     }
 }
@@ -106,7 +113,9 @@ pub enum AccessError {
     #[error("max_cost is not a number; give what is left to spend on one call")]
     InvalidCost,
     /// A caller asks for what it may not have ([`Access::within`]).
-    #[error("{field} asks for {value:?}, which this caller may not have; leave it out, or ask for less")]
+    #[error(
+        "{field} asks for {value:?}, which this caller may not have; leave it out, or ask for less"
+    )]
     NotWithin {
         /// The field.
         field: &'static str,
@@ -120,21 +129,27 @@ impl Access {
     ///
     /// # Errors
     ///
-    /// [`AccessError`] for a tool that is named and that the catalog does not have, or a cost that is not a number: what
-    /// was misspelt must not let a tool through.
+    /// [`AccessError`] for a tool that is named and that the catalog does not have, or a cost that
+    /// is not a number: what was misspelt must not let a tool through.
     pub fn decide(&self, catalog: &Catalog, names: &NameTable) -> Result<Eligibility, AccessError> {
         Eligibility::decide(catalog, names, self)
     }
 
-    /// Returns what both this and `limits` allow: `limits` is what the operator allows a caller, and this how much less the caller
-    /// wants. It may leave roles away, and have none that the limits do not have.
+    /// Returns what both this and `limits` allow: `limits` is what the operator allows a caller,
+    /// and this how much less the caller wants. It may leave roles away, and have none that the
+    /// limits do not have.
     ///
     /// # Errors
     ///
-    /// [`AccessError::NotWithin`] for a role, or an execution mode, that the limits do not have, and for sources of which the
-    /// limits allow none.
+    /// [`AccessError::NotWithin`] for a role, or an execution mode, that the limits do not have,
+    /// and for sources of which the limits allow none.
     pub fn within(&self, limits: &Self) -> Result<Self, AccessError> {
-        let refuse = |field, value: &str| Err(AccessError::NotWithin { field, value: value.to_owned() });
+        let refuse = |field, value: &str| {
+            Err(AccessError::NotWithin {
+                field,
+                value: value.to_owned(),
+            })
+        };
         if let Some(role) = self.roles.difference(&limits.roles).next() {
             return refuse("roles", role);
         }
@@ -142,18 +157,29 @@ impl Access {
             (Some(asked), Some(limit)) if asked != limit => return refuse("execution_mode", asked),
             (asked, limit) => asked.as_ref().or(limit.as_ref()).cloned(),
         };
-        let both = |asked: &BTreeSet<String>, limits: &BTreeSet<String>| match (asked.is_empty(), limits.is_empty()) {
+        let both = |asked: &BTreeSet<String>, limits: &BTreeSet<String>| match (
+            asked.is_empty(),
+            limits.is_empty(),
+        ) {
             (true, _) => limits.clone(),
             (_, true) => asked.clone(),
             _ => asked.intersection(limits).cloned().collect(),
         };
         let allow_sources = both(&self.allow_sources, &limits.allow_sources);
-        if let Some(source) = self.allow_sources.first().filter(|_| allow_sources.is_empty()) {
+        if let Some(source) = self
+            .allow_sources
+            .first()
+            .filter(|_| allow_sources.is_empty())
+        {
             return refuse("allow_sources", source);
         }
         let least = |asked: Option<f64>, limit: Option<f64>| match (asked, limit) {
             // What is no number stays, so that it is refused.
-            (Some(asked), Some(limit)) => Some(if asked < limit || asked.is_nan() { asked } else { limit }),
+            (Some(asked), Some(limit)) => Some(if asked < limit || asked.is_nan() {
+                asked
+            } else {
+                limit
+            }),
             (asked, limit) => asked.or(limit),
         };
         let mut quotas = limits.quotas.clone();
@@ -161,14 +187,19 @@ impl Access {
             let least = quotas.entry(tool.clone()).or_insert(left);
             *least = left.min(*least);
         }
-        let all = |asked: &BTreeSet<String>, limits: &BTreeSet<String>| asked.union(limits).cloned().collect();
+        let all = |asked: &BTreeSet<String>, limits: &BTreeSet<String>| {
+            asked.union(limits).cloned().collect()
+        };
         Ok(Self {
             allow_unsafe: self.allow_unsafe && limits.allow_unsafe,
             roles: both(&self.roles, &limits.roles),
             execution_mode,
             capabilities: all(&self.capabilities, &limits.capabilities),
             max_cost: least(self.max_cost, limits.max_cost),
-            max_threat_level: [self.max_threat_level, limits.max_threat_level].into_iter().flatten().min(),
+            max_threat_level: [self.max_threat_level, limits.max_threat_level]
+                .into_iter()
+                .flatten()
+                .min(),
             quotas,
             allow_sources,
             deny_sources: all(&self.deny_sources, &limits.deny_sources),
@@ -177,35 +208,49 @@ impl Access {
         })
     }
 
-    /// Returns the values that no tool of the catalog has: roles, capabilities, the execution mode and sources. Nothing
-    /// more may be seen for them, and what was meant may not be held back.
+    /// Returns the values that no tool of the catalog has: roles, capabilities, the execution mode
+    /// and sources. Nothing more may be seen for them, and what was meant may not be held back.
     pub fn unknown_values(&self, catalog: &Catalog) -> Vec<UnknownValue> {
         let mut unknown = Vec::new();
-        let mut look_for = |field, values: &mut dyn Iterator<Item = &String>, of: fn(&Tool) -> &BTreeSet<String>| {
-            for value in values.filter(|value| !catalog.policies().any(|tool| of(tool).contains(*value))) {
+        let mut look_for = |field,
+                            values: &mut dyn Iterator<Item = &String>,
+                            of: fn(&Tool) -> &BTreeSet<String>| {
+            for value in
+                values.filter(|value| !catalog.policies().any(|tool| of(tool).contains(*value)))
+            {
                 let known = catalog.policies().flat_map(of).map(String::as_str);
                 unknown.push(UnknownValue::new(field, value, known));
             }
         };
         look_for("roles", &mut self.roles.iter(), |tool| &tool.allowed_roles);
-        look_for("capabilities", &mut self.capabilities.iter(), |tool| &tool.capabilities);
+        look_for("capabilities", &mut self.capabilities.iter(), |tool| {
+            &tool.capabilities
+        });
         let modes = || catalog.policies().flat_map(|tool| &tool.modes);
         // No tool need name the mode read-only for it to mean something.
-        let is_unknown = |mode: &&String| !is_read_only(mode) && modes().all(|known| known != *mode);
+        let is_unknown =
+            |mode: &&String| !is_read_only(mode) && modes().all(|known| known != *mode);
         if let Some(mode) = self.execution_mode.as_ref().filter(is_unknown) {
             let known = modes().map(String::as_str).chain([READ_ONLY]);
             unknown.push(UnknownValue::new("execution_mode", mode, known));
         }
         let sources = catalog.sources();
-        let allowed = self.allow_sources.iter().filter(|name| sources.permits_none(name));
-        unknown.extend(allowed.map(|name| UnknownValue::new("allow_sources", name, sources.names())));
-        let denied = self.deny_sources.iter().filter(|name| sources.restricts_none(name));
+        let allowed = self
+            .allow_sources
+            .iter()
+            .filter(|name| sources.permits_none(name));
+        unknown
+            .extend(allowed.map(|name| UnknownValue::new("allow_sources", name, sources.names())));
+        let denied = self
+            .deny_sources
+            .iter()
+            .filter(|name| sources.restricts_none(name));
         unknown.extend(denied.map(|name| UnknownValue::new("deny_sources", name, sources.names())));
         unknown
     }
 
-    /// Returns `true` if a person must let a call of this tool through: the caller may only read, and the tool is not
-    /// known to.
+    /// Returns `true` if a person must let a call of this tool through: the caller may only read,
+    /// and the tool is not known to.
     pub fn must_be_approved(&self, tool: &Tool) -> bool {
         self.only_reads() && tool.effects() != Effects::OnlyReads
     }
@@ -214,7 +259,8 @@ impl Access {
         self.execution_mode.as_deref().is_some_and(is_read_only)
     }
 
-    /// Returns every reason why `tool` may not be seen, wherever it comes from; none means that it may.
+    /// Returns every reason why `tool` may not be seen, wherever it comes from; none means that it
+    /// may.
     ///
     /// A tool without a cost costs nothing.
     fn verdict(&self, tool: &Tool) -> Vec<IneligibleReason> {
@@ -228,17 +274,25 @@ impl Access {
             reasons.push(IneligibleReason::ThreatLevel { level, most });
         }
         if !tool.allowed_roles.is_empty() && tool.allowed_roles.is_disjoint(&self.roles) {
-            reasons.push(IneligibleReason::Role { allowed: tool.allowed_roles.clone() });
+            reasons.push(IneligibleReason::Role {
+                allowed: tool.allowed_roles.clone(),
+            });
         }
         let is_meant = |mode: &String| self.execution_mode.as_ref() == Some(mode);
         let fits = |mode: &String| is_meant(mode) || self.only_reads() && is_read_only(mode);
         if self.execution_mode.is_some() && !tool.modes.is_empty() && !tool.modes.iter().any(fits) {
-            reasons.push(IneligibleReason::ExecutionMode { modes: tool.modes.clone() });
+            reasons.push(IneligibleReason::ExecutionMode {
+                modes: tool.modes.clone(),
+            });
         }
         if self.only_reads() && tool.effects() == Effects::Writes {
             reasons.push(IneligibleReason::NotReadOnly);
         }
-        let missing: BTreeSet<String> = self.capabilities.difference(&tool.capabilities).cloned().collect();
+        let missing: BTreeSet<String> = self
+            .capabilities
+            .difference(&tool.capabilities)
+            .cloned()
+            .collect();
         if !missing.is_empty() {
             reasons.push(IneligibleReason::Capability { missing });
         }
@@ -251,11 +305,26 @@ impl Access {
     }
 
     /// Returns the reasons that concern single tools, by name.
-    fn by_tool(&self, names: &NameTable) -> Result<BTreeMap<ToolId, Vec<IneligibleReason>>, AccessError> {
-        let excluded = self.exclude.iter().map(|name| ("exclude", name, Some(IneligibleReason::Excluded)));
+    fn by_tool(
+        &self,
+        names: &NameTable,
+    ) -> Result<BTreeMap<ToolId, Vec<IneligibleReason>>, AccessError> {
+        let excluded = self
+            .exclude
+            .iter()
+            .map(|name| ("exclude", name, Some(IneligibleReason::Excluded)));
         let quotas = self.quotas.iter();
-        let quotas = quotas.map(|(name, left)| ("quotas", name, (*left == 0).then_some(IneligibleReason::Quota)));
-        let held_back = self.quarantine.iter().map(|name| ("quarantine", name, Some(IneligibleReason::Quarantine)));
+        let quotas = quotas.map(|(name, left)| {
+            (
+                "quotas",
+                name,
+                (*left == 0).then_some(IneligibleReason::Quota),
+            )
+        });
+        let held_back = self
+            .quarantine
+            .iter()
+            .map(|name| ("quarantine", name, Some(IneligibleReason::Quarantine)));
         let mut by_tool: BTreeMap<ToolId, Vec<IneligibleReason>> = BTreeMap::new();
         for (field, name, reason) in excluded.chain(quotas).chain(held_back) {
             let tools = named(names, field, name)?;
@@ -291,8 +360,16 @@ impl Access {
     /// Decides on the policies and sources of a catalog, but for what it says of single tools.
     pub fn decide_whole<'a>(&self, whole: &'a Whole) -> WholeVerdict<'a> {
         let sources = SourceVerdict::new(self, &whole.sources);
-        let policies = whole.policies.iter().map(|tool| self.verdict(tool).is_empty()).collect();
-        WholeVerdict { policies, admits_all_sources: sources.admits_all(), sources }
+        let policies = whole
+            .policies
+            .iter()
+            .map(|tool| self.verdict(tool).is_empty())
+            .collect();
+        WholeVerdict {
+            policies,
+            admits_all_sources: sources.admits_all(),
+            sources,
+        }
     }
 }
 
@@ -305,8 +382,12 @@ struct SourceVerdict<'a> {
 
 impl<'a> SourceVerdict<'a> {
     fn new(access: &Access, sources: &'a KnownSources) -> Self {
-        let allowed = (!access.allow_sources.is_empty()).then(|| sources.permitted(&access.allow_sources));
-        Self { allowed, denied: sources.restricted(&access.deny_sources) }
+        let allowed =
+            (!access.allow_sources.is_empty()).then(|| sources.permitted(&access.allow_sources));
+        Self {
+            allowed,
+            denied: sources.restricted(&access.deny_sources),
+        }
     }
 
     /// Returns `true` if it admits all sources.
@@ -314,22 +395,33 @@ impl<'a> SourceVerdict<'a> {
         self.allowed.is_none() && self.denied.is_empty()
     }
 
-    /// Returns why a tool of this source may not be seen, if it may not. An empty set of allowed sources allows all.
+    /// Returns why a tool of this source may not be seen, if it may not. An empty set of allowed
+    /// sources allows all.
     fn reason(&self, source: Option<&str>) -> Option<IneligibleReason> {
         let among = |sources: &HashSet<&str>| source.is_some_and(|source| sources.contains(source));
         let admits = !among(&self.denied) && self.allowed.as_ref().is_none_or(among);
-        (!admits).then(|| IneligibleReason::Source { source: source.map(str::to_owned) })
+        (!admits).then(|| IneligibleReason::Source {
+            source: source.map(str::to_owned),
+        })
     }
 }
 
 /// The tools that a field's name means: one, or several that share it.
-pub(crate) fn named(names: &NameTable, field: &'static str, name: &str) -> Result<Vec<ToolId>, AccessError> {
+pub(crate) fn named(
+    names: &NameTable,
+    field: &'static str,
+    name: &str,
+) -> Result<Vec<ToolId>, AccessError> {
     match names.resolve(name) {
         Resolution::Tool(resolved) => Ok(vec![resolved.tool]),
         Resolution::Ambiguous(tools) => Ok(tools),
         Resolution::Unknown { suggestions } => {
             let suggestion = suggestions.into_iter().next();
-            Err(AccessError::UnknownTool { field, name: name.to_owned(), suggestion })
+            Err(AccessError::UnknownTool {
+                field,
+                name: name.to_owned(),
+                suggestion,
+            })
         }
     }
 }
@@ -345,7 +437,9 @@ mod tests {
             r#"{"allow_unsafe": false, "roles": ["ops", "dev"], "execution_mode": "read-only", "max_cost": 2,
                 "max_threat_level": "medium", "quotas": {"a": 3}, "allow_sources": ["git", "web"], "exclude": ["b"]}"#,
         );
-        let nothing = Access::default().within(&limits).expect("it asks for nothing");
+        let nothing = Access::default()
+            .within(&limits)
+            .expect("it asks for nothing");
         assert_eq!(nothing, limits, "who says nothing has the limits");
         let asked = read(
             r#"{"allow_unsafe": true, "roles": ["dev"], "max_cost": 5, "max_threat_level": "high", "quotas": {"a": 9, "c": 1},
@@ -363,7 +457,10 @@ mod tests {
             (r#"{"allow_sources": ["mail"]}"#, "allow_sources"),
         ] {
             let error = read(asked).within(&limits).expect_err(asked);
-            assert!(matches!(error, AccessError::NotWithin { field: of, .. } if of == field), "{asked}: {error}");
+            assert!(
+                matches!(error, AccessError::NotWithin { field: of, .. } if of == field),
+                "{asked}: {error}"
+            );
         }
     }
 
@@ -380,7 +477,10 @@ mod tests {
     fn codes(access: &Access, tool: &Tool) -> Vec<&'static str> {
         let catalog = Catalog::from_tools([tool.clone()]).expect("valid");
         let sources = SourceVerdict::new(access, catalog.sources().known());
-        let reasons = access.verdict(tool).into_iter().chain(sources.reason(tool.source.as_deref()));
+        let reasons = access
+            .verdict(tool)
+            .into_iter()
+            .chain(sources.reason(tool.source.as_deref()));
         reasons.map(|reason| reason.code()).collect()
     }
 
@@ -402,8 +502,22 @@ mod tests {
             ..Access::default()
         };
         assert_eq!(codes(&Access::default(), &dangerous), ["unsafe"]);
-        assert_eq!(codes(&access, &hidden), ["unsafe", "role", "execution_mode", "capability", "cost", "source"]);
-        let generous = Access { allow_unsafe: true, roles: set(&["admin", "user"]), ..Access::default() };
+        assert_eq!(
+            codes(&access, &hidden),
+            [
+                "unsafe",
+                "role",
+                "execution_mode",
+                "capability",
+                "cost",
+                "source"
+            ]
+        );
+        let generous = Access {
+            allow_unsafe: true,
+            roles: set(&["admin", "user"]),
+            ..Access::default()
+        };
         assert!(codes(&generous, &dangerous).is_empty() && codes(&generous, &hidden).is_empty());
     }
 
@@ -426,19 +540,31 @@ mod tests {
             .map(|i| {
                 tool(&format!("t{i}"), |t| {
                     t.safe = (i % 3 == 0).then_some(false);
-                    t.allowed_roles = if i % 2 == 0 { set(&["admin"]) } else { set(&[]) };
+                    t.allowed_roles = if i % 2 == 0 {
+                        set(&["admin"])
+                    } else {
+                        set(&[])
+                    };
                 })
             })
             .collect();
         let catalog = Catalog::from_tools(tools).expect("valid");
-        let access = Access { exclude: set(&["t1"]), ..Access::default() };
-        let decided = access.decide(&catalog, &NameTable::new(&catalog)).expect("the name is known");
+        let access = Access {
+            exclude: set(&["t1"]),
+            ..Access::default()
+        };
+        let decided = access
+            .decide(&catalog, &NameTable::new(&catalog))
+            .expect("the name is known");
         for id in catalog.ids() {
             let naive = codes(&access, catalog.tool(id)).is_empty() && id.index() != 1;
             assert_eq!(decided.admits(id), naive);
             assert_eq!(decided.reasons(id).is_empty(), naive);
         }
-        assert_eq!(*decided.counts(), BTreeMap::from([("excluded", 1), ("role", 60), ("unsafe", 40)]));
+        assert_eq!(
+            *decided.counts(),
+            BTreeMap::from([("excluded", 1), ("role", 60), ("unsafe", 40)])
+        );
         assert_eq!(decided.ineligible_count(), 81);
         assert_eq!(decided.reasons(ToolId::from_index(0)).len(), 2);
     }
@@ -449,15 +575,45 @@ mod tests {
         let names = NameTable::new(&catalog);
         let misspelt = || set(&["send_emial"]);
         for (field, access) in [
-            ("exclude", Access { exclude: misspelt(), ..Access::default() }),
-            ("quarantine", Access { quarantine: misspelt(), ..Access::default() }),
-            ("quotas", Access { quotas: BTreeMap::from([("send_emial".into(), 3)]), ..Access::default() }),
+            (
+                "exclude",
+                Access {
+                    exclude: misspelt(),
+                    ..Access::default()
+                },
+            ),
+            (
+                "quarantine",
+                Access {
+                    quarantine: misspelt(),
+                    ..Access::default()
+                },
+            ),
+            (
+                "quotas",
+                Access {
+                    quotas: BTreeMap::from([("send_emial".into(), 3)]),
+                    ..Access::default()
+                },
+            ),
         ] {
-            let error = access.decide(&catalog, &names).expect_err(field).to_string();
-            assert!(error.starts_with(field) && error.contains("did you mean \"send_email\"?"), "{error}");
+            let error = access
+                .decide(&catalog, &names)
+                .expect_err(field)
+                .to_string();
+            assert!(
+                error.starts_with(field) && error.contains("did you mean \"send_email\"?"),
+                "{error}"
+            );
         }
-        let access = Access { max_cost: Some(f64::NAN), ..Access::default() };
-        assert_eq!(access.decide(&catalog, &names).expect_err("NaN"), AccessError::InvalidCost);
+        let access = Access {
+            max_cost: Some(f64::NAN),
+            ..Access::default()
+        };
+        assert_eq!(
+            access.decide(&catalog, &names).expect_err("NaN"),
+            AccessError::InvalidCost
+        );
         for json in [
             r#"{"allow_unsafe": true, "role": ["admin"]}"#,
             r#"{"allow_unsafe": "yes"}"#,
@@ -466,7 +622,14 @@ mod tests {
         ] {
             serde_json::from_str::<Access>(json).expect_err(json);
         }
-        let read: Access = serde_json::from_str(r#"{"roles": ["admin"]}"#).expect("the rest is filled in");
-        assert_eq!(read, Access { roles: set(&["admin"]), ..Access::default() });
+        let read: Access =
+            serde_json::from_str(r#"{"roles": ["admin"]}"#).expect("the rest is filled in");
+        assert_eq!(
+            read,
+            Access {
+                roles: set(&["admin"]),
+                ..Access::default()
+            }
+        );
     }
 }

@@ -10,7 +10,8 @@ pub const FAILURES: u32 = 3;
 /// For how long.
 pub const PAUSE: Duration = Duration::from_secs(30);
 
-/// Lets requests through to something that may fail, but not for a while once it has failed several times in a row.
+/// Lets requests through to something that may fail, but not for a while once it has failed several
+/// times in a row.
 pub struct Breaker {
     clock: Arc<dyn Fn() -> Instant + Send + Sync>,
     state: Mutex<State>,
@@ -43,7 +44,10 @@ impl Default for Breaker {
 impl Breaker {
     /// Makes a breaker that lets requests through.
     pub fn new() -> Self {
-        Self { clock: Arc::new(Instant::now), state: Mutex::default() }
+        Self {
+            clock: Arc::new(Instant::now),
+            state: Mutex::default(),
+        }
     }
 
     /// Tells the time by another clock.
@@ -65,12 +69,19 @@ impl Breaker {
             let left = until.saturating_duration_since(now);
             if !left.is_zero() {
                 let (failures, reason) = (state.failures, state.last.clone());
-                return Err(Paused { failures, seconds: left.as_millis().div_ceil(1000), reason });
+                return Err(Paused {
+                    failures,
+                    seconds: left.as_millis().div_ceil(1000),
+                    reason,
+                });
             }
             // The others wait for what becomes of this one.
             state.paused_until = Some(now + PAUSE);
         }
-        Ok(Attempt { breaker: self, ended: false })
+        Ok(Attempt {
+            breaker: self,
+            ended: false,
+        })
     }
 }
 

@@ -1,11 +1,13 @@
 //! Definitions within a budget of tokens.
 //!
-//! Each tool can be shown in three levels of [`Detail`], and each level costs tokens. Which tool gets which is a knapsack
-//! problem with one choice per tool; it is filled by the value that a step to a higher level adds for each token, and the
-//! value of a tool is its score. That, or the best tools first as richly as they fit, whichever is worth more.
+//! Each tool can be shown in three levels of [`Detail`], and each level costs tokens. Which tool
+//! gets which is a knapsack problem with one choice per tool; it is filled by the value that a step
+//! to a higher level adds for each token, and the value of a tool is its score. That, or the best
+//! tools first as richly as they fit, whichever is worth more.
 //!
-//! Costs are those of a definition by itself, and are kept. Together definitions may cost more, for their names may have to
-//! be told apart; so what was chosen is counted as it will be sent, and chosen again for less until it fits.
+//! Costs are those of a definition by itself, and are kept. Together definitions may cost more, for
+//! their names may have to be told apart; so what was chosen is counted as it will be sent, and
+//! chosen again for less until it fits.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -23,8 +25,8 @@ const MUST: f32 = 10.0;
 /// The least value of a tool, so that those without a score are told apart by their cost.
 const LEAST: f32 = 0.001;
 
-/// What a level is worth of the whole definition: a model that knows the arguments can call a tool nearly as well without
-/// their descriptions, and one that knows only the name has to guess them.
+/// What a level is worth of the whole definition: a model that knows the arguments can call a tool
+/// nearly as well without their descriptions, and one that knows only the name has to guess them.
 fn worth(detail: Detail) -> f32 {
     match detail {
         Detail::Name => 0.5,
@@ -48,7 +50,10 @@ impl fmt::Debug for CostTable {
 impl CostTable {
     /// Makes a table that `counter` fills.
     pub(crate) fn new(counter: Arc<dyn TokenCounter>) -> Self {
-        Self { counter, formats: Mutex::default() }
+        Self {
+            counter,
+            formats: Mutex::default(),
+        }
     }
 
     /// Makes an empty table with the same counter.
@@ -59,7 +64,9 @@ impl CostTable {
     /// Returns the costs in the format of `budget`.
     pub(crate) fn costs(&self, tools: &[Arc<Tool>], budget: &TokenBudget) -> Arc<Costs> {
         let mut known = lock(&self.formats);
-        let same = |costs: &&Arc<Costs>| costs.format.provider == budget.provider && costs.format.view == budget.view;
+        let same = |costs: &&Arc<Costs>| {
+            costs.format.provider == budget.provider && costs.format.view == budget.view
+        };
         if let Some(costs) = known.iter().find(same) {
             return Arc::clone(costs);
         }
@@ -78,7 +85,8 @@ impl CostTable {
     }
 }
 
-/// What the definitions of a catalog cost in one format. Each is counted when it is first asked for.
+/// What the definitions of a catalog cost in one format. Each is counted when it is first asked
+/// for.
 pub(crate) struct Costs {
     tools: Vec<Arc<Tool>>,
     counter: Arc<dyn TokenCounter>,
@@ -101,7 +109,9 @@ impl Costs {
 
     /// Returns the tokens of all definitions together.
     pub(crate) fn whole(&self) -> Result<usize, TokenCountError> {
-        self.whole.get_or_init(|| self.count(&self.tools, &self.format)).clone()
+        self.whole
+            .get_or_init(|| self.count(&self.tools, &self.format))
+            .clone()
     }
 
     /// Returns the tokens of one definition by itself, in each level of detail.
@@ -141,28 +151,41 @@ pub(crate) struct Wanted {
 /// What fits.
 #[derive(Debug)]
 pub(crate) struct Fitted {
-    /// For each wanted tool its level of detail and the tokens of its definition by itself; `None` where it has no place.
+    /// For each wanted tool its level of detail and the tokens of its definition by itself; `None`
+    /// where it has no place.
     pub(crate) shown: Vec<Option<(Detail, usize)>>,
     /// The tokens of all that is shown, together.
     pub(crate) tokens: usize,
 }
 
 /// Shows as much of the wanted tools, best first, as fits `budget`.
-pub(crate) fn fit(costs: &Costs, wanted: &[Wanted], budget: usize) -> Result<Fitted, TokenCountError> {
+pub(crate) fn fit(
+    costs: &Costs,
+    wanted: &[Wanted],
+    budget: usize,
+) -> Result<Fitted, TokenCountError> {
     let each = wanted.iter().map(|wanted| {
         let value = wanted.score.max(LEAST) + if wanted.must { MUST } else { 0.0 };
-        Ok(Choices { value, costs: costs.by_detail(wanted.tool)? })
+        Ok(Choices {
+            value,
+            costs: costs.by_detail(wanted.tool)?,
+        })
     });
     let each = each.collect::<Result<Vec<Choices>, TokenCountError>>()?;
     let (mut target, mut step) = (budget, 1);
     loop {
         let levels = fill(&each, target);
         let tools = wanted.iter().zip(&levels);
-        let tools: Vec<Arc<Tool>> =
-            tools.filter_map(|(wanted, &level)| Some(level?.of(&costs.tools[wanted.tool.index()]))).collect();
+        let tools: Vec<Arc<Tool>> = tools
+            .filter_map(|(wanted, &level)| Some(level?.of(&costs.tools[wanted.tool.index()])))
+            .collect();
         let tokens = costs.count(&tools, &costs.format)?;
         if tokens <= budget {
-            let shown = each.iter().zip(levels).map(|(each, level)| Some((level?, each.cost(level)))).collect();
+            let shown = each
+                .iter()
+                .zip(levels)
+                .map(|(each, level)| Some((level?, each.cost(level))))
+                .collect();
             return Ok(Fitted { shown, tokens });
         }
         // Nothing costs nothing, so this ends; and soon, as the step grows.
@@ -194,9 +217,13 @@ impl Choices {
                 let tokens = self.cost(Some(level)).saturating_sub(self.cost(at)).max(1);
                 (self.value(Some(level)) - self.value(at)) / tokens as f32
             };
-            let above = Detail::ALL.into_iter().filter(|&level| at.is_none_or(|at| level > at));
+            let above = Detail::ALL
+                .into_iter()
+                .filter(|&level| at.is_none_or(|at| level > at));
             // Of equal rates the higher level.
-            let Some(next) = above.max_by(|&a, &b| rate(a).total_cmp(&rate(b))) else { return steps };
+            let Some(next) = above.max_by(|&a, &b| rate(a).total_cmp(&rate(b))) else {
+                return steps;
+            };
             steps.push((rate(next), at, next));
             at = Some(next);
         }
@@ -209,7 +236,12 @@ fn fill(each: &[Choices], budget: usize) -> Vec<Option<Detail>> {
     let mut left = budget;
     let mut steps: Vec<(f32, usize, Option<Detail>, Detail)> = Vec::new();
     for (place, choices) in each.iter().enumerate() {
-        steps.extend(choices.steps().into_iter().map(|(rate, from, to)| (rate, place, from, to)));
+        steps.extend(
+            choices
+                .steps()
+                .into_iter()
+                .map(|(rate, from, to)| (rate, place, from, to)),
+        );
     }
     steps.sort_by(|a, b| b.0.total_cmp(&a.0));
     for (_, place, from, to) in steps {
@@ -222,16 +254,27 @@ fn fill(each: &[Choices], budget: usize) -> Vec<Option<Detail>> {
     enrich(each, &mut levels, left);
     let mut in_order = vec![None; each.len()];
     enrich(each, &mut in_order, budget);
-    let value =
-        |levels: &[Option<Detail>]| each.iter().zip(levels).map(|(each, &level)| each.value(level)).sum::<f32>();
-    if value(&in_order) > value(&levels) { in_order } else { levels }
+    let value = |levels: &[Option<Detail>]| {
+        each.iter()
+            .zip(levels)
+            .map(|(each, &level)| each.value(level))
+            .sum::<f32>()
+    };
+    if value(&in_order) > value(&levels) {
+        in_order
+    } else {
+        levels
+    }
 }
 
 /// Raises each tool in order to the highest level for which enough is left.
 fn enrich(each: &[Choices], levels: &mut [Option<Detail>], mut left: usize) {
     for (choices, level) in each.iter().zip(levels) {
         let whole = left + choices.cost(*level);
-        let highest = Detail::ALL.into_iter().rev().find(|&detail| choices.cost(Some(detail)) <= whole);
+        let highest = Detail::ALL
+            .into_iter()
+            .rev()
+            .find(|&detail| choices.cost(Some(detail)) <= whole);
         if highest > *level {
             *level = highest;
         }

@@ -1,8 +1,8 @@
 //! How bytes get onto a disk safely: written beside their place, digested, synchronised, renamed.
 //!
-//! A rename is atomic within one file system, so the file is written in the folder that it ends up in. Its bytes reach
-//! the disk before the rename and the folder's entry after it: a crash leaves the old file or the new one, whole. A
-//! file that was not placed is removed when it is dropped.
+//! A rename is atomic within one file system, so the file is written in the folder that it ends up
+//! in. Its bytes reach the disk before the rename and the folder's entry after it: a crash leaves
+//! the old file or the new one, whole. A file that was not placed is removed when it is dropped.
 //!
 //! ```
 //! use std::io::Write;
@@ -34,7 +34,8 @@ use tempfile::NamedTempFile;
 pub(crate) const TEMPORARY_EXTENSION: &str = "tmp";
 const TEMPORARY_SUFFIX: &str = ".tmp";
 
-/// Who may read a temporary file, as systems with such modes say it: whoever may read any new file, or its owner.
+/// Who may read a temporary file, as systems with such modes say it: whoever may read any new file,
+/// or its owner.
 const AS_ANY_NEW: u32 = 0o666;
 const OWNER_ONLY: u32 = 0o600;
 
@@ -67,8 +68,8 @@ impl Staged {
         Self::with_mode(folder.into(), AS_ANY_NEW, &mut tempfile::Builder::new())
     }
 
-    /// Creates the temporary file that is to take the place of `name` in `folder`, for whoever holds a lock on it: one that a writer
-    /// left behind that died is removed.
+    /// Creates the temporary file that is to take the place of `name` in `folder`, for whoever
+    /// holds a lock on it: one that a writer left behind that died is removed.
     pub(crate) fn alone(folder: &Path, name: &str) -> Result<Self, DiskError> {
         let prefix = format!(".{name}");
         let path = folder.join(format!("{prefix}{TEMPORARY_SUFFIX}"));
@@ -76,12 +77,19 @@ impl Staged {
             Err(source) if source.kind() != ErrorKind::NotFound => Err(DiskError { path, source }),
             _ => {
                 let mut builder = tempfile::Builder::new();
-                Self::with_mode(folder.to_owned(), AS_ANY_NEW, builder.prefix(&prefix).rand_bytes(0))
+                Self::with_mode(
+                    folder.to_owned(),
+                    AS_ANY_NEW,
+                    builder.prefix(&prefix).rand_bytes(0),
+                )
             }
         }
     }
 
-    #[cfg_attr(not(unix), expect(unused_variables, reason = "other systems have no such modes"))]
+    #[cfg_attr(
+        not(unix),
+        expect(unused_variables, reason = "other systems have no such modes")
+    )]
     fn with_mode<'n>(
         mut folder: PathBuf,
         mode: u32,
@@ -95,8 +103,15 @@ impl Staged {
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
         match builder.tempfile_in(&folder) {
-            Ok(file) => Ok(Self { file, digest: Sha256::new(), folder }),
-            Err(source) => Err(DiskError { path: folder, source }),
+            Ok(file) => Ok(Self {
+                file,
+                digest: Sha256::new(),
+                folder,
+            }),
+            Err(source) => Err(DiskError {
+                path: folder,
+                source,
+            }),
         }
     }
 
@@ -110,8 +125,9 @@ impl Staged {
     ///
     /// # Errors
     ///
-    /// [`DiskError`] when the disk refuses the bytes or the name, or `name` is not that of a file. Where the rename
-    /// succeeds and the folder cannot be synchronised, the file is in its place and a crash may undo that.
+    /// [`DiskError`] when the disk refuses the bytes or the name, or `name` is not that of a file.
+    /// Where the rename succeeds and the folder cannot be synchronised, the file is in its place
+    /// and a crash may undo that.
     pub fn place(self, name: impl AsRef<Path>) -> Result<(), DiskError> {
         let path = self.folder.join(name.as_ref());
         let placed = if path.parent() == Some(self.folder.as_path()) && path.file_name().is_some() {
@@ -149,7 +165,10 @@ impl Write for Staged {
 /// [`DiskError`] when the file cannot be written, as where its folder is missing.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
     let (mut file, name) = beside(path, AS_ANY_NEW)?;
-    file.write_all(bytes).map_err(|source| DiskError { path: path.to_owned(), source })?;
+    file.write_all(bytes).map_err(|source| DiskError {
+        path: path.to_owned(),
+        source,
+    })?;
     file.place(name)
 }
 
@@ -164,7 +183,10 @@ pub fn write_as(path: &Path, bytes: &[u8], permissions: Permissions) -> Result<(
     let (mut file, name) = beside(path, OWNER_ONLY)?;
     file.write_all(bytes)
         .and_then(|()| file.file.as_file().set_permissions(permissions))
-        .map_err(|source| DiskError { path: path.to_owned(), source })?;
+        .map_err(|source| DiskError {
+            path: path.to_owned(),
+            source,
+        })?;
     file.place(name)
 }
 
@@ -175,18 +197,29 @@ pub fn write_as(path: &Path, bytes: &[u8], permissions: Permissions) -> Result<(
 /// [`DiskError`] when a file at `path` could not be written.
 pub fn check_writable(path: &Path) -> Result<(), DiskError> {
     if path.is_dir() {
-        return Err(DiskError { path: path.to_owned(), source: ErrorKind::IsADirectory.into() });
+        return Err(DiskError {
+            path: path.to_owned(),
+            source: ErrorKind::IsADirectory.into(),
+        });
     }
     beside(path, AS_ANY_NEW).map(drop)
 }
 
 /// Creates a temporary file beside `path`, and returns it with the name that is to be its own.
 fn beside(path: &Path, mode: u32) -> Result<(Staged, &Path), DiskError> {
-    let because = |source| DiskError { path: path.to_owned(), source };
-    let name = path.file_name().ok_or_else(|| because(ErrorKind::InvalidFilename.into()))?;
+    let because = |source| DiskError {
+        path: path.to_owned(),
+        source,
+    };
+    let name = path
+        .file_name()
+        .ok_or_else(|| because(ErrorKind::InvalidFilename.into()))?;
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     let file = Staged::with_mode(folder, mode, &mut tempfile::Builder::new());
-    Ok((file.map_err(|error| because(error.source))?, Path::new(name)))
+    Ok((
+        file.map_err(|error| because(error.source))?,
+        Path::new(name),
+    ))
 }
 
 /// Lets a folder's new entry reach the disk.
@@ -213,7 +246,9 @@ mod tests {
 
     fn names(folder: &Path) -> Vec<OsString> {
         let entries = fs::read_dir(folder).expect("the folder exists");
-        entries.map(|entry| entry.expect("the entry is readable").file_name()).collect()
+        entries
+            .map(|entry| entry.expect("the entry is readable").file_name())
+            .collect()
     }
 
     #[test]
@@ -236,10 +271,22 @@ mod tests {
         let blocked = scratch.path().join("file");
         fs::write(&blocked, "no folder").expect("it can be written");
         let absent = scratch.path().join("absent/out");
-        for path in [folder.as_path(), &absent, &blocked.join("out"), Path::new("/"), Path::new("..")] {
-            for error in [write(path, b"x").expect_err("refused"), check_writable(path).expect_err("refused")] {
+        for path in [
+            folder.as_path(),
+            &absent,
+            &blocked.join("out"),
+            Path::new("/"),
+            Path::new(".."),
+        ] {
+            for error in [
+                write(path, b"x").expect_err("refused"),
+                check_writable(path).expect_err("refused"),
+            ] {
                 assert_eq!(error.path, path);
-                assert_eq!(error.to_string(), format!("cannot write {}", path.display()));
+                assert_eq!(
+                    error.to_string(),
+                    format!("cannot write {}", path.display())
+                );
             }
         }
         let mut left = names(scratch.path());
@@ -256,10 +303,16 @@ mod tests {
         file.write_all(b"tent").expect("it can be written to");
         assert_eq!(file.sha256(), <[u8; 32]>::from(Sha256::digest("content")));
         let temporary = names(scratch.path());
-        assert!(temporary.len() == 1 && temporary[0] != "out", "{temporary:?}");
+        assert!(
+            temporary.len() == 1 && temporary[0] != "out",
+            "{temporary:?}"
+        );
         file.place("out").expect("it can be placed");
         assert_eq!(names(scratch.path()), ["out"]);
-        assert_eq!(fs::read(scratch.path().join("out")).expect("it is there"), b"content");
+        assert_eq!(
+            fs::read(scratch.path().join("out")).expect("it is there"),
+            b"content"
+        );
     }
 
     #[test]
@@ -268,12 +321,19 @@ mod tests {
         let staged = || Staged::in_folder(scratch.path()).expect("the folder is there");
         staged().write_all(b"half").expect("it can be written to");
         for name in ["../out", "absent/out", "/out", "", ".."] {
-            let error = staged().place(name).expect_err("this is no file of the folder");
+            let error = staged()
+                .place(name)
+                .expect_err("this is no file of the folder");
             assert_eq!(error.path, scratch.path().join(name));
         }
         assert!(names(scratch.path()).is_empty());
         let gone = scratch.path().join("gone");
-        assert_eq!(Staged::in_folder(&gone).expect_err("there is no such folder").path, gone);
+        assert_eq!(
+            Staged::in_folder(&gone)
+                .expect_err("there is no such folder")
+                .path,
+            gone
+        );
     }
 
     #[cfg(unix)]
@@ -284,7 +344,12 @@ mod tests {
         let (plain, written) = (scratch.path().join("plain"), scratch.path().join("written"));
         fs::write(&plain, "x").expect("it can be written");
         write(&written, b"x").expect("it can be written");
-        let mode = |path| fs::metadata(path).expect("it is there").permissions().mode();
+        let mode = |path| {
+            fs::metadata(path)
+                .expect("it is there")
+                .permissions()
+                .mode()
+        };
         assert_eq!(mode(written), mode(plain));
     }
 
@@ -294,7 +359,13 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let scratch = scratch();
         let path = scratch.path().join("out");
-        let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+        let mode = |path: &Path| {
+            fs::metadata(path)
+                .expect("it is there")
+                .permissions()
+                .mode()
+                & 0o777
+        };
         for asked in [0o600, 0o640, 0o666] {
             write_as(&path, b"x", Permissions::from_mode(asked)).expect("it can be written");
             assert_eq!(mode(&path), asked);

@@ -1,17 +1,18 @@
 //! The stages composed.
 //!
-//! An [`Engine`] holds what is built once for a catalog; [`Engine::pick`] runs the pipeline, in which a request passes each
-//! stage once:
+//! An [`Engine`] holds what is built once for a catalog; [`Engine::pick`] runs the pipeline, in
+//! which a request passes each stage once:
 //!
 //! ```text
 //! eligibility → keyword ‖ semantic → fuse → prior  (or a custom scorer)  → skills → min_score → rerank → select → budget → explain
 //! ```
 //!
-//! Skills, where there are some, pass the same stages over an index of their own, and their tools come along.
+//! Skills, where there are some, pass the same stages over an index of their own, and their tools
+//! come along.
 //!
-//! It is synchronous, never runs a tool and keeps no state between picks. Only three things may be slow, the
-//! embedding of the request, a custom scorer and a reranker, and when there is a deadline they run on a thread that is
-//! left behind when it passes.
+//! It is synchronous, never runs a tool and keeps no state between picks. Only three things may be
+//! slow, the embedding of the request, a custom scorer and a reranker, and when there is a deadline
+//! they run on a thread that is left behind when it passes.
 
 mod aliases;
 mod blocked;
@@ -52,7 +53,9 @@ use crate::catalog::{Catalog, ChangeError, Changes, Tool};
 use crate::examples::{ExampleStats, Examples};
 use crate::fuse::Mode;
 pub use crate::fuse::{Retriever, RetrieverScores};
-use crate::index::{CountedExamples, ExampleConfig, ExampleIndex, Index, KnownExamples, Row, RowKey};
+use crate::index::{
+    CountedExamples, ExampleConfig, ExampleIndex, Index, KnownExamples, Row, RowKey,
+};
 pub use crate::index::{IndexError, IndexStats, MemoryPart};
 use crate::names::SkillReport;
 use crate::options::{PickError, PickOptions};
@@ -100,7 +103,10 @@ impl fmt::Debug for Engine {
             .field("examples", &self.example_stats())
             .field("scorer", &self.scorer.as_ref().map(|scorer| scorer.name()))
             .field("shortlist", &self.shortlist)
-            .field("reranker", &self.reranker.as_ref().map(|reranker| reranker.name()))
+            .field(
+                "reranker",
+                &self.reranker.as_ref().map(|reranker| reranker.name()),
+            )
             .finish_non_exhaustive()
     }
 }
@@ -132,8 +138,8 @@ impl Engine {
         EngineBuilder::new(catalog)
     }
 
-    /// Picks from an index of tools with these rows, as it is, with the examples of the tools; `of_whole` tells what is counted over
-    /// those of all tools, where there are some of them.
+    /// Picks from an index of tools with these rows, as it is, with the examples of the tools;
+    /// `of_whole` tells what is counted over those of all tools, where there are some of them.
     pub fn of_rows(
         index: Index,
         rows: &[(RowKey, Arc<Row>)],
@@ -142,8 +148,14 @@ impl Engine {
     ) -> Result<Self, IndexError> {
         let has_examples = !index.catalog.exemplified().is_empty();
         let known = KnownExamples::of_rows(rows, of_whole);
-        let examples =
-            has_examples.then(|| ExampleIndex::build(&index, Examples::default(), &ExampleConfig::default(), &known));
+        let examples = has_examples.then(|| {
+            ExampleIndex::build(
+                &index,
+                Examples::default(),
+                &ExampleConfig::default(),
+                &known,
+            )
+        });
         Ok(Self {
             examples: examples.transpose()?.map(Arc::new),
             index: Arc::new(index),
@@ -171,7 +183,8 @@ impl Engine {
         &self.index.catalog
     }
 
-    /// Tells of every skill that the engine was given what its tools mean, whether or not it can be picked.
+    /// Tells of every skill that the engine was given what its tools mean, whether or not it can be
+    /// picked.
     pub fn skill_reports(&self) -> &[SkillReport] {
         self.skills.as_ref().map_or(&[], |skills| skills.reports())
     }
@@ -181,14 +194,15 @@ impl Engine {
         self.prior.as_ref().map(|prior| prior.stats())
     }
 
-    /// Tells what of the examples the catalog knows, where there are some or the engine was given a list of them.
+    /// Tells what of the examples the catalog knows, where there are some or the engine was given a
+    /// list of them.
     pub fn example_stats(&self) -> Option<&ExampleStats> {
         self.examples.as_ref().map(|examples| &examples.stats)
     }
 
-    /// Learns which requests tools have served, as pairs of a tool's name and a request: they become examples, [masked] and
-    /// bounded as all of them are. The new engine picks as one does that is built with them, and shares everything else with
-    /// this one, which stays as it is.
+    /// Learns which requests tools have served, as pairs of a tool's name and a request: they
+    /// become examples, [masked] and bounded as all of them are. The new engine picks as one does
+    /// that is built with them, and shares everything else with this one, which stays as it is.
     ///
     /// ```
     /// use picktools::{Catalog, Engine, PickOptions, Query, Tool};
@@ -209,8 +223,12 @@ impl Engine {
     ///
     /// # Complexity
     ///
-    /// Linear in the number of all examples, of which only new ones are embedded: learn a batch at once.
-    pub fn learn<'e>(&self, served: impl IntoIterator<Item = (&'e str, &'e str)>) -> Result<Self, IndexError> {
+    /// Linear in the number of all examples, of which only new ones are embedded: learn a batch at
+    /// once.
+    pub fn learn<'e>(
+        &self,
+        served: impl IntoIterator<Item = (&'e str, &'e str)>,
+    ) -> Result<Self, IndexError> {
         let learned = match &self.examples {
             Some(examples) => examples.learn(&self.index, served)?,
             None => {
@@ -218,11 +236,15 @@ impl Engine {
                 none.learn(&self.index, served)?
             }
         };
-        Ok(Self { examples: Some(Arc::new(learned)), ..self.clone() })
+        Ok(Self {
+            examples: Some(Arc::new(learned)),
+            ..self.clone()
+        })
     }
 
-    /// Takes changes of tools over. Only what has come or changed is embedded and read into words; the new engine picks as one does
-    /// that is built of the changed catalog, and this one stays as it is, for picks that are running and for who goes on with it.
+    /// Takes changes of tools over. Only what has come or changed is embedded and read into words;
+    /// the new engine picks as one does that is built of the changed catalog, and this one stays as
+    /// it is, for picks that are running and for who goes on with it.
     ///
     /// ```
     /// use picktools::{Catalog, Engine, PickOptions, Query, Tool, catalog::Changes};
@@ -241,20 +263,26 @@ impl Engine {
     ///
     /// # Complexity
     ///
-    /// Linear in the number of all tools, but for what has not changed a copy: see `docs/results.md`.
+    /// Linear in the number of all tools, but for what has not changed a copy: see
+    /// `docs/results.md`.
     pub fn update(&self, changes: Changes) -> Result<Self, UpdateError> {
         Ok(self.with_catalog(self.index.catalog.with_changes(changes)?)?)
     }
 
-    /// Indexes another catalog, by the same models and with the same skills, sequences, examples, scorer and reranker. As in
-    /// [`update`](Self::update), only tools that this engine does not have are embedded and read into words.
+    /// Indexes another catalog, by the same models and with the same skills, sequences, examples,
+    /// scorer and reranker. As in [`update`](Self::update), only tools that this engine does not
+    /// have are embedded and read into words.
     ///
     /// # Errors
     ///
     /// [`IndexError`] when a model fails on a tool.
     pub fn with_catalog(&self, catalog: Catalog) -> Result<Self, IndexError> {
         let mut index = self.index.of_changed(catalog)?;
-        let skills = self.skills.as_ref().map(|skills| skills.of(&index)).transpose()?;
+        let skills = self
+            .skills
+            .as_ref()
+            .map(|skills| skills.of(&index))
+            .transpose()?;
         // Tools and skills are ranked beside each other, and so by the same models.
         if let Some(reason) = skills.as_ref().and_then(SkillIndex::left_out) {
             index.leave_out(reason);
@@ -266,7 +294,10 @@ impl Engine {
         };
         Ok(Self {
             skills: skills.map(Arc::new),
-            prior: self.prior.as_ref().map(|prior| Arc::new(prior.of(&index.names))),
+            prior: self
+                .prior
+                .as_ref()
+                .map(|prior| Arc::new(prior.of(&index.names))),
             examples: examples.map(Arc::new),
             index: Arc::new(index),
             costs: self.costs.as_ref().map(|costs| Arc::new(costs.emptied())),
@@ -274,16 +305,21 @@ impl Engine {
         })
     }
 
-    /// Saves the catalog and its indexes in a folder, which is made where it is not there, in the place of what was saved there
-    /// before; with a note that [`Catalog::note`] gives back. [`Catalog::open_saved`] opens it. Skills, examples of files and
-    /// sequences are not saved.
+    /// Saves the catalog and its indexes in a folder, which is made where it is not there, in the
+    /// place of what was saved there before; with a note that [`Catalog::note`] gives back.
+    /// [`Catalog::open_saved`] opens it. Skills, examples of files and sequences are not saved.
     ///
     /// The file takes its place whole or not at all; who reads the old one goes on with it.
     ///
     /// # Errors
     ///
-    /// [`SavedError`] when the folder cannot be written to, another process is writing there, or the catalog's own index is damaged.
-    pub fn save(&self, folder: impl AsRef<Path>, note: serde_json::Value) -> Result<(), SavedError> {
+    /// [`SavedError`] when the folder cannot be written to, another process is writing there, or
+    /// the catalog's own index is damaged.
+    pub fn save(
+        &self,
+        folder: impl AsRef<Path>,
+        note: serde_json::Value,
+    ) -> Result<(), SavedError> {
         self.index.save(folder.as_ref(), note)
     }
 
@@ -297,9 +333,14 @@ impl Engine {
         self.index.stats()
     }
 
-    /// Returns a built-in ranking as a [`Scorer`], to compose with others for [`EngineBuilder::scorer`].
+    /// Returns a built-in ranking as a [`Scorer`], to compose with others for
+    /// [`EngineBuilder::scorer`].
     pub fn scorer(&self, mode: Mode) -> BuiltInScorer {
-        BuiltInScorer { index: Arc::clone(&self.index), examples: self.examples.clone(), mode }
+        BuiltInScorer {
+            index: Arc::clone(&self.index),
+            examples: self.examples.clone(),
+            mode,
+        }
     }
 
     /// Picks the tools that `query` needs.
@@ -323,14 +364,17 @@ impl Engine {
             return Err(PickError::NoReranker);
         }
         let mut report = Report::new();
-        let mut request = Request::new(&self.index, query, options)?.with_examples(self.examples.as_deref());
+        let mut request =
+            Request::new(&self.index, query, options)?.with_examples(self.examples.as_deref());
         report.ran(Stage::Eligibility);
         let mut asked_parts = None;
         if self.scorer.is_none() {
             asked_parts = AskedParts::new(&request, embeddings, &mut report);
         }
         let mut ranked = match &self.scorer {
-            Some(scorer) => ranked::score(&request, (scorer, self.shortlist), embeddings, &mut report),
+            Some(scorer) => {
+                ranked::score(&request, (scorer, self.shortlist), embeddings, &mut report)
+            }
             None => ranked::fuse(&request, asked_parts.as_mut(), embeddings, &mut report),
         };
         if let Some(prior) = &self.prior {
@@ -350,12 +394,22 @@ impl Engine {
         let mut candidates = Candidates::new(&request, &ranked, parts, window, &mut report);
         let reranked = rerank::rerank(&request, &ranked, reranker, &mut candidates, &mut report);
         let mut decisions = set::choose(&request, &ranked, &candidates, &mut report);
-        ranked::widen(&mut ranked, picks(&decisions).map(|(tool, _)| tool), &mut request, embeddings);
+        ranked::widen(
+            &mut ranked,
+            picks(&decisions).map(|(tool, _)| tool),
+            &mut request,
+            embeddings,
+        );
         let below_threshold = candidates.below_threshold(&request, &decisions);
-        let of_skills = skills.as_ref().map_or_else(Vec::new, |(index, picked)| index.tool_names(picked));
+        let of_skills = skills
+            .as_ref()
+            .map_or_else(Vec::new, |(index, picked)| index.tool_names(picked));
         let deprecated_aliases = aliases::used(&request, &of_skills, &decisions);
         let tokens = self.fit(&request, &ranked, &mut decisions)?;
-        let stands_in = report.degraded.iter().any(|degraded| degraded.stage == Stage::Semantic);
+        let stands_in = report
+            .degraded
+            .iter()
+            .any(|degraded| degraded.stage == Stage::Semantic);
         let why = Explainer::new(&request, &ranked, &decisions)
             .parts(&candidates.parts)
             .standing_in(stands_in)
@@ -364,7 +418,11 @@ impl Engine {
         let uncalibrated = ranked.uncalibrated(request.rankable());
         let dropped = why.dropped();
         let can_tell = picks.is_empty() && dropped.is_empty() && uncalibrated.is_none();
-        let nothing_fits = if can_tell { ranked.nothing_fits(&self.index.catalog) } else { None };
+        let nothing_fits = if can_tell {
+            ranked.nothing_fits(&self.index.catalog)
+        } else {
+            None
+        };
         let selection = Selection {
             version: SELECTION_VERSION,
             catalog_digest: self.index.catalog.digest().to_owned(),
@@ -383,7 +441,9 @@ impl Engine {
             unknown_values: options.unknown_values(&self.index.catalog),
             dropped,
             scorer_errors: ranked.errors().iter().map(ToString::to_string).collect(),
-            considered: options.debug.then(|| why.considered(&candidates.ranking, &picks)),
+            considered: options
+                .debug
+                .then(|| why.considered(&candidates.ranking, &picks)),
             required: picks.split_off(why.pick_count()),
             picks,
             rerank: reranked.map(|reranked| reranked.report),
@@ -394,7 +454,9 @@ impl Engine {
         };
         // Whatever needed a definition has asked for it by now.
         match self.index.catalog.fault() {
-            Some(fault) => Err(PickError::Saved { reason: fault.to_string() }),
+            Some(fault) => Err(PickError::Saved {
+                reason: fault.to_string(),
+            }),
             None => Ok(selection),
         }
     }
@@ -406,27 +468,54 @@ impl Engine {
         ranked: &Ranked<'_>,
         decisions: &mut [Decision],
     ) -> Result<Option<TokenReport>, PickError> {
-        let Some(budget) = &request.options.token_budget else { return Ok(None) };
+        let Some(budget) = &request.options.token_budget else {
+            return Ok(None);
+        };
         let Some(costs) = &self.costs else {
             let remedy = "give the engine a token counter (EngineBuilder::token_counter)";
             let value = budget.tokens.to_string();
-            return Err(PickError::InvalidOption { option: "token_budget", value, remedy });
+            return Err(PickError::InvalidOption {
+                option: "token_budget",
+                value,
+                remedy,
+            });
         };
         let costs = costs.costs(self.index.catalog.tools(), budget);
-        Ok(Some(set::fit(&costs, budget.tokens, request, ranked, decisions)?))
+        Ok(Some(set::fit(
+            &costs,
+            budget.tokens,
+            request,
+            ranked,
+            decisions,
+        )?))
     }
 
-    /// Returns the scores that each retriever of the options' mode gives to every tool, before they are fused; whether a
-    /// tool is eligible makes no difference. For measuring retrievers and fitting a fusion.
+    /// Returns the scores that each retriever of the options' mode gives to every tool, before they
+    /// are fused; whether a tool is eligible makes no difference. For measuring retrievers and
+    /// fitting a fusion.
     ///
     /// # Errors
     ///
     /// [`PickError`] when the options are invalid.
-    pub fn retriever_scores(&self, query: &Query, options: &PickOptions) -> Result<Vec<RetrieverScores>, PickError> {
-        let mut request = Request::new(&self.index, query, options)?.with_examples(self.examples.as_deref());
+    pub fn retriever_scores(
+        &self,
+        query: &Query,
+        options: &PickOptions,
+    ) -> Result<Vec<RetrieverScores>, PickError> {
+        let mut request =
+            Request::new(&self.index, query, options)?.with_examples(self.examples.as_deref());
         request.whole = true;
-        let said = signals::signals(&request, None, &mut Embeddings::default(), &mut Report::new());
-        Ok(said.signals.into_iter().map(RetrieverScores::from).collect())
+        let said = signals::signals(
+            &request,
+            None,
+            &mut Embeddings::default(),
+            &mut Report::new(),
+        );
+        Ok(said
+            .signals
+            .into_iter()
+            .map(RetrieverScores::from)
+            .collect())
     }
 
     /// Picks on tokio's blocking pool, for asynchronous callers; otherwise as [`Engine::pick`].
@@ -438,16 +527,22 @@ impl Engine {
     /// # Panics
     ///
     /// Outside a tokio runtime.
-    pub async fn pick_async(&self, query: Query, options: PickOptions) -> Result<Selection, PickError> {
+    pub async fn pick_async(
+        &self,
+        query: Query,
+        options: PickOptions,
+    ) -> Result<Selection, PickError> {
         let engine = self.clone();
         let pick = tokio::task::spawn_blocking(move || engine.pick(&query, &options));
-        pick.await.map_err(|error| PickError::Worker { reason: error.to_string() })?
+        pick.await.map_err(|error| PickError::Worker {
+            reason: error.to_string(),
+        })?
     }
 }
 
-/// Picks from tools that are indexed for this one request, with the built-in ranking. An [`Engine`] serves many requests,
-/// and may have a scorer, a reranker or skills. The time limit counts from the call: what indexing takes, on tokio's blocking
-/// pool, is gone for the stages of the pick.
+/// Picks from tools that are indexed for this one request, with the built-in ranking. An [`Engine`]
+/// serves many requests, and may have a scorer, a reranker or skills. The time limit counts from
+/// the call: what indexing takes, on tokio's blocking pool, is gone for the stages of the pick.
 ///
 /// # Errors
 ///
@@ -465,8 +560,12 @@ pub async fn pick_tools(
     let (query, tools) = (input.into(), tools.into_iter().collect::<Vec<_>>());
     let pick = tokio::task::spawn_blocking(move || {
         let engine = Engine::new(Catalog::from_tools(tools)?)?;
-        let timeout = options.timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
+        let timeout = options
+            .timeout
+            .map(|timeout| timeout.saturating_sub(started.elapsed()));
         engine.pick(&query, &PickOptions { timeout, ..options })
     });
-    pick.await.map_err(|error| PickError::Worker { reason: error.to_string() })?
+    pick.await.map_err(|error| PickError::Worker {
+        reason: error.to_string(),
+    })?
 }

@@ -1,8 +1,11 @@
-//! JSON of which nothing is dropped silently: of a member that stands twice, nobody knows which was meant.
+//! JSON of which nothing is dropped silently: of a member that stands twice, nobody knows which was
+//! meant.
 
 use std::fmt;
 
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
@@ -17,7 +20,8 @@ const MAX_KEY_CHARS: usize = 60;
 pub struct Json {
     /// Of members that stand twice, it has the first.
     pub value: Value,
-    /// JSON pointers to the members that stand twice, in order; after many, further ones are left out.
+    /// JSON pointers to the members that stand twice, in order; after many, further ones are left
+    /// out.
     pub repeated: Vec<String>,
 }
 
@@ -37,14 +41,21 @@ impl Reader<'_> {
     fn within(&mut self, before: usize, key: impl FnOnce() -> String) {
         if self.0.len() > before {
             let key = key();
-            self.0[before..].iter_mut().for_each(|pointer| pointer.insert_str(0, &key));
+            self.0[before..]
+                .iter_mut()
+                .for_each(|pointer| pointer.insert_str(0, &key));
         }
     }
 }
 
 /// A key as a part of a JSON pointer.
 fn part(key: &str) -> String {
-    format!("/{}", cut(key, MAX_KEY_CHARS).replace('~', "~0").replace('/', "~1"))
+    format!(
+        "/{}",
+        cut(key, MAX_KEY_CHARS)
+            .replace('~', "~0")
+            .replace('/', "~1")
+    )
 }
 
 impl<'de> DeserializeSeed<'de> for Reader<'_> {
@@ -75,7 +86,9 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("a number is out of range"))
+        Number::from_f64(value)
+            .map(Value::Number)
+            .ok_or_else(|| E::custom("a number is out of range"))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
@@ -147,8 +160,9 @@ mod tests {
 
     #[test]
     fn members_that_stand_twice_are_told_by_pointer_at_every_depth() {
-        let json =
-            read(r#"[{"a": 1, "a": [1]}, {"b/c": [0, {"~": {"d": 1, "e": 2, "d": 3}}]}, {"a": 1, "b": {"a": 1}}]"#);
+        let json = read(
+            r#"[{"a": 1, "a": [1]}, {"b/c": [0, {"~": {"d": 1, "e": 2, "d": 3}}]}, {"a": 1, "b": {"a": 1}}]"#,
+        );
         assert_eq!(json.repeated, ["/0/a", "/1/b~1c/1/~0/d"]);
         assert_eq!(json.value[0], json!({"a": 1}));
         assert_eq!(json.value[1]["b/c"][1]["~"], json!({"d": 1, "e": 2}));
@@ -156,7 +170,11 @@ mod tests {
 
     #[test]
     fn the_places_of_hostile_repetition_are_bounded() {
-        let text = format!("{{\"{}\": {{{}\"a\": 1}}}}", "k".repeat(10_000), "\"a\": 1,".repeat(10_000));
+        let text = format!(
+            "{{\"{}\": {{{}\"a\": 1}}}}",
+            "k".repeat(10_000),
+            "\"a\": 1,".repeat(10_000)
+        );
         let json = read(&text);
         assert_eq!(json.repeated.len(), MAX_REPEATED);
         assert!(json.repeated.iter().all(|pointer| pointer.len() < 100));

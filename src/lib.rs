@@ -1,5 +1,5 @@
-//! Tool selection and ranking for agents: the few tools a request needs, out of thousands, with a reason for
-//! every pick and every exclusion.
+//! Tool selection and ranking for agents: the few tools a request needs, out of thousands, with a
+//! reason for every pick and every exclusion.
 //!
 //! ```
 //! use picktools::{Catalog, Engine, PickOptions, Query};
@@ -17,18 +17,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A [`Catalog`] is read and checked once, an [`Engine`] indexes it, and each pick is a pure function of catalog,
-//! [`Query`] and [`PickOptions`], whose [`Access`] describes the caller. This crate is the engine. Other crates build on it:
-//! `picktools-provider` translates picks into the format of a model provider, `picktools-call` validates the model's calls
-//! against the same [`Access`], `picktools-import` reads OpenAPI documents.
+//! A [`Catalog`] is read and checked once, an [`Engine`] indexes it, and each pick is a pure
+//! function of catalog, [`Query`] and [`PickOptions`], whose [`Access`] describes the caller. This
+//! crate is the engine. Other crates build on it: `picktools-provider` translates picks into the
+//! format of a model provider, `picktools-call` validates the model's calls against the same
+//! [`Access`], `picktools-import` reads OpenAPI documents.
 //!
-//! - Eligibility excludes, `select` truncates, `fuse` and `rerank` reorder, and each leaves evidence.
+//! - Eligibility excludes, `select` truncates, `fuse` and `rerank` reorder, and each leaves
+//!   evidence.
 //! - The same inputs give the same bytes; times stand outside the serialised outcome.
-//! - The library prints nothing and reads no environment unless asked to (`EndpointOptions`'s proxy); a clock is read
-//!   for deadlines, timings and the pauses of a [`CircuitBreaker`](rerank::CircuitBreaker) only.
+//! - The library prints nothing and reads no environment unless asked to (`EndpointOptions`'s
+//!   proxy); a clock is read for deadlines, timings and the pauses of a
+//!   [`CircuitBreaker`](rerank::CircuitBreaker) only.
 //! - A stage that did not run says so.
-//! - What the library makes (outcomes, reports, errors) is `non_exhaustive`; what a caller makes (options, definitions,
-//!   scores) is not, and has a default where it is large.
+//! - What the library makes (outcomes, reports, errors) is `non_exhaustive`; what a caller makes
+//!   (options, definitions, scores) is not, and has a default where it is large.
 
 // Modules are in reading order: each uses only those above it (`tests/main/architecture.rs`).
 mod sync;

@@ -1,9 +1,10 @@
 //! What is asked.
 //!
-//! A [`Query`] is the text that the retrievers see. It is made from a string, from a transcript, whose last user
-//! message is the request, or from any other JSON value, which is stringified. What it rules out is not searched for. Text beyond [`MAX_QUERY_BYTES`] is not
-//! read, and [`Query::truncated`] says so: a request of a megabyte carries no more intent than its first pages, and
-//! must not cost more than they do.
+//! A [`Query`] is the text that the retrievers see. It is made from a string, from a transcript,
+//! whose last user message is the request, or from any other JSON value, which is stringified. What
+//! it rules out is not searched for. Text beyond [`MAX_QUERY_BYTES`] is not read, and
+//! [`Query::truncated`] says so: a request of a megabyte carries no more intent than its first
+//! pages, and must not cost more than they do.
 
 mod ruled_out;
 
@@ -39,8 +40,8 @@ const JOINS: [&str; 7] = ["and", "then", "also", "but", "plus", "while", "or"];
 
 /// A request, normalised to text, and what was said and called before.
 ///
-/// As JSON it is an object of `text`, `context`, `called` and `truncated`, of which only `text` must be there, or the text
-/// alone.
+/// As JSON it is an object of `text`, `context`, `called` and `truncated`, of which only `text`
+/// must be there, or the text alone.
 ///
 /// ```
 /// use picktools::Query;
@@ -70,11 +71,19 @@ impl Query {
             text.truncate(text.floor_char_boundary(MAX_QUERY_BYTES));
         }
         let wanted = wanted(&text);
-        Self { text, wanted, truncated, conversation: String::new(), context: 0, called: Vec::new() }
+        Self {
+            text,
+            wanted,
+            truncated,
+            conversation: String::new(),
+            context: 0,
+            called: Vec::new(),
+        }
     }
 
-    /// Adds what the user said before, oldest first, so that a request that goes on with it is understood. What counts
-    /// is the last message, and where it is as short as "and in Turin?", those before it: at most 4 messages and 8 KiB.
+    /// Adds what the user said before, oldest first, so that a request that goes on with it is
+    /// understood. What counts is the last message, and where it is as short as "and in Turin?",
+    /// those before it: at most 4 messages and 8 KiB.
     #[must_use]
     pub fn with_context<T: AsRef<str>>(self, earlier: &[T]) -> Self {
         let mut kept = Vec::new();
@@ -95,7 +104,8 @@ impl Query {
     /// Takes `context` for what was said before, unless there is nothing to search for in it.
     pub fn within(mut self, context: &str) -> Self {
         // Messages are joined with line ends, which do not count.
-        let context = &context[..context.floor_char_boundary(MAX_CONTEXT_BYTES + MAX_CONTEXT_MESSAGES)];
+        let context =
+            &context[..context.floor_char_boundary(MAX_CONTEXT_BYTES + MAX_CONTEXT_MESSAGES)];
         if !is_blank(context) {
             self.context = context.len();
             self.conversation = format!("{context}\n{}", self.wanted());
@@ -114,13 +124,14 @@ impl Query {
         &self.text
     }
 
-    /// Returns the text that is searched for: without clauses such as "don't send an email", unless nothing is left then.
+    /// Returns the text that is searched for: without clauses such as "don't send an email", unless
+    /// nothing is left then.
     pub fn wanted(&self) -> &str {
         self.wanted.as_deref().unwrap_or(&self.text)
     }
 
-    /// Returns what the user said before, as far as it counts, one message after the other on lines of their own; empty
-    /// where the request stands alone.
+    /// Returns what the user said before, as far as it counts, one message after the other on lines
+    /// of their own; empty where the request stands alone.
     pub fn context(&self) -> &str {
         &self.conversation[..self.context]
     }
@@ -146,20 +157,24 @@ impl Query {
         together(self.wanted(), &sentence_ranges(self.wanted()))
     }
 
-    /// Returns the sentences of the conversation, as [`Query::sentences`] does those of the request.
+    /// Returns the sentences of the conversation, as [`Query::sentences`] does those of the
+    /// request.
     pub fn conversation_sentences(&self) -> Vec<&str> {
         together(&self.conversation, &sentence_ranges(&self.conversation))
     }
 
-    /// Returns the parts that may each need a tool of their own: the sentences, cut at English words like `and` and `then`;
-    /// at most 16.
+    /// Returns the parts that may each need a tool of their own: the sentences, cut at English
+    /// words like `and` and `then`; at most 16.
     pub fn clauses(&self) -> Vec<&str> {
         let text = self.wanted();
         let mut ranges = Vec::new();
         for sentence in sentence_ranges(text) {
             let (mut start, mut at) = (sentence.start, sentence.start);
             for word in text[sentence.clone()].split_inclusive(char::is_whitespace) {
-                if JOINS.iter().any(|join| join.eq_ignore_ascii_case(word.trim_end())) {
+                if JOINS
+                    .iter()
+                    .any(|join| join.eq_ignore_ascii_case(word.trim_end()))
+                {
                     ranges.push(start..at);
                     start = at + word.len();
                 }
@@ -171,13 +186,15 @@ impl Query {
         together(text, &ranges).into_iter().map(str::trim).collect()
     }
 
-    /// Returns `true` if there is nothing to search for: only white space, punctuation and characters that nobody sees.
+    /// Returns `true` if there is nothing to search for: only white space, punctuation and
+    /// characters that nobody sees.
     pub fn is_blank(&self) -> bool {
         is_blank(&self.text)
     }
 }
 
-/// Adds the name of a called tool to those that were called later, unless it is there, is no name, or there are enough.
+/// Adds the name of a called tool to those that were called later, unless it is there, is no name,
+/// or there are enough.
 pub fn add_called(called: &mut Vec<String>, name: &str) {
     let is_name = !name.trim().is_empty() && name.len() <= MAX_NAME_BYTES;
     if is_name && called.len() < MAX_CALLED && called.iter().all(|known| known != name) {
@@ -201,7 +218,8 @@ fn wanted(text: &str) -> Option<String> {
 
 fn is_blank(text: &str) -> bool {
     use GeneralCategoryGroup::{Other, Punctuation, Separator};
-    text.chars().all(|c| matches!(c.general_category_group(), Separator | Punctuation | Other))
+    text.chars()
+        .all(|c| matches!(c.general_category_group(), Separator | Punctuation | Other))
 }
 
 fn sentence_ranges(text: &str) -> Vec<Range<usize>> {
@@ -224,10 +242,14 @@ fn sentence_ranges(text: &str) -> Vec<Range<usize>> {
 /// Takes neighbours together, so that there are at most [`MAX_SENTENCES`] texts.
 fn together<'t>(text: &'t str, ranges: &[Range<usize>]) -> Vec<&'t str> {
     let together = ranges.len().div_ceil(MAX_SENTENCES).max(1);
-    ranges.chunks(together).map(|group| &text[group[0].start..group[group.len() - 1].end]).collect()
+    ranges
+        .chunks(together)
+        .map(|group| &text[group[0].start..group[group.len() - 1].end])
+        .collect()
 }
 
-/// Returns `true` if a sentence or line ends at `letter`; a full stop inside a word, as in `3.5` or `main.rs`, ends none.
+/// Returns `true` if a sentence or line ends at `letter`; a full stop inside a word, as in `3.5` or
+/// `main.rs`, ends none.
 fn ends_sentence(letter: char, next: Option<char>) -> bool {
     match letter {
         '\n' | '。' | '！' | '？' => true,
@@ -263,8 +285,19 @@ struct Wire {
 
 impl Serialize for Query {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { text, truncated, called, .. } = self.clone();
-        Wire { text, context: self.context().to_owned(), called, truncated }.serialize(serializer)
+        let Self {
+            text,
+            truncated,
+            called,
+            ..
+        } = self.clone();
+        Wire {
+            text,
+            context: self.context().to_owned(),
+            called,
+            truncated,
+        }
+        .serialize(serializer)
     }
 }
 
@@ -293,18 +326,41 @@ mod tests {
     #[test]
     fn a_query_survives_its_json_and_foreign_json_is_held_to_the_bounds() {
         let long = "é".repeat(MAX_QUERY_BYTES);
-        let talk = Query::new("d").with_context(&["Weather in Nice, and the news?", " and in Turin?\n"]);
+        let talk =
+            Query::new("d").with_context(&["Weather in Nice, and the news?", " and in Turin?\n"]);
         let talk = talk.with_called(vec!["get_forecast".to_owned()]);
-        for query in [Query::new("mail it"), Query::new(long.as_str()), talk, Query::new("[1]")] {
+        for query in [
+            Query::new("mail it"),
+            Query::new(long.as_str()),
+            talk,
+            Query::new("[1]"),
+        ] {
             let json = serde_json::to_string(&query).expect("it serialises");
-            assert_eq!(serde_json::from_str::<Query>(&json).expect("it was written by us"), query, "{json:.80}");
+            assert_eq!(
+                serde_json::from_str::<Query>(&json).expect("it was written by us"),
+                query,
+                "{json:.80}"
+            );
         }
-        assert_eq!(serde_json::from_value::<Query>(json!("mail it")).expect("a text"), Query::new("mail it"));
+        assert_eq!(
+            serde_json::from_value::<Query>(json!("mail it")).expect("a text"),
+            Query::new("mail it")
+        );
         let hostile = json!({"text": long, "context": long, "called": vec!["x".repeat(5000); 500]});
         let read: Query = serde_json::from_value(hostile).expect("it is cut");
-        assert!(read.truncated() && read.context().len() <= MAX_CONTEXT_BYTES + MAX_CONTEXT_MESSAGES);
-        assert!(read.called().is_empty(), "no tool has a name of that length");
-        for value in [json!({"text": "a", "role": "user"}), json!({"context": "a"}), json!(7), json!({"text": null})] {
+        assert!(
+            read.truncated() && read.context().len() <= MAX_CONTEXT_BYTES + MAX_CONTEXT_MESSAGES
+        );
+        assert!(
+            read.called().is_empty(),
+            "no tool has a name of that length"
+        );
+        for value in [
+            json!({"text": "a", "role": "user"}),
+            json!({"context": "a"}),
+            json!(7),
+            json!({"text": null}),
+        ] {
             serde_json::from_value::<Query>(value.clone()).expect_err(&value.to_string());
         }
     }
@@ -324,18 +380,38 @@ mod tests {
         let query = Query::new("Open main.rs at 3.5! Then\n- mail it; ok?  …\n把文件发给我。谢谢");
         assert_eq!(
             query.sentences(),
-            ["Open main.rs at 3.5!", " Then\n", "- mail it;", " ok?", "把文件发给我。", "谢谢"]
+            [
+                "Open main.rs at 3.5!",
+                " Then\n",
+                "- mail it;",
+                " ok?",
+                "把文件发给我。",
+                "谢谢"
+            ]
         );
-        assert_eq!(Query::new("resize the picture").sentences(), ["resize the picture"]);
+        assert_eq!(
+            Query::new("resize the picture").sentences(),
+            ["resize the picture"]
+        );
         assert!(Query::new("… !\n").sentences().is_empty());
     }
 
     #[test]
     fn clauses_are_cut_at_words_that_join() {
-        let query = Query::new("Book a flight, a room AND mail me the android plan. Then, and then call Rand");
-        let clauses = ["Book a flight, a room", "mail me the android plan.", "Then,", "call Rand"];
+        let query = Query::new(
+            "Book a flight, a room AND mail me the android plan. Then, and then call Rand",
+        );
+        let clauses = [
+            "Book a flight, a room",
+            "mail me the android plan.",
+            "Then,",
+            "call Rand",
+        ];
         assert_eq!(query.clauses(), clauses);
-        assert_eq!(Query::new("resize the picture").clauses(), ["resize the picture"]);
+        assert_eq!(
+            Query::new("resize the picture").clauses(),
+            ["resize the picture"]
+        );
         assert!(Query::new("go and ".repeat(100)).clauses().len() <= MAX_SENTENCES);
         assert!(Query::new("and then").clauses().is_empty());
     }
@@ -345,17 +421,33 @@ mod tests {
         let text = "Go on. ".repeat(100);
         let query = Query::new(text.as_str());
         let sentences = query.sentences();
-        assert!(sentences.len() <= MAX_SENTENCES && sentences.len() > MAX_SENTENCES / 2, "{}", sentences.len());
+        assert!(
+            sentences.len() <= MAX_SENTENCES && sentences.len() > MAX_SENTENCES / 2,
+            "{}",
+            sentences.len()
+        );
         assert_eq!(sentences.concat(), text.trim_end());
     }
 
     #[test]
     fn the_context_is_bounded() {
-        assert_eq!(Query::new("d").with_context(&["and in Turin?", "b"]).conversation(), "and in Turin?\nb\nd");
-        assert_eq!(Query::new("x").with_context(&["1", "2", "3", "4", "5"]).context(), "2\n3\n4\n5");
+        assert_eq!(
+            Query::new("d")
+                .with_context(&["and in Turin?", "b"])
+                .conversation(),
+            "and in Turin?\nb\nd"
+        );
+        assert_eq!(
+            Query::new("x")
+                .with_context(&["1", "2", "3", "4", "5"])
+                .context(),
+            "2\n3\n4\n5"
+        );
         let long = "é".repeat(MAX_CONTEXT_BYTES);
         let query = Query::new("x").with_context(&["too much", &long, "kept"]);
-        assert!(query.context().len() <= MAX_CONTEXT_BYTES + 1 && query.context().ends_with("é\nkept"));
+        assert!(
+            query.context().len() <= MAX_CONTEXT_BYTES + 1 && query.context().ends_with("é\nkept")
+        );
     }
 
     #[test]

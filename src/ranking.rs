@@ -1,9 +1,10 @@
 //! What flows between stages: tool ids, candidates and rankings.
 //!
-//! A retriever scores tools into a dense vector, one number per tool in registration order: every tool of the catalog, or of a large one
-//! those that may be near the request ([`Scored`]). All retrievers score the same tools, so that each later stage may ask any
-//! signal for any of them. A [`Ranking`] is cut from such a vector with [`top_k`], which is where ties are broken: by registration
-//! order.
+//! A retriever scores tools into a dense vector, one number per tool in registration order: every
+//! tool of the catalog, or of a large one those that may be near the request ([`Scored`]). All
+//! retrievers score the same tools, so that each later stage may ask any signal for any of them. A
+//! [`Ranking`] is cut from such a vector with [`top_k`], which is where ties are broken: by
+//! registration order.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -27,8 +28,8 @@ impl ToolId {
     }
 }
 
-/// Which tools of a catalog have scores: all, or those of a large one that may be near a request. Scores lie in the order of the catalog,
-/// and a tool has a place among them.
+/// Which tools of a catalog have scores: all, or those of a large one that may be near a request.
+/// Scores lie in the order of the catalog, and a tool has a place among them.
 #[derive(Debug, Clone)]
 pub(crate) enum Scored {
     /// So many tools, each in its own place.
@@ -70,7 +71,8 @@ impl Scored {
         }
     }
 
-    /// Returns what there is for each tool with a score, of what there is for each tool of the catalog.
+    /// Returns what there is for each tool with a score, of what there is for each tool of the
+    /// catalog.
     pub(crate) fn of<'v, T: Copy>(&self, values: &'v [T]) -> Cow<'v, [T]> {
         match self {
             Self::All(_) => Cow::Borrowed(values),
@@ -89,7 +91,10 @@ pub(crate) struct Candidate {
 impl Candidate {
     /// Orders better candidates first: higher score, then earlier registration.
     pub(crate) fn better_first(&self, other: &Self) -> Ordering {
-        other.score.total_cmp(&self.score).then(self.tool.cmp(&other.tool))
+        other
+            .score
+            .total_cmp(&self.score)
+            .then(self.tool.cmp(&other.tool))
     }
 }
 
@@ -109,11 +114,17 @@ pub(crate) fn top_k(candidates: impl Iterator<Item = Candidate>, k: usize) -> Ra
     // The worst of `k` that are known: what is no better is passed over.
     let mut bound: Option<Candidate> = None;
     for candidate in candidates {
-        if bound.is_none_or(|bound| candidate.score >= bound.score && candidate.better_first(&bound).is_lt()) {
+        if bound.is_none_or(|bound| {
+            candidate.score >= bound.score && candidate.better_first(&bound).is_lt()
+        }) {
             ranking.push(candidate);
         }
         if ranking.len() >= k.saturating_mul(2) {
-            bound = Some(*ranking.select_nth_unstable_by(k - 1, Candidate::better_first).1);
+            bound = Some(
+                *ranking
+                    .select_nth_unstable_by(k - 1, Candidate::better_first)
+                    .1,
+            );
             ranking.truncate(k);
         }
     }
@@ -135,36 +146,59 @@ const CHUNK: usize = 16;
 /// How many of them are compared with so many others at once.
 const LANES: usize = 8;
 
-/// Returns the best `k` in order of the tools that are admitted, each with its value: as [`top_k`], in a fraction of the time
-/// for a small `k`, as most chunks of values hold none that is large enough.
+/// Returns the best `k` in order of the tools that are admitted, each with its value: as [`top_k`],
+/// in a fraction of the time for a small `k`, as most chunks of values hold none that is large
+/// enough.
 ///
 /// # Complexity
 ///
 /// Linear in the number of values.
 pub(crate) fn top_k_of(values: &[f32], admitted: &[bool], k: usize) -> Ranking {
     let mut most = Vec::with_capacity(values.len().div_ceil(CHUNK));
-    Arch::new().dispatch(Largest { values, admitted, most: &mut most });
+    Arch::new().dispatch(Largest {
+        values,
+        admitted,
+        most: &mut most,
+    });
     // So many chunks have a tool that reaches it.
     let least = match k.checked_sub(1) {
-        Some(last) if last < most.len() => *most.clone().select_nth_unstable_by(last, |a, b| b.total_cmp(a)).1,
+        Some(last) if last < most.len() => {
+            *most
+                .clone()
+                .select_nth_unstable_by(last, |a, b| b.total_cmp(a))
+                .1
+        }
         _ => f32::NEG_INFINITY,
     };
     let mut reaching = Vec::with_capacity(2 * k.min(values.len()));
-    for first in (0..most.len()).filter(|&chunk| most[chunk] >= least).map(|chunk| CHUNK * chunk) {
+    for first in (0..most.len())
+        .filter(|&chunk| most[chunk] >= least)
+        .map(|chunk| CHUNK * chunk)
+    {
         for place in first..values.len().min(first + CHUNK) {
             if values[place] >= least && admitted[place] {
-                reaching.push(Candidate { tool: ToolId::from_index(place), score: values[place] });
+                reaching.push(Candidate {
+                    tool: ToolId::from_index(place),
+                    score: values[place],
+                });
             }
         }
     }
     best(reaching, k)
 }
 
-/// Returns the places of the values that are at least `least`, ascending. Chunks of values that have none are passed over together.
+/// Returns the places of the values that are at least `least`, ascending. Chunks of values that
+/// have none are passed over together.
 pub(crate) fn reaching(values: &[f32], least: f32) -> impl Iterator<Item = usize> {
-    let chunks = values.chunks(CHUNK).enumerate().filter(move |(_, chunk)| largest(chunk) >= least);
+    let chunks = values
+        .chunks(CHUNK)
+        .enumerate()
+        .filter(move |(_, chunk)| largest(chunk) >= least);
     chunks.flat_map(move |(number, chunk)| {
-        let places = chunk.iter().enumerate().filter(move |(_, value)| **value >= least);
+        let places = chunk
+            .iter()
+            .enumerate()
+            .filter(move |(_, value)| **value >= least);
         places.map(move |(place, _)| number * CHUNK + place)
     })
 }
@@ -183,7 +217,10 @@ pub(crate) struct ToolSet {
 impl ToolSet {
     /// Makes one of none of so many tools.
     pub(crate) fn new(tools: usize) -> Self {
-        Self { bits: vec![0; tools.div_ceil(64)], tools }
+        Self {
+            bits: vec![0; tools.div_ceil(64)],
+            tools,
+        }
     }
 
     /// Returns how many tools the catalog has.
@@ -195,20 +232,39 @@ impl ToolSet {
         self.bits[tool.index() / 64] |= 1 << (tool.index() % 64);
     }
 
-    /// Adds the tools of about the `wanted` largest values that exceed `floor`, of all tools and of those that are admitted: by a sample, so
-    /// that it may be half as many or twice as many, but never one without those of larger values.
-    pub(crate) fn add_best(&mut self, values: &[f32], floor: f32, admitted: &[bool], wanted: usize) {
+    /// Adds the tools of about the `wanted` largest values that exceed `floor`, of all tools and of
+    /// those that are admitted: by a sample, so that it may be half as many or twice as many, but
+    /// never one without those of larger values.
+    pub(crate) fn add_best(
+        &mut self,
+        values: &[f32],
+        floor: f32,
+        admitted: &[bool],
+        wanted: usize,
+    ) {
         let step = values.len().div_ceil(SAMPLE).max(1);
         let sample: Vec<f32> = values.iter().copied().step_by(step).collect();
         let flags: Vec<bool> = admitted.iter().copied().step_by(step).collect();
         let place = wanted / step;
         let reached = |flags: &[bool]| {
-            top_k_of(&sample, flags, place + 1).get(place).map_or(f32::NEG_INFINITY, |least| least.score)
+            top_k_of(&sample, flags, place + 1)
+                .get(place)
+                .map_or(f32::NEG_INFINITY, |least| least.score)
         };
         let of_admitted = reached(&flags);
         let mostly = 2 * flags.iter().filter(|admitted| **admitted).count() >= flags.len();
-        let of_all = if mostly { of_admitted } else { reached(&vec![true; sample.len()]) };
-        let add = AddBest { bits: &mut self.bits, values, admitted, floor, least: (of_all, of_admitted) };
+        let of_all = if mostly {
+            of_admitted
+        } else {
+            reached(&vec![true; sample.len()])
+        };
+        let add = AddBest {
+            bits: &mut self.bits,
+            values,
+            admitted,
+            floor,
+            least: (of_all, of_admitted),
+        };
         Arch::new().dispatch(add);
     }
 
@@ -225,8 +281,8 @@ impl ToolSet {
     }
 }
 
-/// The loop of [`top_k_of`] over all values: compiled once for each set of vector instructions, of which the processor's is taken; and so
-/// is the other one.
+/// The loop of [`top_k_of`] over all values: compiled once for each set of vector instructions, of
+/// which the processor's is taken; and so is the other one.
 struct Largest<'a> {
     values: &'a [f32],
     admitted: &'a [bool],
@@ -238,7 +294,12 @@ impl NullaryFnOnce for Largest<'_> {
 
     #[inline(always)]
     fn call(self) {
-        self.most.extend(self.values.chunks(CHUNK).zip(self.admitted.chunks(CHUNK)).map(largest_admitted));
+        self.most.extend(
+            self.values
+                .chunks(CHUNK)
+                .zip(self.admitted.chunks(CHUNK))
+                .map(largest_admitted),
+        );
     }
 }
 
@@ -258,17 +319,29 @@ impl NullaryFnOnce for AddBest<'_> {
 
     #[inline(always)]
     fn call(self) {
-        let Self { bits, values, admitted, floor, least: (of_all, of_admitted) } = self;
+        let Self {
+            bits,
+            values,
+            admitted,
+            floor,
+            least: (of_all, of_admitted),
+        } = self;
         let is_meant = |(&value, &admitted): (&f32, &bool)| {
             (value > floor) & ((value >= of_all) | (admitted & (value >= of_admitted)))
         };
-        let ((values, rest), (admitted, rest_admitted)) = (values.as_chunks::<64>(), admitted.as_chunks::<64>());
+        let ((values, rest), (admitted, rest_admitted)) =
+            (values.as_chunks::<64>(), admitted.as_chunks::<64>());
         for ((word, values), admitted) in bits.iter_mut().zip(values).zip(admitted) {
             let mut meant = [false; 64];
-            meant.iter_mut().zip(values.iter().zip(admitted)).for_each(|(meant, of)| *meant = is_meant(of));
+            meant
+                .iter_mut()
+                .zip(values.iter().zip(admitted))
+                .for_each(|(meant, of)| *meant = is_meant(of));
             for (place, meant) in meant.as_chunks::<8>().0.iter().enumerate() {
                 // Each byte is moved to where its bit belongs within the highest byte.
-                let byte = u64::from_le_bytes(meant.map(u8::from)).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+                let byte = u64::from_le_bytes(meant.map(u8::from))
+                    .wrapping_mul(0x0102_0408_1020_4080)
+                    >> 56;
                 *word |= byte << (8 * place);
             }
         }
@@ -293,23 +366,33 @@ pub(crate) fn largest_of(values: &[f32], admitted: &[bool]) -> f32 {
 #[inline(always)]
 fn largest_admitted((values, admitted): (&[f32], &[bool])) -> f32 {
     let of = |(&value, &admitted): (&f32, &bool)| if admitted { value } else { f32::NEG_INFINITY };
-    let ((values, rest), (admitted, rest_admitted)) = (values.as_chunks::<LANES>(), admitted.as_chunks::<LANES>());
+    let ((values, rest), (admitted, rest_admitted)) =
+        (values.as_chunks::<LANES>(), admitted.as_chunks::<LANES>());
     let mut most = [f32::NEG_INFINITY; LANES];
     for chunk in values.iter().zip(admitted) {
         let chunk = chunk.0.iter().zip(chunk.1).map(of);
-        most.iter_mut().zip(chunk).for_each(|(most, value)| *most = larger(*most, value));
+        most.iter_mut()
+            .zip(chunk)
+            .for_each(|(most, value)| *most = larger(*most, value));
     }
-    most.into_iter().chain(rest.iter().zip(rest_admitted).map(of)).fold(f32::NEG_INFINITY, larger)
+    most.into_iter()
+        .chain(rest.iter().zip(rest_admitted).map(of))
+        .fold(f32::NEG_INFINITY, larger)
 }
 
-/// Returns the largest of some values, each of which is a number; negative infinity where there is none.
+/// Returns the largest of some values, each of which is a number; negative infinity where there is
+/// none.
 pub(crate) fn largest(values: &[f32]) -> f32 {
     let (chunks, rest) = values.as_chunks::<LANES>();
     let mut most = [f32::NEG_INFINITY; LANES];
     for chunk in chunks {
-        most.iter_mut().zip(chunk).for_each(|(most, &value)| *most = larger(*most, value));
+        most.iter_mut()
+            .zip(chunk)
+            .for_each(|(most, &value)| *most = larger(*most, value));
     }
-    most.into_iter().chain(rest.iter().copied()).fold(f32::NEG_INFINITY, larger)
+    most.into_iter()
+        .chain(rest.iter().copied())
+        .fold(f32::NEG_INFINITY, larger)
 }
 
 #[inline(always)]
@@ -392,15 +475,32 @@ mod tests {
     fn about_as_many_are_taken_of_many_as_are_wanted() {
         let tools = 100_000;
         // Each number once, in no order.
-        let scores: Vec<f32> = (0..tools).map(|place| (place * 7_919 % tools) as f32).collect();
+        let scores: Vec<f32> = (0..tools)
+            .map(|place| (place * 7_919 % tools) as f32)
+            .collect();
         for few in [1, 2, 10, 1_000] {
             let admitted: Vec<bool> = (0..tools).map(|place| place % few == 0).collect();
             let found = set(tools, |set| set.add_best(&scores, 0.0, &admitted, 500));
-            let of = |is_meant: &dyn Fn(usize) -> bool| found.iter().filter(|&&place| is_meant(place)).count();
-            assert!((250..2_000).contains(&found.len()), "{few}: {}", found.len());
+            let of = |is_meant: &dyn Fn(usize) -> bool| {
+                found.iter().filter(|&&place| is_meant(place)).count()
+            };
+            assert!(
+                (250..2_000).contains(&found.len()),
+                "{few}: {}",
+                found.len()
+            );
             let expected = 500.min(tools / few);
-            assert!((expected / 2..=2 * expected).contains(&of(&|place| admitted[place])), "{few}");
-            assert!(found.contains(&(0..tools).max_by(|&a, &b| scores[a].total_cmp(&scores[b])).unwrap_or_default()));
+            assert!(
+                (expected / 2..=2 * expected).contains(&of(&|place| admitted[place])),
+                "{few}"
+            );
+            assert!(
+                found.contains(
+                    &(0..tools)
+                        .max_by(|&a, &b| scores[a].total_cmp(&scores[b]))
+                        .unwrap_or_default()
+                )
+            );
         }
     }
 
@@ -408,12 +508,32 @@ mod tests {
     fn scores_of_some_tools_lie_in_order() {
         let some = Scored::Some([1, 4, 7].map(ToolId::from_index).into());
         assert_eq!(
-            (some.len(), some.place(ToolId::from_index(4)), some.place(ToolId::from_index(5))),
+            (
+                some.len(),
+                some.place(ToolId::from_index(4)),
+                some.place(ToolId::from_index(5))
+            ),
             (3, Some(1), None)
         );
-        assert_eq!([0, 4, 5, 9].map(|tool| some.before(ToolId::from_index(tool))), [0, 1, 2, 3]);
-        assert_eq!((some.tool(2).index(), &*some.of(&[0, 10, 20, 30, 40, 50, 60, 70])), (7, &[10, 40, 70][..]));
+        assert_eq!(
+            [0, 4, 5, 9].map(|tool| some.before(ToolId::from_index(tool))),
+            [0, 1, 2, 3]
+        );
+        assert_eq!(
+            (
+                some.tool(2).index(),
+                &*some.of(&[0, 10, 20, 30, 40, 50, 60, 70])
+            ),
+            (7, &[10, 40, 70][..])
+        );
         let all = Scored::All(3);
-        assert_eq!((all.len(), all.place(ToolId::from_index(2)), all.place(ToolId::from_index(3))), (3, Some(2), None));
+        assert_eq!(
+            (
+                all.len(),
+                all.place(ToolId::from_index(2)),
+                all.place(ToolId::from_index(3))
+            ),
+            (3, Some(2), None)
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! The `Scorer` seam: a caller's own way of scoring, in place of the built-in ranking.
 //!
-//! A scorer is asynchronous and foreign: it may be slow, hang, block, fail or lie. It runs on a thread of its own
-//! with a small runtime (the caller may be synchronous or not), its future is dropped when the deadline passes,
-//! and each score is checked before it counts.
+//! A scorer is asynchronous and foreign: it may be slow, hang, block, fail or lie. It runs on a
+//! thread of its own with a small runtime (the caller may be synchronous or not), its future is
+//! dropped when the deadline passes, and each score is checked before it counts.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -42,7 +42,9 @@ pub enum ScorerError {
         score: String,
     },
     /// The scorer gave another number of scores than there are tools.
-    #[error("the scorer {scorer} gave {scores} scores for {tools} tools; it must give one for each, in order")]
+    #[error(
+        "the scorer {scorer} gave {scores} scores for {tools} tools; it must give one for each, in order"
+    )]
     WrongCount {
         /// The scorer's name.
         scorer: String,
@@ -67,18 +69,23 @@ pub struct Score {
 impl Score {
     /// Makes a score without a reason or details.
     pub fn new(score: f32) -> Self {
-        Self { score, reason: None, details: None }
+        Self {
+            score,
+            reason: None,
+            details: None,
+        }
     }
 }
 
 /// The future of a scorer's answer.
-pub type ScoreFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<Score>, ScorerError>> + Send + 'a>>;
+pub type ScoreFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Vec<Score>, ScorerError>> + Send + 'a>>;
 
 /// Scores tools for a request, in place of the built-in ranking.
 ///
-/// It is only shown tools that may be seen, all at once, so that a scorer can batch; [`per_tool`] makes one of a
-/// function that scores a single tool. One that costs much is shown the best few of the built-in ranking
-/// ([`EngineBuilder::shortlist`](crate::EngineBuilder::shortlist)).
+/// It is only shown tools that may be seen, all at once, so that a scorer can batch; [`per_tool`]
+/// makes one of a function that scores a single tool. One that costs much is shown the best few of
+/// the built-in ranking ([`EngineBuilder::shortlist`](crate::EngineBuilder::shortlist)).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -109,12 +116,17 @@ where
     F: Fn(Query, Arc<Tool>) -> Fut + Send + Sync,
     Fut: Future<Output = Result<Score, ScorerError>> + Send,
 {
-    PerTool { name: name.into(), score, max_concurrent: DEFAULT_CONCURRENCY }
+    PerTool {
+        name: name.into(),
+        score,
+        max_concurrent: DEFAULT_CONCURRENCY,
+    }
 }
 
 /// A scorer that scores tools one by one, a few at once; [`per_tool`] makes it.
 ///
-/// The scores stand in the order of the tools, whichever is done first. The first error ends the scoring.
+/// The scores stand in the order of the tools, whichever is done first. The first error ends the
+/// scoring.
 pub struct PerTool<F> {
     name: String,
     score: F,
@@ -122,8 +134,9 @@ pub struct PerTool<F> {
 }
 
 impl<F> PerTool<F> {
-    /// Scores at most so many tools at once, at least one. They share a thread, so that what waits, as for a model that
-    /// answers over HTTP, is waited for together; what computes does so one after the other.
+    /// Scores at most so many tools at once, at least one. They share a thread, so that what waits,
+    /// as for a model that answers over HTTP, is waited for together; what computes does so one
+    /// after the other.
     #[must_use]
     pub fn max_concurrent(mut self, tools: usize) -> Self {
         self.max_concurrent = tools.max(1);
@@ -150,12 +163,15 @@ where
     }
 
     fn score<'a>(&'a self, query: &'a Query, tools: &'a [Arc<Tool>]) -> ScoreFuture<'a> {
-        let scores = tools.iter().map(|tool| (self.score)(query.clone(), Arc::clone(tool)));
+        let scores = tools
+            .iter()
+            .map(|tool| (self.score)(query.clone(), Arc::clone(tool)));
         Box::pin(in_order(scores, self.max_concurrent))
     }
 }
 
-/// Runs futures, at most `max_concurrent` at once, and collects their values in order. The first error in order ends it.
+/// Runs futures, at most `max_concurrent` at once, and collects their values in order. The first
+/// error in order ends it.
 async fn in_order<I, T, E>(mut futures: I, max_concurrent: usize) -> Result<Vec<T>, E>
 where
     I: Iterator<Item: Future<Output = Result<T, E>>>,
@@ -221,11 +237,18 @@ pub(crate) fn run(
         Ok(answer) => answer.map_err(NoScores::Failed)?,
         Err(Missed::Expired) => return Err(NoScores::Expired),
         Err(Missed::Lost(reason)) => {
-            return Err(NoScores::Failed(ScorerError::Failed { scorer: scorer.name().to_owned(), reason }));
+            return Err(NoScores::Failed(ScorerError::Failed {
+                scorer: scorer.name().to_owned(),
+                reason,
+            }));
         }
     };
     if scores.len() != count {
-        let error = ScorerError::WrongCount { scorer: scorer.name().to_owned(), scores: scores.len(), tools: count };
+        let error = ScorerError::WrongCount {
+            scorer: scorer.name().to_owned(),
+            scores: scores.len(),
+            tools: count,
+        };
         return Err(NoScores::Failed(error));
     }
     Ok(scores)

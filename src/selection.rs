@@ -1,7 +1,7 @@
 //! The public outcome of a pick.
 //!
-//! A [`Selection`] serialises to versioned JSON; the same inputs give the same bytes, which is why times stand
-//! beside it ([`Selection::timings`]) and not in it.
+//! A [`Selection`] serialises to versioned JSON; the same inputs give the same bytes, which is why
+//! times stand beside it ([`Selection::timings`]) and not in it.
 
 mod provenance;
 mod stages;
@@ -13,8 +13,9 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub use self::provenance::{
-    CalledOften, CalledTogether, CoverEvidence, ExampleEvidence, FusionEvidence, FusionPart, KeywordEvidence,
-    PriorEvidence, Provenance, RerankEvidence, SemanticEvidence, SourceEvidence, TermEvidence, WordEvidence,
+    CalledOften, CalledTogether, CoverEvidence, ExampleEvidence, FusionEvidence, FusionPart,
+    KeywordEvidence, PriorEvidence, Provenance, RerankEvidence, SemanticEvidence, SourceEvidence,
+    TermEvidence, WordEvidence,
 };
 pub use self::stages::{Degraded, Stage, StageReport, StageStatus, Timings};
 use crate::access::IneligibleReason;
@@ -47,35 +48,36 @@ pub struct Selection {
     /// ([`EngineBuilder::shortlist`](crate::EngineBuilder::shortlist)).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shortlisted: Option<usize>,
-    /// The estimated probability that any tool that may be seen answers the request, 0..1, where four requests of five
-    /// have such a tool: of what the tools' signals tell and, as a factor, of the request alone
-    /// ([`Embedder::scope`](crate::embed::Embedder::scope)); no less than the score of a pick, where that is a probability. Absent where
-    /// a custom scorer ranked, or nothing did.
+    /// The estimated probability that any tool that may be seen answers the request, 0..1, where
+    /// four requests of five have such a tool: of what the tools' signals tell and, as a factor, of
+    /// the request alone ([`Embedder::scope`](crate::embed::Embedder::scope)); no less than the
+    /// score of a pick, where that is a probability. Absent where a custom scorer ranked, or
+    /// nothing did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answerable: Option<f32>,
-    /// Where no tool is good enough: of what kind the request is; absent where that cannot be told, as in catalogs whose sources
-    /// tell nothing.
+    /// Where no tool is good enough: of what kind the request is; absent where that cannot be told,
+    /// as in catalogs whose sources tell nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nothing_fits: Option<NothingFits>,
     /// Why the scores are no probabilities; absent where they are estimates of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncalibrated: Option<Uncalibrated>,
-    /// The picked tools, best first, at most `max_candidates` besides those in use and those of picked skills. Empty is
-    /// a normal answer.
+    /// The picked tools, best first, at most `max_candidates` besides those in use and those of
+    /// picked skills. Empty is a normal answer.
     pub picks: Vec<Pick>,
-    /// What the picks require and is not among them, best first, at most 16 tools: without these a pick may be of no use,
-    /// whatever they score. [`Selection::shown`] has both.
+    /// What the picks require and is not among them, best first, at most 16 tools: without these a
+    /// pick may be of no use, whatever they score. [`Selection::shown`] has both.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required: Vec<Pick>,
-    /// The skills that the request needs, best first; absent where the engine has none. Their tools are among the
-    /// picks, beyond `max_candidates`.
+    /// The skills that the request needs, best first; absent where the engine has none. Their tools
+    /// are among the picks, beyond `max_candidates`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<Object>>))]
     pub skills: Option<Vec<SkillPick>>,
     /// What the caller may not see.
     pub ineligible: Ineligible,
-    /// The tool that would have been the best, had the caller been allowed to use it, as far as the options have it told
-    /// ([`PickOptions::tell_blocked`](crate::PickOptions::tell_blocked)).
+    /// The tool that would have been the best, had the caller been allowed to use it, as far as the
+    /// options have it told ([`PickOptions::tell_blocked`](crate::PickOptions::tell_blocked)).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked: Option<BlockedMatch>,
     /// How many eligible tools scored below `min_score`, or matched nothing.
@@ -89,7 +91,8 @@ pub struct Selection {
     /// Values of the options that no tool of the catalog has, such as a misspelt role or source.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown_values: Vec<UnknownValue>,
-    /// Tools that the cut took away although they were named, always included, in use, or good enough.
+    /// Tools that the cut took away although they were named, always included, in use, or good
+    /// enough.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<Dropped>,
     /// Tools whose score was no score, and were left out.
@@ -105,12 +108,13 @@ pub struct Selection {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub rerank: Option<RerankReport>,
-    /// The stages that failed, ran out of time, or were left out for having failed of late, so that the ranking is worse
-    /// than it could be.
+    /// The stages that failed, ran out of time, or were left out for having failed of late, so that
+    /// the ranking is worse than it could be.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
     pub degraded: Vec<Degraded>,
-    /// With `debug`: the evidence of the best 100 candidates, picked or not, and of every picked one; best first.
+    /// With `debug`: the evidence of the best 100 candidates, picked or not, and of every picked
+    /// one; best first.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<Object>>))]
     pub considered: Option<Vec<Considered>>,
@@ -134,13 +138,19 @@ pub struct SnapshotReport {
 }
 
 impl SnapshotReport {
-    /// Reports a snapshot by its number, its tools and the number of candidates that the store chose.
+    /// Reports a snapshot by its number, its tools and the number of candidates that the store
+    /// chose.
     pub fn new(version: u64, tools: usize, candidates: Option<usize>) -> Self {
-        Self { version, tools, candidates }
+        Self {
+            version,
+            tools,
+            candidates,
+        }
     }
 }
 
-/// Of what kind a request is that no tool fits: an estimate that is right in about five cases of six.
+/// Of what kind a request is that no tool fits: an estimate that is right in about five cases of
+/// six.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -156,10 +166,14 @@ pub enum NothingFits {
 }
 
 impl Selection {
-    /// Returns what a model is to be shown: the picks, and after them what they require, each with as much of it as a token
-    /// budget leaves.
+    /// Returns what a model is to be shown: the picks, and after them what they require, each with
+    /// as much of it as a token budget leaves.
     pub fn shown(&self) -> Vec<Arc<Tool>> {
-        self.picks.iter().chain(&self.required).map(Pick::shown).collect()
+        self.picks
+            .iter()
+            .chain(&self.required)
+            .map(Pick::shown)
+            .collect()
     }
 }
 
@@ -228,7 +242,9 @@ pub struct Pick {
 impl Pick {
     /// Returns the tool with what is shown of it: all, unless there is a token budget.
     pub fn shown(&self) -> Arc<Tool> {
-        self.definition.map_or(Detail::Full, |definition| definition.detail).of(&self.tool)
+        self.definition
+            .map_or(Detail::Full, |definition| definition.detail)
+            .of(&self.tool)
     }
 }
 
@@ -254,8 +270,8 @@ pub struct TokenReport {
     pub provider: String,
     /// With which tokenizer.
     pub tokenizer: &'static str,
-    /// The tokens of all tools of the catalog, with their full definitions; absent where there was no time to count them, or not all of
-    /// them are here.
+    /// The tokens of all tools of the catalog, with their full definitions; absent where there was
+    /// no time to count them, or not all of them are here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub catalog: Option<usize>,
     /// The tokens of the picks, as they are shown.
@@ -278,13 +294,15 @@ pub struct SkillPick {
     pub reason: String,
     /// The ids of its tools that are among the picks, in the order of the skill.
     pub tool_ids: Vec<String>,
-    /// Its tools that the caller may not see, in the order of the skill; `named` is what the skill calls them.
+    /// Its tools that the caller may not see, in the order of the skill; `named` is what the skill
+    /// calls them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ineligible: Vec<IneligibleTool>,
 }
 
 impl SkillPick {
-    /// Returns `true` if the caller may see every tool that the skill needs; else a model is better not told of it.
+    /// Returns `true` if the caller may see every tool that the skill needs; else a model is better
+    /// not told of it.
     pub fn is_eligible(&self) -> bool {
         self.ineligible.is_empty()
     }
@@ -303,10 +321,12 @@ pub struct RerankReport {
     /// By how much the best candidate outscored the second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_margin: Option<f32>,
-    /// By how much the last candidate before the cutoff outscored the next; absent where the window ends before that.
+    /// By how much the last candidate before the cutoff outscored the next; absent where the window
+    /// ends before that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_margin: Option<f32>,
-    /// The score of the first candidate behind the cutoff; absent where the window ends before that.
+    /// The score of the first candidate behind the cutoff; absent where the window ends before
+    /// that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_cut: Option<f32>,
     /// Whether the order is the reranker's.
@@ -340,8 +360,8 @@ pub struct Ineligible {
     /// How many tools each reason applies to, by its code.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, usize>))]
     pub counts: BTreeMap<&'static str, usize>,
-    /// The first [`MAX_LISTED_INELIGIBLE`](crate::access::MAX_LISTED_INELIGIBLE) in registration order, each with every
-    /// reason; tools that the request or the caller names come first.
+    /// The first [`MAX_LISTED_INELIGIBLE`](crate::access::MAX_LISTED_INELIGIBLE) in registration
+    /// order, each with every reason; tools that the request or the caller names come first.
     pub tools: Vec<IneligibleTool>,
 }
 
@@ -381,7 +401,11 @@ pub struct DeprecatedAlias {
 
 impl fmt::Display for DeprecatedAlias {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { alias, tool_id, used_by } = self;
+        let Self {
+            alias,
+            tool_id,
+            used_by,
+        } = self;
         let user = match used_by {
             AskedBy::Request => "the request",
             AskedBy::Caller => "the caller",
@@ -390,7 +414,10 @@ impl fmt::Display for DeprecatedAlias {
             AskedBy::Tool => "a picked tool",
         };
         let alias = marked(alias, MAX_NAME_CHARS);
-        write!(f, "{alias:?} is a deprecated alias of {tool_id}, used by {user}; use the tool's name")
+        write!(
+            f,
+            "{alias:?} is a deprecated alias of {tool_id}, used by {user}; use the tool's name"
+        )
     }
 }
 
@@ -437,7 +464,8 @@ pub enum DropReason {
     Same,
     /// Its source is untrusted, and its text nearly that of a picked tool whose source is trusted.
     Copy,
-    /// The parts of the request that it fits are covered, and its place went to a tool for another part.
+    /// The parts of the request that it fits are covered, and its place went to a tool for another
+    /// part.
     Covered,
     /// The token budget has no room for it, not even for its name.
     TokenBudget,

@@ -1,16 +1,17 @@
 //! Which tools go together: a prior that is learned from what earlier tasks called.
 //!
-//! [`Sequences`] holds the calls of tasks by name; for a catalog they become counts. A tool that was called in tasks
-//! together with one that is in use is more likely than its text tells, by
+//! [`Sequences`] holds the calls of tasks by name; for a catalog they become counts. A tool that
+//! was called in tasks together with one that is in use is more likely than its text tells, by
 //!
 //! ```text
 //! ln((n + α) / (e + α))        e = n(used) n(tool) / tasks
 //! ```
 //!
-//! where `n` tasks called both and `e` would be expected to, had the two nothing to do with each other. `α` shrinks
-//! what few tasks tell: the ratio is the mean of a gamma–Poisson model, and its logarithm the information component of
-//! Bate et al. (1998). Only what is more than expected counts; what several tools in use tell is added up, as if they
-//! did not depend on each other (naive Bayes). `docs/results.md` has what it gives, and what else was tried.
+//! where `n` tasks called both and `e` would be expected to, had the two nothing to do with each
+//! other. `α` shrinks what few tasks tell: the ratio is the mean of a gamma–Poisson model, and its
+//! logarithm the information component of Bate et al. (1998). Only what is more than expected
+//! counts; what several tools in use tell is added up, as if they did not depend on each other
+//! (naive Bayes). `docs/results.md` has what it gives, and what else was tried.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -90,7 +91,10 @@ pub struct SequenceStats {
 
 /// One line of a file.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "expected an array of tool names, or an object with `tools`")]
+#[serde(
+    untagged,
+    expecting = "expected an array of tool names, or an object with `tools`"
+)]
 enum Line {
     Names(Vec<String>),
     Task { tools: Vec<String> },
@@ -104,12 +108,15 @@ impl Sequences {
     /// [`SequencesError`] when the file cannot be read, and as [`Sequences::from_slice`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SequencesError> {
         let path = path.as_ref();
-        let bytes = fs::read(path).map_err(|source| SequencesError::Read { path: path.to_owned(), source })?;
+        let bytes = fs::read(path).map_err(|source| SequencesError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
         Self::from_slice(&bytes, &path.display().to_string())
     }
 
-    /// Reads JSON Lines: a line is a task, an array of the names or ids of the tools that it called in their order, or
-    /// an object that has it as `tools`. `origin` is what errors call it.
+    /// Reads JSON Lines: a line is a task, an array of the names or ids of the tools that it called
+    /// in their order, or an object that has it as `tools`. `origin` is what errors call it.
     ///
     /// # Errors
     ///
@@ -117,8 +124,11 @@ impl Sequences {
     pub fn from_slice(bytes: &[u8], origin: &str) -> Result<Self, SequencesError> {
         let mut sequences = Self::default();
         let mut calls = 0_usize;
-        for (place, line) in
-            bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).split(|&byte| byte == b'\n').enumerate()
+        for (place, line) in bytes
+            .strip_prefix(b"\xef\xbb\xbf")
+            .unwrap_or(bytes)
+            .split(|&byte| byte == b'\n')
+            .enumerate()
         {
             if line.trim_ascii().is_empty() {
                 continue;
@@ -131,7 +141,10 @@ impl Sequences {
             let (Line::Names(tools) | Line::Task { tools }) = task;
             calls += tools.len();
             if calls > MAX_CALLS {
-                return Err(SequencesError::TooMany { origin: origin.to_owned(), most: MAX_CALLS });
+                return Err(SequencesError::TooMany {
+                    origin: origin.to_owned(),
+                    most: MAX_CALLS,
+                });
             }
             sequences.push(&tools);
         }
@@ -199,7 +212,8 @@ pub(crate) struct Popular {
 pub(crate) type Gains = BTreeMap<ToolId, Vec<Gain>>;
 
 impl Prior {
-    /// Counts what tasks called of the tools that `names` knows. A name that several tools share counts for none.
+    /// Counts what tasks called of the tools that `names` knows. A name that several tools share
+    /// counts for none.
     pub(crate) fn new(sequences: Arc<Sequences>, names: &NameTable) -> Self {
         let mut prior = Self::default();
         let tools: Vec<Option<ToolId>> = sequences
@@ -236,31 +250,52 @@ impl Prior {
         for &with in in_use {
             let others = self.together.get(&with).into_iter().flatten();
             for (&tool, &together) in others.filter(|(tool, _)| !in_use.contains(tool)) {
-                let called = |tool: ToolId| self.called.get(&tool).copied().unwrap_or_default() as f32;
+                let called =
+                    |tool: ToolId| self.called.get(&tool).copied().unwrap_or_default() as f32;
                 let expected = called(with) * called(tool) / self.tasks.max(1) as f32;
                 let log_ratio = ((together as f32 + SHRINKAGE) / (expected + SHRINKAGE)).ln();
                 if log_ratio > 0.0 {
-                    gains.entry(tool).or_default().push(Gain { with, together, expected, log_ratio });
+                    gains.entry(tool).or_default().push(Gain {
+                        with,
+                        together,
+                        expected,
+                        log_ratio,
+                    });
                 }
             }
         }
-        gains.values_mut().for_each(|gains| gains.sort_by(|a, b| b.log_ratio.total_cmp(&a.log_ratio)));
+        gains
+            .values_mut()
+            .for_each(|gains| gains.sort_by(|a, b| b.log_ratio.total_cmp(&a.log_ratio)));
         gains
     }
 
-    /// Returns what tools gain for being called often: by how much more than the tools that were called at all, at most four
-    /// times; the others gain nothing.
+    /// Returns what tools gain for being called often: by how much more than the tools that were
+    /// called at all, at most four times; the others gain nothing.
     pub(crate) fn popular(&self) -> impl Iterator<Item = (ToolId, Popular)> {
         let all: u32 = self.called.values().sum();
         let expected = all as f32 / self.called.len().max(1) as f32;
         self.called.iter().filter_map(move |(&tool, &called)| {
-            let log_ratio = ((called as f32 + SHRINKAGE) / (expected + SHRINKAGE)).ln().min(MAX_POPULARITY);
-            (log_ratio > 0.0).then_some((tool, Popular { called, expected, log_ratio }))
+            let log_ratio = ((called as f32 + SHRINKAGE) / (expected + SHRINKAGE))
+                .ln()
+                .min(MAX_POPULARITY);
+            (log_ratio > 0.0).then_some((
+                tool,
+                Popular {
+                    called,
+                    expected,
+                    log_ratio,
+                },
+            ))
         })
     }
 
     pub(crate) fn stats(&self) -> SequenceStats {
-        SequenceStats { tasks: self.tasks as usize, tools: self.called.len(), unknown: self.unknown }
+        SequenceStats {
+            tasks: self.tasks as usize,
+            tools: self.called.len(),
+            unknown: self.unknown,
+        }
     }
 }
 
@@ -271,7 +306,10 @@ mod tests {
 
     fn prior(tasks: &str) -> Prior {
         let mut mail = Tool::without_arguments("mail", "");
-        mail.aliases = vec![Alias { name: "send".into(), deprecated: false }];
+        mail.aliases = vec![Alias {
+            name: "send".into(),
+            deprecated: false,
+        }];
         let tools = [
             Tool::without_arguments("find", ""),
             mail,
@@ -279,7 +317,10 @@ mod tests {
             Tool::without_arguments("plot", ""),
         ];
         let names = NameTable::new(&Catalog::from_tools(tools).expect("valid"));
-        Prior::new(Arc::new(Sequences::from_slice(tasks.as_bytes(), "s.jsonl").expect("well formed")), &names)
+        Prior::new(
+            Arc::new(Sequences::from_slice(tasks.as_bytes(), "s.jsonl").expect("well formed")),
+            &names,
+        )
     }
 
     fn tool(index: usize) -> ToolId {
@@ -291,20 +332,35 @@ mod tests {
         let prior = prior(
             "[\"find\",\"mail\",\"find\"]\n\n{\"tools\":[\"send\",\"find\"],\"id\":7}\r\n[\"print\"]\n[\"print\"]\n[\"print\",\"find\"]\n[\"x\"]",
         );
-        assert_eq!(prior.stats(), SequenceStats { tasks: 5, tools: 3, unknown: 1 });
+        assert_eq!(
+            prior.stats(),
+            SequenceStats {
+                tasks: 5,
+                tools: 3,
+                unknown: 1
+            }
+        );
         let gains = prior.gains(&[tool(0)].into());
-        assert_eq!(gains.keys().copied().collect::<Vec<_>>(), [tool(1)], "printing goes with nothing");
+        assert_eq!(
+            gains.keys().copied().collect::<Vec<_>>(),
+            [tool(1)],
+            "printing goes with nothing"
+        );
         let gain = gains[&tool(1)][0];
         assert_eq!((gain.with, gain.together), (tool(0), 2));
         assert!((gain.expected - 3.0 * 2.0 / 5.0).abs() < 1e-6);
         assert!((gain.log_ratio - (3.0_f32 / 2.2).ln()).abs() < 1e-6);
         assert!(prior.gains(&BTreeSet::new()).is_empty());
-        assert!(prior.gains(&[tool(0), tool(1)].into()).is_empty(), "what is in use gains nothing");
+        assert!(
+            prior.gains(&[tool(0), tool(1)].into()).is_empty(),
+            "what is in use gains nothing"
+        );
     }
 
     #[test]
     fn tools_that_are_called_more_often_than_others_are_popular_within_bounds() {
-        let prior = prior(&("[\"find\"]\n".repeat(3) + "[\"mail\"]\n" + &"[\"print\"]\n".repeat(5)));
+        let prior =
+            prior(&("[\"find\"]\n".repeat(3) + "[\"mail\"]\n" + &"[\"print\"]\n".repeat(5)));
         let popular: BTreeMap<ToolId, Popular> = prior.popular().collect();
         assert_eq!(
             popular.keys().copied().collect::<Vec<_>>(),
@@ -317,7 +373,10 @@ mod tests {
         );
         let popular: Vec<(ToolId, Popular)> = prior.popular().collect();
         assert_eq!(popular.len(), 1);
-        assert!(popular[0].1.log_ratio <= 4.0_f32.ln() + 1e-6, "however often");
+        assert!(
+            popular[0].1.log_ratio <= 4.0_f32.ln() + 1e-6,
+            "however often"
+        );
     }
 
     #[test]
@@ -327,13 +386,23 @@ mod tests {
         };
         let with = |tasks: &str| -> Vec<usize> {
             let gains = prior(tasks).gains(&[tool(0), tool(1)].into());
-            gains.get(&tool(2)).into_iter().flatten().map(|gain| gain.with.index()).collect()
+            gains
+                .get(&tool(2))
+                .into_iter()
+                .flatten()
+                .map(|gain| gain.with.index())
+                .collect()
         };
-        assert_eq!(with(&(tasks(1, 5) + &"[\"mail\"]\n[\"find\"]\n[\"find\"]\n".repeat(9))), [1]);
+        assert_eq!(
+            with(&(tasks(1, 5) + &"[\"mail\"]\n[\"find\"]\n[\"find\"]\n".repeat(9))),
+            [1]
+        );
         let rare = "[\"find\", \"mail\"]\n".repeat(20) + &tasks(2, 4);
-        assert!(with(&rare).is_empty(), "each of the two is called without it more often");
-        let often =
-            "[\"find\", \"mail\", \"print\"]\n[\"mail\", \"print\"]\n[\"mail\"]\n[\"plot\"]\n[\"plot\"]\n[\"plot\"]\n";
+        assert!(
+            with(&rare).is_empty(),
+            "each of the two is called without it more often"
+        );
+        let often = "[\"find\", \"mail\", \"print\"]\n[\"mail\", \"print\"]\n[\"mail\"]\n[\"plot\"]\n[\"plot\"]\n[\"plot\"]\n";
         assert_eq!(with(&often.repeat(9)), [0, 1]);
     }
 
@@ -349,18 +418,33 @@ mod tests {
 
     #[test]
     fn lines_that_are_no_task_are_refused_by_place() {
-        let refused = |text: &[u8]| Sequences::from_slice(text, "s.jsonl").expect_err("refused").to_string();
-        assert!(refused(b"[\"a\"]\n{\"calls\": []}").starts_with("s.jsonl: line 2: expected an array of tool names"));
+        let refused = |text: &[u8]| {
+            Sequences::from_slice(text, "s.jsonl")
+                .expect_err("refused")
+                .to_string()
+        };
+        assert!(
+            refused(b"[\"a\"]\n{\"calls\": []}")
+                .starts_with("s.jsonl: line 2: expected an array of tool names")
+        );
         assert!(refused(b"[1]").contains("line 1"));
         assert!(refused(b"[\"\xff\"]").contains("line 1"));
         assert!(refused("[".repeat(100_000).as_bytes()).contains("line 1"));
-        assert!(Sequences::from_slice(b"\xef\xbb\xbf\n \n", "s.jsonl").expect("empty").is_empty());
+        assert!(
+            Sequences::from_slice(b"\xef\xbb\xbf\n \n", "s.jsonl")
+                .expect("empty")
+                .is_empty()
+        );
     }
 
     #[test]
     fn an_enormous_task_counts_to_its_limit() {
         let mut sequences = Sequences::default();
-        sequences.push(&(0..10_000).map(|number| number.to_string()).collect::<Vec<_>>());
+        sequences.push(
+            &(0..10_000)
+                .map(|number| number.to_string())
+                .collect::<Vec<_>>(),
+        );
         assert_eq!(sequences.tasks[0].len(), MAX_TOOLS);
     }
 }

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::catalog::Tool;
 use crate::names::Advertising;
 
-/// What the definitions of the picks may cost: tokens of the request's `tools` member, written as compact JSON, counted
-/// with `o200k_base`. Other tokenizers count other numbers; leave some room for them.
+/// What the definitions of the picks may cost: tokens of the request's `tools` member, written as
+/// compact JSON, counted with `o200k_base`. Other tokenizers count other numbers; leave some room
+/// for them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -33,7 +34,8 @@ fn openai() -> String {
 #[serde(default, deny_unknown_fields)]
 pub struct TranslateOptions {
     /// Whether the provider shall hold the model to the schemas. `None` leaves it to each tool
-    /// ([`Tool::strict`](crate::Tool::strict)), and to the provider's default if the tool says nothing.
+    /// ([`Tool::strict`](crate::Tool::strict)), and to the provider's default if the tool says
+    /// nothing.
     pub strict: Option<bool>,
     /// Under which names the tools are shown.
     pub advertising: Advertising,
@@ -44,7 +46,11 @@ pub struct TranslateOptions {
 impl TokenBudget {
     /// Makes a budget for OpenAI's chat format.
     pub fn new(tokens: usize) -> Self {
-        Self { tokens, provider: openai(), view: TranslateOptions::default() }
+        Self {
+            tokens,
+            provider: openai(),
+            view: TranslateOptions::default(),
+        }
     }
 }
 
@@ -53,7 +59,8 @@ pub trait TokenCounter: Send + Sync {
     /// Names the tokenizer in reports, such as `o200k_base`.
     fn tokenizer(&self) -> &'static str;
 
-    /// Counts the tokens of an API request's `tools` member with these tools, in the format of `budget`.
+    /// Counts the tokens of an API request's `tools` member with these tools, in the format of
+    /// `budget`.
     ///
     /// # Errors
     ///

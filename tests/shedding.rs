@@ -1,4 +1,5 @@
-//! What picks do when all threads for work with a deadline are held. In a process of its own, as it holds all of them.
+//! What picks do when all threads for work with a deadline are held. In a process of its own, as it
+//! holds all of them.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -29,27 +30,45 @@ impl Scorer for Blocks {
 }
 
 fn pick(engine: &Engine, timeout: Duration) -> Selection {
-    let options = PickOptions { timeout: Some(timeout), ..PickOptions::default() };
-    engine.pick(&Query::new("send a mail"), &options).expect("being late is not an error")
+    let options = PickOptions {
+        timeout: Some(timeout),
+        ..PickOptions::default()
+    };
+    engine
+        .pick(&Query::new("send a mail"), &options)
+        .expect("being late is not an error")
 }
 
 #[test]
 fn work_is_refused_with_a_reason_while_late_work_holds_all_threads() {
-    let tools =
-        [Tool::without_arguments("send_mail", "Sends a mail"), Tool::without_arguments("play_music", "Plays music")];
+    let tools = [
+        Tool::without_arguments("send_mail", "Sends a mail"),
+        Tool::without_arguments("play_music", "Plays music"),
+    ];
     let catalog = Catalog::from_tools(tools).expect("the tools are valid");
     let blocks = Arc::new(Blocks::default());
-    let scored = Engine::builder(catalog.clone()).keyword_only().scorer(Arc::clone(&blocks) as Arc<dyn Scorer>);
+    let scored = Engine::builder(catalog.clone())
+        .keyword_only()
+        .scorer(Arc::clone(&blocks) as Arc<dyn Scorer>);
     let scored = scored.build().expect("it builds");
     let begun = Instant::now();
     let refused = loop {
         let selection = pick(&scored, Duration::from_millis(5));
-        let [degraded] = &selection.degraded[..] else { panic!("one stage is degraded: {:?}", selection.degraded) };
+        let [degraded] = &selection.degraded[..] else {
+            panic!("one stage is degraded: {:?}", selection.degraded)
+        };
         assert_eq!(degraded.stage, Stage::Scorer);
-        if degraded.reason.contains("earlier requests are still being answered") {
+        if degraded
+            .reason
+            .contains("earlier requests are still being answered")
+        {
             break selection;
         }
-        assert!(degraded.reason.contains("the deadline passed"), "{}", degraded.reason);
+        assert!(
+            degraded.reason.contains("the deadline passed"),
+            "{}",
+            degraded.reason
+        );
         assert!(begun.elapsed() < AT_MOST, "there is no bound");
     };
     assert_eq!(refused.picks.len(), 2, "the catalog's order stands in");
@@ -59,7 +78,10 @@ fn work_is_refused_with_a_reason_while_late_work_holds_all_threads() {
     let begun = Instant::now();
     let selection = pick(&hybrid, AT_MOST);
     assert!(begun.elapsed() < AT_MOST / 2, "a thread was waited for");
-    let report = selection.stages.iter().find(|report| report.stage == Stage::Semantic);
+    let report = selection
+        .stages
+        .iter()
+        .find(|report| report.stage == Stage::Semantic);
     assert!(
         matches!(report.map(|report| &report.status), Some(StageStatus::Failed { reason })
             if reason.contains("earlier requests are still being answered")),

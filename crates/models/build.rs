@@ -1,5 +1,5 @@
-//! Tells whether the tuned model is there to become part of the program: the repository has it, a registry's package
-//! is too small for it.
+//! Tells whether the tuned model is there to become part of the program: the repository has it, a
+//! registry's package is too small for it.
 
 use std::path::Path;
 

@@ -2,13 +2,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use picktools::{Catalog, CatalogOptions};
 use picktools::catalog::{Conflicts, OperatorAliases};
 use picktools::names::NameTable;
+use picktools::{Catalog, CatalogOptions};
 
 fuzz_target!(|bytes: &[u8]| {
     let _strict = Catalog::from_slice(bytes, "fuzz", Some("source"));
-    let aliases = OperatorAliases::from_slice(bytes, "fuzz").unwrap_or_else(|_| OperatorAliases::ecosystem());
+    let aliases =
+        OperatorAliases::from_slice(bytes, "fuzz").unwrap_or_else(|_| OperatorAliases::ecosystem());
     let options = CatalogOptions {
         conflicts: Conflicts::Warn,
         untrusted_sources: ["evil".to_owned()].into(),

@@ -14,11 +14,23 @@ use serde_json::Value;
 const SECRET: &str = "${s3cret}";
 
 fuzz_target!(|data: &[u8]| {
-    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
     let variable = |name: &str| (name.len() % 2 == 0).then(|| SECRET.to_owned());
-    let read = mcp::read(text, &Surroundings { variable: &variable, folder: Path::new("/work/.vscode") });
+    let read = mcp::read(
+        text,
+        &Surroundings {
+            variable: &variable,
+            folder: Path::new("/work/.vscode"),
+        },
+    );
     if let Ok(configuration) = &read {
-        let mut names: Vec<&str> = configuration.servers.iter().map(|server| server.name.as_str()).collect();
+        let mut names: Vec<&str> = configuration
+            .servers
+            .iter()
+            .map(|server| server.name.as_str())
+            .collect();
         names.extend(configuration.disabled.iter().map(String::as_str));
         let all = names.len();
         names.sort_unstable();
@@ -26,20 +38,46 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(names.len(), all, "a server stands twice");
         for server in &configuration.servers {
             let shown = format!("{:?}", server.way);
-            assert!(matches!(server.way, Way::Stdio { .. }) || !shown.contains(SECRET), "{shown}");
+            assert!(
+                matches!(server.way, Way::Stdio { .. }) || !shown.contains(SECRET),
+                "{shown}"
+            );
         }
     }
     let refused = read.is_err_and(|error| error != McpConfigError::TooMany);
-    assert!(!(refused && mcp::is_configuration(text)), "what is a configuration can be read");
+    assert!(
+        !(refused && mcp::is_configuration(text)),
+        "what is a configuration can be read"
+    );
 
-    let Ok(answer) = serde_json::from_str::<Value>(text) else { return };
-    let Some(tools) = answer.as_array().or_else(|| answer.get("tools")?.as_array()) else { return };
+    let Ok(answer) = serde_json::from_str::<Value>(text) else {
+        return;
+    };
+    let Some(tools) = answer
+        .as_array()
+        .or_else(|| answer.get("tools")?.as_array())
+    else {
+        return;
+    };
     let files = ["one", "two"].map(|name| CatalogFile::of_server(name, tools));
-    let options = CatalogOptions { conflicts: Conflicts::Warn, ..CatalogOptions::default() };
-    let catalog = options.read_files(&files).expect("one server does not lose the other's tools");
+    let options = CatalogOptions {
+        conflicts: Conflicts::Warn,
+        ..CatalogOptions::default()
+    };
+    let catalog = options
+        .read_files(&files)
+        .expect("one server does not lose the other's tools");
     assert!(catalog.len() <= 2 * tools.len());
     for tool in catalog.tools() {
-        assert!(matches!(tool.source.as_deref(), Some("one" | "two")), "a server says what it is: {tool:?}");
-        assert!(tool.aliases.is_empty() && tool.safe.is_none() && tool.allowed_roles.is_empty() && tool.http.is_none());
+        assert!(
+            matches!(tool.source.as_deref(), Some("one" | "two")),
+            "a server says what it is: {tool:?}"
+        );
+        assert!(
+            tool.aliases.is_empty()
+                && tool.safe.is_none()
+                && tool.allowed_roles.is_empty()
+                && tool.http.is_none()
+        );
     }
 });

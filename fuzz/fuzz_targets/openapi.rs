@@ -7,20 +7,41 @@ use picktools::{Catalog, CatalogOptions};
 use picktools_import::openapi;
 
 fuzz_target!(|data: &[u8]| {
-    let Ok(text) = std::str::from_utf8(data) else { return };
-    let Ok(document) = openapi::read(text) else { return };
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let Ok(document) = openapi::read(text) else {
+        return;
+    };
     for operation in &document.operations {
         for (argument, _) in &operation.http.arguments {
-            assert!(operation.parameters["properties"].get(argument).is_some(), "{argument} is not in the schema");
+            assert!(
+                operation.parameters["properties"].get(argument).is_some(),
+                "{argument} is not in the schema"
+            );
         }
     }
-    let options = CatalogOptions { readers: picktools_import::readers(), ..CatalogOptions::default() };
-    let catalog = options.read(data, "fuzz").expect("what makes no tool is left out");
-    assert_eq!(catalog.len() + catalog.notices().len(), document.operations.len() + document.left_out.len());
-    let lines: String = catalog.tools().iter().map(|tool| serde_json::to_string(tool).expect("JSON") + "\n").collect();
+    let options = CatalogOptions {
+        readers: picktools_import::readers(),
+        ..CatalogOptions::default()
+    };
+    let catalog = options
+        .read(data, "fuzz")
+        .expect("what makes no tool is left out");
+    assert_eq!(
+        catalog.len() + catalog.notices().len(),
+        document.operations.len() + document.left_out.len()
+    );
+    let lines: String = catalog
+        .tools()
+        .iter()
+        .map(|tool| serde_json::to_string(tool).expect("JSON") + "\n")
+        .collect();
     if !catalog.is_empty() {
         assert_eq!(
-            Catalog::from_slice(lines.as_bytes(), "again", None).expect("it was read before").tools(),
+            Catalog::from_slice(lines.as_bytes(), "again", None)
+                .expect("it was read before")
+                .tools(),
             catalog.tools()
         );
     }

@@ -4,9 +4,9 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use picktools::{Engine, PickOptions, Query, Tool};
 use picktools::options::MAX_IN_USE;
 use picktools::sequences::Sequences;
+use picktools::{Engine, PickOptions, Query, Tool};
 
 static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
     let tool = |name, description| Tool::without_arguments(name, description);
@@ -25,19 +25,57 @@ static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
 fuzz_target!(|bytes: &[u8]| {
     // The request comes first, then, behind a byte that no UTF-8 has, the sequences.
     let mut parts = bytes.splitn(2, |&byte| byte == 0xff);
-    let (request, sequences) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    let Ok(request) = serde_json::from_slice::<serde_json::Value>(request) else { return };
-    let Ok(sequences) = Sequences::from_slice(sequences, "sequences") else { return };
+    let (request, sequences) = (
+        parts.next().unwrap_or_default(),
+        parts.next().unwrap_or_default(),
+    );
+    let Ok(request) = serde_json::from_slice::<serde_json::Value>(request) else {
+        return;
+    };
+    let Ok(sequences) = Sequences::from_slice(sequences, "sequences") else {
+        return;
+    };
     let query = picktools_provider::query_from_value(&request);
-    let engine = Engine::builder(picktools::Catalog::from_tools(TOOLS.clone()).expect("the tools are valid"));
-    let engine = engine.sequences(sequences).build().expect("the static model needs nothing");
-    let options = PickOptions { max_candidates: 2, min_score: 0.0, ..PickOptions::default() };
-    let selection = engine.pick(&query, &options).expect("the options are valid");
-    assert!(selection.picks.iter().all(|pick| pick.tool.name != "drop_table"), "it is unsafe");
-    let new = selection.picks.iter().filter(|pick| pick.provenance.in_use.is_none()).count();
+    let engine = Engine::builder(
+        picktools::Catalog::from_tools(TOOLS.clone()).expect("the tools are valid"),
+    );
+    let engine = engine
+        .sequences(sequences)
+        .build()
+        .expect("the static model needs nothing");
+    let options = PickOptions {
+        max_candidates: 2,
+        min_score: 0.0,
+        ..PickOptions::default()
+    };
+    let selection = engine
+        .pick(&query, &options)
+        .expect("the options are valid");
+    assert!(
+        selection
+            .picks
+            .iter()
+            .all(|pick| pick.tool.name != "drop_table"),
+        "it is unsafe"
+    );
+    let new = selection
+        .picks
+        .iter()
+        .filter(|pick| pick.provenance.in_use.is_none())
+        .count();
     // Two, and the one that booking requires.
     assert!(new <= 3 && selection.picks.len() - new <= MAX_IN_USE);
-    assert!(selection.picks.iter().all(|pick| (0.0..=1.0).contains(&pick.score)));
-    let again = engine.pick(&query, &options).expect("the options are valid");
-    assert_eq!(serde_json::to_string(&again).ok(), serde_json::to_string(&selection).ok());
+    assert!(
+        selection
+            .picks
+            .iter()
+            .all(|pick| (0.0..=1.0).contains(&pick.score))
+    );
+    let again = engine
+        .pick(&query, &options)
+        .expect("the options are valid");
+    assert_eq!(
+        serde_json::to_string(&again).ok(),
+        serde_json::to_string(&selection).ok()
+    );
 });

@@ -5,7 +5,9 @@ use libfuzzer_sys::fuzz_target;
 use picktools_provider::{CallStream, EventReader, Provider};
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((first, rest)) = bytes.split_first() else { return };
+    let Some((first, rest)) = bytes.split_first() else {
+        return;
+    };
     let provider = Provider::ALL[usize::from(*first) % Provider::ALL.len()];
     if let Ok(answer) = serde_json::from_slice(rest) {
         let _calls = provider.calls(&answer);
@@ -14,7 +16,9 @@ fuzz_target!(|bytes: &[u8]| {
     let mut stream = CallStream::new(provider);
     let (one, two) = rest.split_at(rest.len() / 2);
     for part in [one, two] {
-        let Ok(events) = reader.push(part) else { return };
+        let Ok(events) = reader.push(part) else {
+            return;
+        };
         if events.iter().any(|event| stream.push(event).is_err()) {
             return;
         }

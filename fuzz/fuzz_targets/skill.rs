@@ -6,6 +6,9 @@ use picktools::skills::skills_section;
 
 fuzz_target!(|text: &str| {
     if let Ok(skill) = picktools_skills::parse(text, "fuzz/SKILL.md") {
-        assert!(skills_section([&skill]).lines().count() < 6, "no description adds a line");
+        assert!(
+            skills_section([&skill]).lines().count() < 6,
+            "no description adds a line"
+        );
     }
 });

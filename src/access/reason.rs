@@ -78,20 +78,39 @@ impl IneligibleReason {
 
     /// Returns the reason as a sentence's end: "the tool is …".
     pub fn describe(&self) -> String {
-        let list = |items: &BTreeSet<String>| items.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let list = |items: &BTreeSet<String>| {
+            items
+                .iter()
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         match self {
             Self::Unsafe => "marked unsafe, and unsafe tools are not allowed".to_owned(),
             Self::ThreatLevel { level, most } => {
-                format!("of the threat level {}, and none above {} is allowed", level.name(), most.name())
+                format!(
+                    "of the threat level {}, and none above {} is allowed",
+                    level.name(),
+                    most.name()
+                )
             }
             Self::Role { allowed } => format!("only for the roles {}", list(allowed)),
-            Self::ExecutionMode { modes } => format!("only for the execution modes {}", list(modes)),
-            Self::NotReadOnly => "marked as one that changes things, and the execution mode is read-only".to_owned(),
+            Self::ExecutionMode { modes } => {
+                format!("only for the execution modes {}", list(modes))
+            }
+            Self::NotReadOnly => {
+                "marked as one that changes things, and the execution mode is read-only".to_owned()
+            }
             Self::Capability { missing } => format!("without the capabilities {}", list(missing)),
-            Self::Cost { cost, left } => format!("too costly: a call costs {cost}, and {left} is left"),
+            Self::Cost { cost, left } => {
+                format!("too costly: a call costs {cost}, and {left} is left")
+            }
             Self::Quota => "out of quota".to_owned(),
             Self::Source { source } => {
-                format!("from a source that is not allowed: {}", source.as_deref().unwrap_or("none"))
+                format!(
+                    "from a source that is not allowed: {}",
+                    source.as_deref().unwrap_or("none")
+                )
             }
             Self::Excluded => "excluded by the caller".to_owned(),
             Self::Quarantine => "in quarantine until the operator approves it".to_owned(),

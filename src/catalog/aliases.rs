@@ -13,7 +13,8 @@ use super::error::{CatalogError, CatalogFault, FaultKind, Position};
 use super::spelling::normalise;
 use crate::json;
 
-/// The names that skills and models use for the tools that nearly every host has, and what hosts call those tools.
+/// The names that skills and models use for the tools that nearly every host has, and what hosts
+/// call those tools.
 const ECOSYSTEM: &str = include_str!("ecosystem.json");
 
 /// Ecosystem names without case and separators.
@@ -40,13 +41,17 @@ pub(super) struct OperatorAlias {
 pub(super) enum Target {
     /// This tool, by id, qualified name or name.
     Tool(String),
-    /// The first of these that the catalog has once, in a source that is trusted; none is not an error.
+    /// The first of these that the catalog has once, in a source that is trusted; none is not an
+    /// error.
     FirstOf(Vec<String>),
 }
 
 /// A value of the file.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "expected a tool, an array of tools, or an object with `tool`")]
+#[serde(
+    untagged,
+    expecting = "expected a tool, an array of tools, or an object with `tool`"
+)]
 enum Value {
     Tool(String),
     FirstOf(Vec<String>),
@@ -65,17 +70,21 @@ impl OperatorAliases {
     /// [`CatalogError`] when the file cannot be read, and as [`OperatorAliases::from_slice`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CatalogError> {
         let path = path.as_ref();
-        let bytes = fs::read(path).map_err(|source| CatalogError::ReadAliases { path: path.to_owned(), source })?;
+        let bytes = fs::read(path).map_err(|source| CatalogError::ReadAliases {
+            path: path.to_owned(),
+            source,
+        })?;
         Self::from_slice(&bytes, &path.display().to_string())
     }
 
-    /// Reads aliases from a JSON object: a member is an alias, its value the tool (id, `source/name` or name), an array
-    /// of tools of which the first that the catalog has is meant, or `{"tool": …, "deprecated": true}`.
+    /// Reads aliases from a JSON object: a member is an alias, its value the tool (id,
+    /// `source/name` or name), an array of tools of which the first that the catalog has is meant,
+    /// or `{"tool": …, "deprecated": true}`.
     ///
     /// # Errors
     ///
-    /// [`CatalogError::Syntax`] when the text is not such JSON, [`CatalogError::Aliases`] with every alias that is no
-    /// name or stands twice.
+    /// [`CatalogError::Syntax`] when the text is not such JSON, [`CatalogError::Aliases`] with
+    /// every alias that is no name or stands twice.
     pub fn from_slice(bytes: &[u8], origin: &str) -> Result<Self, CatalogError> {
         let Members(members) = serde_json::from_slice(bytes).map_err(|error| CatalogError::Syntax {
             origin: origin.to_owned(),
@@ -93,14 +102,22 @@ impl OperatorAliases {
             if let Some(problem) = name_problem(&name) {
                 faults.push(fault(&name, problem, "give a short printable name"));
             } else if !seen.insert(name.clone()) {
-                faults.push(fault(&name, "it stands twice".to_owned(), "let it mean one tool"));
+                faults.push(fault(
+                    &name,
+                    "it stands twice".to_owned(),
+                    "let it mean one tool",
+                ));
             }
             let (target, deprecated) = match value {
                 Value::Tool(tool) => (Target::Tool(tool), false),
                 Value::FirstOf(tools) => (Target::FirstOf(tools), false),
                 Value::Full { tool, deprecated } => (Target::Tool(tool), deprecated),
             };
-            aliases.push(OperatorAlias { name, target, deprecated });
+            aliases.push(OperatorAlias {
+                name,
+                target,
+                deprecated,
+            });
         }
         if faults.is_empty() {
             return Ok(Self(aliases));
@@ -110,7 +127,9 @@ impl OperatorAliases {
 
     /// Forgets the aliases of tools that are not among `tools`.
     pub(super) fn keep_for(&mut self, tools: &[Arc<Tool>]) {
-        let known = tools.iter().flat_map(|tool| [tool.id.clone(), tool.qualified_name(), tool.name.clone()]);
+        let known = tools
+            .iter()
+            .flat_map(|tool| [tool.id.clone(), tool.qualified_name(), tool.name.clone()]);
         let known: HashSet<String> = known.collect();
         self.0.retain(|alias| match &alias.target {
             Target::Tool(tool) => known.contains(tool),
@@ -118,8 +137,9 @@ impl OperatorAliases {
         });
     }
 
-    /// Returns the names that skills and models use for the tools that nearly every host has: `bash`, `read_file`,
-    /// `web_search` and others, each for the first of the tools known for it that a catalog has.
+    /// Returns the names that skills and models use for the tools that nearly every host has:
+    /// `bash`, `read_file`, `web_search` and others, each for the first of the tools known for it
+    /// that a catalog has.
     pub fn ecosystem() -> Self {
         Self::from_slice(ECOSYSTEM.as_bytes(), "ecosystem.json").expect("a test reads the file")
     }
@@ -136,7 +156,8 @@ pub(super) fn fault(alias: &str, message: String, remedy: impl Into<String>) -> 
     }
 }
 
-/// Returns `true` if a name is one of the ecosystem's, in any writing, which a source without trust cannot take.
+/// Returns `true` if a name is one of the ecosystem's, in any writing, which a source without trust
+/// cannot take.
 pub fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&normalise(name))
 }
@@ -149,7 +170,10 @@ pub fn reserved() -> impl Iterator<Item = &'static str> {
 /// The tools that an ecosystem's name stands for, in any writing of it.
 pub fn known_for(name: &str) -> Vec<String> {
     let name = normalise(name);
-    let aliases = OperatorAliases::ecosystem().0.into_iter().filter(|alias| normalise(&alias.name) == name);
+    let aliases = OperatorAliases::ecosystem()
+        .0
+        .into_iter()
+        .filter(|alias| normalise(&alias.name) == name);
     aliases
         .flat_map(|alias| match alias.target {
             Target::Tool(tool) => vec![tool],
@@ -171,7 +195,10 @@ impl<'de> Deserialize<'de> for Members {
                 f.write_str("an object from aliases to tools")
             }
 
-            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+            fn visit_map<A: serde::de::MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> Result<Members, A::Error> {
                 let mut members = Vec::new();
                 while let Some(member) = map.next_entry()? {
                     members.push(member);
@@ -198,12 +225,18 @@ mod tests {
 
     #[test]
     fn faults_of_the_file_are_told_with_their_place() {
-        let read =
-            |text: &str| OperatorAliases::from_slice(text.as_bytes(), "a.json").map_err(|error| error.to_string());
+        let read = |text: &str| {
+            OperatorAliases::from_slice(text.as_bytes(), "a.json")
+                .map_err(|error| error.to_string())
+        };
         let error = read("{\"bash\":\n 7}").expect_err("a number is not a tool");
         assert!(error.contains("a.json: line 2"), "{error}");
-        let error = read("{\"bash\": \"a\", \"bash\": \"b\", \"x\u{200b}\": \"c\"}").expect_err("both are wrong");
-        assert!(error.contains("stands twice") && error.contains("U+200B"), "{error}");
+        let error = read("{\"bash\": \"a\", \"bash\": \"b\", \"x\u{200b}\": \"c\"}")
+            .expect_err("both are wrong");
+        assert!(
+            error.contains("stands twice") && error.contains("U+200B"),
+            "{error}"
+        );
         assert!(read("[1]").is_err() && read("").is_err() && read("{}").is_ok());
     }
 }

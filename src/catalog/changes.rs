@@ -6,8 +6,8 @@ use super::error::CatalogError;
 /// Tools that come, change or go.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Changes {
-    /// Tools that are added behind the others; one that has the id of a tool of the catalog takes its place, and is untrusted where
-    /// that is.
+    /// Tools that are added behind the others; one that has the id of a tool of the catalog takes
+    /// its place, and is untrusted where that is.
     pub put: Vec<Tool>,
     /// Ids of tools that go.
     pub remove: Vec<String>,

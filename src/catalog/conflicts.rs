@@ -1,7 +1,9 @@
-//! What is wrong between tools: identities and names that two of them claim, names that look alike, and aliases.
+//! What is wrong between tools: identities and names that two of them claim, names that look alike,
+//! and aliases.
 //!
-//! Trusted tools come before untrusted ones, and among equals the first comes first: who comes later gives way. Whether
-//! giving way is enough or the whole catalog is refused is the reader's to decide ([`Conflicts`](super::Conflicts)).
+//! Trusted tools come before untrusted ones, and among equals the first comes first: who comes
+//! later gives way. Whether giving way is enough or the whole catalog is refused is the reader's to
+//! decide ([`Conflicts`](super::Conflicts)).
 
 use std::sync::Arc;
 
@@ -28,7 +30,10 @@ pub(super) struct Settled {
 }
 
 /// Settles the conflicts among `tools`, each with its position.
-pub(super) fn settle(tools: Vec<(Position, Arc<Tool>)>, operator: Option<&OperatorAliases>) -> Settled {
+pub(super) fn settle(
+    tools: Vec<(Position, Arc<Tool>)>,
+    operator: Option<&OperatorAliases>,
+) -> Settled {
     let mut order: Vec<usize> = (0..tools.len()).collect();
     order.sort_by_key(|&at| tools[at].1.untrusted);
     let (positions, tools): (Vec<Position>, Vec<Arc<Tool>>) = tools.into_iter().unzip();
@@ -48,10 +53,22 @@ pub(super) fn settle(tools: Vec<(Position, Arc<Tool>)>, operator: Option<&Operat
         settling.operator_aliases(aliases);
     }
     settling.aliases();
-    let Settling { tools, kept, mut conflicts, overruled, alias_faults, .. } = settling;
+    let Settling {
+        tools,
+        kept,
+        mut conflicts,
+        overruled,
+        alias_faults,
+        ..
+    } = settling;
     conflicts.sort_by_key(|(at, _)| *at);
     Settled {
-        tools: tools.into_iter().zip(kept).filter(|(_, kept)| *kept).map(|(tool, _)| tool).collect(),
+        tools: tools
+            .into_iter()
+            .zip(kept)
+            .filter(|(_, kept)| *kept)
+            .map(|(tool, _)| tool)
+            .collect(),
         conflicts: conflicts.into_iter().map(|(_, fault)| fault).collect(),
         overruled,
         alias_faults,
@@ -72,10 +89,20 @@ struct Settling {
 impl Settling {
     /// The tools that are left, trusted ones first.
     fn left(&self) -> impl Iterator<Item = (usize, &Arc<Tool>)> {
-        self.order.iter().filter(|at| self.kept[**at]).map(|&at| (at, &self.tools[at]))
+        self.order
+            .iter()
+            .filter(|at| self.kept[**at])
+            .map(|&at| (at, &self.tools[at]))
     }
 
-    fn conflict(&mut self, at: usize, kind: FaultKind, pointer: impl Into<String>, message: String, remedy: &str) {
+    fn conflict(
+        &mut self,
+        at: usize,
+        kind: FaultKind,
+        pointer: impl Into<String>,
+        message: String,
+        remedy: &str,
+    ) {
         let fault = self.fault(at, kind, pointer, message, remedy);
         self.conflicts.push((at, fault));
     }
@@ -98,15 +125,22 @@ impl Settling {
         }
     }
 
-    /// Two tools of one source and one name collide unless both are given different ids; the same name in another
-    /// source is not a conflict.
+    /// Two tools of one source and one name collide unless both are given different ids; the same
+    /// name in another source is not a conflict.
     fn identities(&mut self) {
         // By id, and of one id in order; tools of one id stand together then.
-        let hashed = self.order.par_iter().enumerate().map(|(place, &at)| (fnv1a(&self.tools[at].id), place));
+        let hashed = self
+            .order
+            .par_iter()
+            .enumerate()
+            .map(|(place, &at)| (fnv1a(&self.tools[at].id), place));
         let mut hashed: Vec<(u64, usize)> = hashed.collect();
         hashed.par_sort_unstable();
         let mut later: Vec<(usize, usize)> = Vec::new();
-        for same in hashed.chunk_by(|(one, _), (other, _)| one == other).filter(|same| same.len() > 1) {
+        for same in hashed
+            .chunk_by(|(one, _), (other, _)| one == other)
+            .filter(|same| same.len() > 1)
+        {
             let mut firsts: HashMap<&str, usize> = HashMap::new();
             for &(_, place) in same {
                 let at = self.order[place];
@@ -118,32 +152,44 @@ impl Settling {
         }
         for (at, first) in later {
             self.kept[at] = false;
-            let message = format!("Duplicate tool {:?}, first at {}", self.tools[at].id, self.positions[first]);
+            let message = format!(
+                "Duplicate tool {:?}, first at {}",
+                self.tools[at].id, self.positions[first]
+            );
             let remedy = "rename one of them, or give them different ids or sources";
             self.conflict(at, FaultKind::DuplicateTool, "", message, remedy);
         }
     }
 
-    /// A name that looks like another tool's, or like one of the ecosystem's, is there to be mistaken for it.
+    /// A name that looks like another tool's, or like one of the ecosystem's, is there to be
+    /// mistaken for it.
     fn look_alikes(&mut self) {
         if self.tools.par_iter().all(|tool| tool.name.is_ascii()) {
             return;
         }
         let mut names: HashMap<String, String> = HashMap::new();
-        let plain = self.left().map(|(_, tool)| tool.name.clone()).filter(|name| name.is_ascii());
+        let plain = self
+            .left()
+            .map(|(_, tool)| tool.name.clone())
+            .filter(|name| name.is_ascii());
         for name in plain.chain(aliases::reserved().map(str::to_owned)) {
             names.entry(skeleton(&name)).or_insert(name);
         }
         let mut found: Vec<(usize, String)> = Vec::new();
         for (at, tool) in self.left().filter(|(_, tool)| !tool.name.is_ascii()) {
-            let first = names.entry(skeleton(&tool.name)).or_insert_with(|| tool.name.clone());
+            let first = names
+                .entry(skeleton(&tool.name))
+                .or_insert_with(|| tool.name.clone());
             if confusable(&tool.name, first) {
                 found.push((at, first.clone()));
             }
         }
         for (at, like) in found {
             self.kept[at] = false;
-            let message = format!("the name {:?} looks like {like:?} and is written otherwise", self.tools[at].name);
+            let message = format!(
+                "the name {:?} looks like {like:?} and is written otherwise",
+                self.tools[at].name
+            );
             let remedy = "write it in the letters of one script, or rename the tool";
             self.conflict(at, FaultKind::ConfusableName, "/name", message, remedy);
         }
@@ -161,7 +207,12 @@ impl Settling {
             }
         }
         let mut given: HashMap<&str, (usize, bool)> = HashMap::new();
-        for OperatorAlias { name, target, deprecated } in aliases {
+        for OperatorAlias {
+            name,
+            target,
+            deprecated,
+        } in aliases
+        {
             match self.target(name, target, &owners) {
                 // A tool needs no alias for its own name.
                 Ok(Some(at)) if self.tools[at].name == *name => {}
@@ -183,7 +234,10 @@ impl Settling {
         owners: &HashMap<String, Vec<usize>>,
     ) -> Result<Option<usize>, Box<CatalogFault>> {
         let owners = |name: &str| owners.get(name).map_or(&[][..], Vec::as_slice);
-        let named = owners(alias).iter().copied().find(|&at| self.tools[at].name == alias && !self.tools[at].untrusted);
+        let named = owners(alias)
+            .iter()
+            .copied()
+            .find(|&at| self.tools[at].name == alias && !self.tools[at].untrusted);
         let tool = match target {
             Target::Tool(tool) => tool,
             Target::FirstOf(_) if named.is_some() => return Ok(None),
@@ -198,7 +252,11 @@ impl Settling {
         match (owners(tool), named) {
             (&[at], Some(named)) if named != at => {
                 let message = format!("it is the name of {:?}", self.tools[named].id);
-                Err(Box::new(aliases::fault(alias, message, "remove the alias, or rename that tool")))
+                Err(Box::new(aliases::fault(
+                    alias,
+                    message,
+                    "remove the alias, or rename that tool",
+                )))
             }
             (&[at], _) => Ok(Some(at)),
             ([], _) => {
@@ -207,16 +265,27 @@ impl Settling {
                 Err(Box::new(aliases::fault(alias, message, remedy)))
             }
             (several, _) => {
-                let ids: Vec<&str> = several.iter().map(|&at| self.tools[at].id.as_str()).collect();
+                let ids: Vec<&str> = several
+                    .iter()
+                    .map(|&at| self.tools[at].id.as_str())
+                    .collect();
                 let remedy = format!("write one of {}", list(&ids, ", "));
-                Err(Box::new(aliases::fault(alias, format!("{tool:?} is ambiguous"), remedy)))
+                Err(Box::new(aliases::fault(
+                    alias,
+                    format!("{tool:?} is ambiguous"),
+                    remedy,
+                )))
             }
         }
     }
 
     fn give(&mut self, aliases: &[OperatorAlias], given: &HashMap<&str, (usize, bool)>) {
         for at in self.order.clone() {
-            let overruled = |alias: &Alias| given.get(alias.name.as_str()).is_some_and(|&(owner, _)| owner != at);
+            let overruled = |alias: &Alias| {
+                given
+                    .get(alias.name.as_str())
+                    .is_some_and(|&(owner, _)| owner != at)
+            };
             let taken: Vec<(usize, String)> = self.tools[at]
                 .aliases
                 .iter()
@@ -232,32 +301,51 @@ impl Settling {
                 self.overruled.push(fault);
             }
             if !taken.is_empty() {
-                Arc::make_mut(&mut self.tools[at]).aliases.retain(|alias| !overruled(alias));
+                Arc::make_mut(&mut self.tools[at])
+                    .aliases
+                    .retain(|alias| !overruled(alias));
             }
         }
         for OperatorAlias { name, .. } in aliases {
-            let Some(&(at, deprecated)) = given.get(name.as_str()) else { continue };
+            let Some(&(at, deprecated)) = given.get(name.as_str()) else {
+                continue;
+            };
             // A tool that has it already stays shared.
-            if self.tools[at].aliases.iter().any(|alias| alias.name == *name && alias.deprecated == deprecated) {
+            if self.tools[at]
+                .aliases
+                .iter()
+                .any(|alias| alias.name == *name && alias.deprecated == deprecated)
+            {
                 continue;
             }
             let aliases = &mut Arc::make_mut(&mut self.tools[at]).aliases;
             match aliases.iter_mut().find(|alias| alias.name == *name) {
                 Some(alias) => alias.deprecated = deprecated,
-                None => aliases.push(Alias { name: name.clone(), deprecated }),
+                None => aliases.push(Alias {
+                    name: name.clone(),
+                    deprecated,
+                }),
             }
         }
     }
 
-    /// Aliases are looked up without their source, so each may stand only once, and none may be a tool's name.
+    /// Aliases are looked up without their source, so each may stand only once, and none may be a
+    /// tool's name.
     fn aliases(&mut self) {
-        let aliases: HashSet<&str> =
-            self.tools.iter().flat_map(|tool| &tool.aliases).map(|alias| &*alias.name).collect();
+        let aliases: HashSet<&str> = self
+            .tools
+            .iter()
+            .flat_map(|tool| &tool.aliases)
+            .map(|alias| &*alias.name)
+            .collect();
         if aliases.is_empty() {
             return;
         }
         let mut names: HashMap<&str, usize> = HashMap::new();
-        for (at, tool) in self.left().filter(|(_, tool)| aliases.contains(tool.name.as_str())) {
+        for (at, tool) in self
+            .left()
+            .filter(|(_, tool)| aliases.contains(tool.name.as_str()))
+        {
             names.entry(&tool.name).or_insert(at);
         }
         let mut claimed: HashMap<&str, usize> = HashMap::new();
@@ -266,15 +354,20 @@ impl Settling {
             for (index, Alias { name, .. }) in tool.aliases.iter().enumerate() {
                 // An untrusted name gives way to a trusted alias.
                 let yields = |owner: usize| self.tools[owner].untrusted && !tool.untrusted;
-                let owner = names.get(name.as_str()).filter(|&&owner| owner != at && !yields(owner));
+                let owner = names
+                    .get(name.as_str())
+                    .filter(|&&owner| owner != at && !yields(owner));
                 if let Some(&owner) = owner {
-                    let message =
-                        format!("Duplicate tool alias '{name}', which is the name of {:?}", self.tools[owner].id);
+                    let message = format!(
+                        "Duplicate tool alias '{name}', which is the name of {:?}",
+                        self.tools[owner].id
+                    );
                     found.push((at, index, message, "remove the alias"));
                     continue;
                 }
                 if *name == tool.name {
-                    let message = format!("Duplicate tool alias '{name}', which is the tool's own name");
+                    let message =
+                        format!("Duplicate tool alias '{name}', which is the tool's own name");
                     found.push((at, index, message, "remove the alias"));
                     continue;
                 }
@@ -287,8 +380,10 @@ impl Settling {
                         found.push((at, index, message, "remove one of them"));
                     }
                     Some(&first) => {
-                        let message =
-                            format!("Duplicate tool alias '{name}', already claimed by {:?}", self.tools[first].id);
+                        let message = format!(
+                            "Duplicate tool alias '{name}', already claimed by {:?}",
+                            self.tools[first].id
+                        );
                         found.push((at, index, message, "let one tool have it"));
                     }
                 }
@@ -296,7 +391,13 @@ impl Settling {
         }
         // Later aliases of a tool first, so that the places of the others stay.
         for (at, index, message, remedy) in found.into_iter().rev() {
-            self.conflict(at, FaultKind::AliasConflict, format!("/aliases/{index}"), message, remedy);
+            self.conflict(
+                at,
+                FaultKind::AliasConflict,
+                format!("/aliases/{index}"),
+                message,
+                remedy,
+            );
             Arc::make_mut(&mut self.tools[at]).aliases.remove(index);
         }
     }

@@ -14,8 +14,8 @@ use crate::json::Json;
 /// A tool's definition.
 ///
 /// The schemas are kept verbatim and never changed. A tool is made by reading a catalog
-/// ([`Catalog::from_slice`](crate::Catalog::from_slice)), or with [`Tool::with_parameters`], [`Tool::without_arguments`] and
-/// its public fields.
+/// ([`Catalog::from_slice`](crate::Catalog::from_slice)), or with [`Tool::with_parameters`],
+/// [`Tool::without_arguments`] and its public fields.
 ///
 /// ```
 /// use picktools::Tool;
@@ -46,10 +46,12 @@ pub struct Tool {
     /// Subjects that the tool belongs to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Requests that the tool is for, as people make them; no model is shown them. Those of an untrusted source do not count.
+    /// Requests that the tool is for, as people make them; no model is shown them. Those of an
+    /// untrusted source do not count.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<String>,
-    /// JSON Schema of the arguments; `{}` means that the tool takes none. Absent only with [`Tool::no_schema_mode`].
+    /// JSON Schema of the arguments; `{}` means that the tool takes none. Absent only with
+    /// [`Tool::no_schema_mode`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Value>,
     /// A compact schema for the model; never used to validate.
@@ -61,7 +63,8 @@ pub struct Tool {
     /// The server or file that the tool comes from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Whether the source is untrusted: its aliases do not count, and its names give way to those of others.
+    /// Whether the source is untrusted: its aliases do not count, and its names give way to those
+    /// of others.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub untrusted: bool,
     /// Whether a provider shall hold the model to the schema; `None` leaves it to the provider.
@@ -94,7 +97,8 @@ pub struct Tool {
     /// Ids or names of tools that this one needs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub requires: Vec<String>,
-    /// How the tool is called over HTTP, where it is an operation of an interface; no model sees it.
+    /// How the tool is called over HTTP, where it is an operation of an interface; no model sees
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<Arc<HttpOperation>>,
 }
@@ -106,7 +110,11 @@ impl Tool {
     }
 
     /// Makes a tool whose arguments are held to this JSON Schema, and that everyone may see.
-    pub fn with_parameters(name: impl Into<String>, description: impl Into<String>, parameters: Value) -> Self {
+    pub fn with_parameters(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        parameters: Value,
+    ) -> Self {
         let name = name.into();
         Self {
             id: name.clone(),
@@ -135,34 +143,39 @@ impl Tool {
         }
     }
 
-    /// Returns `true` if the tool is marked unsafe: `safe: false`, or an MCP `destructiveHint: true`.
+    /// Returns `true` if the tool is marked unsafe: `safe: false`, or an MCP
+    /// `destructiveHint: true`.
     ///
     /// A hint may only tighten, so `safe: true` does not undo `destructiveHint: true`.
     pub fn is_unsafe(&self) -> bool {
         self.safe == Some(false) || self.annotations.destructive_hint == Some(true)
     }
 
-    /// Returns the level that the tool names, or what stands for it: one that is marked unsafe counts as high.
+    /// Returns the level that the tool names, or what stands for it: one that is marked unsafe
+    /// counts as high.
     pub(crate) fn threat_level(&self) -> Option<ThreatLevel> {
         let named = self.safety.as_ref().and_then(|safety| safety.threat_level);
         named.or_else(|| self.is_unsafe().then_some(ThreatLevel::High))
     }
 
-    /// Returns what is known of the tool's effects. Whoever says that it writes is believed; that it only reads is
-    /// believed of a trusted source, which says so by `readOnlyHint: true` or with the execution mode `read-only` among
-    /// the tool's modes.
+    /// Returns what is known of the tool's effects. Whoever says that it writes is believed; that
+    /// it only reads is believed of a trusted source, which says so by `readOnlyHint: true` or with
+    /// the execution mode `read-only` among the tool's modes.
     pub fn effects(&self) -> Effects {
         let hint = self.annotations.read_only_hint;
         if self.is_unsafe() || hint == Some(false) {
             Effects::Writes
-        } else if !self.untrusted && (hint == Some(true) || self.modes.iter().any(|mode| is_read_only(mode))) {
+        } else if !self.untrusted
+            && (hint == Some(true) || self.modes.iter().any(|mode| is_read_only(mode)))
+        {
             Effects::OnlyReads
         } else {
             Effects::Unknown
         }
     }
 
-    /// Returns `source/name`, which people type when a bare name is ambiguous; the name where there is no source.
+    /// Returns `source/name`, which people type when a bare name is ambiguous; the name where there
+    /// is no source.
     pub fn qualified_name(&self) -> String {
         match &self.source {
             Some(source) => format!("{source}/{}", self.name),
@@ -172,23 +185,40 @@ impl Tool {
 
     /// Returns `true` if the id is the qualified name.
     pub(crate) fn has_qualified_id(&self) -> bool {
-        let rest = self.source.as_ref().map_or(Some(self.id.as_str()), |source| {
-            self.id.strip_prefix(source.as_str()).and_then(|rest| rest.strip_prefix('/'))
-        });
+        let rest = self
+            .source
+            .as_ref()
+            .map_or(Some(self.id.as_str()), |source| {
+                self.id
+                    .strip_prefix(source.as_str())
+                    .and_then(|rest| rest.strip_prefix('/'))
+            });
         rest == Some(&self.name)
     }
 }
 
 impl<'de> Deserialize<'de> for Tool {
-    /// Reads what was serialised. Unknown fields are refused, and what a tool must satisfy by itself is checked as it is for
-    /// a catalog's file; an id that is left out is the qualified name.
+    /// Reads what was serialised. Unknown fields are refused, and what a tool must satisfy by
+    /// itself is checked as it is for a catalog's file; an id that is left out is the qualified
+    /// name.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = Json::deserialize(deserializer)?;
         entry::read_native(json).map_err(|faults| {
-            let faults = faults.iter().map(|EntryFault { pointer, message, remedy, .. }| {
-                let at = if pointer.is_empty() { String::new() } else { format!("{pointer}: ") };
-                format!("{at}{message}; {remedy}")
-            });
+            let faults = faults.iter().map(
+                |EntryFault {
+                     pointer,
+                     message,
+                     remedy,
+                     ..
+                 }| {
+                    let at = if pointer.is_empty() {
+                        String::new()
+                    } else {
+                        format!("{pointer}: ")
+                    };
+                    format!("{at}{message}; {remedy}")
+                },
+            );
             serde::de::Error::custom(faults.collect::<Vec<_>>().join("; "))
         })
     }
@@ -225,7 +255,11 @@ pub struct Safety {
     #[serde(alias = "threatLevel", skip_serializing_if = "Option::is_none")]
     pub threat_level: Option<ThreatLevel>,
     /// Who must approve a call.
-    #[serde(alias = "requiredApprovals", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        alias = "requiredApprovals",
+        default,
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub required_approvals: Vec<String>,
 }
 

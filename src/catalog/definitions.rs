@@ -1,5 +1,5 @@
-//! The definitions of a catalog's tools: in memory, or as they are serialised until they are needed, in a saved index or in the
-//! rows of a store.
+//! The definitions of a catalog's tools: in memory, or as they are serialised until they are
+//! needed, in a saved index or in the rows of a store.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -46,7 +46,8 @@ pub(super) struct LazyDefinitions {
     fault: Arc<OnceLock<SavedError>>,
 }
 
-/// A definition of which what names the tool and decides on it is there at once, and the rest once somebody needs it.
+/// A definition of which what names the tool and decides on it is there at once, and the rest once
+/// somebody needs it.
 #[derive(Debug)]
 pub struct LazyTool {
     /// Without description, schemas and how it is called over HTTP, unless it is the whole.
@@ -59,15 +60,24 @@ pub struct LazyTool {
 
 impl From<Arc<Tool>> for LazyTool {
     fn from(tool: Arc<Tool>) -> Self {
-        Self { outline: Arc::clone(&tool), serialised: Box::default(), whole: OnceLock::from(Ok(tool)) }
+        Self {
+            outline: Arc::clone(&tool),
+            serialised: Box::default(),
+            whole: OnceLock::from(Ok(tool)),
+        }
     }
 }
 
 impl LazyTool {
-    /// Reads the outline of a definition. What is wrong with the rest, [`whole`](Self::whole) tells.
+    /// Reads the outline of a definition. What is wrong with the rest, [`whole`](Self::whole)
+    /// tells.
     pub(crate) fn of_serialised(serialised: &[u8]) -> Result<Self, serde_json::Error> {
         let outline = Arc::new(Tool::read_outline(serialised)?);
-        Ok(Self { outline, serialised: serialised.into(), whole: OnceLock::new() })
+        Ok(Self {
+            outline,
+            serialised: serialised.into(),
+            whole: OnceLock::new(),
+        })
     }
 
     /// Returns what names the tool and decides on it; description and schemas may be left out.
@@ -77,8 +87,15 @@ impl LazyTool {
 
     /// Returns all of the tool, or why it cannot be read.
     pub(crate) fn whole(&self) -> Result<&Arc<Tool>, &str> {
-        let read = || serde_json::from_slice(&self.serialised).map(Arc::new).map_err(|error| error.to_string());
-        self.whole.get_or_init(read).as_ref().map_err(String::as_str)
+        let read = || {
+            serde_json::from_slice(&self.serialised)
+                .map(Arc::new)
+                .map_err(|error| error.to_string())
+        };
+        self.whole
+            .get_or_init(read)
+            .as_ref()
+            .map_err(String::as_str)
     }
 
     /// Whether somebody needed all of it, and it cannot be read.
@@ -88,7 +105,11 @@ impl LazyTool {
 
     /// Returns it as it is digested and saved.
     pub(crate) fn serialised(&self) -> Cow<'_, [u8]> {
-        if self.serialised.is_empty() { serialise(&self.outline).into() } else { (&*self.serialised).into() }
+        if self.serialised.is_empty() {
+            serialise(&self.outline).into()
+        } else {
+            (&*self.serialised).into()
+        }
     }
 }
 
@@ -97,7 +118,8 @@ pub(super) const DEFINITIONS: &str = "catalog.definitions";
 pub(super) const ENDS: &str = "catalog.definition-ends";
 
 impl Definitions {
-    /// Finds definitions in an index; each has its digest. What is wrong with the first that cannot be read is put into `fault`.
+    /// Finds definitions in an index; each has its digest. What is wrong with the first that cannot
+    /// be read is put into `fault`.
     pub(super) fn open(
         file: &Arc<SavedFile>,
         digests: &Arc<[Digest]>,
@@ -105,16 +127,31 @@ impl Definitions {
     ) -> Result<Self, SavedError> {
         let ends: Vec<u64> = file.numbers(ENDS)?;
         let whole = ends.last().copied().unwrap_or_default() == file.bytes(DEFINITIONS)?;
-        file.ensure(whole && ends.len() == digests.len() && ends.is_sorted(), ENDS)?;
+        file.ensure(
+            whole && ends.len() == digests.len() && ends.is_sorted(),
+            ENDS,
+        )?;
         let needed = ends.iter().map(|_| OnceLock::new()).collect();
         let (file, digests, fault) = (Arc::clone(file), Arc::clone(digests), Arc::clone(fault));
         let all = OnceLock::new();
-        Ok(Self::Saved(Arc::new(SavedDefinitions { file, ends, digests, needed, all, fault })))
+        Ok(Self::Saved(Arc::new(SavedDefinitions {
+            file,
+            ends,
+            digests,
+            needed,
+            all,
+            fault,
+        })))
     }
 
-    /// Takes definitions whose rest is read when it is needed. What is wrong with the first that cannot be read is put into `fault`.
+    /// Takes definitions whose rest is read when it is needed. What is wrong with the first that
+    /// cannot be read is put into `fault`.
     pub(super) fn lazy(tools: Vec<Arc<LazyTool>>, fault: &Arc<OnceLock<SavedError>>) -> Self {
-        Self::Lazy(Arc::new(LazyDefinitions { tools, all: OnceLock::new(), fault: Arc::clone(fault) }))
+        Self::Lazy(Arc::new(LazyDefinitions {
+            tools,
+            all: OnceLock::new(),
+            fault: Arc::clone(fault),
+        }))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -159,7 +196,10 @@ impl Definitions {
     }
 
     fn read_all(&self) -> Vec<Arc<Tool>> {
-        (0..self.len()).into_par_iter().map(|place| Arc::clone(self.tool(place))).collect()
+        (0..self.len())
+            .into_par_iter()
+            .map(|place| Arc::clone(self.tool(place)))
+            .collect()
     }
 
     /// Returns a definition as it is serialised.
@@ -173,19 +213,22 @@ impl Definitions {
 }
 
 impl LazyDefinitions {
-    /// Reads a definition; what cannot be read is a tool that nobody may see or call, and is remembered as the fault.
+    /// Reads a definition; what cannot be read is a tool that nobody may see or call, and is
+    /// remembered as the fault.
     fn whole(&self, place: usize) -> &Arc<Tool> {
         let tool = &self.tools[place];
         tool.whole().unwrap_or_else(|reason| {
             let (tool, reason) = (tool.outline().id.clone(), reason.to_owned());
-            self.fault.get_or_init(|| SavedError::Definition { tool, reason });
+            self.fault
+                .get_or_init(|| SavedError::Definition { tool, reason });
             unreadable()
         })
     }
 }
 
 impl SavedDefinitions {
-    /// Reads a definition; what cannot be read is a tool that nobody may see or call, and is remembered as the fault.
+    /// Reads a definition; what cannot be read is a tool that nobody may see or call, and is
+    /// remembered as the fault.
     fn read(&self, place: usize) -> Arc<Tool> {
         let tool = self.bytes(place).and_then(|bytes| {
             serde_json::from_slice(&bytes)
@@ -202,7 +245,9 @@ impl SavedDefinitions {
     fn bytes(&self, place: usize) -> Result<Vec<u8>, SavedError> {
         let bytes = self.file.part(DEFINITIONS, self.range(place))?;
         if Sha256::digest(&bytes)[..] != self.digests[place] {
-            return Err(self.file.damaged(format!("{} does not have its digest", of(place))));
+            return Err(self
+                .file
+                .damaged(format!("{} does not have its digest", of(place))));
         }
         Ok(bytes)
     }
@@ -216,7 +261,8 @@ fn of(place: usize) -> String {
     format!("the definition of tool {}", place + 1)
 }
 
-/// What stands for a tool that cannot be read: unsafe, and without a schema that a call could be held to.
+/// What stands for a tool that cannot be read: unsafe, and without a schema that a call could be
+/// held to.
 fn unreadable() -> &'static Arc<Tool> {
     static UNREADABLE: LazyLock<Arc<Tool>> = LazyLock::new(|| {
         let mut tool = Tool::without_arguments("unreadable", "");
@@ -244,7 +290,8 @@ mod tests {
         "capabilities": ["streaming"], "allowed_roles": ["ops"], "modes": ["read-only"], "cost": 2.5, "requires": ["list"],
         "http": {"method": "GET", "url": "/files"}}"#;
 
-    /// Written down before outlines were read: none of these is a tool. Whether the outline tells or the rest, is beside each.
+    /// Written down before outlines were read: none of these is a tool. Whether the outline tells
+    /// or the rest, is beside each.
     #[test]
     fn what_is_no_tool_is_refused_by_its_outline_or_else_by_the_rest() {
         let with = |from: &str, to: &str| {
@@ -253,16 +300,37 @@ mod tests {
         };
         for (definition, by_outline) in [
             // What decides on a tool.
-            (with("\"safe\": false", "\"safe\": false, \"safe\": true"), true),
+            (
+                with("\"safe\": false", "\"safe\": false, \"safe\": true"),
+                true,
+            ),
             (with("\"safe\": false", "\"safe\": \"no\""), true),
             (with("\"safe\"", "\"Safe\""), true),
-            (with("\"allowed_roles\"", "\"allowedRoles\": [\"all\"], \"allowed_roles\""), true),
+            (
+                with(
+                    "\"allowed_roles\"",
+                    "\"allowedRoles\": [\"all\"], \"allowed_roles\"",
+                ),
+                true,
+            ),
             (with("\"allowed_roles\"", "\"allowed-roles\""), true),
-            (with("\"threat_level\": \"high\"", "\"threat_level\": \"high\", \"threat_level\": \"low\""), true),
-            (with("\"destructiveHint\": true", "\"destructive_hint\": true"), true),
+            (
+                with(
+                    "\"threat_level\": \"high\"",
+                    "\"threat_level\": \"high\", \"threat_level\": \"low\"",
+                ),
+                true,
+            ),
+            (
+                with("\"destructiveHint\": true", "\"destructive_hint\": true"),
+                true,
+            ),
             (with("\"untrusted\": true", "\"untrusted\": 1"), true),
             (with("\"cost\": 2.5", "\"cost\": -1"), true),
-            (with("\"name\": \"read\"", "\"name\": \"re\\u200bad\""), true),
+            (
+                with("\"name\": \"read\"", "\"name\": \"re\\u200bad\""),
+                true,
+            ),
             (with("[{\"name\": \"cat\"}]", "[{\"name\": 7}]"), true),
             (with("\"description\"", "\"descripton\""), true),
             (format!("{WHOLE}{WHOLE}"), true),
@@ -271,19 +339,67 @@ mod tests {
             ("{}".to_owned(), true),
             (String::new(), true),
             // What is passed over at first, but for that it stands there once.
-            (with("\"parameters\"", "\"parameters\": {}, \"parameters\""), true),
-            (with("\"parameters\"", "\"p\\u0061rameters\": {}, \"parameters\""), true),
-            (with("\"description\"", "\"description\": \"\", \"description\""), true),
-            (with("\"parameters\"", "\"inputSchema\": {\"type\": \"object\"}, \"parameters\""), true),
-            (with("\"parameters\"", "\"inputSchema\": {}, \"parameters\""), true),
-            (with("{\"type\": \"object\", \"prop", "{\"type\": \"object\", \"type\": \"string\", \"prop"), false),
-            (with("{\"type\": \"object\", \"prop", "{\"type\": 7, \"prop"), false),
-            (with("\"provider_schema\": {\"type\": \"object\"}", "\"provider_schema\": 7"), false),
-            (with("\"output_schema\": {\"type\": \"string\"}", "\"output_schema\": [true]"), false),
-            (with("\"description\": \"Reads a file\"", "\"description\": 7"), false),
+            (
+                with("\"parameters\"", "\"parameters\": {}, \"parameters\""),
+                true,
+            ),
+            (
+                with("\"parameters\"", "\"p\\u0061rameters\": {}, \"parameters\""),
+                true,
+            ),
+            (
+                with("\"description\"", "\"description\": \"\", \"description\""),
+                true,
+            ),
+            (
+                with(
+                    "\"parameters\"",
+                    "\"inputSchema\": {\"type\": \"object\"}, \"parameters\"",
+                ),
+                true,
+            ),
+            (
+                with("\"parameters\"", "\"inputSchema\": {}, \"parameters\""),
+                true,
+            ),
+            (
+                with(
+                    "{\"type\": \"object\", \"prop",
+                    "{\"type\": \"object\", \"type\": \"string\", \"prop",
+                ),
+                false,
+            ),
+            (
+                with("{\"type\": \"object\", \"prop", "{\"type\": 7, \"prop"),
+                false,
+            ),
+            (
+                with(
+                    "\"provider_schema\": {\"type\": \"object\"}",
+                    "\"provider_schema\": 7",
+                ),
+                false,
+            ),
+            (
+                with(
+                    "\"output_schema\": {\"type\": \"string\"}",
+                    "\"output_schema\": [true]",
+                ),
+                false,
+            ),
+            (
+                with("\"description\": \"Reads a file\"", "\"description\": 7"),
+                false,
+            ),
             (with("Reads a file", "\\ud800"), false),
             (with("\"method\": \"GET\"", "\"method\": 7"), false),
-            (with("{\"type\": \"string\"}", &format!("{}1{}", "[".repeat(500), "]".repeat(500))), false),
+            (
+                with(
+                    "{\"type\": \"string\"}",
+                    &format!("{}1{}", "[".repeat(500), "]".repeat(500)),
+                ),
+                false,
+            ),
         ] {
             serde_json::from_str::<Tool>(&definition).expect_err(&definition);
             match LazyTool::of_serialised(definition.as_bytes()) {
@@ -306,7 +422,10 @@ mod tests {
             with("\"output_schema\"", "\"outputSchema\""),
             with("\"id\": \"files/read\", ", ""),
         ] {
-            assert!(serde_json::from_str::<Tool>(&definition).is_ok(), "{definition}");
+            assert!(
+                serde_json::from_str::<Tool>(&definition).is_ok(),
+                "{definition}"
+            );
             LazyTool::of_serialised(definition.as_bytes()).expect_err(&definition);
         }
     }
@@ -319,7 +438,10 @@ mod tests {
         assert_eq!(**read.whole().expect("it is a tool"), whole);
         assert_eq!(&*read.serialised(), WHOLE.as_bytes());
         let made = LazyTool::from(Arc::new(whole.clone()));
-        assert_eq!((made.outline(), &*made.serialised()), (&whole, &*serialise(&whole)));
+        assert_eq!(
+            (made.outline(), &*made.serialised()),
+            (&whole, &*serialise(&whole))
+        );
     }
 
     proptest! {

@@ -38,7 +38,8 @@ const SHAPE: [&str; 15] = [
 pub enum Detail {
     /// Its name and a description of one line; any arguments.
     Name,
-    /// Also the names, types and choices of all arguments and which are required, without descriptions and constraints.
+    /// Also the names, types and choices of all arguments and which are required, without
+    /// descriptions and constraints.
     Signature,
     /// All of its definition.
     Full,
@@ -62,7 +63,8 @@ impl Detail {
         if self == Self::Full {
             return Arc::clone(tool);
         }
-        let mut shown = Tool::without_arguments(&tool.name, one_line(&tool.description, MAX_LINE_CHARS));
+        let mut shown =
+            Tool::without_arguments(&tool.name, one_line(&tool.description, MAX_LINE_CHARS));
         shown.id.clone_from(&tool.id);
         shown.source.clone_from(&tool.source);
         shown.aliases.clone_from(&tool.aliases);
@@ -79,28 +81,40 @@ impl Detail {
 /// Returns `true` if a schema names no arguments.
 fn takes_nothing(schema: &Value) -> bool {
     schema.as_object().is_some_and(|members| {
-        members.keys().all(|key| ["type", "properties", "required", "additionalProperties"].contains(&key.as_str()))
-            && members.get("properties").is_none_or(|properties| properties.as_object().is_some_and(Map::is_empty))
+        members.keys().all(|key| {
+            ["type", "properties", "required", "additionalProperties"].contains(&key.as_str())
+        }) && members
+            .get("properties")
+            .is_none_or(|properties| properties.as_object().is_some_and(Map::is_empty))
     })
 }
 
-/// A schema without what is said about its values. Its depth is bounded, as that of every schema of a catalog.
+/// A schema without what is said about its values. Its depth is bounded, as that of every schema of
+/// a catalog.
 fn shape(schema: &Value) -> Value {
-    let Value::Object(members) = schema else { return schema.clone() };
+    let Value::Object(members) = schema else {
+        return schema.clone();
+    };
     let all = |values: &Value| match values {
         Value::Array(schemas) => Value::Array(schemas.iter().map(shape).collect()),
         other => shape(other),
     };
-    let kept = members.iter().filter(|(key, _)| SHAPE.contains(&key.as_str())).map(|(key, value)| {
-        let value = match (holds(key), value) {
-            (Some(Holds::Named), Value::Object(schemas)) => {
-                Value::Object(schemas.iter().map(|(name, schema)| (name.clone(), shape(schema))).collect())
-            }
-            (Some(Holds::One | Holds::List), value) => all(value),
-            _ => value.clone(),
-        };
-        (key.clone(), value)
-    });
+    let kept = members
+        .iter()
+        .filter(|(key, _)| SHAPE.contains(&key.as_str()))
+        .map(|(key, value)| {
+            let value = match (holds(key), value) {
+                (Some(Holds::Named), Value::Object(schemas)) => Value::Object(
+                    schemas
+                        .iter()
+                        .map(|(name, schema)| (name.clone(), shape(schema)))
+                        .collect(),
+                ),
+                (Some(Holds::One | Holds::List), value) => all(value),
+                _ => value.clone(),
+            };
+            (key.clone(), value)
+        });
     Value::Object(kept.collect())
 }
 
@@ -135,6 +149,10 @@ mod tests {
         assert_eq!(Detail::Name.of(&tool).parameters, None);
         assert_eq!(Detail::Full.of(&tool), tool);
         let plain = Arc::new(Tool::without_arguments("ping", "Answers"));
-        assert_eq!(Detail::Name.of(&plain).parameters, plain.parameters, "that it takes nothing is short to say");
+        assert_eq!(
+            Detail::Name.of(&plain).parameters,
+            plain.parameters,
+            "that it takes nothing is short to say"
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! From one entry to one tool, whatever published shape the entry has: each names the schema in its own way, and OpenAI's
-//! puts the definition into a wrapper. Every field of a tool counts in every shape, within the wrapper and beside it.
+//! From one entry to one tool, whatever published shape the entry has: each names the schema in its
+//! own way, and OpenAI's puts the definition into a wrapper. Every field of a tool counts in every
+//! shape, within the wrapper and beside it.
 
 use std::collections::BTreeSet;
 
@@ -30,9 +31,19 @@ pub(super) struct EntryFault {
 }
 
 impl EntryFault {
-    pub(super) fn new(pointer: impl Into<String>, message: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub(super) fn new(
+        pointer: impl Into<String>,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
         let (pointer, message, remedy) = (pointer.into(), message.into(), remedy.into());
-        Self { kind: FaultKind::InvalidEntry, name: None, pointer, message, remedy }
+        Self {
+            kind: FaultKind::InvalidEntry,
+            name: None,
+            pointer,
+            message,
+            remedy,
+        }
     }
 
     /// The same fault, of another kind.
@@ -42,17 +53,26 @@ impl EntryFault {
 }
 
 /// Reads one entry; gives the tool where it has at least a name, and everything that is wrong.
-pub(super) fn read(mut value: Value, default_source: Option<&str>) -> (Option<Tool>, Vec<EntryFault>) {
+pub(super) fn read(
+    mut value: Value,
+    default_source: Option<&str>,
+) -> (Option<Tool>, Vec<EntryFault>) {
     let Some(object) = value.as_object() else {
-        let fault =
-            EntryFault::new("", format!("the entry is {}, not an object", kind(&value)), "give a tool definition");
+        let fault = EntryFault::new(
+            "",
+            format!("the entry is {}, not an object", kind(&value)),
+            "give a tool definition",
+        );
         return (None, vec![fault]);
     };
     let objects = match objects(object) {
         Ok(found) => found,
         Err(fault) => return (None, vec![fault]),
     };
-    let mut fields = Fields { objects, faults: Vec::new() };
+    let mut fields = Fields {
+        objects,
+        faults: Vec::new(),
+    };
     let Some(name) = fields.name() else {
         return (None, fields.faults);
     };
@@ -63,11 +83,12 @@ pub(super) fn read(mut value: Value, default_source: Option<&str>) -> (Option<To
     tool.id = fields.string("id").unwrap_or_else(|| tool.qualified_name());
     // OpenAI's reference: leaving `parameters` out defines a function with an empty parameter list.
     let takes_nothing = is_openai(object) && !fields.speaks_of_no_schema();
-    let schemas = ["parameters", "provider_schema", "output_schema"].map(|field| fields.place(field));
+    let schemas =
+        ["parameters", "provider_schema", "output_schema"].map(|field| fields.place(field));
     let mut faults = fields.faults;
     // They are most of an entry, and are taken out of it rather than copied.
-    let [parameters, provider_schema, output_schema] =
-        schemas.map(|place| place.and_then(|(at, key)| Some(value.pointer_mut(at)?.get_mut(key)?.take())));
+    let [parameters, provider_schema, output_schema] = schemas
+        .map(|place| place.and_then(|(at, key)| Some(value.pointer_mut(at)?.get_mut(key)?.take())));
     tool.parameters = parameters.or_else(|| takes_nothing.then(|| Value::Object(Map::new())));
     (tool.provider_schema, tool.output_schema) = (provider_schema, output_schema);
     faults.extend(check(&tool));
@@ -88,9 +109,15 @@ pub(super) fn beside_list(pointer: &String) -> EntryFault {
 /// Reads a tool in the form in which it is serialised, where every member must be known.
 pub(super) fn read_native(Json { value, repeated }: Json) -> Result<Tool, Vec<EntryFault>> {
     let members = value.as_object().into_iter().flat_map(Map::keys);
-    let unknown = members.filter(|key| !is_policy(key) && !NATIVE_FIELDS.iter().any(|field| is_field(key, field)));
-    let unknown =
-        unknown.map(|key| EntryFault::new(format!("/{key}"), format!("the field {key:?} is unknown"), "remove it"));
+    let unknown = members
+        .filter(|key| !is_policy(key) && !NATIVE_FIELDS.iter().any(|field| is_field(key, field)));
+    let unknown = unknown.map(|key| {
+        EntryFault::new(
+            format!("/{key}"),
+            format!("the field {key:?} is unknown"),
+            "remove it",
+        )
+    });
     let faults: Vec<EntryFault> = repeated.iter().map(self::repeated).chain(unknown).collect();
     if !faults.is_empty() {
         return Err(faults);
@@ -137,8 +164,15 @@ pub(super) fn check(tool: &Tool) -> Vec<EntryFault> {
             faults.extend(schema_faults(field, schema));
         }
     }
-    if tool.cost.is_some_and(|cost| !cost.is_finite() || cost < 0.0) {
-        faults.push(EntryFault::new("/cost", "the cost is not a number from 0", "give the cost of one call"));
+    if tool
+        .cost
+        .is_some_and(|cost| !cost.is_finite() || cost < 0.0)
+    {
+        faults.push(EntryFault::new(
+            "/cost",
+            "the cost is not a number from 0",
+            "give the cost of one call",
+        ));
     }
     faults
 }
@@ -152,8 +186,15 @@ pub(super) fn name_problem(name: &str) -> Option<String> {
         return Some(format!("it is longer than {MAX_NAME_CHARS} characters"));
     }
     let hidden = name.chars().find(|&c| c.is_control() || is_invisible(c))?;
-    let kind = if hidden.is_control() { "control" } else { "invisible" };
-    Some(format!("it holds the {kind} character U+{:04X}", u32::from(hidden)))
+    let kind = if hidden.is_control() {
+        "control"
+    } else {
+        "invisible"
+    };
+    Some(format!(
+        "it holds the {kind} character U+{:04X}",
+        u32::from(hidden)
+    ))
 }
 
 /// Objects, each with the pointer to it.
@@ -198,7 +239,8 @@ const NATIVE_FIELDS: [&str; 12] = [
     "http",
 ];
 
-/// The fields that may be written in several ways: in snake case, in camel case, or as others call them.
+/// The fields that may be written in several ways: in snake case, in camel case, or as others call
+/// them.
 const SPELLINGS: [&[&str]; 6] = [
     &SCHEMA_KEYS,
     &["provider_schema", "providerSchema"],
@@ -218,7 +260,9 @@ fn spellings(field: &'static str) -> impl Iterator<Item = &'static str> {
 /// Returns a member of an object. A few are looked through faster than a key is hashed.
 fn member<'v>(object: &'v Map<String, Value>, key: &str) -> Option<&'v Value> {
     match object.len() {
-        0..=8 => object.iter().find_map(|(name, value)| (name == key).then_some(value)),
+        0..=8 => object
+            .iter()
+            .find_map(|(name, value)| (name == key).then_some(value)),
         _ => object.get(key),
     }
 }
@@ -246,8 +290,10 @@ impl<'a> Fields<'a> {
 
     /// Returns where a field stands, however it is written. `null` counts as absent.
     fn places(&self, field: &'static str) -> impl Iterator<Item = Place<'a>> {
-        let around =
-            self.objects.iter().flat_map(move |&(at, object)| spellings(field).map(move |key| (at, object, key)));
+        let around = self
+            .objects
+            .iter()
+            .flat_map(move |&(at, object)| spellings(field).map(move |key| (at, object, key)));
         let found = around.filter_map(|(at, object, key)| Some((at, key, member(object, key)?)));
         found.filter(|(.., value)| !value.is_null())
     }
@@ -258,8 +304,13 @@ impl<'a> Fields<'a> {
             let mut places = self.places(field);
             let (first_at, first, value) = places.next()?;
             let (at, key, _) = places.find(|(.., other)| *other != value)?;
-            let message = format!("it says something else than {first_at}/{first}, which is the same field");
-            Some(EntryFault::new(format!("{at}/{key}"), message, "remove one of them"))
+            let message =
+                format!("it says something else than {first_at}/{first}, which is the same field");
+            Some(EntryFault::new(
+                format!("{at}/{key}"),
+                message,
+                "remove one of them",
+            ))
         };
         let found: Vec<EntryFault> = NATIVE_FIELDS.iter().filter_map(contradiction).collect();
         self.faults.extend(found);
@@ -267,12 +318,18 @@ impl<'a> Fields<'a> {
 
     /// Returns `true` if the entry says whether it may do without a schema.
     fn speaks_of_no_schema(&self) -> bool {
-        ["allow_no_schema", "no_schema_mode"].iter().any(|field| self.get(field).is_some())
+        ["allow_no_schema", "no_schema_mode"]
+            .iter()
+            .any(|field| self.get(field).is_some())
     }
 
     fn name(&mut self) -> Option<String> {
         if self.get("name").is_none() {
-            self.faults.push(EntryFault::new("", "`name` is missing", "give the tool a name"));
+            self.faults.push(EntryFault::new(
+                "",
+                "`name` is missing",
+                "give the tool a name",
+            ));
         }
         self.string("name")
     }
@@ -312,9 +369,14 @@ impl<'a> Fields<'a> {
             Err(error) => {
                 let error = error.to_string();
                 let message = marked(&error, MAX_MESSAGE_CHARS);
-                let fault = EntryFault::new(format!("{at}/{key}"), message, format!("give {expected}"));
+                let fault =
+                    EntryFault::new(format!("{at}/{key}"), message, format!("give {expected}"));
                 let names = ["name", "id", "source"].contains(&field);
-                self.faults.push(if names { fault.of(FaultKind::InvalidName) } else { fault });
+                self.faults.push(if names {
+                    fault.of(FaultKind::InvalidName)
+                } else {
+                    fault
+                });
                 None
             }
         }
@@ -338,7 +400,8 @@ impl<'a> Fields<'a> {
 
     fn annotations(&mut self) -> Annotations {
         self.holder("annotations", Holder::Annotations);
-        self.typed("annotations", "MCP hints, each true or false").unwrap_or_default()
+        self.typed("annotations", "MCP hints, each true or false")
+            .unwrap_or_default()
     }
 
     fn safety(&mut self) -> Option<Safety> {
@@ -346,12 +409,17 @@ impl<'a> Fields<'a> {
         if self.holder("safety", Holder::Safety) {
             return None;
         }
-        self.typed("safety", "an object with threat_level (low, medium, high, critical) and required_approvals")
+        self.typed(
+            "safety",
+            "an object with threat_level (low, medium, high, critical) and required_approvals",
+        )
     }
 
     /// Returns `true` if something within a member is mistaken for policy, and reports it.
     fn holder(&mut self, field: &'static str, holder: Holder) -> bool {
-        let Some((at, key, Value::Object(object))) = self.get(field) else { return false };
+        let Some((at, key, Value::Object(object))) = self.get(field) else {
+            return false;
+        };
         let found = policy::faults(holder, &[(format!("{at}/{key}"), object)]);
         let any = !found.is_empty();
         self.faults.extend(found);
@@ -370,7 +438,11 @@ impl<'a> Fields<'a> {
                         "say whether the tool has it",
                     ));
                 }
-                flags.iter().filter(|(_, on)| **on == Value::Bool(true)).map(|(name, _)| name.clone()).collect()
+                flags
+                    .iter()
+                    .filter(|(_, on)| **on == Value::Bool(true))
+                    .map(|(name, _)| name.clone())
+                    .collect()
             }
             _ => self.set("capabilities"),
         }
@@ -381,17 +453,29 @@ impl<'a> Fields<'a> {
             return Vec::new();
         };
         let read = |value: &Value| match value {
-            Value::String(name) => Some(Alias { name: name.clone(), deprecated: false }),
+            Value::String(name) => Some(Alias {
+                name: name.clone(),
+                deprecated: false,
+            }),
             Value::Object(object) => Some(Alias {
                 name: object.get("name")?.as_str()?.to_owned(),
-                deprecated: object.get("deprecated").map_or(Some(false), Value::as_bool)?,
+                deprecated: object
+                    .get("deprecated")
+                    .map_or(Some(false), Value::as_bool)?,
             }),
             _ => None,
         };
-        let aliases = value.as_array().and_then(|items| items.iter().map(read).collect());
+        let aliases = value
+            .as_array()
+            .and_then(|items| items.iter().map(read).collect());
         aliases.unwrap_or_else(|| {
-            let remedy = "give an array of names, or of objects {\"name\": …, \"deprecated\": true}";
-            let fault = EntryFault::new(format!("{at}/{key}"), "the aliases are not a list of names", remedy);
+            let remedy =
+                "give an array of names, or of objects {\"name\": …, \"deprecated\": true}";
+            let fault = EntryFault::new(
+                format!("{at}/{key}"),
+                "the aliases are not a list of names",
+                remedy,
+            );
             self.faults.push(fault.of(FaultKind::InvalidName));
             Vec::new()
         })
@@ -399,7 +483,8 @@ impl<'a> Fields<'a> {
 
     fn no_schema_mode(&mut self) -> Option<NoSchemaMode> {
         let allowed = self.boolean("allow_no_schema").unwrap_or(false);
-        self.typed("no_schema_mode", "read-only, human-approval or full").filter(|_| allowed)
+        self.typed("no_schema_mode", "read-only, human-approval or full")
+            .filter(|_| allowed)
     }
 }
 
@@ -410,11 +495,17 @@ mod tests {
 
     #[test]
     fn a_field_of_several_words_is_read_in_camel_case_too() {
-        let fields: Vec<&str> =
-            NATIVE_FIELDS.into_iter().chain(policy_fields()).filter(|field| field.contains('_')).collect();
+        let fields: Vec<&str> = NATIVE_FIELDS
+            .into_iter()
+            .chain(policy_fields())
+            .filter(|field| field.contains('_'))
+            .collect();
         assert!(fields.contains(&"output_schema") && fields.contains(&"allowed_roles"));
         for field in fields {
-            assert!(spellings(field).any(|spelling| spelling == camel_case(field)), "{field}");
+            assert!(
+                spellings(field).any(|spelling| spelling == camel_case(field)),
+                "{field}"
+            );
         }
     }
 }

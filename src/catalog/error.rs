@@ -46,7 +46,9 @@ pub enum CatalogError {
         path: PathBuf,
     },
     /// The bytes are not UTF-8.
-    #[error("{origin}: line {line} is not valid UTF-8 (byte {column} of the line); save the file as UTF-8")]
+    #[error(
+        "{origin}: line {line} is not valid UTF-8 (byte {column} of the line); save the file as UTF-8"
+    )]
     NotUtf8 {
         /// Where the bytes come from.
         origin: String,
@@ -133,7 +135,8 @@ pub enum Position {
     Line(usize),
     /// An entry of an array, from 1.
     Entry(usize),
-    /// A tool, from 1, of a line or entry that holds several: a page of `tools/list`, or Gemini's declarations.
+    /// A tool, from 1, of a line or entry that holds several: a page of `tools/list`, or Gemini's
+    /// declarations.
     Part(Box<Self>, usize),
     /// An operation of an OpenAPI document, such as `GET /pets`.
     Operation(String),
@@ -151,7 +154,8 @@ pub enum Position {
 }
 
 impl Position {
-    /// What it is ordered by: the number of the file, the kind of place with its text or number, and the part.
+    /// What it is ordered by: the number of the file, the kind of place with its text or number,
+    /// and the part.
     fn key(&self) -> (usize, u8, &str, usize, usize) {
         match self {
             Self::Skills => (0, 0, "", 0, 0),
@@ -165,7 +169,11 @@ impl Position {
                 let (file, kind, text, number, _) = whole.key();
                 (file, kind, text, number, *part)
             }
-            Self::File { number: file, position, .. } => {
+            Self::File {
+                number: file,
+                position,
+                ..
+            } => {
                 let (_, kind, text, number, part) = position.key();
                 (*file, kind, text, number, part)
             }
@@ -190,12 +198,18 @@ impl fmt::Display for Position {
         match self {
             Self::Skills => f.write_str("skills"),
             Self::Skill(path) => write!(f, "skill {path}"),
-            Self::OperatorAlias(alias) => write!(f, "operator alias {:?}", marked(alias, MAX_NAME_CHARS)),
+            Self::OperatorAlias(alias) => {
+                write!(f, "operator alias {:?}", marked(alias, MAX_NAME_CHARS))
+            }
             Self::Line(line) => write!(f, "line {line}"),
             Self::Entry(entry) => write!(f, "entry {entry}"),
-            Self::Operation(place) | Self::Noted(place) => f.write_str(&marked(place, MAX_NAME_CHARS)),
+            Self::Operation(place) | Self::Noted(place) => {
+                f.write_str(&marked(place, MAX_NAME_CHARS))
+            }
             Self::Part(whole, part) => write!(f, "{whole}, tool {part}"),
-            Self::File { origin, position, .. } => write!(f, "{origin}: {position}"),
+            Self::File {
+                origin, position, ..
+            } => write!(f, "{origin}: {position}"),
         }
     }
 }
@@ -237,7 +251,8 @@ pub enum FaultKind {
     OperatorAlias,
     /// A tool that the provider defines itself is left out.
     ProviderTool,
-    /// An operation of an OpenAPI document, or a tool of an MCP server, is left out, because it makes no valid tool.
+    /// An operation of an OpenAPI document, or a tool of an MCP server, is left out, because it
+    /// makes no valid tool.
     LeftOut,
 }
 
@@ -268,7 +283,8 @@ impl fmt::Display for CatalogFault {
         if !self.pointer.is_empty() {
             write!(f, " at {}", marked(&self.pointer, MAX_MESSAGE_CHARS))?;
         }
-        let [message, remedy] = [&self.message, &self.remedy].map(|text| marked(text, MAX_MESSAGE_CHARS));
+        let [message, remedy] =
+            [&self.message, &self.remedy].map(|text| marked(text, MAX_MESSAGE_CHARS));
         write!(f, ": {message}; {remedy}")
     }
 }
@@ -279,7 +295,10 @@ impl fmt::Display for FaultList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = if self.1.len() == 1 { "fault" } else { "faults" };
         write!(f, "{}: {} {plural}", self.0, self.1.len())?;
-        self.1.iter().take(MAX_LISTED).try_for_each(|fault| write!(f, "\n  {fault}"))?;
+        self.1
+            .iter()
+            .take(MAX_LISTED)
+            .try_for_each(|fault| write!(f, "\n  {fault}"))?;
         match self.1.len().saturating_sub(MAX_LISTED) {
             0 => Ok(()),
             more => write!(f, "\n  … and {more} more"),

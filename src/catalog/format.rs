@@ -1,4 +1,5 @@
-//! From bytes to entries: text encoding, JSON or JSON Lines, and the wrappers around a list of tools.
+//! From bytes to entries: text encoding, JSON or JSON Lines, and the wrappers around a list of
+//! tools.
 
 use std::sync::Arc;
 
@@ -23,7 +24,8 @@ pub(super) struct Entry {
     pub(super) value: Result<Value, EntryFault>,
     /// Pointers to its members that stand twice.
     pub(super) repeated: Vec<String>,
-    /// The source that is stated for the list that it stands in; of an operation the title of its document.
+    /// The source that is stated for the list that it stands in; of an operation the title of its
+    /// document.
     pub(super) source: Option<Arc<str>>,
     /// Whether it is an operation of an OpenAPI document: one that makes no valid tool is left out.
     pub(super) is_operation: bool,
@@ -37,12 +39,18 @@ pub(super) fn split(
 ) -> Result<Vec<Entry>, CatalogError> {
     let text = utf8(bytes, origin)?.trim_start_matches('\u{feff}');
     if text.trim().is_empty() {
-        return Err(CatalogError::UnknownFormat { origin: origin.to_owned(), found: "the file is empty".to_owned() });
+        return Err(CatalogError::UnknownFormat {
+            origin: origin.to_owned(),
+            found: "the file is empty".to_owned(),
+        });
     }
     match serde_json::from_str::<Json>(text) {
         Ok(json) => match readers.iter().find(|reader| reader.recognizes(&json.value)) {
             Some(reader) => match json.repeated.into_iter().next() {
-                Some(pointer) => Err(CatalogError::Repeated { origin: origin.to_owned(), pointer }),
+                Some(pointer) => Err(CatalogError::Repeated {
+                    origin: origin.to_owned(),
+                    pointer,
+                }),
                 None => operations(reader.format(), reader.read(&json.value), origin),
             },
             None => unwrap(json, origin),
@@ -66,7 +74,11 @@ fn operations(
     read: Result<ToolDocument, DocumentError>,
     origin: &str,
 ) -> Result<Vec<Entry>, CatalogError> {
-    let document = read.map_err(|source| CatalogError::Document { origin: origin.to_owned(), format, source })?;
+    let document = read.map_err(|source| CatalogError::Document {
+        origin: origin.to_owned(),
+        format,
+        source,
+    })?;
     let source: Option<Arc<str>> = document.source.map(Arc::from);
     let entry = |DocumentOperation { label, tool }| Entry {
         position: Position::Operation(label),
@@ -81,7 +93,10 @@ fn operations(
 fn utf8<'a>(bytes: &'a [u8], origin: &str) -> Result<&'a str, CatalogError> {
     std::str::from_utf8(bytes).map_err(|error| {
         let valid = &bytes[..error.valid_up_to()];
-        let line_start = valid.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        let line_start = valid
+            .iter()
+            .rposition(|&byte| byte == b'\n')
+            .map_or(0, |at| at + 1);
         CatalogError::NotUtf8 {
             origin: origin.to_owned(),
             line: valid.iter().filter(|&&byte| byte == b'\n').count() + 1,
@@ -98,14 +113,32 @@ fn is_json_lines(text: &str) -> bool {
 }
 
 fn lines(text: &str) -> Vec<Entry> {
-    let lines: Vec<(usize, &str)> = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).collect();
+    let lines: Vec<(usize, &str)> = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty())
+        .collect();
     let entries = lines.into_par_iter().flat_map_iter(|(index, line)| {
         let position = Position::Line(index + 1);
         match serde_json::from_str(line) {
-            Ok(Json { value, repeated }) => unfold(position, Item { value, repeated, source: None }),
+            Ok(Json { value, repeated }) => unfold(
+                position,
+                Item {
+                    value,
+                    repeated,
+                    source: None,
+                },
+            ),
             Err(error) => {
-                let message = format!("not valid JSON at column {}: {}", error.column(), json::message(&error));
-                vec![Entry::invalid(position, EntryFault::new("", message, "mend or remove the line"))]
+                let message = format!(
+                    "not valid JSON at column {}: {}",
+                    error.column(),
+                    json::message(&error)
+                );
+                vec![Entry::invalid(
+                    position,
+                    EntryFault::new("", message, "mend or remove the line"),
+                )]
             }
         }
     });
@@ -113,37 +146,81 @@ fn lines(text: &str) -> Vec<Entry> {
 }
 
 /// Takes the list of tools out of what stands around it.
-fn unwrap(Json { mut value, repeated }: Json, origin: &str) -> Result<Vec<Entry>, CatalogError> {
-    let unknown = |found: String| CatalogError::UnknownFormat { origin: origin.to_owned(), found };
+fn unwrap(
+    Json {
+        mut value,
+        repeated,
+    }: Json,
+    origin: &str,
+) -> Result<Vec<Entry>, CatalogError> {
+    let unknown = |found: String| CatalogError::UnknownFormat {
+        origin: origin.to_owned(),
+        found,
+    };
     let list = match &mut value {
-        Value::Array(_) => List { tools: value, at: "", source: None, policy: Vec::new() },
+        Value::Array(_) => List {
+            tools: value,
+            at: "",
+            source: None,
+            policy: Vec::new(),
+        },
         Value::Object(object) => match take_list(object) {
             Some(list) => list,
-            None if ["name", "function"].into_iter().chain(gemini::LISTS).any(|key| object.contains_key(key)) => {
-                return Ok(unfold(Position::Entry(1), Item { value, repeated, source: None }));
+            None if ["name", "function"]
+                .into_iter()
+                .chain(gemini::LISTS)
+                .any(|key| object.contains_key(key)) =>
+            {
+                return Ok(unfold(
+                    Position::Entry(1),
+                    Item {
+                        value,
+                        repeated,
+                        source: None,
+                    },
+                ));
             }
             None => {
-                let keys: Vec<_> = object.keys().map(|key| marked(key, MAX_KEY_CHARS)).take(5).collect();
+                let keys: Vec<_> = object
+                    .keys()
+                    .map(|key| marked(key, MAX_KEY_CHARS))
+                    .take(5)
+                    .collect();
                 return Err(unknown(format!("an object with the members {keys:?}")));
             }
         },
         other => return Err(unknown(kind(other).to_owned())),
     };
     if let Some(pointer) = list.policy.first() {
-        return Err(CatalogError::PolicyBeside { origin: origin.to_owned(), pointer: pointer.clone() });
+        return Err(CatalogError::PolicyBeside {
+            origin: origin.to_owned(),
+            pointer: pointer.clone(),
+        });
     }
-    let (items, repeated) =
-        list.items(repeated).map_err(|found| unknown(format!("`tools` is {found}, not an array")))?;
+    let (items, repeated) = list
+        .items(repeated)
+        .map_err(|found| unknown(format!("`tools` is {found}, not an array")))?;
     if let Some(pointer) = repeated.into_iter().next() {
-        return Err(CatalogError::Repeated { origin: origin.to_owned(), pointer });
+        return Err(CatalogError::Repeated {
+            origin: origin.to_owned(),
+            pointer,
+        });
     }
     let items = items.into_iter().enumerate();
-    Ok(items.flat_map(|(index, item)| unfold(Position::Entry(index + 1), item)).collect())
+    Ok(items
+        .flat_map(|(index, item)| unfold(Position::Entry(index + 1), item))
+        .collect())
 }
 
 impl Entry {
     fn invalid(position: Position, fault: EntryFault) -> Self {
-        Self { position, value: Err(fault), repeated: Vec::new(), source: None, is_operation: false }
+        Self {
+            position,
+            value: Err(fault),
+            repeated: Vec::new(),
+            source: None,
+            is_operation: false,
+        }
     }
 }
 
@@ -165,16 +242,26 @@ struct List {
 }
 
 impl List {
-    /// Returns the items, each with its members that stand twice, and those that stand twice beside the list; an error
-    /// is what it is in place of a list.
+    /// Returns the items, each with its members that stand twice, and those that stand twice beside
+    /// the list; an error is what it is in place of a list.
     fn items(self, repeated: Vec<String>) -> Result<(Vec<Item>, Vec<String>), &'static str> {
-        let Value::Array(values) = self.tools else { return Err(kind(&self.tools)) };
-        let item = |value| Item { value, repeated: Vec::new(), source: self.source.clone() };
+        let Value::Array(values) = self.tools else {
+            return Err(kind(&self.tools));
+        };
+        let item = |value| Item {
+            value,
+            repeated: Vec::new(),
+            source: self.source.clone(),
+        };
         let mut items: Vec<Item> = values.into_iter().map(item).collect();
         let mut beside = Vec::new();
         for pointer in repeated {
-            let within = pointer.strip_prefix(self.at).and_then(|rest| rest.strip_prefix('/')?.split_once('/'));
-            let item = within.and_then(|(index, member)| Some((items.get_mut(index.parse::<usize>().ok()?)?, member)));
+            let within = pointer
+                .strip_prefix(self.at)
+                .and_then(|rest| rest.strip_prefix('/')?.split_once('/'));
+            let item = within.and_then(|(index, member)| {
+                Some((items.get_mut(index.parse::<usize>().ok()?)?, member))
+            });
             match item {
                 Some((item, member)) => item.repeated.push(format!("/{member}")),
                 None => beside.push(pointer),
@@ -187,39 +274,79 @@ impl List {
 /// Takes the tools out of a request, a `tools/list` result, or the JSON-RPC response with one.
 fn take_list(object: &mut Map<String, Value>) -> Option<List> {
     let (tools, at) = match object.get_mut("result") {
-        Some(Value::Object(result)) if result.contains_key("tools") => (result.shift_remove("tools")?, "/result/tools"),
+        Some(Value::Object(result)) if result.contains_key("tools") => {
+            (result.shift_remove("tools")?, "/result/tools")
+        }
         _ => (object.shift_remove("tools")?, "/tools"),
     };
-    let result = object.get("result").and_then(Value::as_object).filter(|_| at == "/result/tools");
+    let result = object
+        .get("result")
+        .and_then(Value::as_object)
+        .filter(|_| at == "/result/tools");
     let around = [("", Some(&*object)), ("/result", result)];
-    let around = || around.into_iter().filter_map(|(at, object)| Some((at, object?)));
-    let source = around().find_map(|(_, object)| object.get("source")?.as_str()).map(Arc::from);
+    let around = || {
+        around
+            .into_iter()
+            .filter_map(|(at, object)| Some((at, object?)))
+    };
+    let source = around()
+        .find_map(|(_, object)| object.get("source")?.as_str())
+        .map(Arc::from);
     let policy = around().flat_map(|(at, object)| {
         object
             .iter()
             .filter(|(key, value)| is_policy(key) && !value.is_null())
             .map(move |(key, _)| format!("{at}/{key}"))
     });
-    Some(List { tools, at, source, policy: policy.collect() })
+    Some(List {
+        tools,
+        at,
+        source,
+        policy: policy.collect(),
+    })
 }
 
 /// Takes the tools out of an item that holds several: a page of a list, or Gemini's declarations.
 fn unfold(position: Position, item: Item) -> Vec<Entry> {
     let (mut items, mut faults) = (Vec::new(), Vec::new());
     let several = collect(item, &mut items, &mut faults);
-    let entry = |(index, Item { value, repeated, source }): (usize, Item)| {
-        let position = if several { Position::Part(Box::new(position.clone()), index + 1) } else { position.clone() };
-        Entry { position, value: Ok(value), repeated, source, is_operation: false }
+    let entry = |(
+        index,
+        Item {
+            value,
+            repeated,
+            source,
+        },
+    ): (usize, Item)| {
+        let position = if several {
+            Position::Part(Box::new(position.clone()), index + 1)
+        } else {
+            position.clone()
+        };
+        Entry {
+            position,
+            value: Ok(value),
+            repeated,
+            source,
+            is_operation: false,
+        }
     };
     let mut entries: Vec<Entry> = items.into_iter().enumerate().map(entry).collect();
-    entries.extend(faults.into_iter().map(|fault| Entry::invalid(position.clone(), fault)));
+    entries.extend(
+        faults
+            .into_iter()
+            .map(|fault| Entry::invalid(position.clone(), fault)),
+    );
     entries
 }
 
 /// Collects the tools of an item, and returns `true` if it is a list.
 fn collect(mut item: Item, items: &mut Vec<Item>, faults: &mut Vec<EntryFault>) -> bool {
-    let object =
-        item.value.as_object_mut().filter(|object| !["name", "function"].iter().any(|key| object.contains_key(*key)));
+    let object = item.value.as_object_mut().filter(|object| {
+        !["name", "function"]
+            .iter()
+            .any(|key| object.contains_key(*key))
+    });
     let Some(object) = object else {
         items.push(item);
         return false;
@@ -227,9 +354,17 @@ fn collect(mut item: Item, items: &mut Vec<Item>, faults: &mut Vec<EntryFault>) 
     let declarations = gemini::take_declarations(object);
     let is_gemini = declarations.is_some();
     let list = match declarations {
-        Some((at, tools)) => List { tools, at, source: item.source.clone(), policy: Vec::new() },
+        Some((at, tools)) => List {
+            tools,
+            at,
+            source: item.source.clone(),
+            policy: Vec::new(),
+        },
         None => match take_list(object) {
-            Some(list) => List { source: list.source.or(item.source.clone()), ..list },
+            Some(list) => List {
+                source: list.source.or(item.source.clone()),
+                ..list
+            },
             None => {
                 items.push(item);
                 return false;
@@ -241,15 +376,23 @@ fn collect(mut item: Item, items: &mut Vec<Item>, faults: &mut Vec<EntryFault>) 
     let (within, beside) = match list.items(item.repeated) {
         Ok(found) => found,
         Err(found) => {
-            faults.push(EntryFault::new(at, format!("it is {found}, not an array"), "give a list of tools"));
+            faults.push(EntryFault::new(
+                at,
+                format!("it is {found}, not an array"),
+                "give a list of tools",
+            ));
             return true;
         }
     };
     faults.extend(beside.iter().map(entry::repeated));
     if is_gemini {
-        items.extend(within.into_iter().map(|item| Item { value: gemini::native(item.value), ..item }));
+        items.extend(within.into_iter().map(|item| Item {
+            value: gemini::native(item.value),
+            ..item
+        }));
         let rest = std::mem::take(object).into_iter();
-        let (own, others): (Map<_, _>, Map<_, _>) = rest.partition(|(key, _)| provider_tools::is_geminis(key));
+        let (own, others): (Map<_, _>, Map<_, _>) =
+            rest.partition(|(key, _)| provider_tools::is_geminis(key));
         items.extend(own.into_iter().map(|own| Item {
             value: Value::Object(Map::from_iter([own])),
             repeated: Vec::new(),

@@ -57,19 +57,31 @@ impl Grouping {
                 policies.len() - 1
             });
             let number = *numbers.entry((policy, &tool.source)).or_insert_with(|| {
-                groups.push(Group { tool: id, policy, size: 0 });
+                groups.push(Group {
+                    tool: id,
+                    policy,
+                    size: 0,
+                });
                 groups.len() - 1
             });
             groups[number].size += 1;
             of.push(u32::try_from(number).expect("no more groups than tools"));
         }
-        Self { of: of.into(), groups, policies }
+        Self {
+            of: of.into(),
+            groups,
+            policies,
+        }
     }
 
     pub(super) fn save(&self, writer: &mut Writer) -> Result<(), SavedError> {
         let number = |index: usize| u32::try_from(index).expect("no more groups than tools");
         writer.numbers(OF, &self.of)?;
-        let groups: Vec<u32> = self.groups.iter().flat_map(|group| [group.tool.0, number(group.policy)]).collect();
+        let groups: Vec<u32> = self
+            .groups
+            .iter()
+            .flat_map(|group| [group.tool.0, number(group.policy)])
+            .collect();
         writer.numbers(GROUPS, &groups)?;
         let policies: Vec<u32> = self.policies.iter().map(|tool| tool.0).collect();
         writer.numbers(POLICIES, &policies)
@@ -84,12 +96,23 @@ impl Grouping {
         let sound = of.len() == tools
             && rest.is_empty()
             && of.iter().all(|&group| (group as usize) < pairs.len())
-            && pairs.iter().all(|&[tool, policy]| is_tool(tool) && (policy as usize) < policies.len())
+            && pairs
+                .iter()
+                .all(|&[tool, policy]| is_tool(tool) && (policy as usize) < policies.len())
             && policies.iter().all(|&tool| is_tool(tool));
         file.ensure(sound, GROUPS)?;
-        let group = |&[tool, policy]: &[u32; 2]| Group { tool: ToolId(tool), policy: policy as usize, size: 0 };
+        let group = |&[tool, policy]: &[u32; 2]| Group {
+            tool: ToolId(tool),
+            policy: policy as usize,
+            size: 0,
+        };
         let mut groups: Vec<Group> = pairs.iter().map(group).collect();
-        of.iter().for_each(|&group| groups[group as usize].size += 1);
-        Ok(Self { of: of.into(), groups, policies: policies.into_iter().map(ToolId).collect() })
+        of.iter()
+            .for_each(|&group| groups[group as usize].size += 1);
+        Ok(Self {
+            of: of.into(),
+            groups,
+            policies: policies.into_iter().map(ToolId).collect(),
+        })
     }
 }

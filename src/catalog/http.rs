@@ -1,4 +1,5 @@
-//! Calls over HTTP: method, URL, arguments and authentication of a tool that is an operation of an HTTP interface.
+//! Calls over HTTP: method, URL, arguments and authentication of a tool that is an operation of an
+//! HTTP interface.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct HttpOperation {
     /// The method, in capitals.
     pub method: String,
-    /// Server and path, with `{name}` where a parameter of the path goes; without a host where the document names none.
+    /// Server and path, with `{name}` where a parameter of the path goes; without a host where the
+    /// document names none.
     pub url: String,
     /// Where each argument goes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -18,7 +20,8 @@ pub struct HttpOperation {
     /// The media type of the body, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// What a caller proves who it is by: one of these sets of schemes by their names; none where it need not.
+    /// What a caller proves who it is by: one of these sets of schemes by their names; none where
+    /// it need not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub security: Vec<BTreeMap<String, SecurityScheme>>,
 }
@@ -33,7 +36,8 @@ pub struct Argument {
     /// Its name there, where it is another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// How lists and objects are written, where that is not the default of the place: `spaceDelimited`, `deepObject`, ….
+    /// How lists and objects are written, where that is not the default of the place:
+    /// `spaceDelimited`, `deepObject`, ….
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub style: Option<String>,
     /// Whether each item of a list is written by itself, where the document says.
@@ -77,7 +81,8 @@ impl Place {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecurityScheme {
-    /// `apiKey`, `http`, `oauth2`, `openIdConnect` or `mutualTLS`; empty where the document does not define the scheme.
+    /// `apiKey`, `http`, `oauth2`, `openIdConnect` or `mutualTLS`; empty where the document does
+    /// not define the scheme.
     #[serde(rename = "type")]
     pub kind: String,
     /// For `http`: `basic`, `bearer`, ….

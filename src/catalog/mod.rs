@@ -1,10 +1,11 @@
 //! The immutable corpus: definitions and reading.
 //!
-//! A [`Catalog`] is made once and never changes; [`Catalog::with_tools`] and [`Catalog::filtered`] make a new one that
-//! shares the tools that stay. Reading goes through four rooms: `files` finds the files, `format` splits bytes into
-//! entries, `entry` turns one entry of whatever published shape into a [`Tool`], and `conflicts` looks at all of them
-//! together. Each collects faults instead of stopping at the first, so that one run reports them all. `options` says
-//! what becomes of conflicts and of untrusted sources.
+//! A [`Catalog`] is made once and never changes; [`Catalog::with_tools`] and [`Catalog::filtered`]
+//! make a new one that shares the tools that stay. Reading goes through four rooms: `files` finds
+//! the files, `format` splits bytes into entries, `entry` turns one entry of whatever published
+//! shape into a [`Tool`], and `conflicts` looks at all of them together. Each collects faults
+//! instead of stopping at the first, so that one run reports them all. `options` says what becomes
+//! of conflicts and of untrusted sources.
 
 mod aliases;
 mod changes;
@@ -92,8 +93,8 @@ pub struct Catalog {
     validators: Arc<Validators<Tool>>,
     /// The index that it was opened from.
     saved: Option<Arc<SavedFile>>,
-    /// What was wrong with the first definition of an index that could not be read; shared with the catalogs that are made of this
-    /// one, which may have what stands for it.
+    /// What was wrong with the first definition of an index that could not be read; shared with the
+    /// catalogs that are made of this one, which may have what stands for it.
     fault: Arc<OnceLock<SavedError>>,
     /// Of what it is a part, where it holds some tools of a larger one.
     part: Option<Part>,
@@ -108,7 +109,8 @@ struct Ids {
 }
 
 impl Catalog {
-    /// Reads a catalog file, or the files of a folder, as [`CatalogOptions::open`] does where nothing is set.
+    /// Reads a catalog file, or the files of a folder, as [`CatalogOptions::open`] does where
+    /// nothing is set.
     ///
     /// # Errors
     ///
@@ -117,18 +119,27 @@ impl Catalog {
         CatalogOptions::default().open(path)
     }
 
-    /// Reads a catalog from bytes, as [`CatalogOptions::read`] does; `default_source` becomes the source of tools that
-    /// name none.
+    /// Reads a catalog from bytes, as [`CatalogOptions::read`] does; `default_source` becomes the
+    /// source of tools that name none.
     ///
     /// # Errors
     ///
     /// As [`CatalogOptions::read`].
-    pub fn from_slice(bytes: &[u8], origin: &str, default_source: Option<&str>) -> Result<Self, CatalogError> {
+    pub fn from_slice(
+        bytes: &[u8],
+        origin: &str,
+        default_source: Option<&str>,
+    ) -> Result<Self, CatalogError> {
         let default_source = default_source.map(str::to_owned);
-        CatalogOptions { default_source, ..CatalogOptions::default() }.read(bytes, origin)
+        CatalogOptions {
+            default_source,
+            ..CatalogOptions::default()
+        }
+        .read(bytes, origin)
     }
 
-    /// Makes a catalog of tools that are already in memory, as [`CatalogOptions::collect`] does where nothing is set.
+    /// Makes a catalog of tools that are already in memory, as [`CatalogOptions::collect`] does
+    /// where nothing is set.
     ///
     /// # Errors
     ///
@@ -139,8 +150,8 @@ impl Catalog {
 
     /// Makes a new catalog that has `more` tools at the end and shares the others with this one.
     ///
-    /// The options that this catalog was made with hold for them too: a tool that is added to an untrusted source is
-    /// untrusted, and the operator's aliases count above its own.
+    /// The options that this catalog was made with hold for them too: a tool that is added to an
+    /// untrusted source is untrusted, and the operator's aliases count above its own.
     ///
     /// # Errors
     ///
@@ -152,8 +163,9 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Makes a new catalog in which tools have come, changed or gone, and which shares the others with this one. What comes is
-    /// held to the same rules as in [`with_tools`](Self::with_tools); a tool that is replaced keeps its place.
+    /// Makes a new catalog in which tools have come, changed or gone, and which shares the others
+    /// with this one. What comes is held to the same rules as in [`with_tools`](Self::with_tools);
+    /// a tool that is replaced keeps its place.
     ///
     /// ```
     /// use picktools::{Catalog, Tool, catalog::Changes};
@@ -168,7 +180,8 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// [`ChangeError`] for an id that no tool has, and for tools that are not valid or clash, where conflicts are not settled.
+    /// [`ChangeError`] for an id that no tool has, and for tools that are not valid or clash, where
+    /// conflicts are not settled.
     pub fn with_changes(&self, changes: Changes) -> Result<Self, ChangeError> {
         let mut catalog = self.options.change(self, changes)?;
         catalog.validators = Arc::clone(&self.validators);
@@ -176,26 +189,43 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Makes a new catalog of the tools that `keep` accepts, shared with this one. The operator's aliases of the others
-    /// go with them.
+    /// Makes a new catalog of the tools that `keep` accepts, shared with this one. The operator's
+    /// aliases of the others go with them.
     #[must_use]
     pub fn filtered(&self, mut keep: impl FnMut(&Tool) -> bool) -> Self {
-        let tools: Vec<Arc<Tool>> = self.tools().iter().filter(|tool| keep(tool)).cloned().collect();
+        let tools: Vec<Arc<Tool>> = self
+            .tools()
+            .iter()
+            .filter(|tool| keep(tool))
+            .cloned()
+            .collect();
         let mut options = self.options.clone();
         if let Some(aliases) = &mut options.aliases {
             aliases.keep_for(&tools);
         }
-        Self { validators: Arc::clone(&self.validators), ..Self::new(tools, self.notices.clone(), options, Some(self)) }
+        Self {
+            validators: Arc::clone(&self.validators),
+            ..Self::new(tools, self.notices.clone(), options, Some(self))
+        }
     }
 
     /// `known` has some of the tools already.
-    fn new(tools: Vec<Arc<Tool>>, notices: Vec<CatalogFault>, options: CatalogOptions, known: Option<&Self>) -> Self {
+    fn new(
+        tools: Vec<Arc<Tool>>,
+        notices: Vec<CatalogFault>,
+        options: CatalogOptions,
+        known: Option<&Self>,
+    ) -> Self {
         let ids = || {
-            let ids = tools.par_iter().enumerate().map(|(index, tool)| (tool.id.as_str(), ToolId::from_index(index).0));
+            let ids = tools
+                .par_iter()
+                .enumerate()
+                .map(|(index, tool)| (tool.id.as_str(), ToolId::from_index(index).0));
             Texts::new(ids.collect())
         };
         let sources = || Sources::new(tools.iter().map(|tool| tool.source.as_deref()));
-        let ((texts, of), (sources, digests)) = rayon::join(ids, || (sources(), digests(&tools, known)));
+        let ((texts, of), (sources, digests)) =
+            rayon::join(ids, || (sources(), digests(&tools, known)));
         Self {
             ids: Arc::new(Ids { texts, tools: of }),
             sources: Arc::new(sources),
@@ -218,8 +248,8 @@ impl Catalog {
         }
     }
 
-    /// Returns the tools in registration order. Of a saved index it reads all definitions, which takes a while;
-    /// see [`read_all`](Self::read_all).
+    /// Returns the tools in registration order. Of a saved index it reads all definitions, which
+    /// takes a while; see [`read_all`](Self::read_all).
     pub fn tools(&self) -> &[Arc<Tool>] {
         self.definitions.all()
     }
@@ -234,8 +264,9 @@ impl Catalog {
         self.len() == 0
     }
 
-    /// Returns the tool at `id`. Of a saved index it reads the definition when that is first needed; one that cannot be read is
-    /// an unsafe tool called `unreadable`, which no call of is valid, and stands in [`Catalog::fault`] from then on.
+    /// Returns the tool at `id`. Of a saved index it reads the definition when that is first
+    /// needed; one that cannot be read is an unsafe tool called `unreadable`, which no call of is
+    /// valid, and stands in [`Catalog::fault`] from then on.
     ///
     /// # Panics
     ///
@@ -244,7 +275,8 @@ impl Catalog {
         self.definitions.tool(id.index())
     }
 
-    /// Returns what names the tool at `id` and decides on it: description, schemas, and how it is called over HTTP may be left out.
+    /// Returns what names the tool at `id` and decides on it: description, schemas, and how it is
+    /// called over HTTP may be left out.
     pub(crate) fn outline(&self, id: ToolId) -> &Tool {
         self.definitions.outline(id.index())
     }
@@ -279,8 +311,8 @@ impl Catalog {
         self.fault().map_or(Ok(tools), Err)
     }
 
-    /// Returns what was wrong with the first definition of a saved index that could not be read. No tool is picked from
-    /// such a catalog, nor from one that is made of it.
+    /// Returns what was wrong with the first definition of a saved index that could not be read. No
+    /// tool is picked from such a catalog, nor from one that is made of it.
     pub fn fault(&self) -> Option<&SavedError> {
         self.fault.get()
     }
@@ -306,7 +338,10 @@ impl Catalog {
 
     /// Finds a tool by its identity.
     pub fn find(&self, id: &str) -> Option<ToolId> {
-        self.ids.texts.find(id).map(|place| ToolId(self.ids.tools[place]))
+        self.ids
+            .texts
+            .find(id)
+            .map(|place| ToolId(self.ids.tools[place]))
     }
 
     /// Returns the SHA-256 over all definitions in order, as 64 hexadecimal digits.
@@ -344,7 +379,12 @@ impl Catalog {
     /// Returns a tool of each policy that there is.
     pub(crate) fn policies(&self) -> impl Iterator<Item = &Tool> {
         let of_whole = self.part.iter().flat_map(|part| &part.whole.policies);
-        let own = self.part.is_none().then(|| self.grouping().policies.iter().map(|&tool| self.outline(tool)));
+        let own = self.part.is_none().then(|| {
+            self.grouping()
+                .policies
+                .iter()
+                .map(|&tool| self.outline(tool))
+        });
         of_whole.chain(own.into_iter().flatten())
     }
 
@@ -357,9 +397,19 @@ impl Catalog {
 /// Digests definitions, but for those that `known` has.
 fn digests(tools: &[Arc<Tool>], known: Option<&Catalog>) -> Arc<[Digest]> {
     let address = |tool: &Arc<Tool>| Arc::as_ptr(tool).addr();
-    let known: HashMap<usize, &Digest> = known
-        .map_or_else(HashMap::default, |known| known.tools().iter().map(address).zip(known.digests.iter()).collect());
-    let digest = |tool: &Arc<Tool>| known.get(&address(tool)).map_or_else(|| digest_of(tool), |digest| **digest);
+    let known: HashMap<usize, &Digest> = known.map_or_else(HashMap::default, |known| {
+        known
+            .tools()
+            .iter()
+            .map(address)
+            .zip(known.digests.iter())
+            .collect()
+    });
+    let digest = |tool: &Arc<Tool>| {
+        known
+            .get(&address(tool))
+            .map_or_else(|| digest_of(tool), |digest| **digest)
+    };
     tools.par_iter().map(digest).collect::<Vec<_>>().into()
 }
 
@@ -391,7 +441,13 @@ fn schema_faults(field: &str, value: &serde_json::Value) -> Vec<entry::EntryFaul
         .err()
         .into_iter()
         .flatten()
-        .map(|fault| entry::EntryFault::new(format!("/{field}{}", fault.pointer), fault.message, fault.remedy))
+        .map(|fault| {
+            entry::EntryFault::new(
+                format!("/{field}{}", fault.pointer),
+                fault.message,
+                fault.remedy,
+            )
+        })
         .map(|fault| fault.of(FaultKind::InvalidSchema))
         .collect()
 }

@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 use super::definition::{Alias, Annotations, NoSchemaMode, Safety, Tool};
 use super::entry;
 
-/// A tool as it is serialised and in no other spelling. Description, schemas and how it is called over HTTP are passed over.
+/// A tool as it is serialised and in no other spelling. Description, schemas and how it is called
+/// over HTTP are passed over.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Outline {
@@ -94,7 +95,10 @@ impl Tool {
             http: None,
         };
         match entry::check(&tool).first() {
-            Some(fault) => Err(serde_json::Error::custom(format!("{}: {}", fault.pointer, fault.message))),
+            Some(fault) => Err(serde_json::Error::custom(format!(
+                "{}: {}",
+                fault.pointer, fault.message
+            ))),
             None => Ok(tool),
         }
     }

@@ -1,7 +1,8 @@
 //! A catalog of some tools of a larger one, which is decided on as the larger one would be.
 //!
-//! What a name permits, which tool a bare name belongs to and which roles there are depends on tools that a part does not
-//! hold. So a part knows of the whole what such decisions rest on, and never takes its own tools for all.
+//! What a name permits, which tool a bare name belongs to and which roles there are depends on
+//! tools that a part does not hold. So a part knows of the whole what such decisions rest on, and
+//! never takes its own tools for all.
 
 use std::sync::{Arc, OnceLock};
 
@@ -66,7 +67,9 @@ impl WholeGroup {
     /// Adds up how many tools each of so many policies has.
     pub fn sizes(groups: &[Self], policies: usize) -> Vec<usize> {
         let mut sizes = vec![0; policies];
-        groups.iter().for_each(|group| sizes[group.policy as usize] += group.size);
+        groups
+            .iter()
+            .for_each(|group| sizes[group.policy as usize] += group.size);
         sizes
     }
 }
@@ -80,13 +83,18 @@ impl Whole {
     /// Says of a catalog what decisions on its parts rest on.
     pub fn of(catalog: &Catalog) -> Self {
         let grouping = catalog.grouping();
-        let number = |number: usize| u32::try_from(number).expect("a catalog holds fewer than 2^32 tools");
+        let number =
+            |number: usize| u32::try_from(number).expect("a catalog holds fewer than 2^32 tools");
         let group = |group: &super::Group| WholeGroup {
             policy: number(group.policy),
             source: catalog.source_number(group.tool).map(number),
             size: group.size,
         };
-        let policies: Vec<Tool> = grouping.policies.iter().map(|&tool| policy_of(catalog.tool(tool))).collect();
+        let policies: Vec<Tool> = grouping
+            .policies
+            .iter()
+            .map(|&tool| policy_of(catalog.tool(tool)))
+            .collect();
         let groups: Vec<WholeGroup> = grouping.groups.iter().map(group).collect();
         Self {
             digest: catalog.digest().to_owned(),
@@ -122,13 +130,23 @@ impl Catalog {
     pub fn part(whole: &Arc<Whole>, tools: Vec<PartTool>) -> Self {
         let places = || (0..tools.len()).map(ToolId::from_index);
         let outlines = || tools.iter().map(|part| part.tool.outline());
-        let (texts, of) = Texts::new(outlines().zip(places()).map(|(tool, id)| (tool.id.as_str(), id.0)).collect());
-        let nameless =
-            tools.iter().zip(places()).filter(|(part, _)| part.tool.outline().untrusted && !part.has_bare_name);
+        let (texts, of) = Texts::new(
+            outlines()
+                .zip(places())
+                .map(|(tool, id)| (tool.id.as_str(), id.0))
+                .collect(),
+        );
+        let nameless = tools
+            .iter()
+            .zip(places())
+            .filter(|(part, _)| part.tool.outline().untrusted && !part.has_bare_name);
         let fault = Arc::new(OnceLock::new());
         Self {
             ids: Arc::new(Ids { texts, tools: of }),
-            sources: Arc::new(Sources::among(&whole.sources, outlines().map(|tool| tool.source.as_deref()))),
+            sources: Arc::new(Sources::among(
+                &whole.sources,
+                outlines().map(|tool| tool.source.as_deref()),
+            )),
             exemplified: outlines()
                 .zip(places())
                 .filter(|(tool, _)| !tool.examples.is_empty())
@@ -140,8 +158,14 @@ impl Catalog {
             validators: Arc::new(Validators::new(None)),
             options: whole.options.clone(),
             grouping: Arc::default(),
-            part: Some(Part { whole: Arc::clone(whole), nameless: nameless.map(|(_, id)| id).collect() }),
-            definitions: Definitions::lazy(tools.into_iter().map(|part| part.tool).collect(), &fault),
+            part: Some(Part {
+                whole: Arc::clone(whole),
+                nameless: nameless.map(|(_, id)| id).collect(),
+            }),
+            definitions: Definitions::lazy(
+                tools.into_iter().map(|part| part.tool).collect(),
+                &fault,
+            ),
             saved: None,
             fault,
         }
@@ -149,7 +173,9 @@ impl Catalog {
 
     /// Whether it is a part of a catalog that has more tools.
     pub(crate) fn lacks_tools(&self) -> bool {
-        self.part.as_ref().is_some_and(|part| part.whole.tools() > self.len())
+        self.part
+            .as_ref()
+            .is_some_and(|part| part.whole.tools() > self.len())
     }
 
     /// Returns what this catalog is a part of.
@@ -157,8 +183,11 @@ impl Catalog {
         self.part.as_ref().map(|part| &part.whole)
     }
 
-    /// Returns `true` if a tool's bare name may be its own, as far as tools are concerned that this catalog does not hold.
+    /// Returns `true` if a tool's bare name may be its own, as far as tools are concerned that this
+    /// catalog does not hold.
     pub(crate) fn may_have_bare_name(&self, tool: ToolId) -> bool {
-        self.part.as_ref().is_none_or(|part| part.nameless.binary_search(&tool).is_err())
+        self.part
+            .as_ref()
+            .is_none_or(|part| part.nameless.binary_search(&tool).is_err())
     }
 }

@@ -1,7 +1,8 @@
 //! The members that decide who may see and run a tool, and what is mistaken for them.
 //!
-//! A policy member of another spelling would go unread and let everyone see the tool. So each that looks like one is an
-//! error that gives the right name; members that mean nothing to policy are let be.
+//! A policy member of another spelling would go unread and let everyone see the tool. So each that
+//! looks like one is an error that gives the right name; members that mean nothing to policy are
+//! let be.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -31,23 +32,60 @@ struct Member {
     foreign: &'static [&'static str],
 }
 
-const fn member(holder: Holder, name: &'static str, example: &'static str, foreign: &'static [&'static str]) -> Member {
-    Member { holder, name, example, foreign }
+const fn member(
+    holder: Holder,
+    name: &'static str,
+    example: &'static str,
+    foreign: &'static [&'static str],
+) -> Member {
+    Member {
+        holder,
+        name,
+        example,
+        foreign,
+    }
 }
 
 use Holder::{Annotations, Safety, Tool};
 
 static MEMBERS: [Member; 18] = [
-    member(Tool, "safe", "\"safe\": false", &["unsafe", "issafe", "isunsafe", "dangerous", "isdangerous", "harmful"]),
+    member(
+        Tool,
+        "safe",
+        "\"safe\": false",
+        &[
+            "unsafe",
+            "issafe",
+            "isunsafe",
+            "dangerous",
+            "isdangerous",
+            "harmful",
+        ],
+    ),
     member(
         Annotations,
         "destructiveHint",
         "\"annotations\": {\"destructiveHint\": true}",
         &["destructive", "isdestructive"],
     ),
-    member(Annotations, "readOnlyHint", "\"annotations\": {\"readOnlyHint\": false}", &["readonly", "isreadonly"]),
-    member(Annotations, "idempotentHint", "\"annotations\": {\"idempotentHint\": false}", &["idempotent"]),
-    member(Annotations, "openWorldHint", "\"annotations\": {\"openWorldHint\": true}", &["openworld"]),
+    member(
+        Annotations,
+        "readOnlyHint",
+        "\"annotations\": {\"readOnlyHint\": false}",
+        &["readonly", "isreadonly"],
+    ),
+    member(
+        Annotations,
+        "idempotentHint",
+        "\"annotations\": {\"idempotentHint\": false}",
+        &["idempotent"],
+    ),
+    member(
+        Annotations,
+        "openWorldHint",
+        "\"annotations\": {\"openWorldHint\": true}",
+        &["openworld"],
+    ),
     member(
         Safety,
         "threat_level",
@@ -92,24 +130,45 @@ static MEMBERS: [Member; 18] = [
             "excludedroles",
         ],
     ),
-    member(Tool, "modes", "\"modes\": [\"batch\"]", &["mode", "executionmode", "executionmodes", "allowedmodes"]),
+    member(
+        Tool,
+        "modes",
+        "\"modes\": [\"batch\"]",
+        &["mode", "executionmode", "executionmodes", "allowedmodes"],
+    ),
     member(
         Tool,
         "capabilities",
         "\"capabilities\": [\"streaming\"]",
         &["capability", "requiredcapability", "requiredcapabilities"],
     ),
-    member(Tool, "cost", "\"cost\": 1", &["costs", "price", "costpercall", "callcost", "maxcost"]),
-    member(Tool, "untrusted", "\"untrusted\": true", &["trusted", "istrusted", "isuntrusted", "trust", "trustlevel"]),
+    member(
+        Tool,
+        "cost",
+        "\"cost\": 1",
+        &["costs", "price", "costpercall", "callcost", "maxcost"],
+    ),
+    member(
+        Tool,
+        "untrusted",
+        "\"untrusted\": true",
+        &["trusted", "istrusted", "isuntrusted", "trust", "trustlevel"],
+    ),
     member(Tool, "safety", "\"safety\": {}", &[]),
     member(Tool, "annotations", "\"annotations\": {}", &[]),
     member(Tool, "requires", "\"requires\": []", &[]),
     member(Tool, "allow_no_schema", "\"allow_no_schema\": true", &[]),
-    member(Tool, "no_schema_mode", "\"no_schema_mode\": \"read-only\"", &[]),
+    member(
+        Tool,
+        "no_schema_mode",
+        "\"no_schema_mode\": \"read-only\"",
+        &[],
+    ),
     member(Tool, "aliases", "\"aliases\": []", &[]),
 ];
 
-/// Frequent members that are no policy, though `required` is one letter away from `requires` and `model` from `modes`.
+/// Frequent members that are no policy, though `required` is one letter away from `requires` and
+/// `model` from `modes`.
 const OTHERS: [&str; 17] = [
     "name",
     "description",
@@ -134,29 +193,48 @@ const OTHERS: [&str; 17] = [
 static BY_LOOK: LazyLock<HashMap<String, &'static Member>> = LazyLock::new(|| {
     let names = MEMBERS.iter().flat_map(|member| {
         let foreign = member.foreign.iter().map(|name| (*name).to_owned());
-        foreign.chain([fold(member.name)]).map(move |name| (name, member))
+        foreign
+            .chain([fold(member.name)])
+            .map(move |name| (name, member))
     });
-    names.flat_map(|(name, member)| [(skeleton(&name), member), (name, member)]).collect()
+    names
+        .flat_map(|(name, member)| [(skeleton(&name), member), (name, member)])
+        .collect()
 });
 
 /// Returns `true` if a key is the name of a policy member of a tool.
 pub(super) fn is_policy(key: &str) -> bool {
-    MEMBERS.iter().any(|member| member.holder == Tool && is_field(key, member.name))
+    MEMBERS
+        .iter()
+        .any(|member| member.holder == Tool && is_field(key, member.name))
 }
 
 /// The policy members of a tool.
 #[cfg(test)]
 pub(super) fn policy_fields() -> impl Iterator<Item = &'static str> {
-    MEMBERS.iter().filter(|member| member.holder == Tool).map(|member| member.name)
+    MEMBERS
+        .iter()
+        .filter(|member| member.holder == Tool)
+        .map(|member| member.name)
 }
 
-/// Finds what is mistaken for policy in an object of an entry, and what stands twice in two spellings. `objects` are of
-/// one kind, each with the pointer to it.
-pub(super) fn faults(holder: Holder, objects: &[(impl fmt::Display, &Map<String, Value>)]) -> Vec<EntryFault> {
-    let keys = || objects.iter().flat_map(|(at, object)| object.keys().map(move |key| (at, key)));
+/// Finds what is mistaken for policy in an object of an entry, and what stands twice in two
+/// spellings. `objects` are of one kind, each with the pointer to it.
+pub(super) fn faults(
+    holder: Holder,
+    objects: &[(impl fmt::Display, &Map<String, Value>)],
+) -> Vec<EntryFault> {
+    let keys = || {
+        objects
+            .iter()
+            .flat_map(|(at, object)| object.keys().map(move |key| (at, key)))
+    };
     let mistaken = keys().filter_map(|(at, key)| {
         let meant = meant(holder, key)?;
-        let message = format!("the field {key:?} is unknown and much like {:?}", meant.name);
+        let message = format!(
+            "the field {key:?} is unknown and much like {:?}",
+            meant.name
+        );
         let remedy = format!("write {}, or give the field another name", meant.example);
         Some(EntryFault::new(format!("{at}/{key}"), message, remedy))
     });
@@ -164,8 +242,15 @@ pub(super) fn faults(holder: Holder, objects: &[(impl fmt::Display, &Map<String,
     let twice = own.filter_map(|member| {
         let mut places = keys().filter(|(_, key)| is_field(key, member.name));
         let ((first_at, first), (at, key)) = (places.next()?, places.next()?);
-        let message = format!("{:?} stands twice, first at {first_at}/{first}", member.name);
-        Some(EntryFault::new(format!("{at}/{key}"), message, "remove one of them"))
+        let message = format!(
+            "{:?} stands twice, first at {first_at}/{first}",
+            member.name
+        );
+        Some(EntryFault::new(
+            format!("{at}/{key}"),
+            message,
+            "remove one of them",
+        ))
     });
     mistaken.chain(twice).collect()
 }
@@ -190,13 +275,21 @@ pub(super) fn is_field(key: &str, field: &str) -> bool {
 /// A key without case, separators and invisible characters; one that is not ASCII by its looks.
 fn fold(key: &str) -> String {
     let folded = normalise(key);
-    if folded.is_ascii() { folded } else { skeleton(&folded) }
+    if folded.is_ascii() {
+        folded
+    } else {
+        skeleton(&folded)
+    }
 }
 
 /// Two slips in a long word, one in a short word that begins alike.
 fn looks_like(key: &str, field: &str) -> bool {
     let slips = strsim::osa_distance(key, field);
-    if field.len() < 6 { slips == 1 && key.as_bytes().first() == field.as_bytes().first() } else { slips <= 2 }
+    if field.len() < 6 {
+        slips == 1 && key.as_bytes().first() == field.as_bytes().first()
+    } else {
+        slips <= 2
+    }
 }
 
 pub(super) fn camel_case(key: &str) -> String {
@@ -212,7 +305,9 @@ pub(super) fn camel_case(key: &str) -> String {
 
 fn snake_case(key: &str) -> String {
     key.chars().fold(String::new(), |mut snake, letter| {
-        if letter.is_ascii_uppercase() && snake.ends_with(|before: char| before.is_ascii_lowercase()) {
+        if letter.is_ascii_uppercase()
+            && snake.ends_with(|before: char| before.is_ascii_lowercase())
+        {
             snake.push('_');
         }
         snake.push(letter.to_ascii_lowercase());
@@ -226,10 +321,18 @@ mod tests {
 
     #[test]
     fn each_foreign_name_means_one_member() {
-        let foreign = || MEMBERS.iter().flat_map(|member| member.foreign.iter().map(move |name| (*name, member.name)));
+        let foreign = || {
+            MEMBERS
+                .iter()
+                .flat_map(|member| member.foreign.iter().map(move |name| (*name, member.name)))
+        };
         for (name, right) in foreign() {
             assert_eq!(fold(name), name, "it is written as it is compared");
-            assert_eq!(meant(Holder::Tool, name).map(|member| member.name), Some(right), "{name}");
+            assert_eq!(
+                meant(Holder::Tool, name).map(|member| member.name),
+                Some(right),
+                "{name}"
+            );
         }
     }
 }

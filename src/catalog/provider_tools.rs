@@ -1,11 +1,11 @@
-//! Tools that a provider defines itself, such as its search of the web. An entry of such a tool says nothing that could
-//! be ranked or validated.
+//! Tools that a provider defines itself, such as its search of the web. An entry of such a tool
+//! says nothing that could be ranked or validated.
 //!
-//! They are known by their types, and only where an entry holds no definition and no policy: a slip in an entry of the
-//! caller's own must not make it vanish.
+//! They are known by their types, and only where an entry holds no definition and no policy: a slip
+//! in an entry of the caller's own must not make it vanish.
 //!
-//! Sources: `platform.claude.com`, "Tool reference"; `developers.openai.com/api/reference`, Responses, `tools`;
-//! `ai.google.dev/api`, `Tool`, and the Vertex AI reference.
+//! Sources: `platform.claude.com`, "Tool reference"; `developers.openai.com/api/reference`,
+//! Responses, `tools`; `ai.google.dev/api`, `Tool`, and the Vertex AI reference.
 
 use serde_json::{Map, Value};
 
@@ -77,37 +77,62 @@ pub(super) fn fault(entry: &Map<String, Value>) -> Option<EntryFault> {
             ));
         }
         Some(kind) => {
-            let message = format!("the type {:?} is not known, and there is no schema", marked(kind, MAX_TYPE_CHARS));
-            let remedy = "remove the entry, or give a function with the JSON Schema of its arguments";
+            let message = format!(
+                "the type {:?} is not known, and there is no schema",
+                marked(kind, MAX_TYPE_CHARS)
+            );
+            let remedy =
+                "remove the entry, or give a function with the JSON Schema of its arguments";
             return Some(EntryFault::new("/type", message, remedy));
         }
     };
     let tool = marked(tool, MAX_TYPE_CHARS);
     if let Some(own) = own_member(entry) {
-        let message =
-            format!("it stands in the entry of {tool:?}, a tool of the provider, where it counts for nothing");
-        return Some(EntryFault::new(own, message, "remove it, or give a definition with a schema"));
+        let message = format!(
+            "it stands in the entry of {tool:?}, a tool of the provider, where it counts for nothing"
+        );
+        return Some(EntryFault::new(
+            own,
+            message,
+            "remove it, or give a definition with a schema",
+        ));
     }
-    let message = format!("{tool:?} is a tool of the provider without a definition, and is left out");
-    let mut fault =
-        EntryFault::new(pointer, message, "give it to the provider beside the picks").of(FaultKind::ProviderTool);
-    fault.name = entry.get("name").and_then(Value::as_str).map(|name| marked(name, MAX_TYPE_CHARS).into_owned());
+    let message =
+        format!("{tool:?} is a tool of the provider without a definition, and is left out");
+    let mut fault = EntryFault::new(pointer, message, "give it to the provider beside the picks")
+        .of(FaultKind::ProviderTool);
+    fault.name = entry
+        .get("name")
+        .and_then(Value::as_str)
+        .map(|name| marked(name, MAX_TYPE_CHARS).into_owned());
     Some(fault)
 }
 
 fn is_type(kind: &str) -> bool {
-    let digits = |text: &str, count| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
+    let digits =
+        |text: &str, count| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
     let dated = |&name: &&str| {
-        let date = kind.strip_prefix(name).and_then(|rest| rest.strip_prefix('_'));
-        date.is_some_and(|date| digits(date, 8) || (date.len() == 10 && digits(&date.replace('_', ""), 8)))
+        let date = kind
+            .strip_prefix(name)
+            .and_then(|rest| rest.strip_prefix('_'));
+        date.is_some_and(|date| {
+            digits(date, 8) || (date.len() == 10 && digits(&date.replace('_', ""), 8))
+        })
     };
     TYPES.contains(&kind) || TYPES.iter().chain(&DATED_TYPES).any(dated)
 }
 
 /// The pointer to a member that the caller means to define a tool by.
 fn own_member(entry: &Map<String, Value>) -> Option<String> {
-    let own = entry.keys().find(|key| *key == "description" || is_policy(key)).map(|key| format!("/{key}"));
+    let own = entry
+        .keys()
+        .find(|key| *key == "description" || is_policy(key))
+        .map(|key| format!("/{key}"));
     // OpenAI's `mcp` has an approval of its own.
-    let mistaken = || policy::faults(Holder::Tool, &[(String::new(), entry)]).into_iter().map(|fault| fault.pointer);
+    let mistaken = || {
+        policy::faults(Holder::Tool, &[(String::new(), entry)])
+            .into_iter()
+            .map(|fault| fault.pointer)
+    };
     own.or_else(|| mistaken().find(|pointer| pointer != "/require_approval"))
 }

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 /// A reader of one document format.
 ///
-/// A catalog asks the readers of [`CatalogOptions::readers`](super::CatalogOptions::readers) for every file. `picktools-import` has
-/// the one for OpenAPI.
+/// A catalog asks the readers of [`CatalogOptions::readers`](super::CatalogOptions::readers) for
+/// every file. `picktools-import` has the one for OpenAPI.
 pub trait DocumentReader: fmt::Debug + Send + Sync {
     /// Names the format with a noun, such as `OpenAPI document`.
     fn format(&self) -> &'static str;

@@ -36,11 +36,12 @@ struct Settings {
 }
 
 impl Catalog {
-    /// Opens the catalog of a saved index ([`Engine::save`](crate::Engine::save)). Definitions are read when they are needed, and an
-    /// engine of this catalog takes from the index what was indexed, as far as it has the same models.
+    /// Opens the catalog of a saved index ([`Engine::save`](crate::Engine::save)). Definitions are
+    /// read when they are needed, and an engine of this catalog takes from the index what was
+    /// indexed, as far as it has the same models.
     ///
-    /// An index is as trustworthy as the catalog that it was made of: who can write it can write tools. Calls are held to their
-    /// schemas by `JsonSchema`, whatever the catalog's options said.
+    /// An index is as trustworthy as the catalog that it was made of: who can write it can write
+    /// tools. Calls are held to their schemas by `JsonSchema`, whatever the catalog's options said.
     ///
     /// ```
     /// use picktools::{Catalog, Engine, PickOptions, Query, Tool};
@@ -64,14 +65,28 @@ impl Catalog {
         let tools = file.header.tools;
         let digests: Arc<[_]> = file.numbers(DIGESTS)?.into();
         let whole = digest(&digests);
-        file.ensure(digests.len() == tools && u32::try_from(tools).is_ok() && whole == file.header.catalog, DIGESTS)?;
+        file.ensure(
+            digests.len() == tools && u32::try_from(tools).is_ok() && whole == file.header.catalog,
+            DIGESTS,
+        )?;
         let (texts, of) = (Texts::open(IDS, &file)?, file.numbers::<u32>(ID_TOOLS)?);
-        let all_known = texts.len() == tools && of.len() == tools && of.iter().all(|&tool| (tool as usize) < tools);
+        let all_known = texts.len() == tools
+            && of.len() == tools
+            && of.iter().all(|&tool| (tool as usize) < tools);
         file.ensure(all_known, IDS)?;
         let exemplified: Vec<u32> = file.numbers(EXEMPLIFIED)?;
-        file.ensure(exemplified.iter().all(|&tool| (tool as usize) < tools), EXEMPLIFIED)?;
-        let Settings { conflicts, untrusted_sources, allow_claimed_aliases, aliases, default_source, notices } =
-            file.json(SETTINGS)?;
+        file.ensure(
+            exemplified.iter().all(|&tool| (tool as usize) < tools),
+            EXEMPLIFIED,
+        )?;
+        let Settings {
+            conflicts,
+            untrusted_sources,
+            allow_claimed_aliases,
+            aliases,
+            default_source,
+            notices,
+        } = file.json(SETTINGS)?;
         let options = CatalogOptions {
             conflicts,
             untrusted_sources,
@@ -104,7 +119,8 @@ impl Catalog {
         index_path(folder.as_ref()).is_file()
     }
 
-    /// Returns what the index that this catalog was opened from was saved with; `None` where it was made otherwise.
+    /// Returns what the index that this catalog was opened from was saved with; `None` where it was
+    /// made otherwise.
     pub fn note(&self) -> Option<&serde_json::Value> {
         self.saved.as_ref().map(|file| &file.header.note)
     }
@@ -133,13 +149,32 @@ impl Catalog {
         self.ids.texts.save(IDS, writer)?;
         writer.numbers(ID_TOOLS, &self.ids.tools)?;
         self.sources.save(writer)?;
-        writer.numbers(EXEMPLIFIED, &self.exemplified.iter().map(|tool| tool.0).collect::<Vec<u32>>())?;
+        writer.numbers(
+            EXEMPLIFIED,
+            &self
+                .exemplified
+                .iter()
+                .map(|tool| tool.0)
+                .collect::<Vec<u32>>(),
+        )?;
         self.grouping().save(writer)?;
-        let CatalogOptions { conflicts, untrusted_sources, allow_claimed_aliases, aliases, default_source, .. } =
-            self.options.clone();
+        let CatalogOptions {
+            conflicts,
+            untrusted_sources,
+            allow_claimed_aliases,
+            aliases,
+            default_source,
+            ..
+        } = self.options.clone();
         let notices = self.notices.clone();
-        let settings =
-            Settings { conflicts, untrusted_sources, allow_claimed_aliases, aliases, default_source, notices };
+        let settings = Settings {
+            conflicts,
+            untrusted_sources,
+            allow_claimed_aliases,
+            aliases,
+            default_source,
+            notices,
+        };
         writer.json(SETTINGS, &settings)
     }
 }

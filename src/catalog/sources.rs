@@ -1,8 +1,9 @@
 //! The sources of a catalog, and which of them a policy means.
 //!
-//! People write `Chat` and `chat ` for `chat`, and a hostile source calls itself `сhat` with a Cyrillic letter. So what
-//! restricts a source holds for every one that looks like it, while what permits one never reaches a look-alike: it
-//! means the very name, or else the only source of that name but for case and spaces.
+//! People write `Chat` and `chat ` for `chat`, and a hostile source calls itself `сhat` with a
+//! Cyrillic letter. So what restricts a source holds for every one that looks like it, while what
+//! permits one never reaches a look-alike: it means the very name, or else the only source of that
+//! name but for case and spaces.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -59,7 +60,8 @@ impl Sources {
                 let number = source.map_or(NONE, |source| {
                     *known.entry(source).or_insert_with(|| {
                         names.push(source.to_owned());
-                        u32::try_from(names.len() - 1).expect("a catalog holds fewer than 2^32 tools")
+                        u32::try_from(names.len() - 1)
+                            .expect("a catalog holds fewer than 2^32 tools")
                     })
                 });
                 last = (source, number);
@@ -71,14 +73,23 @@ impl Sources {
     }
 
     fn of_numbers(names: Vec<String>, numbers: Vec<u32>) -> Self {
-        Self { known: Arc::new(Known::new(names)), numbers }
+        Self {
+            known: Arc::new(Known::new(names)),
+            numbers,
+        }
     }
 
     /// Collects the source of each tool, as the sources of a larger catalog are numbered.
-    pub(crate) fn among<'a>(known: &Arc<Known>, sources: impl Iterator<Item = Option<&'a str>>) -> Self {
+    pub(crate) fn among<'a>(
+        known: &Arc<Known>,
+        sources: impl Iterator<Item = Option<&'a str>>,
+    ) -> Self {
         let number = |source| known.by_name.get(source).map(|source| source.number);
         let numbers = sources.map(|source: Option<&str>| source.and_then(number).unwrap_or(NONE));
-        Self { numbers: numbers.collect(), known: Arc::clone(known) }
+        Self {
+            numbers: numbers.collect(),
+            known: Arc::clone(known),
+        }
     }
 
     pub(super) fn save(&self, writer: &mut Writer) -> Result<(), SavedError> {
@@ -89,18 +100,26 @@ impl Sources {
     pub(super) fn open(file: &SavedFile, tools: usize) -> Result<Self, SavedError> {
         let (names, numbers): (Vec<String>, Vec<u32>) = (file.json(NAMES)?, file.numbers(NUMBERS)?);
         let is_known = |&number: &u32| number == NONE || (number as usize) < names.len();
-        file.ensure(numbers.len() == tools && numbers.iter().all(is_known), NUMBERS)?;
+        file.ensure(
+            numbers.len() == tools && numbers.iter().all(is_known),
+            NUMBERS,
+        )?;
         Ok(Self::of_numbers(names, numbers))
     }
 
     /// Returns the source of a tool.
     pub(crate) fn of(&self, tool: usize) -> Option<&str> {
-        self.known.names.get(self.numbers[tool] as usize).map(String::as_str)
+        self.known
+            .names
+            .get(self.numbers[tool] as usize)
+            .map(String::as_str)
     }
 
     /// Returns the number of a tool's source among [`all`](Self::all).
     pub(crate) fn number(&self, tool: usize) -> Option<usize> {
-        Some(self.numbers[tool]).filter(|number| *number != NONE).map(|number| number as usize)
+        Some(self.numbers[tool])
+            .filter(|number| *number != NONE)
+            .map(|number| number as usize)
     }
 
     /// Returns all of them, in the order of the tools.
@@ -130,7 +149,10 @@ impl Sources {
 
     /// Returns what a source of the catalog shares with those that look like it.
     pub fn look_of(&self, source: Option<&str>) -> Option<&str> {
-        self.known.by_name.get(source?).map(|source| source.look.as_str())
+        self.known
+            .by_name
+            .get(source?)
+            .map(|source| source.look.as_str())
     }
 
     /// Returns `true` if a name restricts no source.
@@ -156,8 +178,16 @@ impl Known {
         let mut known = Self::default();
         for (name, number) in distinct {
             let look = look(name);
-            known.by_look.entry(look.clone()).or_default().push(name.clone());
-            known.by_plain.entry(plain(name)).or_default().push(name.clone());
+            known
+                .by_look
+                .entry(look.clone())
+                .or_default()
+                .push(name.clone());
+            known
+                .by_plain
+                .entry(plain(name))
+                .or_default()
+                .push(name.clone());
             known.by_name.insert(name.clone(), Source { number, look });
         }
         Self { names, ..known }
@@ -170,7 +200,9 @@ impl Known {
 
     /// Returns the sources that `names` restrict: all that look like one of them.
     pub(crate) fn restricted(&self, names: &BTreeSet<String>) -> HashSet<&str> {
-        let meant = names.iter().filter_map(|name| self.by_look.get(&look(name)));
+        let meant = names
+            .iter()
+            .filter_map(|name| self.by_look.get(&look(name)));
         meant.flatten().map(String::as_str).collect()
     }
 
@@ -192,7 +224,11 @@ impl Known {
 
 /// A source's name without case, spaces and characters that do not show.
 fn plain(source: &str) -> String {
-    source.chars().filter(|&c| shows(c)).flat_map(char::to_lowercase).collect()
+    source
+        .chars()
+        .filter(|&c| shows(c))
+        .flat_map(char::to_lowercase)
+        .collect()
 }
 
 /// What a source's name looks like.
@@ -210,10 +246,27 @@ mod tests {
 
     #[test]
     fn what_restricts_reaches_look_alikes_and_what_permits_does_not() {
-        let sources = Sources::new(["chat", "Chat", "chat ", "\u{441}hat", "mail", "Files"].into_iter().map(Some));
-        for name in ["chat", "CHAT", " chat", "\u{441}hat", "ch\u{200b}at", "c h a t", "chat\u{2800}", "ｃｈａｔ"] {
+        let sources = Sources::new(
+            ["chat", "Chat", "chat ", "\u{441}hat", "mail", "Files"]
+                .into_iter()
+                .map(Some),
+        );
+        for name in [
+            "chat",
+            "CHAT",
+            " chat",
+            "\u{441}hat",
+            "ch\u{200b}at",
+            "c h a t",
+            "chat\u{2800}",
+            "ｃｈａｔ",
+        ] {
             let restricted = sources.restricted(&set(&[name]));
-            assert_eq!(restricted, ["chat", "Chat", "chat ", "\u{441}hat"].into(), "{name:?}");
+            assert_eq!(
+                restricted,
+                ["chat", "Chat", "chat ", "\u{441}hat"].into(),
+                "{name:?}"
+            );
         }
         for (name, permitted) in [
             ("chat", &["chat"][..]),
@@ -225,9 +278,16 @@ mod tests {
             ("m\u{430}il", &[]),
             ("", &[]),
         ] {
-            assert_eq!(sources.permitted(&set(&[name])), permitted.iter().copied().collect(), "{name:?}");
+            assert_eq!(
+                sources.permitted(&set(&[name])),
+                permitted.iter().copied().collect(),
+                "{name:?}"
+            );
         }
-        assert_eq!(sources.look_of(Some("chat ")), sources.look_of(Some("\u{441}hat")));
+        assert_eq!(
+            sources.look_of(Some("chat ")),
+            sources.look_of(Some("\u{441}hat"))
+        );
         assert_ne!(sources.look_of(Some("chat")), sources.look_of(Some("mail")));
     }
 }

@@ -1,6 +1,7 @@
 //! How names are compared: in a variant spelling, and by their looks.
 
-/// The letters and digits of a name, in lowercase letters, and the slash that parts it from its source.
+/// The letters and digits of a name, in lowercase letters, and the slash that parts it from its
+/// source.
 pub fn normalise(name: &str) -> String {
     let mut normalised = String::with_capacity(name.len());
     for c in name.chars() {
@@ -13,14 +14,14 @@ pub fn normalise(name: &str) -> String {
     normalised
 }
 
-/// What a name looks like: its skeleton by Unicode Technical Standard #39, §4, without case. Two names of one skeleton
-/// cannot be told apart by eye.
+/// What a name looks like: its skeleton by Unicode Technical Standard #39, §4, without case. Two
+/// names of one skeleton cannot be told apart by eye.
 pub(crate) fn skeleton(name: &str) -> String {
     unicode_security::skeleton(&name.to_lowercase()).collect()
 }
 
-/// Returns `true` if two different names look alike, and not for their case alone. Names in ASCII are taken as they are:
-/// `l` and `1` look alike in every catalog.
+/// Returns `true` if two different names look alike, and not for their case alone. Names in ASCII
+/// are taken as they are: `l` and `1` look alike in every catalog.
 pub(crate) fn confusable(name: &str, other: &str) -> bool {
     !(name.is_ascii() && other.is_ascii())
         && name.to_lowercase() != other.to_lowercase()
@@ -42,9 +43,13 @@ mod tests {
         ] {
             assert!(confusable(name, other), "{name} {other}");
         }
-        for (name, other) in
-            [("get_1", "get_l"), ("CAFÉ", "café"), ("größe", "grosse"), ("导出", "导入"), ("read_file", "read_file")]
-        {
+        for (name, other) in [
+            ("get_1", "get_l"),
+            ("CAFÉ", "café"),
+            ("größe", "grosse"),
+            ("导出", "导入"),
+            ("read_file", "read_file"),
+        ] {
             assert!(!confusable(name, other), "{name} {other}");
         }
     }

@@ -7,8 +7,8 @@ use serde::Serialize;
 /// How alike a known value is to be suggested, 0..1 (Jaro–Winkler).
 const SUGGESTION_SIMILARITY: f64 = 0.8;
 
-/// A value of a policy that no tool of the catalog has, such as a misspelt role or source. It is not an error, and
-/// never lets more be seen.
+/// A value of a policy that no tool of the catalog has, such as a misspelt role or source. It is
+/// not an error, and never lets more be seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[non_exhaustive]
@@ -23,18 +23,32 @@ pub struct UnknownValue {
 }
 
 impl UnknownValue {
-    pub(crate) fn new<'a>(field: &'static str, value: &str, known: impl Iterator<Item = &'a str>) -> Self {
+    pub(crate) fn new<'a>(
+        field: &'static str,
+        value: &str,
+        known: impl Iterator<Item = &'a str>,
+    ) -> Self {
         let lower = value.to_lowercase();
         let near = known.map(|known| (strsim::jaro_winkler(&lower, &known.to_lowercase()), known));
         let near = near.filter(|(similarity, _)| *similarity >= SUGGESTION_SIMILARITY);
-        let nearest = near.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(a.1))).map(|(_, known)| known.to_owned());
-        Self { field, value: value.to_owned(), nearest }
+        let nearest = near
+            .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(a.1)))
+            .map(|(_, known)| known.to_owned());
+        Self {
+            field,
+            value: value.to_owned(),
+            nearest,
+        }
     }
 }
 
 impl fmt::Display for UnknownValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: no tool of the catalog has {:?}", self.field, self.value)?;
+        write!(
+            f,
+            "{}: no tool of the catalog has {:?}",
+            self.field, self.value
+        )?;
         match &self.nearest {
             Some(nearest) => write!(f, " (did you mean {nearest:?}?)"),
             None => Ok(()),

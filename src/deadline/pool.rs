@@ -1,8 +1,9 @@
 //! A few threads for work that has a deadline.
 //!
-//! Work that comes too late cannot be stopped: it keeps its thread until it returns. So there are only so many threads,
-//! and once all of them are held by work that nobody waits for any longer, new work is refused with that reason. Threads
-//! are made when they are needed, kept for further work, and end when there has been none for a while.
+//! Work that comes too late cannot be stopped: it keeps its thread until it returns. So there are
+//! only so many threads, and once all of them are held by work that nobody waits for any longer,
+//! new work is refused with that reason. Threads are made when they are needed, kept for further
+//! work, and end when there has been none for a while.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,7 +35,8 @@ pub(super) struct Pool {
 
 struct State {
     threads: usize,
-    /// Work that has a thread, or is about to get one: whether its caller has given up on it, by its number.
+    /// Work that has a thread, or is about to get one: whether its caller has given up on it, by
+    /// its number.
     running: BTreeMap<u64, bool>,
     /// The part of it that no thread has taken up yet.
     queue: VecDeque<Work>,
@@ -54,7 +56,10 @@ pub struct Started<T> {
 impl<T> Started<T> {
     /// Waits for the work until the deadline.
     pub(crate) fn wait(self) -> Result<T, Missed> {
-        match self.receiver.recv_timeout(self.deadline.saturating_duration_since(Instant::now())) {
+        match self
+            .receiver
+            .recv_timeout(self.deadline.saturating_duration_since(Instant::now()))
+        {
             Ok(answer) => answer.map_err(|_| Missed::panicked()),
             Err(_) => Err(Missed::Expired),
         }
@@ -69,9 +74,21 @@ impl<T> Drop for Started<T> {
 
 impl Pool {
     pub(super) const fn new(most_threads: usize, idle_for: Duration) -> Self {
-        let state = State { threads: 0, running: BTreeMap::new(), queue: VecDeque::new(), next_number: 0 };
+        let state = State {
+            threads: 0,
+            running: BTreeMap::new(),
+            queue: VecDeque::new(),
+            next_number: 0,
+        };
         let (given, changed) = (Condvar::new(), Condvar::new());
-        Self { most_threads, idle_for, state: Mutex::new(state), queued: AtomicUsize::new(0), given, changed }
+        Self {
+            most_threads,
+            idle_for,
+            state: Mutex::new(state),
+            queued: AtomicUsize::new(0),
+            given,
+            changed,
+        }
     }
 
     /// Starts `work` on a thread of the pool, for which it waits no longer than until the deadline.
@@ -89,10 +106,16 @@ impl Pool {
                 let _too_late = sender.send(answer);
             })
         })?;
-        Ok(Started { pool: self, number, deadline, receiver })
+        Ok(Started {
+            pool: self,
+            number,
+            deadline,
+            receiver,
+        })
     }
 
-    /// Runs `work` on a thread of the pool and waits for it until the deadline, and for a thread no longer than that.
+    /// Runs `work` on a thread of the pool and waits for it until the deadline, and for a thread no
+    /// longer than that.
     #[cfg(test)]
     fn run<T: Send + 'static>(
         &'static self,
@@ -103,15 +126,25 @@ impl Pool {
     }
 
     /// Gives a thread to the work that `work` makes of its number, once there is one.
-    fn queue(&'static self, deadline: Instant, work: impl FnOnce(u64) -> Work) -> Result<u64, Missed> {
+    fn queue(
+        &'static self,
+        deadline: Instant,
+        work: impl FnOnce(u64) -> Work,
+    ) -> Result<u64, Missed> {
         let mut state = self.lock();
         while state.running.len() >= self.most_threads {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || state.running.values().all(|&late| late) {
                 let count = state.running.len();
-                return Err(Missed::Lost(format!("{count} earlier requests are still being answered")));
+                return Err(Missed::Lost(format!(
+                    "{count} earlier requests are still being answered"
+                )));
             }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .changed
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         let number = state.next_number;
         if state.threads == state.running.len() {
@@ -134,7 +167,8 @@ impl Pool {
             if let Some(work) = state.queue.pop_front() {
                 self.queued.fetch_sub(1, Ordering::Relaxed);
                 drop(state);
-                // A panic of the work itself is its answer; this one is of an answer that nobody took.
+                // A panic of the work itself is its answer; this one is of an answer that nobody
+                // took.
                 let _panic = catch_unwind(AssertUnwindSafe(work));
                 state = self.lock();
                 continue;
@@ -149,7 +183,10 @@ impl Pool {
             if !state.queue.is_empty() {
                 continue;
             }
-            let (after, waited) = self.given.wait_timeout(state, self.idle_for).unwrap_or_else(PoisonError::into_inner);
+            let (after, waited) = self
+                .given
+                .wait_timeout(state, self.idle_for)
+                .unwrap_or_else(PoisonError::into_inner);
             state = after;
             if waited.timed_out() && state.queue.is_empty() {
                 state.threads -= 1;
@@ -197,7 +234,8 @@ mod tests {
         thread::current().id()
     }
 
-    /// Fills the pool with work that its callers have given up on, and that returns when the sender is dropped.
+    /// Fills the pool with work that its callers have given up on, and that returns when the sender
+    /// is dropped.
     fn filled(pool: &'static Pool) -> Sender<()> {
         let (held, hold) = mpsc::channel::<()>();
         let hold: Arc<Mutex<Receiver<()>>> = Arc::new(Mutex::new(hold));
@@ -222,7 +260,10 @@ mod tests {
         const CALLERS: usize = 20;
         let pool = pool(8, FAR);
         let (held, hold) = mpsc::channel::<()>();
-        let (hold, threads) = (Arc::new(Mutex::new(hold)), Arc::new(Mutex::new(HashSet::new())));
+        let (hold, threads) = (
+            Arc::new(Mutex::new(hold)),
+            Arc::new(Mutex::new(HashSet::new())),
+        );
         let late = || {
             for _ in 0..1_000 / CALLERS {
                 let (hold, threads) = (Arc::clone(&hold), Arc::clone(&threads));
@@ -265,7 +306,12 @@ mod tests {
             });
             begun.recv().expect("it begins");
             let impatient = pool.run(Instant::now() + SOON, || 7);
-            assert_eq!(impatient, Err(Missed::Lost("1 earlier requests are still being answered".to_owned())));
+            assert_eq!(
+                impatient,
+                Err(Missed::Lost(
+                    "1 earlier requests are still being answered".to_owned()
+                ))
+            );
             assert_eq!(pool.run(Instant::now() + FAR, || 7), Ok(7));
             assert_eq!(first.join().expect("it does not panic"), Ok(()));
         });

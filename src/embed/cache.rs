@@ -242,7 +242,10 @@ impl VectorCache {
         self.generation = self.generation.saturating_add(1);
         for (key, vector) in batch {
             let vector = vector.as_ref();
-            if !self.vector(&key).is_some_and(|held| same_bits(held, vector)) {
+            if !self
+                .vector(&key)
+                .is_some_and(|held| same_bits(held, vector))
+            {
                 self.hold(key, vector, self.generation);
                 self.unsaved.insert(key);
             }
@@ -317,7 +320,12 @@ impl VectorCache {
             Ok(segment) => self.absorb(name, segment),
             // Merged away by another process.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) if matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::InvalidData | ErrorKind::UnexpectedEof
+                ) =>
+            {
                 tracing::warn!(path = %path.display(), %error, "damaged embedding cache segment");
                 self.trouble.damaged_segments += 1;
                 if remove(&path).is_err() {
@@ -351,7 +359,8 @@ impl VectorCache {
         let written = self.write(&keys)?;
         self.unsaved.clear();
         self.ignored.remove(&written);
-        self.segments.insert(written.clone(), keys.into_iter().collect());
+        self.segments
+            .insert(written.clone(), keys.into_iter().collect());
         for name in merged.iter().filter(|name| **name != written) {
             remove(&self.folder.join(name))?;
             self.segments.remove(name);
@@ -385,7 +394,8 @@ impl VectorCache {
         let mut file = Staged::in_folder(&self.folder).map_err(|error| error.source)?;
         file.write_all(&bytes)?;
         file.write_all(&digest)?;
-        // A merge removes what this file replaces, so this file must have reached the disk: it has once it is placed.
+        // A merge removes what this file replaces, so this file must have reached the disk: it has
+        // once it is placed.
         file.place(&name).map_err(|error| error.source)?;
         Ok(name)
     }
@@ -414,7 +424,10 @@ fn read_segment(path: &Path, name: &str, dimensions: usize) -> io::Result<Segmen
     file.read_exact(&mut start)?;
     let [.., a, b, c, d] = start;
     let count = u32::from_le_bytes([a, b, c, d]) as usize;
-    sound(header(dimensions, count).is_some_and(|header| header == start), "header")?;
+    sound(
+        header(dimensions, count).is_some_and(|header| header == start),
+        "header",
+    )?;
     // In 128 bits no product of two 32-bit numbers overflows.
     let entries = count as u128 * (DIGEST_BYTES as u128 + 4 * dimensions as u128);
     let expected = entries + (HEADER_BYTES + DIGEST_BYTES) as u128;
@@ -425,23 +438,46 @@ fn read_segment(path: &Path, name: &str, dimensions: usize) -> io::Result<Segmen
     sound(bytes.len() as u64 == length, "length changed")?;
     let (content, end) = bytes.split_at(bytes.len() - DIGEST_BYTES);
     sound(Sha256::digest(content)[..] == *end, "digest")?;
-    let generation = name.get(..16).and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0);
+    let generation = name
+        .get(..16)
+        .and_then(|hex| u64::from_str_radix(hex, 16).ok())
+        .unwrap_or(0);
     sound(segment_name(generation, end) == name, "name")?;
     let (keys, values) = content[HEADER_BYTES..].split_at(count * DIGEST_BYTES);
-    let vectors: Vec<f32> = values.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-    sound(vectors.iter().all(|value| value.is_finite()), "a value is not finite")?;
+    let vectors: Vec<f32> = values
+        .as_chunks()
+        .0
+        .iter()
+        .map(|bytes| f32::from_le_bytes(*bytes))
+        .collect();
+    sound(
+        vectors.iter().all(|value| value.is_finite()),
+        "a value is not finite",
+    )?;
     let keys = keys.as_chunks().0.to_vec();
-    Ok(Segment { generation, keys, vectors })
+    Ok(Segment {
+        generation,
+        keys,
+        vectors,
+    })
 }
 
 fn sound(holds: bool, otherwise: &'static str) -> io::Result<()> {
-    if holds { Ok(()) } else { Err(io::Error::new(ErrorKind::InvalidData, otherwise)) }
+    if holds {
+        Ok(())
+    } else {
+        Err(io::Error::new(ErrorKind::InvalidData, otherwise))
+    }
 }
 
 /// The first bytes of a segment, unless a number does not fit.
 fn header(dimensions: usize, count: usize) -> Option<Vec<u8>> {
     let mut bytes = MAGIC.to_vec();
-    for word in [FORMAT_VERSION, u32::try_from(dimensions).ok()?, u32::try_from(count).ok()?] {
+    for word in [
+        FORMAT_VERSION,
+        u32::try_from(dimensions).ok()?,
+        u32::try_from(count).ok()?,
+    ] {
         bytes.extend_from_slice(&word.to_le_bytes());
     }
     Some(bytes)
@@ -477,7 +513,9 @@ fn remove_stale_temporaries(folder: &Path, written: &str) -> io::Result<()> {
     };
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == TEMPORARY_EXTENSION)
+        if path
+            .extension()
+            .is_some_and(|extension| extension == TEMPORARY_EXTENSION)
             && let Ok(then) = modified(&path)
             && now.duration_since(then).is_ok_and(|age| age > STALE_AFTER)
         {
@@ -499,7 +537,11 @@ fn remove(path: &Path) -> io::Result<()> {
 fn check(entry: usize, vector: &[f32], expected: usize) -> Result<(), CacheError> {
     let found = vector.len();
     if found != expected {
-        return Err(CacheError::Dimensions { entry, expected, found });
+        return Err(CacheError::Dimensions {
+            entry,
+            expected,
+            found,
+        });
     }
     if !vector.iter().all(|value| value.is_finite()) {
         return Err(CacheError::NotFinite { entry });
@@ -526,7 +568,9 @@ fn row(vectors: &[f32], n: usize, dimensions: usize) -> &[f32] {
 }
 
 fn same_bits(left: &[f32], right: &[f32]) -> bool {
-    left.iter().map(|value| value.to_bits()).eq(right.iter().map(|value| value.to_bits()))
+    left.iter()
+        .map(|value| value.to_bits())
+        .eq(right.iter().map(|value| value.to_bits()))
 }
 
 #[cfg(test)]

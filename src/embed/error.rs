@@ -108,7 +108,8 @@ pub enum EmbedError {
 }
 
 impl EmbedError {
-    /// Returns `true` if it may be no fault of the caller's and pass: an endpoint failed, or time ran out.
+    /// Returns `true` if it may be no fault of the caller's and pass: an endpoint failed, or time
+    /// ran out.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(self, Self::Endpoint { .. } | Self::Late { .. })
     }

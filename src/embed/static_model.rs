@@ -1,13 +1,14 @@
 //! The static model: a table of token vectors inside the program.
 //!
-//! A text is cut into word pieces, the pieces' vectors are added up, and the sum is scaled to unit length. That
-//! costs microseconds and needs no library and no download. People ask in other words than tools are written in, so
-//! frequent pieces have two vectors, one for requests and one for tools. `crates/models/static/README.md` tells how the table
-//! was made, from what, and what it can and cannot do.
+//! A text is cut into word pieces, the pieces' vectors are added up, and the sum is scaled to unit
+//! length. That costs microseconds and needs no library and no download. People ask in other words
+//! than tools are written in, so frequent pieces have two vectors, one for requests and one for
+//! tools. `crates/models/static/README.md` tells how the table was made, from what, and what it can
+//! and cannot do.
 //!
-//! Other languages have pieces of their own, laid into the same space, so that a request in one finds a tool that is
-//! written in another. Which vocabulary cuts a text is decided by its words: `die` and `la` are other words in English. Words
-//! in other scripts need no decision.
+//! Other languages have pieces of their own, laid into the same space, so that a request in one
+//! finds a tool that is written in another. Which vocabulary cuts a text is decided by its words:
+//! `die` and `la` are other words in English. Words in other scripts need no decision.
 
 use std::borrow::Cow;
 use std::fs;
@@ -42,14 +43,16 @@ pub struct StaticEmbedder {
     english_pieces: usize,
     /// Pieces of other languages, which are numbered behind them.
     others: WordPieces,
-    /// So many English pieces, the first, have a second row, for tools; these come after those of all English pieces.
+    /// So many English pieces, the first, have a second row, for tools; these come after those of
+    /// all English pieces.
     second: usize,
     /// What each piece says of a text's language.
     leans: Vec<Lean>,
     scales: Vec<f32>,
     /// Shape: rows × dimensions.
     rows: Cow<'static, [u8]>,
-    /// What each English piece adds to the evidence that tools serve a request, and what there is without any.
+    /// What each English piece adds to the evidence that tools serve a request, and what there is
+    /// without any.
     scope: (Vec<f32>, f32),
 }
 
@@ -72,7 +75,10 @@ impl StaticEmbedder {
     /// [`EmbedError::Load`] when the program was built with a damaged model file.
     #[cfg(feature = "static-model")]
     pub fn shared() -> Result<Arc<Self>, EmbedError> {
-        SHARED.clone().map_err(|reason| EmbedError::Load { name: "static".to_owned(), reason })
+        SHARED.clone().map_err(|reason| EmbedError::Load {
+            name: "static".to_owned(),
+            reason,
+        })
     }
 
     /// Returns the size in bytes of the file of the built-in model.
@@ -91,9 +97,16 @@ impl StaticEmbedder {
         let read = || {
             let bytes = fs::read(path).map_err(|error| error.to_string())?;
             let parts = Parts::of(&bytes)?;
-            Self::new(&parts, |pieces| Cow::Owned(pieces.to_owned()), Cow::Owned(parts.rows.to_vec()))
+            Self::new(
+                &parts,
+                |pieces| Cow::Owned(pieces.to_owned()),
+                Cow::Owned(parts.rows.to_vec()),
+            )
         };
-        read().map_err(|reason: String| EmbedError::Load { name: path.display().to_string(), reason })
+        read().map_err(|reason: String| EmbedError::Load {
+            name: path.display().to_string(),
+            reason,
+        })
     }
 
     #[cfg(feature = "static-model")]
@@ -109,9 +122,16 @@ impl StaticEmbedder {
     ) -> Result<Self, String> {
         let ([english, others], scope) = (parts.pieces, &parts.scope);
         let pieces = |pieces: &'a str, first, count| {
-            WordPieces::new(text(pieces), first).filter(|found| found.len() == count).ok_or(DAMAGED)
+            WordPieces::new(text(pieces), first)
+                .filter(|found| found.len() == count)
+                .ok_or(DAMAGED)
         };
-        let hex: String = parts.digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let hex: String = parts
+            .digest
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         Ok(Self {
             identity: format!("static:{hex}"),
             dimensions: parts.dimensions,
@@ -123,49 +143,86 @@ impl StaticEmbedder {
             scales: parts.scales.clone(),
             rows,
             scope: (
-                scope.weights.iter().map(|weight| scope.step * f32::from(weight.cast_signed())).collect(),
+                scope
+                    .weights
+                    .iter()
+                    .map(|weight| scope.step * f32::from(weight.cast_signed()))
+                    .collect(),
                 scope.intercept,
             ),
         })
     }
 
-    /// Returns the sums of the vectors of pieces, one sum for each word, one after the other; each piece comes with the number of
-    /// its word. The words are numbered from 0 and have a piece each.
+    /// Returns the sums of the vectors of pieces, one sum for each word, one after the other; each
+    /// piece comes with the number of its word. The words are numbered from 0 and have a piece
+    /// each.
     fn sums(&self, role: Role, words: usize, pieces: &[(usize, u32)]) -> Vec<f32> {
         let mut sums = Vec::with_capacity(words * self.dimensions);
-        Arch::new().dispatch(Sums { model: self, role, pieces, sums: &mut sums });
+        Arch::new().dispatch(Sums {
+            model: self,
+            role,
+            pieces,
+            sums: &mut sums,
+        });
         sums
     }
 
-    /// Returns where the words of a text stand that have pieces, in bytes, and each piece with the number of its word.
+    /// Returns where the words of a text stand that have pieces, in bytes, and each piece with the
+    /// number of its word.
     ///
-    /// Nothing where less than half of the letters stand in such words: what is left of a text in another script, a unit or
-    /// a code, says nothing of the text.
+    /// Nothing where less than half of the letters stand in such words: what is left of a text in
+    /// another script, a unit or a code, says nothing of the text.
     fn words_and_pieces(&self, text: &str) -> (Vec<Range<usize>>, Vec<(usize, u32)>) {
         let (read, found) = self.look_up(text);
         let is_other = self.is_of_another_language(&read, &found);
-        let (mut words, mut pieces) = (Vec::with_capacity(found.len()), Vec::with_capacity(found.len()));
+        let (mut words, mut pieces) = (
+            Vec::with_capacity(found.len()),
+            Vec::with_capacity(found.len()),
+        );
         for word in found {
             let before = pieces.len();
-            self.each_piece(&read[word.text.clone()], &word, is_other, |piece| pieces.push((words.len(), piece)));
+            self.each_piece(&read[word.text.clone()], &word, is_other, |piece| {
+                pieces.push((words.len(), piece))
+            });
             if pieces.len() > before {
                 words.push(word.place);
             }
         }
         let letters = |text: &str| text.chars().filter(|c| c.is_alphabetic()).count();
-        let known = || words.iter().map(|word| letters(&text[word.clone()])).sum::<usize>();
-        if text.is_ascii() || 2 * known() >= letters(text) { (words, pieces) } else { Default::default() }
+        let known = || {
+            words
+                .iter()
+                .map(|word| letters(&text[word.clone()]))
+                .sum::<usize>()
+        };
+        if text.is_ascii() || 2 * known() >= letters(text) {
+            (words, pieces)
+        } else {
+            Default::default()
+        }
     }
 
-    /// Returns the words of a text one after the other, as they are looked up, and what there is to say of each.
+    /// Returns the words of a text one after the other, as they are looked up, and what there is to
+    /// say of each.
     fn look_up(&self, text: &str) -> (String, Vec<Word>) {
-        let (mut read, mut words) = (String::with_capacity(text.len()), Vec::with_capacity(text.len() / 4));
+        let (mut read, mut words) = (
+            String::with_capacity(text.len()),
+            Vec::with_capacity(text.len() / 4),
+        );
         each_word(text, Ideographs::Together, |word, place| {
             let start = read.len();
             read.push_str(word);
-            let is_elsewhere = word.chars().next().is_some_and(|c| !c.is_ascii() && c.script() != Script::Latin);
+            let is_elsewhere = word
+                .chars()
+                .next()
+                .is_some_and(|c| !c.is_ascii() && c.script() != Script::Latin);
             let english = self.english.number(word);
-            words.push(Word { text: start..read.len(), place: place.clone(), english, is_elsewhere });
+            words.push(Word {
+                text: start..read.len(),
+                place: place.clone(),
+                english,
+                is_elsewhere,
+            });
         });
         (read, words)
     }
@@ -195,14 +252,17 @@ impl StaticEmbedder {
 
     /// Calls `each` with the pieces of a word of a text.
     ///
-    /// In a text of another language, and in another script, a word is a piece of the other languages, else one of English, else
-    /// made of pieces of the former where they cover it.
+    /// In a text of another language, and in another script, a word is a piece of the other
+    /// languages, else one of English, else made of pieces of the former where they cover it.
     fn each_piece(&self, text: &str, word: &Word, is_other: bool, mut each: impl FnMut(u32)) {
         let looks_elsewhere = is_other || word.is_elsewhere;
         let other = looks_elsewhere.then(|| self.others.number(text)).flatten();
         if let Some(piece) = other.or(word.english) {
             each(piece);
-        } else if let Some(pieces) = looks_elsewhere.then(|| self.others.covering(text)).flatten() {
+        } else if let Some(pieces) = looks_elsewhere
+            .then(|| self.others.covering(text))
+            .flatten()
+        {
             pieces.into_iter().for_each(each);
         } else {
             self.english.each_piece(text, each);
@@ -235,8 +295,8 @@ impl StaticEmbedder {
     }
 }
 
-/// The loops of [`StaticEmbedder::sums`]: compiled once for each set of vector instructions, of which the processor's
-/// is taken.
+/// The loops of [`StaticEmbedder::sums`]: compiled once for each set of vector instructions, of
+/// which the processor's is taken.
 struct Sums<'a> {
     model: &'a StaticEmbedder,
     role: Role,
@@ -249,16 +309,25 @@ impl NullaryFnOnce for Sums<'_> {
 
     #[inline(always)]
     fn call(self) {
-        let StaticEmbedder { dimensions, scales, rows, .. } = self.model;
+        let StaticEmbedder {
+            dimensions,
+            scales,
+            rows,
+            ..
+        } = self.model;
         for &(word, piece) in self.pieces {
             let row = self.model.row(self.role, piece);
             let (scale, row) = (scales[row], row * dimensions);
-            let values = rows[row..row + dimensions].iter().map(|value| scale * f32::from(value.cast_signed()));
+            let values = rows[row..row + dimensions]
+                .iter()
+                .map(|value| scale * f32::from(value.cast_signed()));
             if self.sums.len() == word * dimensions {
                 self.sums.extend(values);
             } else {
                 let sum = &mut self.sums[word * dimensions..];
-                sum.iter_mut().zip(values).for_each(|(total, value)| *total += value);
+                sum.iter_mut()
+                    .zip(values)
+                    .for_each(|(total, value)| *total += value);
             }
         }
     }
@@ -281,12 +350,20 @@ impl Embedder for StaticEmbedder {
         false
     }
 
-    fn embed(&self, role: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn embed(
+        &self,
+        role: Role,
+        texts: &[&str],
+        progress: EmbedProgress<'_>,
+    ) -> Result<Vec<Vec<f32>>, EmbedError> {
         // Waking other threads takes longer than embedding a few texts.
         let vectors = if texts.len() <= FEW_TEXTS {
             texts.iter().map(|text| self.vector(role, text)).collect()
         } else {
-            texts.par_iter().map(|text| self.vector(role, text)).collect()
+            texts
+                .par_iter()
+                .map(|text| self.vector(role, text))
+                .collect()
         };
         progress(texts.len());
         Ok(vectors)
@@ -299,7 +376,9 @@ impl Embedder for StaticEmbedder {
         }
         let mut pieces = Vec::with_capacity(words.len());
         for word in &words {
-            self.each_piece(&read[word.text.clone()], word, false, |piece| pieces.push(piece as usize));
+            self.each_piece(&read[word.text.clone()], word, false, |piece| {
+                pieces.push(piece as usize)
+            });
         }
         pieces.retain(|&piece| piece < self.english_pieces);
         pieces.sort_unstable();
@@ -361,9 +440,18 @@ mod tests {
             ("la représentation à l'opéra", true),
             ("✓ 90017 → 42", true),
         ] {
-            assert_eq!(model.vector(Role::Query, text).iter().any(|&value| value != 0.0), known, "{text}");
             assert_eq!(
-                model.word_vectors(Role::Query, text).is_some_and(|found| !found.words.is_empty()),
+                model
+                    .vector(Role::Query, text)
+                    .iter()
+                    .any(|&value| value != 0.0),
+                known,
+                "{text}"
+            );
+            assert_eq!(
+                model
+                    .word_vectors(Role::Query, text)
+                    .is_some_and(|found| !found.words.is_empty()),
                 known,
                 "{text}"
             );
@@ -373,29 +461,54 @@ mod tests {
     #[test]
     fn pieces_of_one_word_are_one_word() {
         let text = "reschedule unboxings, twice";
-        let found = StaticEmbedder::shared().expect("it is valid").word_vectors(Role::Document, text);
-        let words: Vec<&str> = found.expect("it can tell").words.into_iter().map(|word| &text[word]).collect();
+        let found = StaticEmbedder::shared()
+            .expect("it is valid")
+            .word_vectors(Role::Document, text);
+        let words: Vec<&str> = found
+            .expect("it can tell")
+            .words
+            .into_iter()
+            .map(|word| &text[word])
+            .collect();
         assert_eq!(words, ["reschedule", "unboxings", ",", "twice"]);
     }
 
     fn similarity(request: &str, tool: &str) -> f32 {
         let model = StaticEmbedder::shared().expect("it is valid");
-        let (request, tool) = (model.vector(Role::Query, request), model.vector(Role::Document, tool));
+        let (request, tool) = (
+            model.vector(Role::Query, request),
+            model.vector(Role::Document, tool),
+        );
         request.iter().zip(&tool).map(|(a, b)| a * b).sum()
     }
 
     #[test]
     fn a_request_in_another_language_is_near_what_it_asks_for() {
-        let tools = ["send email: Send an email message", "get weather: Get the weather forecast for a city"];
+        let tools = [
+            "send email: Send an email message",
+            "get weather: Get the weather forecast for a city",
+        ];
         for (email, weather) in [
-            ("schick eine E-Mail an meine Chefin", "wie wird das Wetter morgen"),
-            ("envoie un courriel à ma collègue", "quel temps fera-t-il demain"),
+            (
+                "schick eine E-Mail an meine Chefin",
+                "wie wird das Wetter morgen",
+            ),
+            (
+                "envoie un courriel à ma collègue",
+                "quel temps fera-t-il demain",
+            ),
             ("给我的经理发一封邮件", "明天天气怎么样"),
             ("上司にメールを送って", "明日の天気を教えて"),
             ("отправь письмо начальнику", "какая завтра погода"),
         ] {
-            assert!(similarity(email, tools[0]) > similarity(email, tools[1]) + 0.1, "{email}");
-            assert!(similarity(weather, tools[1]) > similarity(weather, tools[0]) + 0.1, "{weather}");
+            assert!(
+                similarity(email, tools[0]) > similarity(email, tools[1]) + 0.1,
+                "{email}"
+            );
+            assert!(
+                similarity(weather, tools[1]) > similarity(weather, tools[0]) + 0.1,
+                "{weather}"
+            );
         }
     }
 
@@ -403,15 +516,26 @@ mod tests {
     fn an_english_request_is_read_by_the_english_pieces() {
         let model = StaticEmbedder::shared().expect("it is valid");
         let others = |text: &str| {
-            model.words_and_pieces(text).1.iter().any(|&(_, piece)| piece as usize >= model.english_pieces)
+            model
+                .words_and_pieces(text)
+                .1
+                .iter()
+                .any(|&(_, piece)| piece as usize >= model.english_pieces)
         };
-        for text in
-            ["let the old sessions die", "an open door in a chat", "list de facto standards", "son of the man on main"]
-        {
+        for text in [
+            "let the old sessions die",
+            "an open door in a chat",
+            "list de facto standards",
+            "son of the man on main",
+        ] {
             assert!(!others(text), "{text}");
         }
-        for text in ["die alten Sitzungen löschen", "borra la hora de mi cita", "list the 文件 here", "order a 🍕"]
-        {
+        for text in [
+            "die alten Sitzungen löschen",
+            "borra la hora de mi cita",
+            "list the 文件 here",
+            "order a 🍕",
+        ] {
             assert!(others(text), "{text}");
         }
     }
@@ -432,16 +556,35 @@ mod tests {
         let model = StaticEmbedder::shared().expect("the model is valid");
         let names: Vec<&str> = model.english.names().chain(model.others.names()).collect();
         let references: Vec<Reference> =
-            serde_json::from_str(include_str!("../../crates/models/static/reference.json")).expect("it is valid");
+            serde_json::from_str(include_str!("../../crates/models/static/reference.json"))
+                .expect("it is valid");
         assert!(references.len() >= 20);
-        assert!(references.iter().any(|reference| reference.request != reference.tool));
-        for Reference { text, pieces, request, tool, scope } in references {
+        assert!(
+            references
+                .iter()
+                .any(|reference| reference.request != reference.tool)
+        );
+        for Reference {
+            text,
+            pieces,
+            request,
+            tool,
+            scope,
+        } in references
+        {
             let (_, found) = model.words_and_pieces(&text);
-            let found: Vec<&str> = found.iter().map(|&(_, piece)| names[piece as usize]).collect();
+            let found: Vec<&str> = found
+                .iter()
+                .map(|&(_, piece)| names[piece as usize])
+                .collect();
             assert_eq!(found, pieces, "{text}");
             let own = model.scope(&text);
             assert_eq!(own.is_some(), scope.is_some(), "{text}");
-            assert!(own.zip(scope).is_none_or(|(own, scope)| (own - scope).abs() < 1e-4), "{text}: {own:?} {scope:?}");
+            assert!(
+                own.zip(scope)
+                    .is_none_or(|(own, scope)| (own - scope).abs() < 1e-4),
+                "{text}: {own:?} {scope:?}"
+            );
             for (role, vector) in [(Role::Query, request), (Role::Document, tool)] {
                 let own = model.vector(role, &text);
                 assert_eq!(own.len(), model.dimensions());
@@ -455,20 +598,41 @@ mod tests {
     #[test]
     fn hostile_text_has_a_vector_of_unit_length_or_none() {
         let model = StaticEmbedder::shared().expect("the model is valid");
-        for text in ["", "\u{0}\u{fffd}", "🚀🚀", &"x".repeat(100_000), "a\u{301}\u{301}", "混合 text 查询"] {
-            let length = model.vector(Role::Document, text).iter().map(|value| value * value).sum::<f32>().sqrt();
-            assert!(length == 0.0 || (length - 1.0).abs() < 1e-4, "{text:.20}: {length}");
+        for text in [
+            "",
+            "\u{0}\u{fffd}",
+            "🚀🚀",
+            &"x".repeat(100_000),
+            "a\u{301}\u{301}",
+            "混合 text 查询",
+        ] {
+            let length = model
+                .vector(Role::Document, text)
+                .iter()
+                .map(|value| value * value)
+                .sum::<f32>()
+                .sqrt();
+            assert!(
+                length == 0.0 || (length - 1.0).abs() < 1e-4,
+                "{text:.20}: {length}"
+            );
         }
     }
 
     #[test]
     fn a_file_gives_the_vectors_of_the_program() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/models/static/model.bin");
-        let (shared, file) = (StaticEmbedder::shared().expect("it is valid"), StaticEmbedder::from_file(path));
+        let (shared, file) = (
+            StaticEmbedder::shared().expect("it is valid"),
+            StaticEmbedder::from_file(path),
+        );
         let file = file.expect("it is valid");
         assert_eq!(file.identity(), shared.identity());
         for role in [Role::Query, Role::Document] {
-            assert_eq!(file.vector(role, "send a message"), shared.vector(role, "send a message"));
+            assert_eq!(
+                file.vector(role, "send a message"),
+                shared.vector(role, "send a message")
+            );
         }
         let error = StaticEmbedder::from_file("no/such.bin").expect_err("there is none");
         assert!(error.to_string().contains("no/such.bin"), "{error}");

@@ -1,5 +1,5 @@
-//! `min_score`: which of the ranked tools are candidates, and how many of them are put in order. A tool is one by its score
-//! for the whole request, or as the good tool of a part.
+//! `min_score`: which of the ranked tools are candidates, and how many of them are put in order. A
+//! tool is one by its score for the whole request, or as the good tool of a part.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,11 +51,20 @@ impl Stay {
             tools.retain(|&tool| ranked.ranks(tool));
             tools
         };
-        Self { musts: ranks(request.musts()), held: ranks(request.held()), needed: ranks(request.brought()) }
+        Self {
+            musts: ranks(request.musts()),
+            held: ranks(request.held()),
+            needed: ranks(request.brought()),
+        }
     }
 
     fn all(&self) -> BTreeSet<ToolId> {
-        self.musts.iter().chain(&self.held).chain(&self.needed).copied().collect()
+        self.musts
+            .iter()
+            .chain(&self.held)
+            .chain(&self.needed)
+            .copied()
+            .collect()
     }
 }
 
@@ -77,24 +86,45 @@ impl<'q> Candidates<'q> {
         }
         let pool = if parts.is_empty() { 0 } else { POOL };
         let twins = twins(request).map_or(0, Twins::len);
-        let depth = depth(request.options, staying.len()).max(pool).saturating_add(twins).max(window);
+        let depth = depth(request.options, staying.len())
+            .max(pool)
+            .saturating_add(twins)
+            .max(window);
         let mut ranking = top_k(all.iter().copied(), depth);
         let good = good(&parts, request.options.min_score);
         let for_part = for_part(&good, ranked, request, &staying);
         all.extend(for_part.keys().map(|&tool| ranked.candidate(tool)));
         // The good tools of parts may be chosen wherever they stand.
         let placed: BTreeSet<ToolId> = ranking.iter().map(|candidate| candidate.tool).collect();
-        let behind = good.iter().filter(|(tool, _)| !placed.contains(tool)).map(|&(tool, _)| ranked.candidate(tool));
+        let behind = good
+            .iter()
+            .filter(|(tool, _)| !placed.contains(tool))
+            .map(|&(tool, _)| ranked.candidate(tool));
         ranking.extend(top_k(behind, usize::MAX));
-        let unranked = staying.iter().filter(|&&tool| !request.rankable().admits(tool)).count();
-        let below_threshold = request.rankable().admitted_count() + unranked - ranked.errors().len() - all.len();
-        Self { ranking, all, below_threshold, stay, parts, good, for_part, reranked: false }
+        let unranked = staying
+            .iter()
+            .filter(|&&tool| !request.rankable().admits(tool))
+            .count();
+        let below_threshold =
+            request.rankable().admitted_count() + unranked - ranked.errors().len() - all.len();
+        Self {
+            ranking,
+            all,
+            below_threshold,
+            stay,
+            parts,
+            good,
+            for_part,
+            reranked: false,
+        }
     }
 
     /// Returns how many eligible tools are neither candidates nor required by picks.
     pub(super) fn below_threshold(&self, request: &Request<'_>, decisions: &[Decision]) -> usize {
         let required = decisions.iter().filter_map(Decision::required);
-        let mut required: BTreeSet<ToolId> = required.filter(|&tool| request.rankable().admits(tool)).collect();
+        let mut required: BTreeSet<ToolId> = required
+            .filter(|&tool| request.rankable().admits(tool))
+            .collect();
         if !required.is_empty() {
             for candidate in &self.all {
                 required.remove(&candidate.tool);
@@ -111,7 +141,10 @@ pub(super) fn twins<'a>(request: &Request<'a>) -> Option<&'a Twins> {
 
 /// The tools that score enough, and those that stay, whether or not anything ranked them.
 fn above(request: &Request<'_>, ranked: &Ranked<'_>, staying: &BTreeSet<ToolId>) -> Vec<Candidate> {
-    let mut candidates = ranked.reaching(request.rankable(), ranked.value_at(request.options.min_score));
+    let mut candidates = ranked.reaching(
+        request.rankable(),
+        ranked.value_at(request.options.min_score),
+    );
     if !staying.is_empty() {
         let mut others = staying.clone();
         others.retain(|&tool| candidates.iter().all(|candidate| candidate.tool != tool));
@@ -120,9 +153,13 @@ fn above(request: &Request<'_>, ranked: &Ranked<'_>, staying: &BTreeSet<ToolId>)
     candidates
 }
 
-/// The good tools of the parts, each with the first part that it is good for; those of the best-served parts first.
+/// The good tools of the parts, each with the first part that it is good for; those of the
+/// best-served parts first.
 fn good(parts: &[Part<'_>], min_score: f32) -> Vec<(ToolId, usize)> {
-    let best = parts.iter().enumerate().filter_map(|(part, asked)| Some((asked.good(min_score)?, part)));
+    let best = parts
+        .iter()
+        .enumerate()
+        .filter_map(|(part, asked)| Some((asked.good(min_score)?, part)));
     let mut good: Vec<(ToolId, usize)> = Vec::new();
     for (tool, part) in best {
         if good.iter().all(|(known, _)| *known != tool) {
@@ -142,8 +179,12 @@ fn for_part(
     staying: &BTreeSet<ToolId>,
 ) -> BTreeMap<ToolId, usize> {
     let least = ranked.value_at(request.options.min_score);
-    let is_candidate = |tool: ToolId| staying.contains(&tool) || ranked.reaches(ranked.candidate(tool), least);
-    good.iter().copied().filter(|&(tool, _)| !is_candidate(tool)).collect()
+    let is_candidate =
+        |tool: ToolId| staying.contains(&tool) || ranked.reaches(ranked.candidate(tool), least);
+    good.iter()
+        .copied()
+        .filter(|&(tool, _)| !is_candidate(tool))
+        .collect()
 }
 
 /// How many candidates are put in order; all of them where the cut may reach far down.
@@ -151,5 +192,7 @@ fn depth(options: &PickOptions, staying: usize) -> usize {
     if staying > 0 || options.max_per_source.is_some() {
         return usize::MAX;
     }
-    options.max_candidates.max(if options.debug { MAX_CONSIDERED } else { 0 })
+    options
+        .max_candidates
+        .max(if options.debug { MAX_CONSIDERED } else { 0 })
 }

@@ -1,7 +1,8 @@
-//! From numbers and decisions to reasons: evidence for what is returned, and one sentence for people.
+//! From numbers and decisions to reasons: evidence for what is returned, and one sentence for
+//! people.
 //!
-//! Nothing here changes a ranking or a decision, and nothing here is computed for a tool that is not returned (or, with
-//! `debug`, considered).
+//! Nothing here changes a ranking or a decision, and nothing here is computed for a tool that is
+//! not returned (or, with `debug`, considered).
 
 mod reason;
 mod words;
@@ -27,13 +28,15 @@ use crate::ranking::{Candidate, ToolId};
 use crate::retrieve::FoundTerm;
 use crate::select::{Decision, Fate, Refused, picks};
 use crate::selection::{
-    AskedBy, CalledOften, CalledTogether, Considered, CoverEvidence, Definition, DropReason, Dropped, ExampleEvidence,
-    FusionEvidence, FusionPart, Ineligible, IneligibleTool, KeywordEvidence, Pick, PriorEvidence, Provenance,
-    SemanticEvidence, SourceEvidence, TermEvidence,
+    AskedBy, CalledOften, CalledTogether, Considered, CoverEvidence, Definition, DropReason,
+    Dropped, ExampleEvidence, FusionEvidence, FusionPart, Ineligible, IneligibleTool,
+    KeywordEvidence, Pick, PriorEvidence, Provenance, SemanticEvidence, SourceEvidence,
+    TermEvidence,
 };
 use crate::sequences::Gain;
 
-/// The most characters that are kept of a tool's words where they meet a term: a pair may have others in between.
+/// The most characters that are kept of a tool's words where they meet a term: a pair may have
+/// others in between.
 const MAX_MEETS_CHARS: usize = 80;
 
 /// Explains one pick.
@@ -46,7 +49,8 @@ pub(super) struct Explainer<'a> {
     stands_in: bool,
     /// The parts of the request that picks may be for.
     parts: &'a [Part<'a>],
-    /// The request's words, where a part of the ranking is the similarity of a model that can tell them apart.
+    /// The request's words, where a part of the ranking is the similarity of a model that can tell
+    /// them apart.
     words: Option<(&'a Vectors, RequestWords<'a>)>,
     /// The most that a source adds to the value of an eligible tool.
     best_source: f32,
@@ -55,7 +59,11 @@ pub(super) struct Explainer<'a> {
 }
 
 impl<'a> Explainer<'a> {
-    pub(super) fn new(request: &'a Request<'a>, ranked: &'a Ranked<'a>, decisions: &'a [Decision]) -> Self {
+    pub(super) fn new(
+        request: &'a Request<'a>,
+        ranked: &'a Ranked<'a>,
+        decisions: &'a [Decision],
+    ) -> Self {
         let mut why = Self {
             request,
             ranked,
@@ -92,28 +100,54 @@ impl<'a> Explainer<'a> {
 
     /// Returns the picked tools with their reasons, and after them those beside the picks.
     pub(super) fn picks(&self) -> Vec<Pick> {
-        let reranker = self.reranked.map(|reranked| reranked.report.reranker.as_str());
+        let reranker = self
+            .reranked
+            .map(|reranked| reranked.report.reranker.as_str());
         let reasons = self.request.options.reasons;
         let picks = picks(self.decisions).map(|(tool, picked)| {
             let mut provenance = self.provenance(tool);
-            let requires = |(refused, how): (ToolId, &Refused)| how.by.contains(&tool).then(|| self.id(refused));
-            provenance.requires_ineligible =
-                self.decisions.iter().filter_map(Decision::refused).filter_map(requires).collect();
-            provenance.required_by = picked.required_by.iter().map(|&tool| self.id(tool)).collect();
-            provenance.covers = picked.covers.filter(|_| reasons).map(|part| self.cover_evidence(part, tool));
-            let twins = self.decisions.iter().filter(|decision| decision.fate == Fate::SameAs(tool));
+            let requires = |(refused, how): (ToolId, &Refused)| {
+                how.by.contains(&tool).then(|| self.id(refused))
+            };
+            provenance.requires_ineligible = self
+                .decisions
+                .iter()
+                .filter_map(Decision::refused)
+                .filter_map(requires)
+                .collect();
+            provenance.required_by = picked
+                .required_by
+                .iter()
+                .map(|&tool| self.id(tool))
+                .collect();
+            provenance.covers = picked
+                .covers
+                .filter(|_| reasons)
+                .map(|part| self.cover_evidence(part, tool));
+            let twins = self
+                .decisions
+                .iter()
+                .filter(|decision| decision.fate == Fate::SameAs(tool));
             let definition = self.request.index.catalog.tool(tool);
             Pick {
                 tool: Arc::clone(definition),
                 score: self.ranked.score(tool),
                 reason: if reasons {
-                    reason(self.ranked, (tool, definition), &self.request.options.access, &provenance, reranker)
+                    reason(
+                        self.ranked,
+                        (tool, definition),
+                        &self.request.options.access,
+                        &provenance,
+                        reranker,
+                    )
                 } else {
                     String::new()
                 },
                 provenance,
                 same_as: twins.map(|twin| self.id(twin.tool)).collect(),
-                definition: picked.shown.map(|(detail, tokens)| Definition { detail, tokens }),
+                definition: picked
+                    .shown
+                    .map(|(detail, tokens)| Definition { detail, tokens }),
             }
         });
         picks.collect()
@@ -121,23 +155,33 @@ impl<'a> Explainer<'a> {
 
     /// Says what the retrievers found in a tool; `None` where that is nothing.
     pub(super) fn found_in(&self, tool: ToolId) -> Option<String> {
-        let found = fits(&self.provenance(tool), self.request.index.catalog.tool(tool));
+        let found = fits(
+            &self.provenance(tool),
+            self.request.index.catalog.tool(tool),
+        );
         (!found.is_empty()).then(|| found.join("; "))
     }
 
-    /// Returns the evidence of the best [`MAX_CONSIDERED`] candidates, picked or not, and of every picked one,
-    /// which `picks` explain already.
+    /// Returns the evidence of the best [`MAX_CONSIDERED`] candidates, picked or not, and of every
+    /// picked one, which `picks` explain already.
     pub(super) fn considered(&self, ranking: &[Candidate], explained: &[Pick]) -> Vec<Considered> {
-        let considered = ranking.iter().enumerate().filter_map(|(place, &Candidate { tool, .. })| {
-            let picked = picks(self.decisions).position(|(pick, _)| pick == tool).map(|pick| &explained[pick]);
-            (picked.is_some() || place < MAX_CONSIDERED).then(|| Considered {
-                tool_id: self.id(tool),
-                score: self.ranked.score(tool),
-                picked: picked.is_some_and(|_| !self.is_beside(tool)),
-                untrusted: self.request.index.catalog.outline(tool).untrusted,
-                provenance: picked.map_or_else(|| self.provenance(tool), |pick| pick.provenance.clone()),
-            })
-        });
+        let considered =
+            ranking
+                .iter()
+                .enumerate()
+                .filter_map(|(place, &Candidate { tool, .. })| {
+                    let picked = picks(self.decisions)
+                        .position(|(pick, _)| pick == tool)
+                        .map(|pick| &explained[pick]);
+                    (picked.is_some() || place < MAX_CONSIDERED).then(|| Considered {
+                        tool_id: self.id(tool),
+                        score: self.ranked.score(tool),
+                        picked: picked.is_some_and(|_| !self.is_beside(tool)),
+                        untrusted: self.request.index.catalog.outline(tool).untrusted,
+                        provenance: picked
+                            .map_or_else(|| self.provenance(tool), |pick| pick.provenance.clone()),
+                    })
+                });
         considered.collect()
     }
 
@@ -148,7 +192,9 @@ impl<'a> Explainer<'a> {
 
     /// Returns how many tools are picks, and do not stand beside them.
     pub(super) fn pick_count(&self) -> usize {
-        picks(self.decisions).filter(|(_, picked)| !picked.beside).count()
+        picks(self.decisions)
+            .filter(|(_, picked)| !picked.beside)
+            .count()
     }
 
     /// Returns what was not picked although it would have been, but for a limit.
@@ -166,35 +212,78 @@ impl<'a> Explainer<'a> {
             };
             Some((decision.tool, reason))
         };
-        let mut dropped: Vec<(ToolId, DropReason)> = self.decisions.iter().filter_map(dropped).collect();
+        let mut dropped: Vec<(ToolId, DropReason)> =
+            self.decisions.iter().filter_map(dropped).collect();
         let over_in_use = self.request.in_use.over.iter().filter(|tool| {
-            self.request.eligibility.admits(**tool) && picks(self.decisions).all(|(pick, _)| pick != **tool)
+            self.request.eligibility.admits(**tool)
+                && picks(self.decisions).all(|(pick, _)| pick != **tool)
         });
         let place = dropped.partition_point(|(_, reason)| *reason == DropReason::MaxCandidates);
-        dropped.splice(place..place, over_in_use.map(|&tool| (tool, DropReason::MaxInUse)));
-        dropped.into_iter().map(|(tool, reason)| Dropped { tool_id: self.id(tool), reason }).collect()
+        dropped.splice(
+            place..place,
+            over_in_use.map(|&tool| (tool, DropReason::MaxInUse)),
+        );
+        dropped
+            .into_iter()
+            .map(|(tool, reason)| Dropped {
+                tool_id: self.id(tool),
+                reason,
+            })
+            .collect()
     }
 
-    /// Returns what the caller may not see; tools that are asked for by name come first, and then what picked tools require.
+    /// Returns what the caller may not see; tools that are asked for by name come first, and then
+    /// what picked tools require.
     pub(super) fn ineligible(&self) -> Ineligible {
-        let Request { eligibility, mentions, always, in_use, .. } = self.request;
+        let Request {
+            eligibility,
+            mentions,
+            always,
+            in_use,
+            ..
+        } = self.request;
         let named = mentions.iter().map(|mention| mention.tool);
-        let asked_for: BTreeSet<ToolId> =
-            named.chain(always.keys().copied()).chain(in_use.tools.keys().copied()).collect();
-        let refused: BTreeMap<ToolId, &Refused> = self.decisions.iter().filter_map(Decision::refused).collect();
+        let asked_for: BTreeSet<ToolId> = named
+            .chain(always.keys().copied())
+            .chain(in_use.tools.keys().copied())
+            .collect();
+        let refused: BTreeMap<ToolId, &Refused> = self
+            .decisions
+            .iter()
+            .filter_map(Decision::refused)
+            .collect();
         let explain = |tool: ToolId| {
             let required = refused.get(&tool);
             let name_of = |names: &BTreeMap<ToolId, String>| names.get(&tool).cloned();
-            let asked = (self.request.mention(tool).map(|name| (name.to_owned(), AskedBy::Request)))
-                .or_else(|| Some((name_of(always)?, AskedBy::Caller)))
-                .or_else(|| Some((name_of(&in_use.tools)?, AskedBy::Task)))
-                .or_else(|| Some((required?.name.clone(), AskedBy::Tool)));
+            let asked = (self
+                .request
+                .mention(tool)
+                .map(|name| (name.to_owned(), AskedBy::Request)))
+            .or_else(|| Some((name_of(always)?, AskedBy::Caller)))
+            .or_else(|| Some((name_of(&in_use.tools)?, AskedBy::Task)))
+            .or_else(|| Some((required?.name.clone(), AskedBy::Tool)));
             let (named, asked_by) = asked.unzip();
-            let required_by = required.iter().flat_map(|required| &required.by).map(|&by| self.id(by)).collect();
-            IneligibleTool { tool_id: self.id(tool), named, asked_by, required_by, reasons: eligibility.reasons(tool) }
+            let required_by = required
+                .iter()
+                .flat_map(|required| &required.by)
+                .map(|&by| self.id(by))
+                .collect();
+            IneligibleTool {
+                tool_id: self.id(tool),
+                named,
+                asked_by,
+                required_by,
+                reasons: eligibility.reasons(tool),
+            }
         };
-        let named = asked_for.iter().copied().filter(|&tool| !eligibility.admits(tool));
-        let required = refused.keys().copied().filter(|tool| !asked_for.contains(tool));
+        let named = asked_for
+            .iter()
+            .copied()
+            .filter(|&tool| !eligibility.admits(tool));
+        let required = refused
+            .keys()
+            .copied()
+            .filter(|tool| !asked_for.contains(tool));
         let listed = |tool: &ToolId| asked_for.contains(tool) || refused.contains_key(tool);
         let others = eligibility.ineligible().filter(|tool| !listed(tool));
         // Nobody asked for the others.
@@ -205,9 +294,20 @@ impl<'a> Explainer<'a> {
             required_by: Vec::new(),
             reasons: eligibility.reasons(tool),
         };
-        let mut tools = Vec::with_capacity(MAX_LISTED_INELIGIBLE.min(eligibility.ineligible_count()));
-        tools.extend(named.chain(required).map(explain).chain(others.map(other)).take(MAX_LISTED_INELIGIBLE));
-        Ineligible { total: eligibility.ineligible_count(), counts: eligibility.counts().clone(), tools }
+        let mut tools =
+            Vec::with_capacity(MAX_LISTED_INELIGIBLE.min(eligibility.ineligible_count()));
+        tools.extend(
+            named
+                .chain(required)
+                .map(explain)
+                .chain(others.map(other))
+                .take(MAX_LISTED_INELIGIBLE),
+        );
+        Ineligible {
+            total: eligibility.ineligible_count(),
+            counts: eligibility.counts().clone(),
+            tools,
+        }
     }
 
     fn id(&self, tool: ToolId) -> String {
@@ -229,7 +329,9 @@ impl<'a> Explainer<'a> {
             fusion: None,
             examples: None,
             prior: None,
-            rerank: self.reranked.and_then(|reranked| reranked.evidence.get(&tool).copied()),
+            rerank: self
+                .reranked
+                .and_then(|reranked| reranked.evidence.get(&tool).copied()),
             details: None,
         };
         match self.ranked {
@@ -250,17 +352,26 @@ impl<'a> Explainer<'a> {
                                 tool,
                             ));
                         }
-                        None => provenance.keyword = Some(self.keyword_evidence((part, &self.admitted), terms, tool)),
+                        None => {
+                            provenance.keyword =
+                                Some(self.keyword_evidence((part, &self.admitted), terms, tool))
+                        }
                     }
                 }
                 provenance.fusion = Some(FusionEvidence {
                     method: fused.method,
                     parts: self.summands(fused, tool),
-                    source: fused.of_source(tool).map(|gain| SourceEvidence { gain, best: gain >= self.best_source }),
+                    source: fused.of_source(tool).map(|gain| SourceEvidence {
+                        gain,
+                        best: gain >= self.best_source,
+                    }),
                     value: fused.value(tool),
                 });
                 provenance.examples = self.example_evidence(fused, tool);
-                provenance.prior = fused.gains.get(&tool).map(|raised| self.prior_evidence(raised));
+                provenance.prior = fused
+                    .gains
+                    .get(&tool)
+                    .map(|raised| self.prior_evidence(raised));
             }
         }
         provenance
@@ -272,25 +383,47 @@ impl<'a> Explainer<'a> {
         let gain = fused.of_examples(tool);
         let value = |place: &usize| fused.of_example(*place);
         // Of equal examples the first.
-        let nearest = examples.of(tool).rev().max_by(|a, b| value(a).total_cmp(&value(b))).filter(|_| gain > 0.0)?;
-        let Counting { request, origin, .. } = examples.example(nearest);
+        let nearest = examples
+            .of(tool)
+            .rev()
+            .max_by(|a, b| value(a).total_cmp(&value(b)))
+            .filter(|_| gain > 0.0)?;
+        let Counting {
+            request, origin, ..
+        } = examples.example(nearest);
         let share = (gain / fused.value(tool).max(gain)).clamp(0.0, 1.0);
-        Some(ExampleEvidence { gain, share, nearest: request.clone(), origin: *origin })
+        Some(ExampleEvidence {
+            gain,
+            share,
+            nearest: request.clone(),
+            origin: *origin,
+        })
     }
 
     fn prior_evidence(&self, raised: &Raised) -> PriorEvidence {
-        let by = raised.gains.iter().map(|&Gain { with, together, expected, log_ratio }| CalledTogether {
-            tool_id: self.id(with),
-            together,
-            expected,
-            log_ratio,
-        });
+        let by = raised.gains.iter().map(
+            |&Gain {
+                 with,
+                 together,
+                 expected,
+                 log_ratio,
+             }| CalledTogether {
+                tool_id: self.id(with),
+                together,
+                expected,
+                log_ratio,
+            },
+        );
         let popular = raised.popular.map(|popular| CalledOften {
             tasks: popular.called,
             expected: popular.expected,
             log_ratio: popular.log_ratio,
         });
-        PriorEvidence { gain: raised.value, by: by.collect(), popular }
+        PriorEvidence {
+            gain: raised.value,
+            by: by.collect(),
+            popular,
+        }
     }
 
     /// What the retrievers say of the tool for a part of the request alone.
@@ -309,9 +442,16 @@ impl<'a> Explainer<'a> {
         for part in &fused.parts {
             match vectors(self.request.index, part.retriever) {
                 Some(vectors) => {
-                    evidence.semantic = Some(self.semantic_evidence((part, &admitted), vectors, words.as_ref(), tool));
+                    evidence.semantic = Some(self.semantic_evidence(
+                        (part, &admitted),
+                        vectors,
+                        words.as_ref(),
+                        tool,
+                    ));
                 }
-                None => evidence.keyword = Some(self.keyword_evidence((part, &admitted), terms, tool)),
+                None => {
+                    evidence.keyword = Some(self.keyword_evidence((part, &admitted), terms, tool))
+                }
             }
         }
         evidence
@@ -338,14 +478,19 @@ impl<'a> Explainer<'a> {
         }
     }
 
-    /// The summands of a weighted sum; ranks, which the other method adds up, stand with the retrievers.
+    /// The summands of a weighted sum; ranks, which the other method adds up, stand with the
+    /// retrievers.
     fn summands(&self, fused: &Fused, tool: ToolId) -> BTreeMap<String, FusionPart> {
         if fused.method != Fusion::Weighted {
             return BTreeMap::new();
         }
         let parts = fused.parts.iter().map(|part| {
-            let model = vectors(self.request.index, part.retriever).map(|vectors| vectors.embedder().identity());
-            let summand = FusionPart { weight: part.weight, score: part.signal.of(tool) };
+            let model = vectors(self.request.index, part.retriever)
+                .map(|vectors| vectors.embedder().identity());
+            let summand = FusionPart {
+                weight: part.weight,
+                score: part.signal.of(tool),
+            };
             (model.unwrap_or("keyword").to_owned(), summand)
         });
         parts.collect()
@@ -360,8 +505,11 @@ impl<'a> Explainer<'a> {
         let mut by_sentence = [0.0; MAX_SENTENCES];
         let mut matches = Vec::new();
         for FoundTerm { query, indexed } in terms {
-            if let Some((contribution, fields)) = self.request.index.keyword.explain(tool, indexed) {
-                query.sentences().for_each(|sentence| by_sentence[sentence] += contribution);
+            if let Some((contribution, fields)) = self.request.index.keyword.explain(tool, indexed)
+            {
+                query
+                    .sentences()
+                    .for_each(|sentence| by_sentence[sentence] += contribution);
                 matches.push((query, contribution, fields));
             }
         }
@@ -377,7 +525,11 @@ impl<'a> Explainer<'a> {
                 value: query.value,
                 meets: one_line(own.unwrap_or(query.word), MAX_MEETS_CHARS),
                 kind: query.kind,
-                contribution: if within { contribution } else { contribution / 2.0 },
+                contribution: if within {
+                    contribution
+                } else {
+                    contribution / 2.0
+                },
                 fields,
             }
         });
@@ -391,15 +543,26 @@ impl<'a> Explainer<'a> {
     }
 }
 
-/// The words of a text, where a summand is the similarity of a model that can tell them apart, with that model's vectors.
-fn words<'a>(index: &'a Index, fused: &Fused, text: &'a str) -> Option<(&'a Vectors, RequestWords<'a>)> {
+/// The words of a text, where a summand is the similarity of a model that can tell them apart, with
+/// that model's vectors.
+fn words<'a>(
+    index: &'a Index,
+    fused: &Fused,
+    text: &'a str,
+) -> Option<(&'a Vectors, RequestWords<'a>)> {
     fused.parts.iter().find_map(|part| {
         let vectors = vectors(index, part.retriever)?;
-        Some((vectors, RequestWords::new(vectors.embedder().as_ref(), text)?))
+        Some((
+            vectors,
+            RequestWords::new(vectors.embedder().as_ref(), text)?,
+        ))
     })
 }
 
 /// The vectors that a semantic retriever searched.
 fn vectors(index: &Index, retriever: Retriever) -> Option<&Vectors> {
-    index.vectors.iter().find(|vectors| Retriever::of(vectors.embedder().as_ref()) == retriever)
+    index
+        .vectors
+        .iter()
+        .find(|vectors| Retriever::of(vectors.embedder().as_ref()) == retriever)
 }

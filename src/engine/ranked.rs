@@ -24,7 +24,11 @@ const SURE: f32 = 0.7;
 /// The ranking of a request's tools, by what it rests on.
 pub(super) enum Ranked<'q> {
     /// The built-in retrievers.
-    Fused { mode: Mode, terms: Vec<FoundTerm<'q>>, fused: Fused },
+    Fused {
+        mode: Mode,
+        terms: Vec<FoundTerm<'q>>,
+        fused: Fused,
+    },
     /// A custom scorer.
     Custom(Custom),
     /// Nothing but the order of the catalog, because what should have ranked failed.
@@ -44,7 +48,9 @@ pub(super) struct Custom {
 impl Ranked<'_> {
     /// Falls back to the order of the catalog.
     fn registration(scorer: &str) -> Self {
-        Self::Registration { scorer: scorer.to_owned() }
+        Self::Registration {
+            scorer: scorer.to_owned(),
+        }
     }
 
     /// Names what ranked.
@@ -55,15 +61,24 @@ impl Ranked<'_> {
         }
     }
 
-    /// Returns the eligible tools that it has something to say of and that reach the value `least`, in registration order.
+    /// Returns the eligible tools that it has something to say of and that reach the value `least`,
+    /// in registration order.
     pub(super) fn reaching(&self, eligibility: &Eligibility, least: f32) -> Vec<Candidate> {
         match self {
             Self::Fused { fused, .. } => fused.candidates(eligibility, least).collect(),
             Self::Custom(Custom { scores, .. }) => {
-                let candidates = scores.iter().map(|(&tool, score)| Candidate { tool, score: score.score });
-                candidates.filter(|candidate| candidate.score >= least).collect()
+                let candidates = scores.iter().map(|(&tool, score)| Candidate {
+                    tool,
+                    score: score.score,
+                });
+                candidates
+                    .filter(|candidate| candidate.score >= least)
+                    .collect()
             }
-            Self::Registration { .. } => eligibility.admitted().map(|tool| Candidate { tool, score: 0.0 }).collect(),
+            Self::Registration { .. } => eligibility
+                .admitted()
+                .map(|tool| Candidate { tool, score: 0.0 })
+                .collect(),
         }
     }
 
@@ -75,7 +90,8 @@ impl Ranked<'_> {
         }
     }
 
-    /// Returns `true` if it has a score for the tool: the built-in ranking of a large catalog has none for what is far from the request.
+    /// Returns `true` if it has a score for the tool: the built-in ranking of a large catalog has
+    /// none for what is far from the request.
     pub(super) fn has(&self, tool: ToolId) -> bool {
         match self {
             Self::Fused { fused, .. } => fused.has(tool),
@@ -103,7 +119,9 @@ impl Ranked<'_> {
     pub(super) fn candidate(&self, tool: ToolId) -> Candidate {
         let score = match self {
             Self::Fused { fused, .. } => fused.value(tool),
-            Self::Custom(Custom { scores, .. }) => scores.get(&tool).map_or(0.0, |score| score.score),
+            Self::Custom(Custom { scores, .. }) => {
+                scores.get(&tool).map_or(0.0, |score| score.score)
+            }
             Self::Registration { .. } => 0.0,
         };
         Candidate { tool, score }
@@ -117,7 +135,8 @@ impl Ranked<'_> {
         }
     }
 
-    /// Returns `true` if the tool scores at least as much as one of the value `least`, without what it has gained.
+    /// Returns `true` if the tool scores at least as much as one of the value `least`, without what
+    /// it has gained.
     pub(super) fn reaches(&self, candidate: Candidate, least: f32) -> bool {
         match self {
             Self::Fused { fused, .. } => fused.reaches(candidate.tool, least),
@@ -125,13 +144,17 @@ impl Ranked<'_> {
         }
     }
 
-    /// Returns the estimated probability that any eligible tool answers the request: no less than the score of any that is picked, where
-    /// scores are probabilities.
+    /// Returns the estimated probability that any eligible tool answers the request: no less than
+    /// the score of any that is picked, where scores are probabilities.
     pub(super) fn answerable(&self, picks: &[Pick]) -> Option<f32> {
         match self {
             Self::Fused { fused, .. } => {
                 let picked = picks.iter().filter(|_| fused.method == Fusion::Weighted);
-                Some(picked.map(|pick| pick.score).fold(fused.answerable(), f32::max))
+                Some(
+                    picked
+                        .map(|pick| pick.score)
+                        .fold(fused.answerable(), f32::max),
+                )
             }
             Self::Custom(_) | Self::Registration { .. } => None,
         }
@@ -139,7 +162,9 @@ impl Ranked<'_> {
 
     /// Returns of what kind the request is if nothing fits it, where that can be told.
     pub(super) fn nothing_fits(&self, catalog: &Catalog) -> Option<NothingFits> {
-        let Self::Fused { fused, .. } = self else { return None };
+        let Self::Fused { fused, .. } = self else {
+            return None;
+        };
         let near = fused.near_source()?;
         if near >= SURE {
             let source = catalog.source(fused.best()?)?.to_owned();
@@ -151,8 +176,12 @@ impl Ranked<'_> {
     /// Returns why the scores are no probabilities.
     pub(super) fn uncalibrated(&self, eligibility: &Eligibility) -> Option<Uncalibrated> {
         match self {
-            Self::Fused { fused, .. } if fused.method != Fusion::Weighted => Some(Uncalibrated::Ranks),
-            Self::Fused { .. } if eligibility.admitted_count() < CALIBRATED_TOOLS => Some(Uncalibrated::FewTools),
+            Self::Fused { fused, .. } if fused.method != Fusion::Weighted => {
+                Some(Uncalibrated::Ranks)
+            }
+            Self::Fused { .. } if eligibility.admitted_count() < CALIBRATED_TOOLS => {
+                Some(Uncalibrated::FewTools)
+            }
             Self::Custom(_) => Some(Uncalibrated::CustomScorer),
             Self::Fused { .. } | Self::Registration { .. } => None,
         }
@@ -182,7 +211,11 @@ pub(super) fn fuse<'q>(
     }
     let fused = Fused::new(signals, request.options.fusion, request.rankable());
     report.ran(Stage::Fuse);
-    Ranked::Fused { mode: request.mode, terms, fused }
+    Ranked::Fused {
+        mode: request.mode,
+        terms,
+        fused,
+    }
 }
 
 /// Scores all tools after all where one of some, which are wanted whatever their score, has none.
@@ -203,8 +236,9 @@ pub(super) fn widen<'q>(
     }
 }
 
-/// Asks a custom scorer in place of the built-in ranking, or of the best tools of that where there is a shortlist. What
-/// there is without the scorer stands in where it gives nothing: the built-in ranking, else registration order.
+/// Asks a custom scorer in place of the built-in ranking, or of the best tools of that where there
+/// is a shortlist. What there is without the scorer stands in where it gives nothing: the built-in
+/// ranking, else registration order.
 pub(super) fn score<'q>(
     request: &Request<'q>,
     (scorer, shortlist): (&Arc<dyn Scorer>, Option<usize>),
@@ -214,9 +248,17 @@ pub(super) fn score<'q>(
     let first_stage = shortlist.map(|most| (fuse(request, None, embeddings, report), most));
     let shown: Vec<ToolId> = match &first_stage {
         Some((Ranked::Fused { fused, .. }, most)) => {
-            let best = top_k(fused.candidates(request.rankable(), f32::NEG_INFINITY), *most);
+            let best = top_k(
+                fused.candidates(request.rankable(), f32::NEG_INFINITY),
+                *most,
+            );
             let stay: BTreeSet<ToolId> = request.musts().union(&request.held()).copied().collect();
-            best.iter().map(|best| best.tool).chain(stay).collect::<BTreeSet<_>>().into_iter().collect()
+            best.iter()
+                .map(|best| best.tool)
+                .chain(stay)
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect()
         }
         Some(_) => {
             report.skipped(Stage::Scorer, "there is no ranking to make a shortlist of");
@@ -224,25 +266,40 @@ pub(super) fn score<'q>(
         }
         None => {
             let of_examples = request.examples.map(|_| Stage::Examples);
-            for stage in [Stage::Keyword, Stage::Semantic].into_iter().chain(of_examples).chain([Stage::Fuse]) {
+            for stage in [Stage::Keyword, Stage::Semantic]
+                .into_iter()
+                .chain(of_examples)
+                .chain([Stage::Fuse])
+            {
                 report.skipped(stage, "a custom scorer takes its place");
             }
             request.rankable().admitted().collect()
         }
     };
-    let tools = shown.iter().map(|&tool| Arc::clone(request.index.catalog.tool(tool))).collect();
+    let tools = shown
+        .iter()
+        .map(|&tool| Arc::clone(request.index.catalog.tool(tool)))
+        .collect();
     let missed = match scorer::run(scorer, request.query, tools, request.deadline) {
         Ok(scores) => {
             report.ran(Stage::Scorer);
             let shortlisted = first_stage.map(|_| shown.len());
-            return Ranked::Custom(Custom::new(request, scorer.name(), (shown, scores), shortlisted));
+            return Ranked::Custom(Custom::new(
+                request,
+                scorer.name(),
+                (shown, scores),
+                shortlisted,
+            ));
         }
         Err(NoScores::Failed(error)) => error.to_string(),
         Err(NoScores::Expired) => "the deadline passed before the scorer answered".to_owned(),
     };
     let (stands, ranked) = match first_stage {
         Some((ranked, _)) => ("the built-in ranking stands", ranked),
-        None => ("eligible tools stand in registration order", Ranked::registration(scorer.name())),
+        None => (
+            "eligible tools stand in registration order",
+            Ranked::registration(scorer.name()),
+        ),
     };
     report.failed(Stage::Scorer, format!("{missed}; {stands}"));
     ranked
@@ -269,12 +326,22 @@ impl Custom {
                 invalid.insert(tool, error);
             }
         }
-        Self { scorer: scorer.to_owned(), scores, invalid, shortlisted }
+        Self {
+            scorer: scorer.to_owned(),
+            scores,
+            invalid,
+            shortlisted,
+        }
     }
 }
 
 /// Raises what goes with the tools in use, and what is called often where that is to count.
-pub(super) fn raise(prior: &Prior, request: &Request<'_>, ranked: &mut Ranked, report: &mut Report) {
+pub(super) fn raise(
+    prior: &Prior,
+    request: &Request<'_>,
+    ranked: &mut Ranked,
+    report: &mut Report,
+) {
     let in_use = request.held();
     match ranked {
         Ranked::Fused { .. } if in_use.is_empty() && !request.options.popularity => {

@@ -16,23 +16,39 @@ pub(super) struct Report {
 impl Report {
     /// Starts the clock.
     pub(super) fn new() -> Self {
-        Self { last: Instant::now(), stages: Vec::new(), degraded: Vec::new(), timings: Timings::default() }
+        Self {
+            last: Instant::now(),
+            stages: Vec::new(),
+            degraded: Vec::new(),
+            timings: Timings::default(),
+        }
     }
 
     pub(super) fn ran(&mut self, stage: Stage) {
         self.time(stage);
-        self.stages.push(StageReport { stage, status: StageStatus::Ran });
+        self.stages.push(StageReport {
+            stage,
+            status: StageStatus::Ran,
+        });
     }
 
     pub(super) fn skipped(&mut self, stage: Stage, reason: impl Into<String>) {
-        self.stages.push(StageReport { stage, status: StageStatus::Skipped { reason: reason.into() } });
+        self.stages.push(StageReport {
+            stage,
+            status: StageStatus::Skipped {
+                reason: reason.into(),
+            },
+        });
     }
 
     pub(super) fn failed(&mut self, stage: Stage, reason: impl Into<String>) {
         let reason = reason.into();
         self.time(stage);
         self.degraded(stage, reason.clone());
-        self.stages.push(StageReport { stage, status: StageStatus::Failed { reason } });
+        self.stages.push(StageReport {
+            stage,
+            status: StageStatus::Failed { reason },
+        });
     }
 
     /// Notes what a stage that ran could not do.

@@ -1,4 +1,5 @@
-//! What a request and its options come to for one catalog: who may be seen, what is named, and what is in use.
+//! What a request and its options come to for one catalog: who may be seen, what is named, and what
+//! is in use.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -23,7 +24,8 @@ pub(super) struct Request<'a> {
     pub(super) deadline: Deadline,
     pub(super) mode: Mode,
     pub(super) eligibility: Arc<Eligibility>,
-    /// Untrusted tools that are eligible, each with the eligible tool that it copies: they are not ranked.
+    /// Untrusted tools that are eligible, each with the eligible tool that it copies: they are not
+    /// ranked.
     pub(super) copies: BTreeMap<ToolId, ToolId>,
     /// The tools that are ranked, where these are not all that are eligible.
     rankable: Option<Eligibility>,
@@ -43,7 +45,11 @@ pub(super) struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// Checks the options and decides on eligibility, before anything is scored.
-    pub(super) fn new(index: &'a Index, query: &'a Query, options: &'a PickOptions) -> Result<Self, PickError> {
+    pub(super) fn new(
+        index: &'a Index,
+        query: &'a Query,
+        options: &'a PickOptions,
+    ) -> Result<Self, PickError> {
         let deadline = Deadline::after(options.timeout);
         options.check()?;
         let mode = mode(index, options)?;
@@ -77,23 +83,32 @@ impl<'a> Request<'a> {
 
     /// Ranks by the examples of tools too.
     pub(super) fn with_examples(self, examples: Option<&'a ExampleIndex>) -> Self {
-        Self { examples: examples.filter(|examples| !examples.is_empty()), ..self }
+        Self {
+            examples: examples.filter(|examples| !examples.is_empty()),
+            ..self
+        }
     }
 
     /// Ranks no copies of what is trusted, but for those that stay whatever their score.
     fn leave_copies_out(&mut self) {
-        self.copies = self.index.copies.among(|tool| self.eligibility.admits(tool));
+        self.copies = self
+            .index
+            .copies
+            .among(|tool| self.eligibility.admits(tool));
         let staying: BTreeSet<ToolId> = self.musts().union(&self.held()).copied().collect();
         self.copies.retain(|copy, _| !staying.contains(copy));
         if !self.copies.is_empty() {
-            let rankable = self.eligibility.admitted().filter(|tool| !self.copies.contains_key(tool));
+            let rankable = self
+                .eligibility
+                .admitted()
+                .filter(|tool| !self.copies.contains_key(tool));
             let rankable: Vec<ToolId> = rankable.collect();
             self.rankable = Some(Eligibility::only(&rankable, self.eligibility.tools()));
         }
     }
 
-    /// Returns `true` if it is enough to score the tools of a large catalog that may be near the request: one model scores tools, for this
-    /// request alone, and nothing raises others.
+    /// Returns `true` if it is enough to score the tools of a large catalog that may be near the
+    /// request: one model scores tools, for this request alone, and nothing raises others.
     pub(super) fn may_narrow(&self, vectors: &Vectors) -> bool {
         vectors.are_many()
             && !self.whole
@@ -121,17 +136,29 @@ impl<'a> Request<'a> {
     /// Returns the eligible tools that stay whatever their score.
     pub(super) fn musts(&self) -> BTreeSet<ToolId> {
         let named = self.mentions.iter().map(|mention| mention.tool);
-        named.chain(self.always.keys().copied()).filter(|&tool| self.eligibility.admits(tool)).collect()
+        named
+            .chain(self.always.keys().copied())
+            .filter(|&tool| self.eligibility.admits(tool))
+            .collect()
     }
 
     /// Returns the eligible tools that stay because they are in use.
     pub(super) fn held(&self) -> BTreeSet<ToolId> {
-        self.in_use.tools.keys().copied().filter(|&tool| self.eligibility.admits(tool)).collect()
+        self.in_use
+            .tools
+            .keys()
+            .copied()
+            .filter(|&tool| self.eligibility.admits(tool))
+            .collect()
     }
 
     /// Returns the eligible tools that picked skills bring along.
     pub(super) fn brought(&self) -> BTreeSet<ToolId> {
-        self.needed.keys().copied().filter(|&tool| self.eligibility.admits(tool)).collect()
+        self.needed
+            .keys()
+            .copied()
+            .filter(|&tool| self.eligibility.admits(tool))
+            .collect()
     }
 
     /// Returns the tool's source.
@@ -146,7 +173,10 @@ impl<'a> Request<'a> {
 
     /// Returns the name by which the request names the tool outright.
     pub(super) fn mention(&self, tool: ToolId) -> Option<&str> {
-        self.mentions.iter().find(|mention| mention.tool == tool).map(|mention| mention.name.as_str())
+        self.mentions
+            .iter()
+            .find(|mention| mention.tool == tool)
+            .map(|mention| mention.name.as_str())
     }
 }
 
@@ -162,10 +192,16 @@ pub(super) struct InUse {
 }
 
 impl InUse {
-    /// Resolves the names that the caller gives, and then those of the transcript, each from the latest on.
+    /// Resolves the names that the caller gives, and then those of the transcript, each from the
+    /// latest on.
     fn new(names: &NameTable, query: &Query, options: &PickOptions) -> Self {
         let mut in_use = Self::default();
-        for name in options.in_use.iter().rev().chain(query.called().iter().rev()) {
+        for name in options
+            .in_use
+            .iter()
+            .rev()
+            .chain(query.called().iter().rev())
+        {
             let mut is_known = false;
             for tool in names.meant(name) {
                 is_known = true;
@@ -188,7 +224,9 @@ impl InUse {
 
 fn mode(index: &Index, options: &PickOptions) -> Result<Mode, PickError> {
     match (options.mode, index.vectors.is_empty()) {
-        (Some(mode), true) if mode.uses_semantic() => Err(PickError::NoEmbedder { mode: mode.name() }),
+        (Some(mode), true) if mode.uses_semantic() => {
+            Err(PickError::NoEmbedder { mode: mode.name() })
+        }
         (Some(mode), _) => Ok(mode),
         (None, false) => Ok(Mode::Hybrid),
         (None, true) => Ok(Mode::Keyword),
@@ -202,8 +240,15 @@ fn always(index: &Index, options: &PickOptions) -> Result<BTreeMap<ToolId, Strin
         match named(&index.names, "always_include", name)?[..] {
             [tool] => always.insert(tool, name.clone()),
             ref several => {
-                let candidates = several.iter().map(|&tool| index.catalog.tool(tool).id.clone()).collect();
-                return Err(PickError::AmbiguousTool { option: "always_include", name: name.clone(), candidates });
+                let candidates = several
+                    .iter()
+                    .map(|&tool| index.catalog.tool(tool).id.clone())
+                    .collect();
+                return Err(PickError::AmbiguousTool {
+                    option: "always_include",
+                    name: name.clone(),
+                    candidates,
+                });
             }
         };
     }

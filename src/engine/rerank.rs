@@ -1,7 +1,7 @@
 //! Whether the reranker is asked, and what its answer makes of the ranking.
 //!
-//! `min_score` has been applied before, on the calibrated scores, and these stay what the picks show: reranking puts the
-//! admitted candidates in another order, and neither adds nor removes one.
+//! `min_score` has been applied before, on the calibrated scores, and these stay what the picks
+//! show: reranking puts the admitted candidates in another order, and neither adds nor removes one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +14,11 @@ use crate::ranking::{Ranking, ToolId};
 use crate::rerank::{self, NotReranked, Rerank, RerankScore, Reranker};
 use crate::selection::{RerankEvidence, RerankReport, Stage};
 
-/// Scores that lie closer leave open which tool is the better one. `docs/reranking.md` tells what this and the next
-/// constant miss.
+/// Scores that lie closer leave open which tool is the better one. `docs/reranking.md` tells what
+/// this and the next constant miss.
 const THIN_MARGIN: f32 = 0.25;
-/// A tool that would be cut and is less likely than this needs no second look, however close the one before it is.
+/// A tool that would be cut and is less likely than this needs no second look, however close the
+/// one before it is.
 const UNLIKELY: f32 = 0.1;
 
 /// What reranking came to: the decision, and the places of the tools that it moved or left.
@@ -29,7 +30,11 @@ pub(super) struct Reranked {
 /// How many candidates are put in order for the reranker; none where it is not asked for.
 pub(super) fn window(request: &Request<'_>, reranker: Option<&Arc<dyn Reranker>>) -> usize {
     let wanted = request.options.rerank != Rerank::Never && reranker.is_some();
-    if wanted { request.options.rerank_window } else { 0 }
+    if wanted {
+        request.options.rerank_window
+    } else {
+        0
+    }
 }
 
 /// Asks the reranker where that is wanted, and puts the best candidates in the order that it gives.
@@ -53,36 +58,67 @@ pub(super) fn rerank(
     let mut evidence = BTreeMap::new();
     if let Some(reason) = needless(ranked, &told) {
         report.skipped(Stage::Rerank, reason);
-        return Some(Reranked { report: told, evidence });
+        return Some(Reranked {
+            report: told,
+            evidence,
+        });
     }
     if request.deadline.has_passed() {
-        report.failed(Stage::Rerank, "the deadline passed before it began; the prior order stands");
-        return Some(Reranked { report: told, evidence });
+        report.failed(
+            Stage::Rerank,
+            "the deadline passed before it began; the prior order stands",
+        );
+        return Some(Reranked {
+            report: told,
+            evidence,
+        });
     }
-    let tools =
-        ranking[..told.window].iter().map(|candidate| Arc::clone(request.index.catalog.tool(candidate.tool))).collect();
+    let tools = ranking[..told.window]
+        .iter()
+        .map(|candidate| Arc::clone(request.index.catalog.tool(candidate.tool)))
+        .collect();
     match rerank::run(reranker, request.query, tools, request.deadline) {
         Ok(order) => {
             report.ran(Stage::Rerank);
             told.reordered = true;
             for (after, &RerankScore { candidate, score }) in order.iter().enumerate() {
-                let places = RerankEvidence { score, before: candidate + 1, after: after + 1 };
+                let places = RerankEvidence {
+                    score,
+                    before: candidate + 1,
+                    after: after + 1,
+                };
                 evidence.insert(ranking[candidate].tool, places);
             }
             permute(ranking, &order);
             // Who reads request and tool together has seen the parts.
             candidates.reranked = true;
         }
-        Err(NotReranked::Paused(reason)) => report.left_out(Stage::Rerank, reason + "; the prior order stands"),
-        Err(NotReranked::Failed(reason)) => report.failed(Stage::Rerank, reason + "; the prior order stands"),
+        Err(NotReranked::Paused(reason)) => {
+            report.left_out(Stage::Rerank, reason + "; the prior order stands")
+        }
+        Err(NotReranked::Failed(reason)) => {
+            report.failed(Stage::Rerank, reason + "; the prior order stands")
+        }
     }
-    Some(Reranked { report: told, evidence })
+    Some(Reranked {
+        report: told,
+        evidence,
+    })
 }
 
 /// The numbers that decide whether the reranker is asked.
-fn numbers(request: &Request<'_>, ranked: &Ranked<'_>, reranker: &dyn Reranker, ranking: &Ranking) -> RerankReport {
+fn numbers(
+    request: &Request<'_>,
+    ranked: &Ranked<'_>,
+    reranker: &dyn Reranker,
+    ranking: &Ranking,
+) -> RerankReport {
     let window = ranking.len().min(request.options.rerank_window);
-    let score = |place: usize| ranking.get(place).map(|candidate| ranked.score(candidate.tool));
+    let score = |place: usize| {
+        ranking
+            .get(place)
+            .map(|candidate| ranked.score(candidate.tool))
+    };
     let margin = |place: usize| Some(score(place)? - score(place + 1)?);
     // Only what stands on both sides of the cutoff can trade places across it.
     let cut = Some(request.options.max_candidates).filter(|&most| most < window);
@@ -123,11 +159,17 @@ fn needless(ranked: &Ranked<'_>, report: &RerankReport) -> Option<String> {
     Some(told)
 }
 
-/// Puts the tools of the window in their new order. The values by which candidates are ordered stay in their places, and
-/// fall strictly, so that whoever sorts by them later keeps the order.
+/// Puts the tools of the window in their new order. The values by which candidates are ordered stay
+/// in their places, and fall strictly, so that whoever sorts by them later keeps the order.
 fn permute(ranking: &mut Ranking, order: &[RerankScore]) {
-    let tools: Vec<_> = order.iter().map(|score| ranking[score.candidate].tool).collect();
-    ranking.iter_mut().zip(tools).for_each(|(place, tool)| place.tool = tool);
+    let tools: Vec<_> = order
+        .iter()
+        .map(|score| ranking[score.candidate].tool)
+        .collect();
+    ranking
+        .iter_mut()
+        .zip(tools)
+        .for_each(|(place, tool)| place.tool = tool);
     for place in 1..ranking.len() {
         let above = ranking[place - 1].score;
         if ranking[place].score >= above {

@@ -26,36 +26,56 @@ impl Embedder for FirstWord {
         self.0.dimensions()
     }
 
-    fn embed(&self, role: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let words: Vec<&str> = texts.iter().map(|text| text.split_whitespace().next().unwrap_or_default()).collect();
+    fn embed(
+        &self,
+        role: Role,
+        texts: &[&str],
+        progress: EmbedProgress<'_>,
+    ) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let words: Vec<&str> = texts
+            .iter()
+            .map(|text| text.split_whitespace().next().unwrap_or_default())
+            .collect();
         self.0.embed(role, &words, progress)
     }
 }
 
 fn catalogs() -> impl Strategy<Value = Catalog> {
-    let word =
-        prop::sample::select(vec!["read", "file", "readFile", "the", "send", "mail", "weather", "city", "report"]);
+    let word = prop::sample::select(vec![
+        "read", "file", "readFile", "the", "send", "mail", "weather", "city", "report",
+    ]);
     let text = move || prop::collection::vec(word.clone(), 1..8).prop_map(|words| words.join(" "));
     let tool = (text(), text(), text(), 0..3_usize);
     prop::collection::vec(tool, 0..10).prop_map(|tools| {
-        let tools = tools.into_iter().enumerate().map(|(index, (name, description, parameter, source))| {
-            // Every third name is another's, so that some tools are the same.
-            let mut tool = Tool::without_arguments(
-                format!("{}_{}", name.split(' ').next().unwrap_or("x"), index / 3),
-                description,
-            );
-            tool.source = Some(format!("s{source}_{}", index % 3));
-            tool.parameters = Some(json!({"type": "object", "properties": {"p": {"description": parameter}}}));
-            tool.id = tool.qualified_name();
-            tool
-        });
+        let tools =
+            tools
+                .into_iter()
+                .enumerate()
+                .map(|(index, (name, description, parameter, source))| {
+                    // Every third name is another's, so that some tools are the same.
+                    let mut tool = Tool::without_arguments(
+                        format!("{}_{}", name.split(' ').next().unwrap_or("x"), index / 3),
+                        description,
+                    );
+                    tool.source = Some(format!("s{source}_{}", index % 3));
+                    tool.parameters = Some(
+                        json!({"type": "object", "properties": {"p": {"description": parameter}}}),
+                    );
+                    tool.id = tool.qualified_name();
+                    tool
+                });
         Catalog::from_tools(tools).expect("ids differ")
     })
 }
 
 fn queries() -> impl Strategy<Value = Query> {
-    let texts =
-        ["read the file", "Send a mail. Report the weather of the city!", "readFile and send it", "?", "absent"];
+    let texts = [
+        "read the file",
+        "Send a mail. Report the weather of the city!",
+        "readFile and send it",
+        "?",
+        "absent",
+    ];
     let text = prop::sample::select(texts.to_vec());
     let earlier = prop::option::of(prop::sample::select(texts.to_vec()));
     (text, earlier).prop_map(|(text, earlier)| match earlier {

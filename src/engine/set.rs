@@ -1,5 +1,5 @@
-//! What makes the picks a set: the parts of the request that they cover, the tools that they require, and the budget that
-//! they fit.
+//! What makes the picks a set: the parts of the request that they cover, the tools that they
+//! require, and the budget that they fit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,8 +19,8 @@ use crate::select::{Cover, Cut, Decision, Fate, Picked, Refused, cut, picks, put
 use crate::selection::Stage;
 use crate::selection::TokenReport;
 
-/// The most tools that stand beside the picks because these require them: a tool is not to fill a model's context with
-/// others.
+/// The most tools that stand beside the picks because these require them: a tool is not to fill a
+/// model's context with others.
 const MAX_REQUIRED: usize = 16;
 /// The most names of required tools that are read per tool.
 const MAX_NAMES: usize = 64;
@@ -55,23 +55,41 @@ pub(super) fn choose(
 /// Notes which copies gave way to picked tools.
 fn give_way(copies: &BTreeMap<ToolId, ToolId>, decisions: &mut Vec<Decision>) {
     let picked: BTreeSet<ToolId> = picks(decisions).map(|(tool, _)| tool).collect();
-    let gave_way = copies.iter().filter(|(copy, original)| picked.contains(original) && !picked.contains(copy));
-    decisions.extend(gave_way.map(|(&tool, _)| Decision { tool, fate: Fate::Copy }));
+    let gave_way = copies
+        .iter()
+        .filter(|(copy, original)| picked.contains(original) && !picked.contains(copy));
+    decisions.extend(gave_way.map(|(&tool, _)| Decision {
+        tool,
+        fate: Fate::Copy,
+    }));
     put_in_order(decisions);
 }
 
 /// What the parts want of the candidates, where there is a choice between them.
 fn cover(request: &Request<'_>, ranked: &Ranked<'_>, candidates: &Candidates<'_>) -> Option<Cover> {
-    let Candidates { parts, good, ranking, reranked, .. } = candidates;
-    let Ranked::Fused { fused, .. } = ranked else { return None };
+    let Candidates {
+        parts,
+        good,
+        ranking,
+        reranked,
+        ..
+    } = candidates;
+    let Ranked::Fused { fused, .. } = ranked else {
+        return None;
+    };
     if parts.is_empty() || *reranked || ranking.len() <= request.options.max_candidates {
         return None;
     }
-    Some(Cover::new(parts.iter().map(|part| &part.fused), good.clone(), fused, ranking))
+    Some(Cover::new(
+        parts.iter().map(|part| &part.fused),
+        good.clone(),
+        fused,
+        ranking,
+    ))
 }
 
-/// Brings the tools along that the picks require, and those that these require, as far as they may be seen: beside the
-/// picks, whose number is limited, where they are not among them.
+/// Brings the tools along that the picks require, and those that these require, as far as they may
+/// be seen: beside the picks, whose number is limited, where they are not among them.
 struct Requiring<'a> {
     request: &'a Request<'a>,
     ranked: &'a Ranked<'a>,
@@ -88,8 +106,13 @@ struct Requiring<'a> {
 
 impl<'a> Requiring<'a> {
     fn new(request: &'a Request<'a>, ranked: &'a Ranked<'a>, decisions: Vec<Decision>) -> Self {
-        let places = decisions.iter().enumerate().filter(|(_, decision)| decision.picked().is_some());
-        let picked: BTreeMap<ToolId, usize> = places.map(|(place, decision)| (decision.tool, place)).collect();
+        let places = decisions
+            .iter()
+            .enumerate()
+            .filter(|(_, decision)| decision.picked().is_some());
+        let picked: BTreeMap<ToolId, usize> = places
+            .map(|(place, decision)| (decision.tool, place))
+            .collect();
         let mut requiring = Self {
             request,
             ranked,
@@ -101,7 +124,11 @@ impl<'a> Requiring<'a> {
             over_required: BTreeSet::new(),
             refused: BTreeMap::new(),
         };
-        for &tool in requiring.picked.keys().filter(|tool| !request.in_use.tools.contains_key(tool)) {
+        for &tool in requiring
+            .picked
+            .keys()
+            .filter(|tool| !request.in_use.tools.contains_key(tool))
+        {
             *requiring.per_source.entry(request.look(tool)).or_default() += 1;
         }
         requiring
@@ -115,7 +142,10 @@ impl<'a> Requiring<'a> {
             let definition = index.catalog.tool(tool);
             for name in definition.requires.iter().take(MAX_NAMES) {
                 let source = definition.source.as_deref();
-                let required = index.names.of_source(name, source, &index.catalog).filter(|required| *required != tool);
+                let required = index
+                    .names
+                    .of_source(name, source, &index.catalog)
+                    .filter(|required| *required != tool);
                 if let Some(required) = required
                     && self.require(required, name, tool)
                 {
@@ -126,10 +156,14 @@ impl<'a> Requiring<'a> {
         self.decide()
     }
 
-    /// Notes that a picked tool requires another under this name; returns `true` if that is picked for it.
+    /// Notes that a picked tool requires another under this name; returns `true` if that is picked
+    /// for it.
     fn require(&mut self, required: ToolId, name: &str, by: ToolId) -> bool {
         if !self.request.eligibility.admits(required) {
-            let first = || Refused { name: name.to_owned(), by: Vec::new() };
+            let first = || Refused {
+                name: name.to_owned(),
+                by: Vec::new(),
+            };
             let refused = self.refused.entry(required).or_insert_with(first);
             if !refused.by.contains(&by) {
                 refused.by.push(by);
@@ -152,12 +186,23 @@ impl<'a> Requiring<'a> {
         known.is_none()
     }
 
-    /// Puts a tool beside the picks if its source has a share left, and not too many were brought along.
+    /// Puts a tool beside the picks if its source has a share left, and not too many were brought
+    /// along.
     fn bring(&mut self, tool: ToolId) -> bool {
-        let Request { options, trusted_sources, .. } = self.request;
-        let is_trusted = self.request.source(tool).is_some_and(|source| trusted_sources.contains(source));
+        let Request {
+            options,
+            trusted_sources,
+            ..
+        } = self.request;
+        let is_trusted = self
+            .request
+            .source(tool)
+            .is_some_and(|source| trusted_sources.contains(source));
         let share = self.per_source.entry(self.request.look(tool)).or_default();
-        if options.max_per_source.is_some_and(|most| !is_trusted && *share >= most) {
+        if options
+            .max_per_source
+            .is_some_and(|most| !is_trusted && *share >= most)
+        {
             self.over_source.insert(tool);
             return false;
         }
@@ -183,18 +228,28 @@ impl<'a> Requiring<'a> {
             self.over_source.remove(tool);
         }
         let (picked, decisions) = (self.picked, &mut self.decisions);
-        decisions.extend(self.over_source.into_iter().map(|tool| Decision { tool, fate: Fate::OverSource }));
-        decisions.extend(self.over_required.into_iter().map(|tool| Decision { tool, fate: Fate::OverRequired }));
+        decisions.extend(self.over_source.into_iter().map(|tool| Decision {
+            tool,
+            fate: Fate::OverSource,
+        }));
+        decisions.extend(self.over_required.into_iter().map(|tool| Decision {
+            tool,
+            fate: Fate::OverRequired,
+        }));
+        decisions.extend(self.refused.into_iter().map(|(tool, refused)| Decision {
+            tool,
+            fate: Fate::Refused(refused),
+        }));
         decisions
-            .extend(self.refused.into_iter().map(|(tool, refused)| Decision { tool, fate: Fate::Refused(refused) }));
-        decisions.retain(|decision| !decision.lost_its_place() || !picked.contains_key(&decision.tool));
+            .retain(|decision| !decision.lost_its_place() || !picked.contains_key(&decision.tool));
         put_in_order(decisions);
         self.decisions
     }
 }
 
-/// Shows as much of the picks as fits `tokens`, takes the others away, and counts. What the whole catalog costs is counted
-/// once, and where there is a deadline on a thread that may be left behind.
+/// Shows as much of the picks as fits `tokens`, takes the others away, and counts. What the whole
+/// catalog costs is counted once, and where there is a deadline on a thread that may be left
+/// behind.
 pub(super) fn fit(
     costs: &Arc<Costs>,
     tokens: usize,
@@ -204,10 +259,16 @@ pub(super) fn fit(
 ) -> Result<TokenReport, PickError> {
     let musts: BTreeSet<ToolId> = request.musts().union(&request.held()).copied().collect();
     let wanted: Vec<Wanted> = picks(decisions)
-        .map(|(tool, _)| Wanted { tool, score: ranked.score(tool), must: musts.contains(&tool) })
+        .map(|(tool, _)| Wanted {
+            tool,
+            score: ranked.score(tool),
+            must: musts.contains(&tool),
+        })
         .collect();
     let fitted = budget::fit(costs, &wanted, tokens)?;
-    let picked = decisions.iter_mut().filter(|decision| decision.picked().is_some());
+    let picked = decisions
+        .iter_mut()
+        .filter(|decision| decision.picked().is_some());
     for (decision, shown) in picked.zip(fitted.shown) {
         match (decision.picked_mut(), shown) {
             (Some(picked), Some(_)) => picked.shown = shown,
@@ -220,7 +281,11 @@ pub(super) fn fit(
         None => Some(costs.whole()?),
         Some(_) => {
             let costs = Arc::clone(costs);
-            request.deadline.run(move || costs.whole()).ok().transpose()?
+            request
+                .deadline
+                .run(move || costs.whole())
+                .ok()
+                .transpose()?
         }
     };
     Ok(TokenReport {

@@ -1,8 +1,8 @@
 //! What the retrievers say of a request.
 //!
-//! Where something was said before, each retriever is asked twice: for the request, and for the whole conversation.
-//! Half of the words of "do the same for Berlin" tell nothing; but a request that changes the subject must not be
-//! drowned in what was said before.
+//! Where something was said before, each retriever is asked twice: for the request, and for the
+//! whole conversation. Half of the words of "do the same for Berlin" tell nothing; but a request
+//! that changes the subject must not be drowned in what was said before.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::ranking::ToolSet;
 use crate::retrieve::{self, FoundTerm, ReadTexts, Signal};
 use crate::selection::Stage;
 
-/// How much the conversation counts against the request alone. `docs/results.md` has what it gives, and what else was
-/// tried.
+/// How much the conversation counts against the request alone. `docs/results.md` has what it gives,
+/// and what else was tried.
 const CONVERSATION_SHARE: f32 = 0.6;
 
 /// How many tools with most of the words of a request are looked at by meaning in any case.
@@ -37,14 +37,24 @@ pub struct Embeddings(Vec<(Retriever, Embedded)>);
 
 impl Embeddings {
     /// Embeds the request unless that was done or tried before.
-    pub fn of(&mut self, embedder: &Arc<dyn Embedder>, query: &Query, deadline: Deadline) -> &Embedded {
+    pub fn of(
+        &mut self,
+        embedder: &Arc<dyn Embedder>,
+        query: &Query,
+        deadline: Deadline,
+    ) -> &Embedded {
         let model = Retriever::of(embedder.as_ref());
-        let place = self.0.iter().position(|(known, _)| *known == model).unwrap_or_else(|| {
-            let query = query.clone();
-            let embed = move |embedder: &dyn Embedder| Vectors::embed_query(embedder, &query, deadline);
-            self.0.push((model, guarded(embedder, deadline, embed)));
-            self.0.len() - 1
-        });
+        let place = self
+            .0
+            .iter()
+            .position(|(known, _)| *known == model)
+            .unwrap_or_else(|| {
+                let query = query.clone();
+                let embed =
+                    move |embedder: &dyn Embedder| Vectors::embed_query(embedder, &query, deadline);
+                self.0.push((model, guarded(embedder, deadline, embed)));
+                self.0.len() - 1
+            });
         &self.0[place].1
     }
 }
@@ -56,7 +66,8 @@ pub(super) struct Said<'q> {
     pub(super) signals: Signals,
 }
 
-/// Asks the retrievers: for the request, and in the same look at the vectors of tools for its parts, where it has some.
+/// Asks the retrievers: for the request, and in the same look at the vectors of tools for its
+/// parts, where it has some.
 pub(super) fn signals<'q>(
     request: &Request<'q>,
     mut parts: Option<&mut AskedParts<'q>>,
@@ -66,12 +77,16 @@ pub(super) fn signals<'q>(
     let mut found = Vec::new();
     let mut signals = BothSignals::default();
     let mut none_read = ReadTexts::default();
-    let read = parts.as_mut().map_or(&mut none_read, |parts| &mut parts.read);
+    let read = parts
+        .as_mut()
+        .map_or(&mut none_read, |parts| &mut parts.read);
     if !request.mode.uses_keyword() {
         report.skipped(Stage::Keyword, "the mode is semantic");
     } else if request.deadline.has_passed() {
         report.failed(Stage::Keyword, "the deadline passed before it began");
-    } else if let Some(terms) = signals.add_keyword(request.index, request.query, read, request.examples) {
+    } else if let Some(terms) =
+        signals.add_keyword(request.index, request.query, read, request.examples)
+    {
         found = terms;
         report.ran(Stage::Keyword);
     } else {
@@ -86,10 +101,14 @@ pub(super) fn signals<'q>(
             None => report.ran(Stage::Examples),
         }
     }
-    Said { terms: found, signals }
+    Said {
+        terms: found,
+        signals,
+    }
 }
 
-/// What a mode's retrievers say of a request, with its terms that the index has, where there is no hurry; else why not.
+/// What a mode's retrievers say of a request, with its terms that the index has, where there is no
+/// hurry; else why not.
 pub(super) fn plain_signals<'q>(
     (index, examples): (&Index, Option<&ExampleIndex>),
     query: &'q Query,
@@ -100,7 +119,9 @@ pub(super) fn plain_signals<'q>(
     }
     let (mut found, mut signals) = (Vec::new(), BothSignals::default());
     if mode.uses_keyword() {
-        found = signals.add_keyword(index, query, &mut ReadTexts::default(), examples).unwrap_or_default();
+        found = signals
+            .add_keyword(index, query, &mut ReadTexts::default(), examples)
+            .unwrap_or_default();
     }
     for vectors in asked(index, mode, query) {
         let embedded = Vectors::embed_query(vectors.embedder().as_ref(), query, Deadline::at(None));
@@ -152,28 +173,53 @@ impl BothSignals {
         let retriever = Retriever::of(vectors.embedder().as_ref());
         let mut semantic = |rows: &Array2<f32>| {
             let signal = retrieve::semantic(index, vectors, (rows.view(), look(rows)), examples);
-            (retriever, Signal { scope: embedded.scope, ..signal })
+            (
+                retriever,
+                Signal {
+                    scope: embedded.scope,
+                    ..signal
+                },
+            )
         };
-        self.conversation.extend(embedded.conversation.as_ref().map(&mut semantic));
+        self.conversation
+            .extend(embedded.conversation.as_ref().map(&mut semantic));
         self.request.extend(embedded.request.as_ref().map(semantic));
     }
 
-    /// Returns the tools that are looked at by meaning in any case: those with most of the words, those of
-    /// sources with most of them, and those that are named.
+    /// Returns the tools that are looked at by meaning in any case: those with most of the words,
+    /// those of sources with most of them, and those that are named.
     fn promising(&self, request: &Request<'_>, parts: Option<&AskedParts<'_>>) -> ToolSet {
         let mut tools = ToolSet::new(request.index.catalog.len());
         let named = request.mentions.iter().map(|mention| mention.tool);
-        named.chain(request.always.keys().copied()).for_each(|tool| tools.add(tool));
+        named
+            .chain(request.always.keys().copied())
+            .for_each(|tool| tools.add(tool));
         let of_parts = parts.into_iter().flat_map(AskedParts::by_words);
-        for signal in self.request.iter().map(|(_, signal)| signal).chain(of_parts) {
-            tools.add_best(&signal.scores, signal.floor, request.rankable().flags(), PROMISING);
-            signal.sources.iter().for_each(|sources| sources.add_best(&mut tools));
+        for signal in self
+            .request
+            .iter()
+            .map(|(_, signal)| signal)
+            .chain(of_parts)
+        {
+            tools.add_best(
+                &signal.scores,
+                signal.floor,
+                request.rankable().flags(),
+                PROMISING,
+            );
+            signal
+                .sources
+                .iter()
+                .for_each(|sources| sources.add_best(&mut tools));
         }
         tools
     }
 
     fn is_empty_of_models(&self) -> bool {
-        self.request.iter().chain(&self.conversation).all(|(retriever, _)| *retriever == Retriever::Keyword)
+        self.request
+            .iter()
+            .chain(&self.conversation)
+            .all(|(retriever, _)| *retriever == Retriever::Keyword)
     }
 
     /// Mixes them, where something was said before.
@@ -182,17 +228,21 @@ impl BothSignals {
             return self.request;
         }
         let take = |signals: &mut Signals, wanted: Retriever| {
-            let place = signals.iter().position(|(retriever, _)| *retriever == wanted)?;
+            let place = signals
+                .iter()
+                .position(|(retriever, _)| *retriever == wanted)?;
             Some(signals.swap_remove(place).1)
         };
-        let mixed = [Retriever::Keyword, Retriever::Static, Retriever::Model].into_iter().filter_map(|retriever| {
-            let own = take(&mut self.request, retriever);
-            let signal = match take(&mut self.conversation, retriever) {
-                Some(conversation) => Signal::mixed(own, conversation, CONVERSATION_SHARE),
-                None => own?,
-            };
-            Some((retriever, signal))
-        });
+        let mixed = [Retriever::Keyword, Retriever::Static, Retriever::Model]
+            .into_iter()
+            .filter_map(|retriever| {
+                let own = take(&mut self.request, retriever);
+                let signal = match take(&mut self.conversation, retriever) {
+                    Some(conversation) => Signal::mixed(own, conversation, CONVERSATION_SHARE),
+                    None => own?,
+                };
+                Some((retriever, signal))
+            });
         mixed.collect()
     }
 }
@@ -206,10 +256,13 @@ pub(super) fn models(index: &Index, mode: Mode) -> &[Vectors] {
     }
 }
 
-/// The models of a mode that are asked: those that read the language of the request, or the only one.
+/// The models of a mode that are asked: those that read the language of the request, or the only
+/// one.
 fn asked<'i>(index: &'i Index, mode: Mode, query: &Query) -> impl Iterator<Item = &'i Vectors> {
     let models = models(index, mode);
-    models.iter().filter(|vectors| models.len() == 1 || vectors.embedder().reads(query.wanted()))
+    models
+        .iter()
+        .filter(|vectors| models.len() == 1 || vectors.embedder().reads(query.wanted()))
 }
 
 /// Asks the models.
@@ -233,7 +286,9 @@ fn semantic(
     for vectors in asked(request.index, request.mode, request.query) {
         match embeddings.of(vectors.embedder(), request.query, request.deadline) {
             Ok(embedded) => {
-                let parts = parts.as_deref_mut().filter(|_| vectors.embedder().kind() == ModelKind::Static);
+                let parts = parts
+                    .as_deref_mut()
+                    .filter(|_| vectors.embedder().kind() == ModelKind::Static);
                 ask(request, parts, (vectors, embedded), signals);
             }
             Err(reason) => failure = Some(reason.clone()),
@@ -248,7 +303,8 @@ fn semantic(
     }
 }
 
-/// Asks one model. Of a large catalog only the tools that may be near the request have scores from there on.
+/// Asks one model. Of a large catalog only the tools that may be near the request have scores from
+/// there on.
 fn ask(
     request: &Request<'_>,
     mut parts: Option<&mut AskedParts<'_>>,
@@ -256,19 +312,37 @@ fn ask(
     signals: &mut BothSignals,
 ) {
     let index = request.index;
-    let promising = request.may_narrow(vectors).then(|| signals.promising(request, parts.as_deref()));
+    let promising = request
+        .may_narrow(vectors)
+        .then(|| signals.promising(request, parts.as_deref()));
     let near = |rows: ArrayView2<'_, f32>| match &promising {
-        Some(promising) => vectors.near(rows, request.rankable().flags(), promising.clone(), index.sources.as_ref()),
+        Some(promising) => vectors.near(
+            rows,
+            request.rankable().flags(),
+            promising.clone(),
+            index.sources.as_ref(),
+        ),
         None => vectors.cosines(rows),
     };
-    let is_request = |rows| embedded.request.as_ref().is_some_and(|request| std::ptr::eq(request, rows));
+    let is_request = |rows| {
+        embedded
+            .request
+            .as_ref()
+            .is_some_and(|request| std::ptr::eq(request, rows))
+    };
     let look = |rows: &Array2<f32>| match parts.as_deref_mut().filter(|_| is_request(rows)) {
         Some(parts) => parts.look(rows, near),
         None => near(rows.view()),
     };
     signals.add_semantic((index, vectors), embedded, request.examples, look);
-    let Some(scored) = promising.and_then(|_| Some(signals.request.last()?.1.scored.clone())) else { return };
-    signals.request.iter_mut().for_each(|(_, signal)| signal.restrict(&scored));
+    let Some(scored) = promising.and_then(|_| Some(signals.request.last()?.1.scored.clone()))
+    else {
+        return;
+    };
+    signals
+        .request
+        .iter_mut()
+        .for_each(|(_, signal)| signal.restrict(&scored));
     if let Some(parts) = parts {
         parts.restrict(&scored);
     }
@@ -292,7 +366,9 @@ pub(super) fn guarded<T: Send + 'static>(
     };
     match answer {
         Ok(answer) => answer.map_err(|error| error.to_string()),
-        Err(Missed::Expired) => Err("the deadline passed while the request was embedded".to_owned()),
+        Err(Missed::Expired) => {
+            Err("the deadline passed while the request was embedded".to_owned())
+        }
         Err(Missed::Lost(reason)) => Err(reason),
     }
 }

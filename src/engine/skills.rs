@@ -48,7 +48,11 @@ pub(super) struct Picked {
 
 impl SkillIndex {
     /// Keeps the skills whose tools `tools` has, and indexes them.
-    pub(super) fn build(given: Vec<Arc<Skill>>, tools: &Index, config: IndexConfig) -> Result<Self, IndexError> {
+    pub(super) fn build(
+        given: Vec<Arc<Skill>>,
+        tools: &Index,
+        config: IndexConfig,
+    ) -> Result<Self, IndexError> {
         let mut usable = Vec::new();
         let mut reports = Vec::new();
         // Skills name the same few tools over and over, and the nearest names take a while to find.
@@ -56,17 +60,28 @@ impl SkillIndex {
         for skill in &given {
             let report = skill.report(|name| {
                 let meaning = known.entry(name.to_owned());
-                meaning.or_insert_with(|| ToolMeaning::of(name, &tools.catalog, &tools.names)).clone()
+                meaning
+                    .or_insert_with(|| ToolMeaning::of(name, &tools.catalog, &tools.names))
+                    .clone()
             });
             if report.is_compatible() {
-                usable.push(UsableSkill { tools: needed(&report, &tools.catalog), skill: Arc::clone(skill) });
+                usable.push(UsableSkill {
+                    tools: needed(&report, &tools.catalog),
+                    skill: Arc::clone(skill),
+                });
             }
             reports.push(report);
         }
-        let documents =
-            usable.iter().map(|usable| Tool::without_arguments(&usable.skill.name, &usable.skill.description));
+        let documents = usable
+            .iter()
+            .map(|usable| Tool::without_arguments(&usable.skill.name, &usable.skill.description));
         let catalog = Catalog::from_tools(documents).map_err(IndexError::Skills)?;
-        Ok(Self { index: Index::build(catalog, config)?, skills: usable, reports, given })
+        Ok(Self {
+            index: Index::build(catalog, config)?,
+            skills: usable,
+            reports,
+            given,
+        })
     }
 
     /// Looks for the tools of the same skills in another index, which ranks by the same models.
@@ -110,12 +125,18 @@ impl SkillIndex {
         let decisions = set::choose(&asked, &ranked, &candidates, &mut own);
         let explained = Explainer::new(&asked, &ranked, &decisions).picks();
         match own.degraded.first() {
-            Some(degraded) => report.failed(Stage::Skills, format!("{}: {}", degraded.stage, degraded.reason)),
+            Some(degraded) => report.failed(
+                Stage::Skills,
+                format!("{}: {}", degraded.stage, degraded.reason),
+            ),
             None => report.ran(Stage::Skills),
         }
         let picked = picks(&decisions).zip(explained);
-        let picked =
-            picked.map(|((skill, _), Pick { score, reason, .. })| Picked { place: skill.index(), score, reason });
+        let picked = picked.map(|((skill, _), Pick { score, reason, .. })| Picked {
+            place: skill.index(),
+            score,
+            reason,
+        });
         Ok(picked.collect())
     }
 
@@ -134,32 +155,52 @@ impl SkillIndex {
     /// Returns the names by which picked skills call their tools.
     pub(super) fn tool_names(&self, picked: &[Picked]) -> Vec<&str> {
         let skills = picked.iter().map(|picked| &self.skills[picked.place].skill);
-        skills.flat_map(|skill| &skill.allowed_tools).map(|tool| tool.name.as_str()).collect()
+        skills
+            .flat_map(|skill| &skill.allowed_tools)
+            .map(|tool| tool.name.as_str())
+            .collect()
     }
 
     /// Says what became of the tools of the picked skills.
-    pub(super) fn explain(&self, picked: Vec<Picked>, request: &Request<'_>, picks: &[Pick]) -> Vec<SkillPick> {
+    pub(super) fn explain(
+        &self,
+        picked: Vec<Picked>,
+        request: &Request<'_>,
+        picks: &[Pick],
+    ) -> Vec<SkillPick> {
         let id = |tool: ToolId| &request.index.catalog.tool(tool).id;
-        let skills = picked.into_iter().map(|Picked { place, score, reason }| {
-            let usable = &self.skills[place];
-            let brought = usable.tools.iter().map(|(tool, _)| id(*tool));
-            let refused = usable.tools.iter().filter(|(tool, _)| !request.eligibility.admits(*tool));
-            SkillPick {
-                skill: Arc::clone(&usable.skill),
-                score,
-                reason,
-                tool_ids: brought.filter(|&id| picks.iter().any(|pick| pick.tool.id == *id)).cloned().collect(),
-                ineligible: refused
-                    .map(|(tool, name)| IneligibleTool {
-                        tool_id: id(*tool).clone(),
-                        named: Some(name.clone()),
-                        asked_by: Some(AskedBy::Skill),
-                        required_by: Vec::new(),
-                        reasons: request.eligibility.reasons(*tool),
-                    })
-                    .collect(),
-            }
-        });
+        let skills = picked.into_iter().map(
+            |Picked {
+                 place,
+                 score,
+                 reason,
+             }| {
+                let usable = &self.skills[place];
+                let brought = usable.tools.iter().map(|(tool, _)| id(*tool));
+                let refused = usable
+                    .tools
+                    .iter()
+                    .filter(|(tool, _)| !request.eligibility.admits(*tool));
+                SkillPick {
+                    skill: Arc::clone(&usable.skill),
+                    score,
+                    reason,
+                    tool_ids: brought
+                        .filter(|&id| picks.iter().any(|pick| pick.tool.id == *id))
+                        .cloned()
+                        .collect(),
+                    ineligible: refused
+                        .map(|(tool, name)| IneligibleTool {
+                            tool_id: id(*tool).clone(),
+                            named: Some(name.clone()),
+                            asked_by: Some(AskedBy::Skill),
+                            required_by: Vec::new(),
+                            reasons: request.eligibility.reasons(*tool),
+                        })
+                        .collect(),
+                }
+            },
+        );
         skills.collect()
     }
 }
@@ -172,7 +213,10 @@ fn rank_beside<'q>(
     embeddings: &mut Embeddings,
     report: &mut Report,
 ) -> Ranked<'q> {
-    let Said { terms, signals: skills } = signals(asked, None, embeddings, report);
+    let Said {
+        terms,
+        signals: skills,
+    } = signals(asked, None, embeddings, report);
     let fused = if let Ranked::Fused { fused, .. } = tools {
         fused.beside(request.rankable(), skills, &asked.eligibility)
     } else {
@@ -180,7 +224,11 @@ fn rank_beside<'q>(
         let fused = Fused::new(of_tools.signals, Fusion::Weighted, request.rankable());
         fused.beside(request.rankable(), skills, &asked.eligibility)
     };
-    Ranked::Fused { mode: asked.mode, terms, fused }
+    Ranked::Fused {
+        mode: asked.mode,
+        terms,
+        fused,
+    }
 }
 
 /// The tools of a compatible skill, each once.

@@ -1,13 +1,15 @@
 //! Requests that a tool is for: what it served before, or was written to say what it would serve.
 //!
-//! A tool's text says what it does, and a request says what somebody wants. The two often share no word, but two requests for
-//! one tool often do. So a tool may have examples: in its definition (`examples`), from a file, or learned while the engine
-//! runs ([`Engine::learn`](crate::Engine::learn)). Each is a document of its own, by words and by meaning. No model that
-//! picks are for sees them.
+//! A tool's text says what it does, and a request says what somebody wants. The two often share no
+//! word, but two requests for one tool often do. So a tool may have examples: in its definition
+//! (`examples`), from a file, or learned while the engine runs
+//! ([`Engine::learn`](crate::Engine::learn)). Each is a document of its own, by words and by
+//! meaning. No model that picks are for sees them.
 //!
-//! What counts of a tool is bounded: its first [`MAX_PER_TOOL`] different examples, its definition's before those of files,
-//! those that were asked before those that a model wrote. So whoever asks for one tool a thousand times moves no more than
-//! that, and displaces nothing that was there. Two are the same where they differ in names, numbers and punctuation alone.
+//! What counts of a tool is bounded: its first [`MAX_PER_TOOL`] different examples, its
+//! definition's before those of files, those that were asked before those that a model wrote. So
+//! whoever asks for one tool a thousand times moves no more than that, and displaces nothing that
+//! was there. Two are the same where they differ in names, numbers and punctuation alone.
 //!
 //! [`Examples`] reads and writes files; [`mask()`] hides what says who asked.
 
@@ -85,7 +87,12 @@ pub struct Example {
 impl Example {
     /// Makes an example that was asked.
     pub fn new(tool: impl Into<String>, request: impl Into<String>) -> Self {
-        Self { tool: tool.into(), request: request.into(), synthetic: false, digest: None }
+        Self {
+            tool: tool.into(),
+            request: request.into(),
+            synthetic: false,
+            digest: None,
+        }
     }
 }
 
@@ -152,7 +159,8 @@ impl Counted {
     }
 }
 
-/// What two examples that say the same have in common: the words, in small letters, without what is masked.
+/// What two examples that say the same have in common: the words, in small letters, without what is
+/// masked.
 fn key(request: &str) -> String {
     if !says_something(request) {
         return String::new();
@@ -161,7 +169,11 @@ fn key(request: &str) -> String {
     let words = words(&masked).map(|(start, end)| masked[start..end].to_lowercase());
     let key = words.collect::<Vec<_>>().join(" ");
     // A request of names alone is known by these.
-    if key.is_empty() { request.trim().to_lowercase() } else { key }
+    if key.is_empty() {
+        request.trim().to_lowercase()
+    } else {
+        key
+    }
 }
 
 /// An example as it is read: one line, and not too long.
@@ -177,12 +189,15 @@ impl Examples {
     /// [`ExamplesError`] when the file cannot be read, and as [`Examples::from_slice`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ExamplesError> {
         let path = path.as_ref();
-        let bytes = fs::read(path).map_err(|source| ExamplesError::Read { path: path.to_owned(), source })?;
+        let bytes = fs::read(path).map_err(|source| ExamplesError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
         Self::from_slice(&bytes, &path.display().to_string())
     }
 
-    /// Reads JSON Lines, each an [`Example`]; blank lines are let be. `origin` is what errors call it. What stands there is
-    /// taken as it is: whoever edits a file decides what is in it.
+    /// Reads JSON Lines, each an [`Example`]; blank lines are let be. `origin` is what errors call
+    /// it. What stands there is taken as it is: whoever edits a file decides what is in it.
     ///
     /// # Errors
     ///
@@ -194,15 +209,23 @@ impl Examples {
             if line.trim_ascii().is_empty() {
                 continue;
             }
-            let fault = |message| ExamplesError::Line { origin: origin.to_owned(), line: place + 1, message };
-            let example: Example = serde_json::from_slice(line).map_err(|error| fault(json::message(&error)))?;
+            let fault = |message| ExamplesError::Line {
+                origin: origin.to_owned(),
+                line: place + 1,
+                message,
+            };
+            let example: Example =
+                serde_json::from_slice(line).map_err(|error| fault(json::message(&error)))?;
             for (what, text) in [("tool", &example.tool), ("request", &example.request)] {
                 if text.trim().is_empty() {
                     return Err(fault(format!("`{what}` is empty")));
                 }
             }
             if examples.list.len() >= MAX_LINES {
-                return Err(ExamplesError::TooMany { origin: origin.to_owned(), most: MAX_LINES });
+                return Err(ExamplesError::TooMany {
+                    origin: origin.to_owned(),
+                    most: MAX_LINES,
+                });
             }
             examples.push(example);
         }
@@ -213,17 +236,28 @@ impl Examples {
     pub fn push(&mut self, example: Example) {
         // What a model wrote keeps out nothing that somebody asks.
         if !example.synthetic {
-            self.by_tool.entry(example.tool.clone()).or_default().count(&example.request);
+            self.by_tool
+                .entry(example.tool.clone())
+                .or_default()
+                .count(&example.request);
         }
         self.list.push(example);
     }
 
-    /// Adds a request that a tool served, [masked](mask()), unless it says the same as an earlier one of the tool, or nothing,
-    /// or the tool has [`MAX_PER_TOOL`]; returns `true` if it was added.
+    /// Adds a request that a tool served, [masked](mask()), unless it says the same as an earlier
+    /// one of the tool, or nothing, or the tool has [`MAX_PER_TOOL`]; returns `true` if it was
+    /// added.
     pub fn learn(&mut self, tool: &str, request: &str, vocabulary: &Vocabulary) -> bool {
         let masked = read(&mask(request, vocabulary));
         // What is masked says nothing by itself.
-        if !says_something(&masked) || self.by_tool.entry(tool.to_owned()).or_default().count(&masked) != Fate::Counts {
+        if !says_something(&masked)
+            || self
+                .by_tool
+                .entry(tool.to_owned())
+                .or_default()
+                .count(&masked)
+                != Fate::Counts
+        {
             return false;
         }
         self.list.push(Example::new(tool, masked));
@@ -301,19 +335,31 @@ impl Counting {
 
 /// The examples of a tool's definition.
 fn defined(tool: ToolId, definition: &Tool) -> impl Iterator<Item = Counting> {
-    let request = move |request: &String| Counting { tool, request: read(request), origin: ExampleOrigin::Definition };
+    let request = move |request: &String| Counting {
+        tool,
+        request: read(request),
+        origin: ExampleOrigin::Definition,
+    };
     definition.examples.iter().map(request)
 }
 
-/// The examples of a tool's definition that count, whatever others there are: those come after them.
+/// The examples of a tool's definition that count, whatever others there are: those come after
+/// them.
 pub(crate) fn counting_of(definition: &Tool) -> Vec<String> {
     let mut counted = Counted::default();
     let requests = defined(ToolId(0), definition).map(|example| example.request);
-    requests.filter(|request| counted.count(request) == Fate::Counts).collect()
+    requests
+        .filter(|request| counted.count(request) == Fate::Counts)
+        .collect()
 }
 
-/// The examples that count of a catalog's own and of `more`, in the order of the tools; with what became of the others.
-pub(crate) fn counting(catalog: &Catalog, names: &NameTable, more: &Examples) -> (Vec<Counting>, ExampleStats) {
+/// The examples that count of a catalog's own and of `more`, in the order of the tools; with what
+/// became of the others.
+pub(crate) fn counting(
+    catalog: &Catalog,
+    names: &NameTable,
+    more: &Examples,
+) -> (Vec<Counting>, ExampleStats) {
     let mut stats = ExampleStats::default();
     let mut of_tools: Vec<Vec<Counting>> = vec![Vec::new(); catalog.len()];
     for &tool in catalog.exemplified() {
@@ -326,7 +372,11 @@ pub(crate) fn counting(catalog: &Catalog, names: &NameTable, more: &Examples) ->
             (Some(tool), None) => of_tools[tool.index()].push(Counting {
                 tool,
                 request: read(&example.request),
-                origin: if example.synthetic { ExampleOrigin::Synthetic } else { ExampleOrigin::Served },
+                origin: if example.synthetic {
+                    ExampleOrigin::Synthetic
+                } else {
+                    ExampleOrigin::Served
+                },
             }),
             _ if unknown.insert(&example.tool) => stats.unknown.push(example.tool.clone()),
             _ => {}
@@ -363,23 +413,38 @@ mod tests {
     fn counted(catalog: &Catalog, more: &str) -> (Vec<(usize, String)>, ExampleStats) {
         let more = Examples::from_slice(more.as_bytes(), "e.jsonl").expect("well formed");
         let (counting, stats) = counting(catalog, &NameTable::new(catalog), &more);
-        (counting.into_iter().map(|example| (example.tool.index(), example.request)).collect(), stats)
+        (
+            counting
+                .into_iter()
+                .map(|example| (example.tool.index(), example.request))
+                .collect(),
+            stats,
+        )
     }
 
     #[test]
     fn what_counts_is_different_bounded_and_of_a_known_tool() {
-        let mut lines = String::from("{\"tool\": \"mail\", \"request\": \"Tell Ann that I am late!\"}\n\n");
+        let mut lines =
+            String::from("{\"tool\": \"mail\", \"request\": \"Tell Ann that I am late!\"}\n\n");
         lines += "{\"tool\": \"plot\", \"request\": \"made up\", \"synthetic\": true, \"digest\": \"x\"}\r\n";
         lines += "{\"tool\": \"fax\", \"request\": \"fax it\"}\n{\"tool\": \"fax\", \"request\": \"fax that\"}\n";
         lines += "{\"tool\": \"plot\", \"request\": \"the\"}\n";
-        let words = ('a'..='z').flat_map(|first| ('a'..='z').map(move |second| format!("z{first}{second}")));
+        let words = ('a'..='z')
+            .flat_map(|first| ('a'..='z').map(move |second| format!("z{first}{second}")));
         for word in words.take(MAX_PER_TOOL + 7) {
             lines += &format!("{{\"tool\": \"plot\", \"request\": \"draw {word}\"}}\n");
         }
         let (counting, stats) = counted(&catalog(), &lines);
         assert_eq!(counting[0], (0, "tell Bob that I am late".to_owned()));
-        assert_eq!((stats.examples, stats.tools, stats.unknown), (1 + MAX_PER_TOOL, 2, vec!["fax".to_owned()]));
-        assert_eq!((stats.repeated, stats.over), (2, 8), "what a model wrote gives way to what was asked");
+        assert_eq!(
+            (stats.examples, stats.tools, stats.unknown),
+            (1 + MAX_PER_TOOL, 2, vec!["fax".to_owned()])
+        );
+        assert_eq!(
+            (stats.repeated, stats.over),
+            (2, 8),
+            "what a model wrote gives way to what was asked"
+        );
         assert!(counting.iter().all(|(_, request)| request != "made up"));
     }
 
@@ -389,26 +454,46 @@ mod tests {
         tool.examples = vec![format!("send\n{}", "long ".repeat(1_000))];
         let (counting, _) = counted(&Catalog::from_tools([tool]).expect("valid"), "");
         assert!(counting[0].1.starts_with("send long"));
-        assert!(counting[0].1.chars().count() <= MAX_EXAMPLE_CHARS + 1, "and a mark that more was there");
+        assert!(
+            counting[0].1.chars().count() <= MAX_EXAMPLE_CHARS + 1,
+            "and a mark that more was there"
+        );
     }
 
     #[test]
     fn what_is_learned_is_masked_and_bounded() {
         let mut examples = Examples::default();
         for number in 0..1_000 {
-            examples.learn("mail", &format!("send mail number {number} to Bob"), &Vocabulary::default());
+            examples.learn(
+                "mail",
+                &format!("send mail number {number} to Bob"),
+                &Vocabulary::default(),
+            );
         }
         let written = "{\"tool\":\"mail\",\"request\":\"send mail number … to …\"}\n";
         assert_eq!(examples.to_json_lines(), written);
-        assert!(!examples.learn("mail", "and then", &Vocabulary::default()), "it says nothing");
-        assert!(!examples.learn("mail", "\"Bob\" 12", &Vocabulary::default()), "it says nothing that may be kept");
+        assert!(
+            !examples.learn("mail", "and then", &Vocabulary::default()),
+            "it says nothing"
+        );
+        assert!(
+            !examples.learn("mail", "\"Bob\" 12", &Vocabulary::default()),
+            "it says nothing that may be kept"
+        );
         let again = Examples::from_slice(written.as_bytes(), "e.jsonl").expect("well formed");
-        assert_eq!(again.iter().collect::<Vec<_>>(), examples.iter().collect::<Vec<_>>());
+        assert_eq!(
+            again.iter().collect::<Vec<_>>(),
+            examples.iter().collect::<Vec<_>>()
+        );
     }
 
     #[test]
     fn lines_that_are_no_example_are_refused_by_place() {
-        let refused = |text: &[u8]| Examples::from_slice(text, "e.jsonl").expect_err("refused").to_string();
+        let refused = |text: &[u8]| {
+            Examples::from_slice(text, "e.jsonl")
+                .expect_err("refused")
+                .to_string()
+        };
         let good = b"{\"tool\": \"a\", \"request\": \"b\"}\n";
         for bad in [
             "[1]",
@@ -418,9 +503,16 @@ mod tests {
             "{\"tool\": \"a\", \"request\": \"b\", \"synthetik\": true}",
         ] {
             let error = refused(&[good, bad.as_bytes()].concat());
-            assert!(error.starts_with("e.jsonl: line 2: ") && error.contains("give {\"tool\""), "{error}");
+            assert!(
+                error.starts_with("e.jsonl: line 2: ") && error.contains("give {\"tool\""),
+                "{error}"
+            );
         }
         assert!(refused(b"\xff").contains("line 1"));
-        assert!(Examples::from_slice(b"\xef\xbb\xbf\n \n", "e.jsonl").expect("empty").is_empty());
+        assert!(
+            Examples::from_slice(b"\xef\xbb\xbf\n \n", "e.jsonl")
+                .expect("empty")
+                .is_empty()
+        );
     }
 }

@@ -1,20 +1,24 @@
-//! The fitted constants, one set for each combination of signals. `models/train/fusion/fit.py` prints the sets.
+//! The fitted constants, one set for each combination of signals. `models/train/fusion/fit.py`
+//! prints the sets.
 
 use super::Retriever;
 
-/// What turns the signals of one combination of retrievers into a value, a score and an estimate for the request.
+/// What turns the signals of one combination of retrievers into a value, a score and an estimate
+/// for the request.
 #[derive(Debug)]
 pub(super) struct Fit {
     /// What a unit of each signal adds to the value; of the semantic ones, before softening.
     value: Weights,
-    /// What a unit of what each retriever says of the tool's source adds; of the semantic ones, before softening.
+    /// What a unit of what each retriever says of the tool's source adds; of the semantic ones,
+    /// before softening.
     sources: Weights,
-    /// How fast the semantic signals lose weight: at a best keyword score of `b`, they have `1 / (1 + softening * b)`.
+    /// How fast the semantic signals lose weight: at a best keyword score of `b`, they have
+    /// `1 / (1 + softening * b)`.
     softening: f32,
     /// Where sources tell nothing, and where they do.
     calibrations: [Calibration; 2],
-    /// That a request which no tool serves lies near the subject of a source, where sources tell something, and as many such requests
-    /// do as are out of the scope of all.
+    /// That a request which no tool serves lies near the subject of a source, where sources tell
+    /// something, and as many such requests do as are out of the scope of all.
     pub(super) near: Evidence,
 }
 
@@ -31,10 +35,12 @@ pub(super) struct Calibration {
     pub(super) relevance: Relevance,
 }
 
-/// The share of requests that a tool answers is four in five, in the fit one in two: so many times are the odds.
+/// The share of requests that a tool answers is four in five, in the fit one in two: so many times
+/// are the odds.
 pub(super) const ODDS: f32 = 4.0;
 
-/// A logistic function of what the static model says of a request alone; all but certain where that has no part.
+/// A logistic function of what the static model says of a request alone; all but certain where that
+/// has no part.
 #[derive(Debug)]
 pub(super) struct Scope {
     slope: f32,
@@ -47,8 +53,8 @@ impl Scope {
     }
 }
 
-/// A weight for a unit of each retriever's signal, BM25 or a cosine of 1, in the order of [`Retriever`]; 0 where the
-/// combination is without it.
+/// A weight for a unit of each retriever's signal, BM25 or a cosine of 1, in the order of
+/// [`Retriever`]; 0 where the combination is without it.
 #[derive(Debug)]
 pub(super) struct Weights([f32; 3]);
 
@@ -70,12 +76,14 @@ pub(super) struct Relevance {
     pub(super) intercept: f32,
 }
 
-/// A linear function of what is known of a request, of which a logistic function makes a probability.
+/// A linear function of what is known of a request, of which a logistic function makes a
+/// probability.
 #[derive(Debug)]
 pub(super) struct Evidence {
     /// Of the signals of the best tool.
     pub(super) signals: Weights,
-    /// Of the same, times the coverage: the more of a request's words are known, the more its best tool's signals tell.
+    /// Of the same, times the coverage: the more of a request's words are known, the more its best
+    /// tool's signals tell.
     pub(super) covered: Weights,
     /// Of what the retrievers say of its source.
     pub(super) sources: Weights,
@@ -87,7 +95,10 @@ pub(super) struct Evidence {
 impl Fit {
     /// Returns the set for a combination of retrievers.
     pub(super) fn of(retrievers: &[Retriever]) -> &'static Self {
-        let combination: usize = retrievers.iter().map(|&retriever| 1 << retriever as usize).sum();
+        let combination: usize = retrievers
+            .iter()
+            .map(|&retriever| 1 << retriever as usize)
+            .sum();
         // Without a signal there is nothing to weigh, and any set does.
         &FITS[combination.saturating_sub(1)]
     }
@@ -97,8 +108,8 @@ impl Fit {
         &self.calibrations[usize::from(with_sources)]
     }
 
-    /// Returns what a unit of the retriever's signal adds to the value, at a request whose best keyword score is
-    /// `best_keyword`.
+    /// Returns what a unit of the retriever's signal adds to the value, at a request whose best
+    /// keyword score is `best_keyword`.
     pub(super) fn weight(&self, retriever: Retriever, best_keyword: f32) -> f32 {
         self.value.of(retriever) * self.softened(retriever, best_keyword)
     }
@@ -124,13 +135,30 @@ const fn fit(
     calibrations: [Calibration; 2],
     near: Evidence,
 ) -> Fit {
-    Fit { value: Weights(value), sources: Weights(sources), softening, calibrations, near }
+    Fit {
+        value: Weights(value),
+        sources: Weights(sources),
+        softening,
+        calibrations,
+        near,
+    }
 }
 
-const fn evidence(signals: [f32; 3], covered: [f32; 3], sources: [f32; 3], rest: [f32; 2]) -> Evidence {
+const fn evidence(
+    signals: [f32; 3],
+    covered: [f32; 3],
+    sources: [f32; 3],
+    rest: [f32; 2],
+) -> Evidence {
     let [coverage, intercept] = rest;
     let [signals, covered, sources] = [Weights(signals), Weights(covered), Weights(sources)];
-    Evidence { signals, covered, sources, coverage, intercept }
+    Evidence {
+        signals,
+        covered,
+        sources,
+        coverage,
+        intercept,
+    }
 }
 
 const fn near(signals: [f32; 3], sources: [f32; 3], rest: [f32; 2]) -> Evidence {
@@ -146,12 +174,22 @@ const fn calibration(
     rest: [f32; 3],
 ) -> Calibration {
     let [distance, of_answerable, crowd, intercept] = relevance;
-    let relevance = Relevance { distance, answerable: of_answerable, crowd, intercept };
+    let relevance = Relevance {
+        distance,
+        answerable: of_answerable,
+        crowd,
+        intercept,
+    };
     let [slope, intercept] = scope;
     let scope = Scope { slope, intercept };
     let [coverage, rivals, intercept] = rest;
     let answerable = evidence(signals, covered, sources, [coverage, intercept]);
-    Calibration { scope, answerable, rivals, relevance }
+    Calibration {
+        scope,
+        answerable,
+        rivals,
+        relevance,
+    }
 }
 
 /// One set for each combination of retrievers, at one less than the sum of `1 << retriever`.
@@ -203,30 +241,74 @@ mod tests {
         let all = [Retriever::Keyword, Retriever::Static, Retriever::Model];
         for chosen in 1..8_usize {
             let in_it = |retriever: Retriever| chosen >> (retriever as usize) & 1 == 1;
-            let combination: Vec<Retriever> = all.into_iter().filter(|&retriever| in_it(retriever)).collect();
+            let combination: Vec<Retriever> = all
+                .into_iter()
+                .filter(|&retriever| in_it(retriever))
+                .collect();
             let fit = Fit::of(&combination);
             for retriever in all {
                 let [without, with] = &fit.calibrations;
-                let weights = [&fit.value, &fit.sources, &without.answerable.signals, &with.answerable.signals];
+                let weights = [
+                    &fit.value,
+                    &fit.sources,
+                    &without.answerable.signals,
+                    &with.answerable.signals,
+                ];
                 let weights = weights.map(|weights| weights.of(retriever).abs() > 0.0);
-                assert_eq!(weights, [in_it(retriever); 4], "{combination:?}: {retriever:?}");
-                let of_kinds = [&fit.near.signals, &fit.near.sources].map(|weights| weights.of(retriever).abs() > 0.0);
-                assert_eq!(of_kinds, [in_it(retriever); 2], "{combination:?}: {retriever:?}");
-                let of_sources = [without, with].map(|fit| fit.answerable.sources.of(retriever).abs() > 0.0);
-                assert_eq!(of_sources, [false, in_it(retriever)], "{combination:?}: {retriever:?}");
+                assert_eq!(
+                    weights,
+                    [in_it(retriever); 4],
+                    "{combination:?}: {retriever:?}"
+                );
+                let of_kinds = [&fit.near.signals, &fit.near.sources]
+                    .map(|weights| weights.of(retriever).abs() > 0.0);
+                assert_eq!(
+                    of_kinds,
+                    [in_it(retriever); 2],
+                    "{combination:?}: {retriever:?}"
+                );
+                let of_sources =
+                    [without, with].map(|fit| fit.answerable.sources.of(retriever).abs() > 0.0);
+                assert_eq!(
+                    of_sources,
+                    [false, in_it(retriever)],
+                    "{combination:?}: {retriever:?}"
+                );
             }
-            let rivals = fit.calibrations.each_ref().map(|calibration| calibration.rivals.abs() > 0.0);
+            let rivals = fit
+                .calibrations
+                .each_ref()
+                .map(|calibration| calibration.rivals.abs() > 0.0);
             assert_eq!(rivals, [false, true], "{combination:?}");
-            for Calibration { answerable, scope, .. } in &fit.calibrations {
-                assert_eq!(scope.slope > 0.0, in_it(Retriever::Static), "{combination:?}");
+            for Calibration {
+                answerable, scope, ..
+            } in &fit.calibrations
+            {
+                assert_eq!(
+                    scope.slope > 0.0,
+                    in_it(Retriever::Static),
+                    "{combination:?}"
+                );
                 let with_keyword = in_it(Retriever::Keyword);
-                assert_eq!(answerable.coverage.abs() > 0.0, with_keyword, "{combination:?}");
+                assert_eq!(
+                    answerable.coverage.abs() > 0.0,
+                    with_keyword,
+                    "{combination:?}"
+                );
                 for retriever in all {
                     let covered = answerable.covered.of(retriever).abs() > 0.0;
-                    assert_eq!(covered, with_keyword && in_it(retriever), "{combination:?}: {retriever:?}");
+                    assert_eq!(
+                        covered,
+                        with_keyword && in_it(retriever),
+                        "{combination:?}: {retriever:?}"
+                    );
                 }
             }
-            assert_eq!(fit.softening > 0.0, in_it(Retriever::Keyword) && combination.len() > 1, "{combination:?}");
+            assert_eq!(
+                fit.softening > 0.0,
+                in_it(Retriever::Keyword) && combination.len() > 1,
+                "{combination:?}"
+            );
         }
     }
 }

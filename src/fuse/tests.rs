@@ -22,8 +22,16 @@ fn naive_ranks(scores: &[f32], admitted: &[ToolId], floor: f32) -> Vec<Option<us
         let (x, y) = (scores[a.index()], scores[b.index()]);
         x > floor && (x > y || (x >= y && a < b))
     };
-    let place = |tool: ToolId| admitted.iter().filter(|&&other| before(other, tool)).count();
-    admitted.iter().map(|&tool| (scores[tool.index()] > floor).then(|| 1 + place(tool))).collect()
+    let place = |tool: ToolId| {
+        admitted
+            .iter()
+            .filter(|&&other| before(other, tool))
+            .count()
+    };
+    admitted
+        .iter()
+        .map(|&tool| (scores[tool.index()] > floor).then(|| 1 + place(tool)))
+        .collect()
 }
 
 fn catalogs() -> impl Strategy<Value = (Vec<f32>, Vec<f32>, Vec<ToolId>)> {
@@ -31,7 +39,13 @@ fn catalogs() -> impl Strategy<Value = (Vec<f32>, Vec<f32>, Vec<ToolId>)> {
         let keyword = tools.iter().map(|tool| f32::from(tool.0) / 4.0).collect();
         let semantic = tools.iter().map(|tool| f32::from(tool.1) / 100.0).collect();
         let admitted = tools.iter().enumerate().filter(|(_, tool)| tool.2);
-        (keyword, semantic, admitted.map(|(index, _)| ToolId::from_index(index)).collect())
+        (
+            keyword,
+            semantic,
+            admitted
+                .map(|(index, _)| ToolId::from_index(index))
+                .collect(),
+        )
     })
 }
 
@@ -39,18 +53,35 @@ fn catalogs() -> impl Strategy<Value = (Vec<f32>, Vec<f32>, Vec<ToolId>)> {
 fn a_request_that_tools_seldom_serve_is_seldom_answerable_and_keeps_its_scores() {
     let eligibility = Eligibility::only(&[0, 1, 2].map(ToolId::from_index), 3);
     let fused = |scope: Option<f32>| {
-        let said = Signal { scope, ..signal(&[0.3, 0.28, 0.25], f32::NEG_INFINITY, 1.0) };
-        Fused::new(vec![(Retriever::Static, said)], Fusion::Weighted, &eligibility)
+        let said = Signal {
+            scope,
+            ..signal(&[0.3, 0.28, 0.25], f32::NEG_INFINITY, 1.0)
+        };
+        Fused::new(
+            vec![(Retriever::Static, said)],
+            Fusion::Weighted,
+            &eligibility,
+        )
     };
     let [served, seldom, silent] = [Some(6.0), Some(-6.0), None].map(fused);
     let tools = [0, 1, 2].map(ToolId::from_index);
     for tool in tools {
-        assert_eq!(seldom.score_of(tool).to_bits(), served.score_of(tool).to_bits());
+        assert_eq!(
+            seldom.score_of(tool).to_bits(),
+            served.score_of(tool).to_bits()
+        );
     }
     assert!(seldom.answerable() < 0.8 * served.answerable());
     let best = seldom.score_of(tools[0]);
-    assert_eq!(seldom.answerable().to_bits(), best.to_bits(), "no tool is likelier than that any is");
-    assert!((silent.answerable() - served.answerable()).abs() < 0.01, "what says nothing is no evidence");
+    assert_eq!(
+        seldom.answerable().to_bits(),
+        best.to_bits(),
+        "no tool is likelier than that any is"
+    );
+    assert!(
+        (silent.answerable() - served.answerable()).abs() < 0.01,
+        "what says nothing is no evidence"
+    );
 }
 
 proptest! {
@@ -156,12 +187,18 @@ fn hybrid(keyword: &[f32], semantic: &[f32]) -> Fused {
         (Retriever::Keyword, signal(keyword, 0.0, 40.0)),
         (Retriever::Static, signal(semantic, f32::NEG_INFINITY, 1.0)),
     ];
-    Fused::new(signals, Fusion::Weighted, &Eligibility::only(&tools, tools.len()))
+    Fused::new(
+        signals,
+        Fusion::Weighted,
+        &Eligibility::only(&tools, tools.len()),
+    )
 }
 
 #[test]
 fn a_lone_tool_that_matches_stands_out() {
-    let score = |keyword: f32, semantic: f32| hybrid(&[keyword], &[semantic]).score_of(ToolId::from_index(0));
+    let score = |keyword: f32, semantic: f32| {
+        hybrid(&[keyword], &[semantic]).score_of(ToolId::from_index(0))
+    };
     assert!(score(30.0, 0.7) > 0.7, "{}", score(30.0, 0.7));
     assert!(score(30.0, 0.7) > score(3.0, 0.7) && score(3.0, 0.7) > score(3.0, 0.1));
 }
@@ -178,7 +215,10 @@ fn rivals_lower_the_score_of_the_best() {
 fn a_request_that_nothing_fits_is_hardly_answerable() {
     let fits = hybrid(&[30.0, 2.0], &[0.7, 0.1]).answerable();
     let does_not = hybrid(&[2.0, 1.0], &[0.1, 0.1]).answerable();
-    assert!(fits > 0.95 && does_not < 0.6, "four of five are answerable before anything is known: {fits} {does_not}");
+    assert!(
+        fits > 0.95 && does_not < 0.6,
+        "four of five are answerable before anything is known: {fits} {does_not}"
+    );
     assert!(hybrid(&[], &[]).answerable().abs() < f32::EPSILON);
 }
 

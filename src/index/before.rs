@@ -1,7 +1,8 @@
 //! What an earlier snapshot knows of the tools of a new one.
 //!
-//! A tool is the same if its definition has the same digest. What depends on such a tool alone is taken over, whatever has
-//! become of the tools around it; what is counted or compared over all tools is worked out again.
+//! A tool is the same if its definition has the same digest. What depends on such a tool alone is
+//! taken over, whatever has become of the tools around it; what is counted or compared over all
+//! tools is worked out again.
 
 use std::sync::Arc;
 
@@ -19,9 +20,12 @@ use crate::embed::Embedder;
 /// Stands for no place.
 pub(super) const GONE: u32 = u32::MAX;
 
-/// What a digest begins with, which tells digests apart as well as all of it. Where it does not, a tool is indexed again.
+/// What a digest begins with, which tells digests apart as well as all of it. Where it does not, a
+/// tool is indexed again.
 fn start(digest: &Digest) -> u64 {
-    digest.first_chunk().map_or(0, |start| u64::from_ne_bytes(*start))
+    digest
+        .first_chunk()
+        .map_or(0, |start| u64::from_ne_bytes(*start))
 }
 
 /// An earlier snapshot, and where it has the tools of a new catalog.
@@ -39,16 +43,28 @@ impl Before {
         let mut known: HashMap<u64, u32> = HashMap::with_capacity(digests.len());
         known.extend(digests.iter().map(start).zip(0..));
         let is_it = |place: u32, digest: &Digest| digests[place as usize] == *digest;
-        let place =
-            |digest: &Digest| known.get(&start(digest)).copied().filter(|&place| is_it(place, digest)).unwrap_or(GONE);
+        let place = |digest: &Digest| {
+            known
+                .get(&start(digest))
+                .copied()
+                .filter(|&place| is_it(place, digest))
+                .unwrap_or(GONE)
+        };
         let places: Vec<u32> = catalog.digests().par_iter().map(place).collect();
-        let new = (0..).zip(&places).filter(|(_, place)| **place == GONE).map(|(tool, _)| tool).collect();
+        let new = (0..)
+            .zip(&places)
+            .filter(|(_, place)| **place == GONE)
+            .map(|(tool, _)| tool)
+            .collect();
         Self { index, places, new }
     }
 
     /// Returns the tools of `catalog` that are not known.
     pub(super) fn unknown(&self, catalog: &Catalog) -> Vec<Arc<Tool>> {
-        self.new.iter().map(|&tool| Arc::clone(&catalog.tools()[tool as usize])).collect()
+        self.new
+            .iter()
+            .map(|&tool| Arc::clone(&catalog.tools()[tool as usize]))
+            .collect()
     }
 
     /// Returns the postings of all tools, of which those that are not known are read.
@@ -60,19 +76,31 @@ impl Before {
             }
         }
         let read = Postings::build(&self.unknown(catalog));
-        Postings::merge(&[(&self.segment().postings, &moved), (&read, &self.new)], self.places.len())
+        Postings::merge(
+            &[(&self.segment().postings, &moved), (&read, &self.new)],
+            self.places.len(),
+        )
     }
 
     /// Returns the likeness of every tool.
     pub(super) fn likenesses(&self, catalog: &Catalog) -> Vec<Option<Likeness>> {
         let known = &self.segment().likenesses;
         let of = |(&place, tool): (&u32, &Arc<Tool>)| {
-            if place == GONE { likeness(tool) } else { known[place as usize] }
+            if place == GONE {
+                likeness(tool)
+            } else {
+                known[place as usize]
+            }
         };
-        self.places.par_iter().zip(catalog.tools()).map(of).collect()
+        self.places
+            .par_iter()
+            .zip(catalog.tools())
+            .map(of)
+            .collect()
     }
 
-    /// Puts the vectors that are known of a model into the rows of their tools; `None` where the model is another.
+    /// Puts the vectors that are known of a model into the rows of their tools; `None` where the
+    /// model is another.
     pub(super) fn rows(&self, embedder: &dyn Embedder) -> Option<Rows> {
         let is_it = |vectors: &&Vectors| {
             let known = vectors.embedder();

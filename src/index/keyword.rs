@@ -1,13 +1,16 @@
 //! The keyword index of a snapshot: exhaustive BM25 over the postings of its segments.
 //!
-//! What BM25 knows of the whole catalog, how long its tools are on average and how many hold a term, is counted over all
-//! segments, so that a score does not depend on how a catalog is cut into them. Each tool's normalisation follows from
-//! its own length and the average; it is worked out once for the snapshot, and read in the loop over postings.
+//! What BM25 knows of the whole catalog, how long its tools are on average and how many hold a
+//! term, is counted over all segments, so that a score does not depend on how a catalog is cut into
+//! them. Each tool's normalisation follows from its own length and the average; it is worked out
+//! once for the snapshot, and read in the loop over postings.
 //!
-//! Explaining looks the tool up among the postings of each term of the request, which say as well in which fields it stands.
+//! Explaining looks the tool up among the postings of each term of the request, which say as well
+//! in which fields it stands.
 //!
-//! Scoring visits every posting of every query term instead of pruning to a top k. For catalogs of this size that
-//! is as fast, it gives each tool's exact score to the fusion, and a narrow role costs nothing extra.
+//! Scoring visits every posting of every query term instead of pruning to a top k. For catalogs of
+//! this size that is as fast, it gives each tool's exact score to the fusion, and a narrow role
+//! costs nothing extra.
 
 use std::ops::Range;
 
@@ -34,22 +37,34 @@ pub(crate) struct KeywordIndex {
     /// BM25's denominator without the term frequency, by tool.
     norms: Vec<f32>,
     distinct_terms: usize,
-    /// How many tools there are, and how many hold each term of a request, where the segments hold some of a larger snapshot's.
+    /// How many tools there are, and how many hold each term of a request, where the segments hold
+    /// some of a larger snapshot's.
     whole: Option<(usize, Holding)>,
 }
 
 impl KeywordIndex {
-    /// Takes the segments of some tools of a larger snapshot, for requests whose terms `holding` has.
+    /// Takes the segments of some tools of a larger snapshot, for requests whose terms `holding`
+    /// has.
     pub(super) fn of_part(segments: Segments, tools: usize, length: u64, holding: Holding) -> Self {
         let average = average(length, tools);
-        let norms = segments.iter().flat_map(|(_, segment)| segment.postings.lengths());
+        let norms = segments
+            .iter()
+            .flat_map(|(_, segment)| segment.postings.lengths());
         let norms = norms.map(|&length| norm(length, average)).collect();
-        Self { norms, distinct_terms: 0, whole: Some((tools, holding)), segments }
+        Self {
+            norms,
+            distinct_terms: 0,
+            whole: Some((tools, holding)),
+            segments,
+        }
     }
 
     /// Counts what the segments come to together.
     pub(super) fn new(segments: Segments) -> Self {
-        let postings: Vec<&Postings> = segments.iter().map(|(_, segment)| &segment.postings).collect();
+        let postings: Vec<&Postings> = segments
+            .iter()
+            .map(|(_, segment)| &segment.postings)
+            .collect();
         let lengths = || postings.iter().flat_map(|postings| postings.lengths());
         let average = average(segments.length(), segments.tools());
         let norms = lengths().map(|&length| norm(length, average)).collect();
@@ -62,7 +77,12 @@ impl KeywordIndex {
                 distinct
             }
         };
-        Self { norms, distinct_terms, whole: None, segments }
+        Self {
+            norms,
+            distinct_terms,
+            whole: None,
+            segments,
+        }
     }
 
     /// Looks a term up; `None` where no tool has it.
@@ -75,45 +95,80 @@ impl KeywordIndex {
             return None;
         }
         let idf = (1.0 + tools as f32 / holding as f32).ln();
-        let share = if kind == TermKind::Pair { PAIR_WEIGHT } else { 1.0 };
-        Some(IndexedTerm { weight: share * idf * (K1 + 1.0), postings })
+        let share = if kind == TermKind::Pair {
+            PAIR_WEIGHT
+        } else {
+            1.0
+        };
+        Some(IndexedTerm {
+            weight: share * idf * (K1 + 1.0),
+            postings,
+        })
     }
 
     /// Returns how many tools have a term, of how many.
     pub(crate) fn holding(&self, term: TermKey) -> (usize, usize) {
-        self.counted(term, self.postings(term).map(|postings| postings.len()).sum())
+        self.counted(
+            term,
+            self.postings(term).map(|postings| postings.len()).sum(),
+        )
     }
 
     /// Returns how many tools have a term that so many have here, of how many.
     fn counted(&self, term: TermKey, here: usize) -> (usize, usize) {
         match &self.whole {
-            Some((tools, holding)) => (holding.get(&term).map_or(here, |&holding| here.max(holding as usize)), *tools),
+            Some((tools, holding)) => (
+                holding
+                    .get(&term)
+                    .map_or(here, |&holding| here.max(holding as usize)),
+                *tools,
+            ),
             None => (here, self.norms.len()),
         }
     }
 
     /// Where each segment has the postings of a term.
     fn postings(&self, term: TermKey) -> impl Iterator<Item = Range<usize>> {
-        self.segments.iter().map(move |(_, segment)| segment.postings.terms().look_up(term))
+        self.segments
+            .iter()
+            .map(move |(_, segment)| segment.postings.terms().look_up(term))
     }
 
-    /// Returns the index of every tool that has the term, ascending, with the term's BM25 contribution to its score.
+    /// Returns the index of every tool that has the term, ascending, with the term's BM25
+    /// contribution to its score.
     pub(crate) fn contributions(&self, term: &IndexedTerm) -> impl Iterator<Item = (usize, f32)> {
-        self.segments.iter().zip(&term.postings).flat_map(move |((first, Segment { postings, .. }), held)| {
-            let norms = &self.norms[first..];
-            let (tools, frequencies) = (postings.tools(held.clone()), postings.frequencies(held.clone()));
-            tools.iter().zip(frequencies).map(move |(&tool, &frequency)| {
-                let tool = tool as usize;
-                (first + tool, contribution(term.weight, frequency, norms[tool]))
-            })
-        })
+        self.segments.iter().zip(&term.postings).flat_map(
+            move |((first, Segment { postings, .. }), held)| {
+                let norms = &self.norms[first..];
+                let (tools, frequencies) = (
+                    postings.tools(held.clone()),
+                    postings.frequencies(held.clone()),
+                );
+                tools
+                    .iter()
+                    .zip(frequencies)
+                    .map(move |(&tool, &frequency)| {
+                        let tool = tool as usize;
+                        (
+                            first + tool,
+                            contribution(term.weight, frequency, norms[tool]),
+                        )
+                    })
+            },
+        )
     }
 
-    /// Returns what a term contributes to the score of one tool, and where it stands; `None` where the tool has it not.
+    /// Returns what a term contributes to the score of one tool, and where it stands; `None` where
+    /// the tool has it not.
     pub(crate) fn explain(&self, tool: ToolId, term: &IndexedTerm) -> Option<(f32, Vec<Field>)> {
         let (number, segment, place) = self.segments.locate(tool);
-        let (frequency, fields) = segment.postings.find(term.postings[number].clone(), place)?;
-        Some((contribution(term.weight, frequency, self.norms[tool.index()]), fields.iter().collect()))
+        let (frequency, fields) = segment
+            .postings
+            .find(term.postings[number].clone(), place)?;
+        Some((
+            contribution(term.weight, frequency, self.norms[tool.index()]),
+            fields.iter().collect(),
+        ))
     }
 
     pub(super) fn segments(&self) -> &Segments {
@@ -138,7 +193,10 @@ pub(crate) struct IndexedTerm {
 impl IndexedTerm {
     /// Counts the term for a share of what it would.
     pub(crate) fn weighted(self, share: f32) -> Self {
-        Self { weight: share * self.weight, ..self }
+        Self {
+            weight: share * self.weight,
+            ..self
+        }
     }
 }
 
@@ -170,7 +228,8 @@ mod tests {
 
     /// The tools of `catalog`, in segments that end at `cuts`.
     fn index(catalog: &Catalog, cuts: &[usize]) -> KeywordIndex {
-        let segments = Segments::cut(catalog.tools(), cuts, &IndexConfig::default()).expect("builds");
+        let segments =
+            Segments::cut(catalog.tools(), cuts, &IndexConfig::default()).expect("builds");
         KeywordIndex::new(segments)
     }
 
@@ -188,7 +247,10 @@ mod tests {
         let length = |tool: &Tool| count(tool, &|_, found| one_if(found.kind == TermKind::Word));
         let frequency = |tool: &Tool| {
             count(tool, &|field, found| {
-                let paired = matches!(field, Field::Name | Field::Title | Field::Aliases | Field::Description);
+                let paired = matches!(
+                    field,
+                    Field::Name | Field::Title | Field::Aliases | Field::Description
+                );
                 one_if(found.term == term && (kind != TermKind::Pair || paired))
             })
         };
@@ -205,7 +267,12 @@ mod tests {
 
     /// The fields that hold a term, found by reading the tool again.
     fn naive_fields(tool: &Tool, term: &str, kind: TermKind) -> Vec<Field> {
-        let paired = |field| matches!(field, Field::Name | Field::Title | Field::Aliases | Field::Description);
+        let paired = |field| {
+            matches!(
+                field,
+                Field::Name | Field::Title | Field::Aliases | Field::Description
+            )
+        };
         let holds = |wanted: &Field| {
             let mut found = false;
             for (_, text) in texts(tool).into_iter().filter(|(field, _)| field == wanted) {
@@ -217,7 +284,9 @@ mod tests {
     }
 
     fn tools() -> impl Strategy<Value = Vec<Tool>> {
-        let word = prop::sample::select(vec!["read", "file", "readFile", "the", "send", "mail", "sendMail", "a"]);
+        let word = prop::sample::select(vec![
+            "read", "file", "readFile", "the", "send", "mail", "sendMail", "a",
+        ]);
         let text = prop::collection::vec(word, 0..8).prop_map(|words| words.join(" "));
         let tool = (text.clone(), text.clone(), text);
         prop::collection::vec(tool, 1..12).prop_map(|tools| {
@@ -227,7 +296,8 @@ mod tests {
                 .map(|(index, (name, description, parameter))| {
                     let mut tool = Tool::without_arguments(format!("t{index} {name}"), description);
                     tool.tags = vec![parameter.clone()];
-                    tool.parameters = Some(json!({"properties": {"p": {"description": parameter}}}));
+                    tool.parameters =
+                        Some(json!({"properties": {"p": {"description": parameter}}}));
                     tool
                 })
                 .collect()

@@ -1,4 +1,5 @@
-//! What was worked out of tools that were asked for lately: requests change, and the tools that answer them return.
+//! What was worked out of tools that were asked for lately: requests change, and the tools that
+//! answer them return.
 
 use std::sync::{Arc, Mutex};
 
@@ -45,10 +46,17 @@ mod tests {
     fn it_is_worked_out_once_as_long_as_it_is_kept() {
         let lately = Lately::default();
         let of = |tool| *lately.of(ToolId::from_index(tool), || tool);
-        assert_eq!((0..MOST).map(of).collect::<Vec<_>>(), (0..MOST).collect::<Vec<_>>());
+        assert_eq!(
+            (0..MOST).map(of).collect::<Vec<_>>(),
+            (0..MOST).collect::<Vec<_>>()
+        );
         let known = |tool| *lately.of(ToolId::from_index(tool), || usize::MAX);
         assert_eq!([0, MOST - 1].map(known), [0, MOST - 1]);
         assert_eq!([MOST].map(of), [MOST]);
-        assert_eq!([MOST, 0].map(known), [MOST, usize::MAX], "there was no room for all");
+        assert_eq!(
+            [MOST, 0].map(known),
+            [MOST, usize::MAX],
+            "there was no room for all"
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! One snapshot of one catalog: everything that is built once and only read afterwards.
 //!
-//! What depends on a tool alone lies in segments, which never change and know nothing of each other; what is counted or
-//! compared over all tools belongs to the snapshot. So a snapshot answers to the bit as one of the same tools in other
-//! segments does. Building makes one segment.
+//! What depends on a tool alone lies in segments, which never change and know nothing of each
+//! other; what is counted or compared over all tools belongs to the snapshot. So a snapshot answers
+//! to the bit as one of the same tools in other segments does. Building makes one segment.
 
 mod before;
 mod copies;
@@ -86,15 +86,25 @@ impl Progress {
 /// From so many tools on another thread pays.
 const MANY: usize = 2_048;
 
-/// Does one thing here, as models and logs may want it, and another on a thread beside where there are many tools.
-fn beside<A, B: Send>(tools: usize, here: impl FnOnce() -> A, there: impl FnOnce() -> B + Send) -> (A, B) {
+/// Does one thing here, as models and logs may want it, and another on a thread beside where there
+/// are many tools.
+fn beside<A, B: Send>(
+    tools: usize,
+    here: impl FnOnce() -> A,
+    there: impl FnOnce() -> B + Send,
+) -> (A, B) {
     if tools < MANY {
         return (here(), there());
     }
     std::thread::scope(|scope| {
         let there = scope.spawn(there);
         let here = here();
-        (here, there.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        (
+            here,
+            there
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        )
     })
 }
 
@@ -119,18 +129,28 @@ pub struct Index {
 
 impl Index {
     pub(crate) fn build(catalog: Catalog, mut config: IndexConfig) -> Result<Self, IndexError> {
-        let coming = config.optional.take().map(|optional| optional.start(&catalog, &config));
+        let coming = config
+            .optional
+            .take()
+            .map(|optional| optional.start(&catalog, &config));
         let of_segment = || {
-            let before = config.before.take().map(|index| Before::new(index, &catalog));
+            let before = config
+                .before
+                .take()
+                .map(|index| Before::new(index, &catalog));
             let (segment, cache) = Segment::of(&catalog, before.as_ref(), &config)?;
             let sources = Sources::of_catalog(&catalog, &[(0, &segment.postings)])?;
             Ok::<_, IndexError>((segment, cache, sources))
         };
         log_registered(&catalog);
-        let (of_segment, names) = beside(catalog.len(), of_segment, || NameTable::unlogged(&catalog));
+        let (of_segment, names) =
+            beside(catalog.len(), of_segment, || NameTable::unlogged(&catalog));
         let (mut segment, mut cache, sources) = of_segment?;
         let (mut embedders, mut left_out) = (config.embedders, None);
-        match coming.map(|coming| coming.map_or_else(|reason| Ok(Err(reason)), Coming::wait)).transpose()? {
+        match coming
+            .map(|coming| coming.map_or_else(|reason| Ok(Err(reason)), Coming::wait))
+            .transpose()?
+        {
             Some(Ok((embedder, embedding))) => {
                 // Two static models are of no use to each other.
                 if embedder.kind() == ModelKind::Static {
@@ -144,28 +164,51 @@ impl Index {
             Some(Err(reason)) => left_out = Some(reason),
             None => {}
         }
-        let index = Self::of(catalog, (names?, sources), Segments::new([Arc::new(segment)]), embedders, cache)?;
+        let index = Self::of(
+            catalog,
+            (names?, sources),
+            Segments::new([Arc::new(segment)]),
+            embedders,
+            cache,
+        )?;
         Ok(Self { left_out, ..index })
     }
 
-    /// Indexes another catalog by the same models; what this snapshot knows of the tools that are the same is taken over.
+    /// Indexes another catalog by the same models; what this snapshot knows of the tools that are
+    /// the same is taken over.
     pub(crate) fn of_changed(self: &Arc<Self>, catalog: Catalog) -> Result<Self, IndexError> {
-        let config = IndexConfig { before: Some(Arc::clone(self)), ..self.same_models(None) };
-        Ok(Self { left_out: self.left_out.clone(), ..Self::build(catalog, config)? })
+        let config = IndexConfig {
+            before: Some(Arc::clone(self)),
+            ..self.same_models(None)
+        };
+        Ok(Self {
+            left_out: self.left_out.clone(),
+            ..Self::build(catalog, config)?
+        })
     }
 
-    /// Returns what another catalog is indexed with to be ranked beside this one; `deadline` is that of the optional
-    /// model, where there was one.
+    /// Returns what another catalog is indexed with to be ranked beside this one; `deadline` is
+    /// that of the optional model, where there was one.
     pub(crate) fn same_models(&self, deadline: Option<Deadline>) -> IndexConfig {
-        let mut embedders: Vec<_> = self.vectors.iter().map(|vectors| Arc::clone(vectors.embedder())).collect();
+        let mut embedders: Vec<_> = self
+            .vectors
+            .iter()
+            .map(|vectors| Arc::clone(vectors.embedder()))
+            .collect();
         let optional = deadline.and_then(|deadline| {
             let model = match &self.left_out {
                 Some(reason) => Source::LeftOut(reason.clone()),
-                None => Source::Open(embedders.pop_if(|embedder| embedder.kind() != ModelKind::Static)?),
+                None => {
+                    Source::Open(embedders.pop_if(|embedder| embedder.kind() != ModelKind::Static)?)
+                }
             };
             Some(Optional { model, deadline })
         });
-        IndexConfig { embedders, optional, ..IndexConfig::default() }
+        IndexConfig {
+            embedders,
+            optional,
+            ..IndexConfig::default()
+        }
     }
 
     /// Returns the words of a tool, as it has them.
@@ -186,7 +229,8 @@ impl Index {
 
     /// Goes without the optional model after all.
     pub(crate) fn leave_out(&mut self, reason: &str) {
-        self.vectors.retain(|vectors| vectors.embedder().kind() == ModelKind::Static);
+        self.vectors
+            .retain(|vectors| vectors.embedder().kind() == ModelKind::Static);
         self.left_out = Some(reason.to_owned());
     }
 
@@ -199,11 +243,28 @@ impl Index {
         cache: Option<CacheStatus>,
     ) -> Result<Self, IndexError> {
         let vectors = embedders.into_iter().enumerate();
-        let vectors = vectors.map(|(model, embedder)| Vectors::new(embedder, segments.clone(), model)).collect();
-        let (twins, copies) = (Twins::of_catalog(&catalog, &segments)?, Copies::of(&catalog)?);
+        let vectors = vectors
+            .map(|(model, embedder)| Vectors::new(embedder, segments.clone(), model))
+            .collect();
+        let (twins, copies) = (
+            Twins::of_catalog(&catalog, &segments)?,
+            Copies::of(&catalog)?,
+        );
         let keyword = KeywordIndex::new(segments);
         let (own_words, decided) = Default::default();
-        Ok(Self { catalog, names, twins, copies, keyword, own_words, decided, sources, vectors, left_out: None, cache })
+        Ok(Self {
+            catalog,
+            names,
+            twins,
+            copies,
+            keyword,
+            own_words,
+            decided,
+            sources,
+            vectors,
+            left_out: None,
+            cache,
+        })
     }
 
     /// Saves all of it in a folder, in the place of what was saved there before.
@@ -227,9 +288,16 @@ impl Index {
 
     /// As [`build`](Self::build), in segments that end at `cuts`; without a cache.
     #[cfg(test)]
-    pub(crate) fn build_cut(catalog: Catalog, cuts: &[usize], config: IndexConfig) -> Result<Self, IndexError> {
+    pub(crate) fn build_cut(
+        catalog: Catalog,
+        cuts: &[usize],
+        config: IndexConfig,
+    ) -> Result<Self, IndexError> {
         let segments = Segments::cut(catalog.tools(), cuts, &config)?;
-        let of_all = (NameTable::of(&catalog)?, Sources::of_catalog(&catalog, &segments.postings())?);
+        let of_all = (
+            NameTable::of(&catalog)?,
+            Sources::of_catalog(&catalog, &segments.postings())?,
+        );
         Self::of(catalog, of_all, segments, config.embedders, None)
     }
 
@@ -241,12 +309,24 @@ impl Index {
             ("catalog", self.catalog.memory()),
             ("names", self.names.memory()),
             ("words", sum(|segment| segment.postings.memory())),
-            ("vectors", sum(|segment| segment.vectors.iter().map(Rows::memory).sum())),
-            ("overview", self.vectors.iter().map(Vectors::overview_memory).sum()),
-            ("likenesses", sum(|segment| size_of_val(&*segment.likenesses))),
+            (
+                "vectors",
+                sum(|segment| segment.vectors.iter().map(Rows::memory).sum()),
+            ),
+            (
+                "overview",
+                self.vectors.iter().map(Vectors::overview_memory).sum(),
+            ),
+            (
+                "likenesses",
+                sum(|segment| size_of_val(&*segment.likenesses)),
+            ),
             ("sources", self.sources.as_ref().map_or(0, Sources::memory)),
         ];
-        parts.into_iter().map(|(part, bytes)| MemoryPart { part, bytes }).collect()
+        parts
+            .into_iter()
+            .map(|(part, bytes)| MemoryPart { part, bytes })
+            .collect()
     }
 
     pub(crate) fn stats(&self) -> IndexStats {
@@ -254,8 +334,14 @@ impl Index {
             tools: self.catalog.len(),
             sources: self.catalog.sources().count(),
             terms: self.keyword.distinct_terms(),
-            dimensions: self.vectors.last().map(|vectors| vectors.embedder().dimensions()),
-            model: self.vectors.last().map(|vectors| vectors.embedder().identity().to_owned()),
+            dimensions: self
+                .vectors
+                .last()
+                .map(|vectors| vectors.embedder().dimensions()),
+            model: self
+                .vectors
+                .last()
+                .map(|vectors| vectors.embedder().identity().to_owned()),
             cache: self.cache.clone(),
             catalog: self.catalog.digest().to_owned(),
         }
@@ -264,7 +350,9 @@ impl Index {
 
 impl fmt::Debug for Index {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Index").field("stats", &self.stats()).finish_non_exhaustive()
+        f.debug_struct("Index")
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
     }
 }
 
@@ -272,8 +360,9 @@ impl fmt::Debug for Index {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MemoryPart {
-    /// `catalog` (identities and digests, without definitions), `names`, `words`, `vectors`, `overview` (of the vectors of a large catalog, once
-    /// it was asked), `likenesses` or `sources`.
+    /// `catalog` (identities and digests, without definitions), `names`, `words`, `vectors`,
+    /// `overview` (of the vectors of a large catalog, once it was asked), `likenesses` or
+    /// `sources`.
     pub part: &'static str,
     /// Bytes.
     pub bytes: usize,
@@ -306,17 +395,36 @@ mod tests {
 
     #[test]
     fn what_was_decided_counts_for_the_same_caller_alone() {
-        let risky = Tool { safe: Some(false), ..Tool::without_arguments("wipe", "Wipes a disk") };
-        let catalog = Catalog::from_tools([Tool::without_arguments("list", "Lists disks"), risky]).expect("valid");
+        let risky = Tool {
+            safe: Some(false),
+            ..Tool::without_arguments("wipe", "Wipes a disk")
+        };
+        let catalog = Catalog::from_tools([Tool::without_arguments("list", "Lists disks"), risky])
+            .expect("valid");
         let index = Index::build(catalog, IndexConfig::default()).expect("it can be indexed");
-        let (careful, bold) = (Access::default(), Access { allow_unsafe: true, ..Access::default() });
-        let unclear = Access { max_cost: Some(f64::NAN), ..Access::default() };
+        let (careful, bold) = (
+            Access::default(),
+            Access {
+                allow_unsafe: true,
+                ..Access::default()
+            },
+        );
+        let unclear = Access {
+            max_cost: Some(f64::NAN),
+            ..Access::default()
+        };
         let ask = |access: &Access| index.eligibility(access);
         let first = ask(&careful).expect("it can be decided");
         assert_eq!(first.flags(), [true, false]);
-        assert!(Arc::ptr_eq(&first, &ask(&careful.clone()).expect("it is known")));
+        assert!(Arc::ptr_eq(
+            &first,
+            &ask(&careful.clone()).expect("it is known")
+        ));
         assert_eq!(ask(&unclear).expect_err("NaN"), AccessError::InvalidCost);
         assert_eq!(ask(&bold).expect("it can be decided").flags(), [true, true]);
-        assert_eq!(ask(&careful).expect("it can be decided").flags(), [true, false]);
+        assert_eq!(
+            ask(&careful).expect("it can be decided").flags(),
+            [true, false]
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! A model that an index goes without where it cannot be had in time.
 //!
-//! It is opened, and embeds the tools, on another thread until its deadline, while everything else is indexed.
+//! It is opened, and embeds the tools, on another thread until its deadline, while everything else
+//! is indexed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,8 +58,14 @@ impl Optional {
         let (catalog, cache_dir) = (catalog.clone(), config.cache_dir.clone());
         let work = deadline.start(move || {
             let embedder = open().map_err(IndexError::Model)?;
-            let embedding =
-                catalog_vectors(&catalog, None, embedder.as_ref(), cache_dir.as_deref(), &progress, deadline)?;
+            let embedding = catalog_vectors(
+                &catalog,
+                None,
+                embedder.as_ref(),
+                cache_dir.as_deref(),
+                &progress,
+                deadline,
+            )?;
             Ok((embedder, embedding))
         });
         Ok(Coming { work, done, tools })
@@ -73,12 +80,17 @@ impl Coming {
         let late = |reason| EmbedError::Late { reason };
         let missing = match self.work.wait() {
             Ok(Ok(made)) => return Ok(Ok(made)),
-            Ok(Err(IndexError::Model(error) | IndexError::Embed(error))) if error.may_pass() => error,
+            Ok(Err(IndexError::Model(error) | IndexError::Embed(error))) if error.may_pass() => {
+                error
+            }
             Ok(Err(error)) => return Err(error),
             Err(Missed::Lost(reason)) => late(reason),
             Err(Missed::Expired) => match self.done.load(Ordering::Relaxed) {
                 0 => late("the deadline passed before it had embedded a tool".to_owned()),
-                done => late(format!("it had embedded {done} of {} tools when the deadline passed", self.tools)),
+                done => late(format!(
+                    "it had embedded {done} of {} tools when the deadline passed",
+                    self.tools
+                )),
             },
         };
         Ok(Err(missing.to_string()))

@@ -23,8 +23,9 @@ struct Words {
 }
 
 impl OwnWords {
-    /// Returns the word, as the tool has it, of a term that stands in a field: `word` itself if the field has it, whatever its case, else the
-    /// first of the same term. Of a kind of value it is the parameter that takes it. The tool is the same each time.
+    /// Returns the word, as the tool has it, of a term that stands in a field: `word` itself if the
+    /// field has it, whatever its case, else the first of the same term. Of a kind of value it is
+    /// the parameter that takes it. The tool is the same each time.
     pub(crate) fn find(
         &self,
         tool: &Tool,
@@ -33,14 +34,28 @@ impl OwnWords {
         field: Field,
     ) -> Option<&str> {
         if let Some(kind) = value {
-            let takes = self
-                .takes
-                .get_or_init(|| taken(tool).into_iter().map(|taken| (taken.kind, taken.by.to_owned())).collect());
-            return takes.iter().find(|(taken, _)| *taken == kind).map(|(_, by)| by.as_str());
+            let takes = self.takes.get_or_init(|| {
+                taken(tool)
+                    .into_iter()
+                    .map(|taken| (taken.kind, taken.by.to_owned()))
+                    .collect()
+            });
+            return takes
+                .iter()
+                .find(|(taken, _)| *taken == kind)
+                .map(|(_, by)| by.as_str());
         }
-        let Words { text, words } = self.fields[field as usize].get_or_init(|| Words::of(tool, field));
-        let same = || words.iter().filter(|(own, _)| *own == term).map(|(_, place)| &text[place.clone()]);
-        same().find(|own| own.eq_ignore_ascii_case(word)).or_else(|| same().next())
+        let Words { text, words } =
+            self.fields[field as usize].get_or_init(|| Words::of(tool, field));
+        let same = || {
+            words
+                .iter()
+                .filter(|(own, _)| *own == term)
+                .map(|(_, place)| &text[place.clone()])
+        };
+        same()
+            .find(|own| own.eq_ignore_ascii_case(word))
+            .or_else(|| same().next())
     }
 }
 
@@ -52,7 +67,10 @@ impl Words {
                 let start = text.len();
                 text.push_str(own);
                 analyzer.terms(own, |found| {
-                    words.push((TermKey::of(found.term), start + found.start..start + found.end));
+                    words.push((
+                        TermKey::of(found.term),
+                        start + found.start..start + found.end,
+                    ));
                 });
             }
         });
@@ -68,18 +86,34 @@ mod tests {
 
     #[test]
     fn a_word_is_found_as_it_stands_and_else_the_first_of_its_term() {
-        let mut tool = Tool::without_arguments("bookFlight", "Booked flights; books a flight, Booking flights");
-        tool.parameters = Some(json!({"properties": {"day": {"type": "string", "format": "date"}}}));
+        let mut tool = Tool::without_arguments(
+            "bookFlight",
+            "Booked flights; books a flight, Booking flights",
+        );
+        tool.parameters =
+            Some(json!({"properties": {"day": {"type": "string", "format": "date"}}}));
         let own = OwnWords::default();
-        let find = |term, word: &str, field| own.find(&tool, (TermKey::of(term), None), word, field);
+        let find =
+            |term, word: &str, field| own.find(&tool, (TermKey::of(term), None), word, field);
         assert_eq!(find("book", "BOOKING", Field::Description), Some("Booking"));
         assert_eq!(find("book", "bookings", Field::Description), Some("Booked"));
         assert_eq!(find("book", "booking", Field::Name), Some("book"));
-        assert_eq!(find("book flight", "book my flight", Field::Description), Some("Booked flights"));
-        assert_eq!(find("bookflight", "bookflight", Field::Name), Some("bookFlight"));
+        assert_eq!(
+            find("book flight", "book my flight", Field::Description),
+            Some("Booked flights")
+        );
+        assert_eq!(
+            find("bookflight", "bookflight", Field::Name),
+            Some("bookFlight")
+        );
         assert_eq!(find("absent", "absent", Field::Name), None);
         let takes = |kind: ValueKind, word: &str| {
-            own.find(&tool, (TermKey::of(kind.term()), Some(kind)), word, Field::ParameterNames)
+            own.find(
+                &tool,
+                (TermKey::of(kind.term()), Some(kind)),
+                word,
+                Field::ParameterNames,
+            )
         };
         assert_eq!(takes(ValueKind::Date, "3 May"), Some("day"));
         assert_eq!(takes(ValueKind::Path, "a.txt"), None);

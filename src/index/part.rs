@@ -1,7 +1,8 @@
 //! An index over some tools of a larger snapshot, which scores each as that would.
 //!
-//! What depends on one tool alone lies in its [`Row`]; what is counted over all tools is told: how many there are, how long they are
-//! on average, and how many hold each term of the request. So the scores of a part are those of the whole.
+//! What depends on one tool alone lies in its [`Row`]; what is counted over all tools is told: how
+//! many there are, how long they are on average, and how many hold each term of the request. So the
+//! scores of a part are those of the whole.
 
 use std::sync::{Arc, Mutex};
 
@@ -88,7 +89,8 @@ impl RequestTerms {
 }
 
 impl PartOf {
-    /// Takes what is known of a snapshot, the dimensions of its vectors by each model, and the models that there are here.
+    /// Takes what is known of a snapshot, the dimensions of its vectors by each model, and the
+    /// models that there are here.
     ///
     /// # Errors
     ///
@@ -99,40 +101,64 @@ impl PartOf {
         dimensions: &[usize],
         embedders: Vec<NumberedModel>,
     ) -> Result<Self, DamagedRow> {
-        let is_mean = |(mean, &dimensions): (&Vec<f32>, &usize)| mean.len() == dimensions && row::is_sum(mean, 1);
-        let has_means = counts.mean.len() == dimensions.len() && counts.mean.iter().zip(dimensions).all(is_mean);
+        let is_mean = |(mean, &dimensions): (&Vec<f32>, &usize)| {
+            mean.len() == dimensions && row::is_sum(mean, 1)
+        };
+        let has_means = counts.mean.len() == dimensions.len()
+            && counts.mean.iter().zip(dimensions).all(is_mean);
         let counted = match counts.sources {
             Some((_, average)) if !(average.is_finite() && average >= 0.0) => {
                 return Err(row::damaged("its sources have no length"));
             }
-            Some(_) if !has_means => return Err(row::damaged("a model has no mean of its vectors")),
-            Some((sources, average)) => Some(Arc::new(Counted { sources, average, mean: counts.mean.clone() })),
+            Some(_) if !has_means => {
+                return Err(row::damaged("a model has no mean of its vectors"));
+            }
+            Some((sources, average)) => Some(Arc::new(Counted {
+                sources,
+                average,
+                mean: counts.mean.clone(),
+            })),
             None => None,
         };
-        Ok(Self { whole: Arc::new(whole), counts, counted, embedders, models: dimensions.len() })
+        Ok(Self {
+            whole: Arc::new(whole),
+            counts,
+            counted,
+            embedders,
+            models: dimensions.len(),
+        })
     }
 
     /// What is counted over the examples of all definitions, for requests with these terms.
     pub fn counted_examples(&self, terms: &RequestTerms) -> CountedExamples {
         let (number, words) = self.counts.examples;
-        CountedExamples { number, words, holding: terms.examples.clone() }
+        CountedExamples {
+            number,
+            words,
+            holding: terms.examples.clone(),
+        }
     }
 
     /// A catalog of these tools, decided on as the whole.
     fn catalog(&self, rows: &[(RowKey, Arc<Row>)]) -> Catalog {
-        Catalog::part(&self.whole, rows.iter().map(|(_, row)| row.part_tool()).collect())
+        Catalog::part(
+            &self.whole,
+            rows.iter().map(|(_, row)| row.part_tool()).collect(),
+        )
     }
 
     /// The vectors of segments by each model that there is here.
     fn vectors(&self, segments: &Segments) -> Vec<Vectors> {
-        let of = |(model, embedder): &NumberedModel| Vectors::new(Arc::clone(embedder), segments.clone(), *model);
+        let of = |(model, embedder): &NumberedModel| {
+            Vectors::new(Arc::clone(embedder), segments.clone(), *model)
+        };
         self.embedders.iter().map(of).collect()
     }
 }
 
 impl Index {
-    /// Indexes some tools of a snapshot, in the order of that, for requests whose terms are told. Of each tool's source that
-    /// tells something with others there is a row in `sources`.
+    /// Indexes some tools of a snapshot, in the order of that, for requests whose terms are told.
+    /// Of each tool's source that tells something with others there is a row in `sources`.
     pub fn part(
         of: &PartOf,
         rows: &[(RowKey, Arc<Row>)],
@@ -140,7 +166,8 @@ impl Index {
         terms: RequestTerms,
     ) -> Result<Self, IndexError> {
         let of_sources = of.counted.as_ref().map(|counted| {
-            let (mut numbers, mut known, mut all) = (Vec::with_capacity(rows.len()), HashMap::new(), Vec::new());
+            let (mut numbers, mut known, mut all) =
+                (Vec::with_capacity(rows.len()), HashMap::new(), Vec::new());
             for (_, row) in rows {
                 let together = row.source.and_then(|key| Some((key, sources.get(&key)?)));
                 let number = match together {
@@ -157,13 +184,25 @@ impl Index {
             }
             Sources::of_part(numbers, all, counted, terms.sources)
         });
-        let keyword = |segments| KeywordIndex::of_part(segments, of.counts.tools, of.counts.length, terms.tools);
-        Self::of_rows(of, rows, of.catalog(rows), of_sources, (Segments::of_rows(rows), keyword))
+        let keyword = |segments| {
+            KeywordIndex::of_part(segments, of.counts.tools, of.counts.length, terms.tools)
+        };
+        Self::of_rows(
+            of,
+            rows,
+            of.catalog(rows),
+            of_sources,
+            (Segments::of_rows(rows), keyword),
+        )
     }
 
-    /// Indexes the tools of a snapshot that there are here, be it all of them or not: what is counted is counted over these.
+    /// Indexes the tools of a snapshot that there are here, be it all of them or not: what is
+    /// counted is counted over these.
     pub fn whole(of: &PartOf, rows: &[(RowKey, Arc<Row>)]) -> Result<Self, IndexError> {
-        let (catalog, segments) = (of.catalog(rows), Segments::of_rows(rows).together(of.models));
+        let (catalog, segments) = (
+            of.catalog(rows),
+            Segments::of_rows(rows).together(of.models),
+        );
         let sources = Sources::new(&catalog, &segments.postings());
         Self::of_rows(of, rows, catalog, sources, (segments, KeywordIndex::new))
     }
@@ -176,11 +215,20 @@ impl Index {
         sources: Option<Sources>,
         (segments, keyword): (Segments, impl FnOnce(Segments) -> KeywordIndex),
     ) -> Result<Self, IndexError> {
-        let places: HashMap<RowKey, ToolId> = (0..).zip(rows).map(|(place, (key, _))| (*key, ToolId(place))).collect();
-        let copies = rows.iter().filter(|(_, row)| !row.copies.is_empty()).map(|(key, row)| {
-            let originals = row.copies.iter().filter_map(|original| places.get(original).copied());
-            (places[key], originals.collect())
-        });
+        let places: HashMap<RowKey, ToolId> = (0..)
+            .zip(rows)
+            .map(|(place, (key, _))| (*key, ToolId(place)))
+            .collect();
+        let copies = rows
+            .iter()
+            .filter(|(_, row)| !row.copies.is_empty())
+            .map(|(key, row)| {
+                let originals = row
+                    .copies
+                    .iter()
+                    .filter_map(|original| places.get(original).copied());
+                (places[key], originals.collect())
+            });
         Ok(Self {
             names: NameTable::unlogged(&catalog)?,
             twins: Twins::new(&segments),
@@ -202,7 +250,9 @@ impl Index {
         let sample: Vec<ToolId> = self.catalog.ids().step_by(step).collect();
         let mean = |vectors: &Vectors| {
             let sum = vectors.sum(&sample);
-            sum.into_iter().map(|value| value / sample.len().max(1) as f32).collect()
+            sum.into_iter()
+                .map(|value| value / sample.len().max(1) as f32)
+                .collect()
         };
         Counts {
             tools: self.catalog.len(),
@@ -220,16 +270,22 @@ impl Index {
         terms.keys().iter().map(|term| term.0).zip(holding)
     }
 
-    /// Returns by what the row of each source is known, by the number of the source; none where its tools stand for themselves.
+    /// Returns by what the row of each source is known, by the number of the source; none where its
+    /// tools stand for themselves.
     fn source_keys(&self) -> Vec<Option<SourceKey>> {
-        let Some(sources) = &self.sources else { return Vec::new() };
+        let Some(sources) = &self.sources else {
+            return Vec::new();
+        };
         let mut keys = vec![None; sources.len()];
         for id in self.catalog.ids() {
             let (number, tools) = sources.of_tool(id);
             let key = &mut keys[number as usize];
             if tools > 1 && key.is_none() {
                 let tool = self.catalog.tool(id);
-                *key = tool.source.as_deref().map(|source| SourceKey::of(source, tool.untrusted));
+                *key = tool
+                    .source
+                    .as_deref()
+                    .map(|source| SourceKey::of(source, tool.untrusted));
             }
         }
         keys
@@ -240,20 +296,33 @@ impl Index {
         let (digests, sources) = (self.catalog.digests(), self.source_keys());
         let standing = |id: ToolId| {
             let tool = self.catalog.tool(id);
-            let source = self.sources.as_ref().and_then(|of| sources[of.of_tool(id).0 as usize]);
+            let source = self
+                .sources
+                .as_ref()
+                .and_then(|of| sources[of.of_tool(id).0 as usize]);
             let owners = || self.names.owners(&tool.name).iter();
-            let is_own = || owners().any(|owner| owner.tool == id && owner.via == ResolvedVia::Name);
-            Standing { has_bare_name: !tool.untrusted || is_own(), source, copies: Vec::new() }
+            let is_own =
+                || owners().any(|owner| owner.tool == id && owner.via == ResolvedVia::Name);
+            Standing {
+                has_bare_name: !tool.untrusted || is_own(),
+                source,
+                copies: Vec::new(),
+            }
         };
         let keyed = |id: ToolId| {
             let standing = standing(id);
             (standing.key(&digests[id.index()], models), standing)
         };
-        let ids = (0..self.catalog.len()).into_par_iter().map(ToolId::from_index);
+        let ids = (0..self.catalog.len())
+            .into_par_iter()
+            .map(ToolId::from_index);
         let mut standings: Vec<(RowKey, Standing)> = ids.map(keyed).collect();
         // Copies are untrusted, and what they copy is trusted and copies nothing.
         for (copy, originals) in self.copies.all() {
-            let copies = originals.iter().map(|original| standings[original.index()].0).collect();
+            let copies = originals
+                .iter()
+                .map(|original| standings[original.index()].0)
+                .collect();
             let (key, standing) = &mut standings[copy.index()];
             standing.copies = copies;
             *key = standing.key(&digests[copy.index()], models);
@@ -261,9 +330,15 @@ impl Index {
         standings
     }
 
-    /// Returns the sources that tell something together and that `is_wanted` accepts, with their rows.
-    pub fn source_rows(&self, is_wanted: impl Fn(&SourceKey) -> bool) -> Vec<(SourceKey, SourceRow)> {
-        let Some(sources) = &self.sources else { return Vec::new() };
+    /// Returns the sources that tell something together and that `is_wanted` accepts, with their
+    /// rows.
+    pub fn source_rows(
+        &self,
+        is_wanted: impl Fn(&SourceKey) -> bool,
+    ) -> Vec<(SourceKey, SourceRow)> {
+        let Some(sources) = &self.sources else {
+            return Vec::new();
+        };
         /// A source that is being put together.
         struct Made {
             key: SourceKey,
@@ -271,9 +346,17 @@ impl Index {
             counts: Vec<u16>,
             tools: Vec<ToolId>,
         }
-        let made = |key| Made { key, terms: Vec::new(), counts: Vec::new(), tools: Vec::new() };
-        let mut made: Vec<Option<Made>> =
-            self.source_keys().into_iter().map(|key| key.filter(&is_wanted).map(made)).collect();
+        let made = |key| Made {
+            key,
+            terms: Vec::new(),
+            counts: Vec::new(),
+            tools: Vec::new(),
+        };
+        let mut made: Vec<Option<Made>> = self
+            .source_keys()
+            .into_iter()
+            .map(|key| key.filter(&is_wanted).map(made))
+            .collect();
         for id in self.catalog.ids() {
             if let Some(made) = &mut made[sources.of_tool(id).0 as usize] {
                 made.tools.push(id);
@@ -287,18 +370,30 @@ impl Index {
                 }
             }
         });
-        let row = |Made { key, terms, counts, tools }: Made| {
-            let vectors = self.vectors.iter().map(|vectors| vectors.sum(&tools)).collect();
+        let row = |Made {
+                       key,
+                       terms,
+                       counts,
+                       tools,
+                   }: Made| {
+            let vectors = self
+                .vectors
+                .iter()
+                .map(|vectors| vectors.sum(&tools))
+                .collect();
             (key, SourceRow::new(terms, counts, vectors, tools.len()))
         };
         made.into_iter().flatten().map(row).collect()
     }
 
-    /// Returns every term that sources hold, with how many do; a tool that stands for itself is one.
+    /// Returns every term that sources hold, with how many do; a tool that stands for itself is
+    /// one.
     pub fn source_term_counts(&self) -> Vec<(u64, u32)> {
         let mut counts = Vec::new();
         if let Some(sources) = &self.sources {
-            sources.each_term(|term, holding, _| counts.push((term.0, super::terms::number(holding.len()))));
+            sources.each_term(|term, holding, _| {
+                counts.push((term.0, super::terms::number(holding.len())))
+            });
         }
         counts
     }

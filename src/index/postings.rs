@@ -1,11 +1,13 @@
-//! The words of a segment: which tools hold a term, how often and in which fields, and how long each tool is.
+//! The words of a segment: which tools hold a term, how often and in which fields, and how long
+//! each tool is.
 //!
-//! All of it is flat arrays of numbers, which are as good in a file as in memory. A term is known by its
-//! [key](super::terms::TermKey). A posting says of one tool that it holds a term; those of one term stand together, in the order of the
-//! tools, and take 7 bytes each. What explains a match stands in the posting that scores it, so that no second index leads
-//! from tools to terms.
+//! All of it is flat arrays of numbers, which are as good in a file as in memory. A term is known
+//! by its [key](super::terms::TermKey). A posting says of one tool that it holds a term; those of
+//! one term stand together, in the order of the tools, and take 7 bytes each. What explains a match
+//! stands in the posting that scores it, so that no second index leads from tools to terms.
 //!
-//! Tools are read in runs, in parallel; the occurrences of terms in a run are sorted, and the sorted runs are merged.
+//! Tools are read in runs, in parallel; the occurrences of terms in a run are sorted, and the
+//! sorted runs are merged.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,8 +21,8 @@ use crate::catalog::Tool;
 use crate::saved::{SavedError, SavedFile, Writer};
 use crate::text::Analyzer;
 
-/// How many tools are read together: few enough that all cores have work, enough that runs are few. What is read of them
-/// takes some megabytes.
+/// How many tools are read together: few enough that all cores have work, enough that runs are few.
+/// What is read of them takes some megabytes.
 const TOOLS_PER_RUN: usize = 1024;
 
 /// The sections of a saved index that hold postings.
@@ -36,7 +38,8 @@ pub(super) struct Postings {
     terms: Terms,
     /// By posting: the place of the tool; ascending within a term.
     tools: Vec<u32>,
-    /// By posting: how often the tool holds the term, in units of the field weights; [`u16::MAX`] stands for more, too.
+    /// By posting: how often the tool holds the term, in units of the field weights; [`u16::MAX`]
+    /// stands for more, too.
     frequencies: Vec<u16>,
     /// By posting: the fields that hold the term.
     fields: Vec<Fields>,
@@ -54,16 +57,32 @@ impl Postings {
         Self::concatenated(&runs.iter().collect::<Vec<_>>())
     }
 
-    /// Takes what one tool holds: different terms in ascending order, and of each how often and in which fields.
-    pub(super) fn of_one_tool(terms: Vec<TermKey>, frequencies: Vec<u16>, fields: Vec<Fields>, length: u32) -> Self {
+    /// Takes what one tool holds: different terms in ascending order, and of each how often and in
+    /// which fields.
+    pub(super) fn of_one_tool(
+        terms: Vec<TermKey>,
+        frequencies: Vec<u16>,
+        fields: Vec<Fields>,
+        length: u32,
+    ) -> Self {
         let (tools, terms) = (vec![0; terms.len()], Terms::of_one_each(terms));
-        Self { terms, tools, frequencies, fields, lengths: vec![length] }
+        Self {
+            terms,
+            tools,
+            frequencies,
+            fields,
+            lengths: vec![length],
+        }
     }
 
     /// Returns what the only tool holds: each term, how often and in which fields.
     pub(super) fn held(&self) -> impl Iterator<Item = (TermKey, u16, Fields)> {
         let of_terms = self.frequencies.iter().zip(&self.fields);
-        self.terms.keys().iter().zip(of_terms).map(|(&term, (&frequency, &fields))| (term, frequency, fields))
+        self.terms
+            .keys()
+            .iter()
+            .zip(of_terms)
+            .map(|(&term, (&frequency, &fields))| (term, frequency, fields))
     }
 
     /// Indexes tools that are read together.
@@ -73,11 +92,19 @@ impl Postings {
         for (place, tool) in (0..).zip(tools) {
             let length = occurrences(tool, &mut analyzer, |term, repeats, field| {
                 let (frequency, fields) = (u16::from(repeats), Fields::one(field));
-                found.push(Occurrence { term, tool: place, frequency, fields });
+                found.push(Occurrence {
+                    term,
+                    tool: place,
+                    frequency,
+                    fields,
+                });
             });
             lengths.push(length);
         }
-        Self { lengths, ..Self::of(found) }
+        Self {
+            lengths,
+            ..Self::of(found)
+        }
     }
 
     /// Makes postings of occurrences, which stand in any order.
@@ -103,7 +130,10 @@ impl Postings {
 
     /// Puts tools one after the other that stand in runs of one or more.
     pub(super) fn gathered(runs: &[&Self]) -> Self {
-        let together: Vec<Self> = runs.par_chunks(TOOLS_PER_RUN).map(Self::concatenated).collect();
+        let together: Vec<Self> = runs
+            .par_chunks(TOOLS_PER_RUN)
+            .map(Self::concatenated)
+            .collect();
         Self::concatenated(&together.iter().collect::<Vec<_>>())
     }
 
@@ -116,16 +146,24 @@ impl Postings {
             (first..number(tools)).collect()
         };
         let places: Vec<Vec<u32>> = runs.iter().map(placed).collect();
-        let placed: Vec<(&Self, &[u32])> = runs.iter().zip(&places).map(|(run, places)| (*run, &**places)).collect();
+        let placed: Vec<(&Self, &[u32])> = runs
+            .iter()
+            .zip(&places)
+            .map(|(run, places)| (*run, &**places))
+            .collect();
         Self::merge(&placed, tools)
     }
 
-    /// Puts the tools of several runs together, `count` of them: with each run stands where each of its tools comes to stand,
-    /// or [`GONE`] for one that is left out.
+    /// Puts the tools of several runs together, `count` of them: with each run stands where each of
+    /// its tools comes to stand, or [`GONE`] for one that is left out.
     pub(super) fn merge(runs: &[(&Self, &[u32])], count: usize) -> Self {
         let mut lengths = vec![0; count];
         for (run, places) in runs {
-            for (&place, &length) in places.iter().zip(&run.lengths).filter(|(place, _)| **place != GONE) {
+            for (&place, &length) in places
+                .iter()
+                .zip(&run.lengths)
+                .filter(|(place, _)| **place != GONE)
+            {
                 lengths[place as usize] = length;
             }
         }
@@ -137,28 +175,43 @@ impl Postings {
             fields: Vec::with_capacity(postings),
             ..Self::default()
         };
-        each_term(&runs.iter().map(|(run, _)| &run.terms).collect::<Vec<_>>(), |term, held| {
-            let start = merged.tools.len();
-            for (run, postings) in held {
-                let (run, places) = runs[*run];
-                let first = merged.tools.len();
-                let moved = run.tools[postings.clone()].iter().map(|&tool| places[tool as usize]);
-                merged.tools.extend(moved.clone().filter(|&place| place != GONE));
-                if merged.tools.len() - first == postings.len() {
-                    merged.frequencies.extend_from_slice(&run.frequencies[postings.clone()]);
-                    merged.fields.extend_from_slice(&run.fields[postings.clone()]);
-                    continue;
+        each_term(
+            &runs.iter().map(|(run, _)| &run.terms).collect::<Vec<_>>(),
+            |term, held| {
+                let start = merged.tools.len();
+                for (run, postings) in held {
+                    let (run, places) = runs[*run];
+                    let first = merged.tools.len();
+                    let moved = run.tools[postings.clone()]
+                        .iter()
+                        .map(|&tool| places[tool as usize]);
+                    merged
+                        .tools
+                        .extend(moved.clone().filter(|&place| place != GONE));
+                    if merged.tools.len() - first == postings.len() {
+                        merged
+                            .frequencies
+                            .extend_from_slice(&run.frequencies[postings.clone()]);
+                        merged
+                            .fields
+                            .extend_from_slice(&run.fields[postings.clone()]);
+                        continue;
+                    }
+                    for (posting, _) in postings
+                        .clone()
+                        .zip(moved)
+                        .filter(|&(_, place)| place != GONE)
+                    {
+                        merged.frequencies.push(run.frequencies[posting]);
+                        merged.fields.push(run.fields[posting]);
+                    }
                 }
-                for (posting, _) in postings.clone().zip(moved).filter(|&(_, place)| place != GONE) {
-                    merged.frequencies.push(run.frequencies[posting]);
-                    merged.fields.push(run.fields[posting]);
+                merged.sort_from(start);
+                if merged.tools.len() > start {
+                    merged.terms.push(term, merged.tools.len());
                 }
-            }
-            merged.sort_from(start);
-            if merged.tools.len() > start {
-                merged.terms.push(term, merged.tools.len());
-            }
-        });
+            },
+        );
         merged.terms.shrink();
         merged.tools.shrink_to_fit();
         merged.frequencies.shrink_to_fit();
@@ -174,12 +227,22 @@ impl Postings {
         let postings = start..self.tools.len();
         let mut sorted: Vec<_> = postings
             .clone()
-            .map(|posting| (self.tools[posting], self.frequencies[posting], self.fields[posting]))
+            .map(|posting| {
+                (
+                    self.tools[posting],
+                    self.frequencies[posting],
+                    self.fields[posting],
+                )
+            })
             .collect();
         // What is stable knows runs that are sorted already, as those of each run of tools are.
         sorted.sort_by_key(|&(tool, ..)| tool);
         for (posting, (tool, frequency, fields)) in postings.zip(sorted) {
-            (self.tools[posting], self.frequencies[posting], self.fields[posting]) = (tool, frequency, fields);
+            (
+                self.tools[posting],
+                self.frequencies[posting],
+                self.fields[posting],
+            ) = (tool, frequency, fields);
         }
     }
 
@@ -187,12 +250,20 @@ impl Postings {
         self.terms.save(NAME, writer)?;
         writer.numbers(TOOLS, &self.tools)?;
         writer.numbers(FREQUENCIES, &self.frequencies)?;
-        writer.numbers(FIELDS, &self.fields.iter().map(|fields| fields.bits()).collect::<Vec<u8>>())?;
+        writer.numbers(
+            FIELDS,
+            &self
+                .fields
+                .iter()
+                .map(|fields| fields.bits())
+                .collect::<Vec<u8>>(),
+        )?;
         writer.numbers(LENGTHS, &self.lengths)
     }
 
     pub(super) fn open(file: &SavedFile) -> Result<Self, SavedError> {
-        let (tools, frequencies): (Vec<u32>, Vec<u16>) = (file.numbers(TOOLS)?, file.numbers(FREQUENCIES)?);
+        let (tools, frequencies): (Vec<u32>, Vec<u16>) =
+            (file.numbers(TOOLS)?, file.numbers(FREQUENCIES)?);
         let fields: Vec<u8> = file.numbers(FIELDS)?;
         let lengths: Vec<u32> = file.numbers(LENGTHS)?;
         let sound = frequencies.len() == tools.len()
@@ -202,13 +273,28 @@ impl Postings {
             && tools.iter().all(|&tool| (tool as usize) < lengths.len());
         file.ensure(sound, NAME)?;
         let terms = Terms::open(NAME, file, tools.len())?;
-        file.ensure(terms.ranges().all(|postings| tools[postings].is_sorted_by(|a, b| a < b)), NAME)?;
-        Ok(Self { terms, tools, frequencies, fields: fields.into_iter().map(Fields::of_bits).collect(), lengths })
+        file.ensure(
+            terms
+                .ranges()
+                .all(|postings| tools[postings].is_sorted_by(|a, b| a < b)),
+            NAME,
+        )?;
+        Ok(Self {
+            terms,
+            tools,
+            frequencies,
+            fields: fields.into_iter().map(Fields::of_bits).collect(),
+            lengths,
+        })
     }
 
     /// Returns how many bytes they take.
     pub(super) fn memory(&self) -> usize {
-        let arrays = [size_of_val(&*self.tools), size_of_val(&*self.frequencies), size_of_val(&*self.fields)];
+        let arrays = [
+            size_of_val(&*self.tools),
+            size_of_val(&*self.frequencies),
+            size_of_val(&*self.fields),
+        ];
         self.terms.memory() + size_of_val(&*self.lengths) + arrays.iter().sum::<usize>()
     }
 
@@ -232,9 +318,12 @@ impl Postings {
         &self.frequencies[postings]
     }
 
-    /// Returns how often a tool holds the term that the postings are of, and in which fields; `None` where it does not.
+    /// Returns how often a tool holds the term that the postings are of, and in which fields;
+    /// `None` where it does not.
     pub(super) fn find(&self, postings: Range<usize>, tool: usize) -> Option<(u16, Fields)> {
-        let found = self.tools[postings.clone()].binary_search(&number(tool)).ok()?;
+        let found = self.tools[postings.clone()]
+            .binary_search(&number(tool))
+            .ok()?;
         let posting = postings.start + found;
         Some((self.frequencies[posting], self.fields[posting]))
     }
@@ -249,7 +338,8 @@ mod tests {
     use super::*;
     use crate::text::Field;
 
-    /// What a run of tools holds, by the definition: by term and tool, how often and in which fields.
+    /// What a run of tools holds, by the definition: by term and tool, how often and in which
+    /// fields.
     type Naive = BTreeMap<(TermKey, u32), (u16, Vec<Field>)>;
 
     fn naive(found: &[(TermKey, u32, u16, Field)]) -> Naive {
@@ -260,26 +350,42 @@ mod tests {
             fields.push(field);
         }
         for (_, fields) in naive.values_mut() {
-            *fields = Field::ALL.into_iter().filter(|field| fields.contains(field)).collect();
+            *fields = Field::ALL
+                .into_iter()
+                .filter(|field| fields.contains(field))
+                .collect();
         }
         naive
     }
 
     fn postings(found: &[(TermKey, u32, u16, Field)], tools: Range<u32>) -> Postings {
         let own = found.iter().filter(|(_, tool, ..)| tools.contains(tool));
-        let occurrence = |&(term, tool, frequency, field): &(TermKey, u32, u16, Field)| Occurrence {
-            term,
-            tool: tool - tools.start,
-            frequency,
-            fields: Fields::one(field),
-        };
-        Postings { lengths: tools.clone().collect(), ..Postings::of(own.map(occurrence).collect()) }
+        let occurrence =
+            |&(term, tool, frequency, field): &(TermKey, u32, u16, Field)| Occurrence {
+                term,
+                tool: tool - tools.start,
+                frequency,
+                fields: Fields::one(field),
+            };
+        Postings {
+            lengths: tools.clone().collect(),
+            ..Postings::of(own.map(occurrence).collect())
+        }
     }
 
     fn occurrences() -> impl Strategy<Value = Vec<(TermKey, u32, u16, Field)>> {
-        let term = prop::sample::select(vec!["read", "file", "mail", "send", "read file", ""]).prop_map(TermKey::of);
+        let term = prop::sample::select(vec!["read", "file", "mail", "send", "read file", ""])
+            .prop_map(TermKey::of);
         let frequency = prop::sample::select(vec![1, 2, 16, 40_000]);
-        prop::collection::vec((term, 0..TOOLS, frequency, prop::sample::select(Field::ALL.to_vec())), 0..60)
+        prop::collection::vec(
+            (
+                term,
+                0..TOOLS,
+                frequency,
+                prop::sample::select(Field::ALL.to_vec()),
+            ),
+            0..60,
+        )
     }
 
     const TOOLS: u32 = 8;
@@ -293,7 +399,12 @@ mod tests {
         each_term(&[postings.terms()], |term, runs| {
             for posting in runs[0].1.clone() {
                 let fields = postings.fields[posting].iter().collect();
-                held.push((term, postings.tools[posting], postings.frequencies[posting], fields));
+                held.push((
+                    term,
+                    postings.tools[posting],
+                    postings.frequencies[posting],
+                    fields,
+                ));
             }
         });
         (postings.lengths.clone(), held)
@@ -305,7 +416,8 @@ mod tests {
         fn tools_that_move_go_or_come_leave_what_a_new_index_has(
             found in occurrences(), order in Just((0..TOOLS).collect::<Vec<_>>()).prop_shuffle(), kept in 0..=TOOLS, known in 0..=TOOLS,
         ) {
-            // The tools `order[..kept]` are left, in that order; those from `known` on were not there before.
+            // The tools `order[..kept]` are left, in that order; those from `known` on were not
+            // there before.
             let left = &order[..kept as usize];
             let place = |tool: u32| left.iter().position(|&other| other == tool).map_or(GONE, number);
             let before = postings(&found, 0..known);

@@ -1,10 +1,11 @@
 //! Unit vectors in eight bits a value, and their products.
 //!
-//! Each row has a scale of its own, so that its largest value is 127 steps away from zero and no value is further than half a
-//! step from what it was: a cosine of 256 dimensions is off by about 0.0007. `docs/results.md` tells what that is of a ranking.
+//! Each row has a scale of its own, so that its largest value is 127 steps away from zero and no
+//! value is further than half a step from what it was: a cosine of 256 dimensions is off by about
+//! 0.0007. `docs/results.md` tells what that is of a ranking.
 //!
-//! Products are sums of whole numbers, which have one result in whatever order they are added up: so they are the same to
-//! the bit on every processor.
+//! Products are sums of whole numbers, which have one result in whatever order they are added up:
+//! so they are the same to the bit on every processor.
 
 mod kernel;
 
@@ -18,8 +19,8 @@ use crate::saved::{SavedError, SavedFile, Writer};
 
 /// The most dimensions of a vector: so many products have a sum of 32 bits.
 pub(super) const MAX_DIMENSIONS: usize = 65_536;
-/// How many rows are held against one row of a request after the other, while they are near the processor: 16 KiB of 256
-/// dimensions.
+/// How many rows are held against one row of a request after the other, while they are near the
+/// processor: 16 KiB of 256 dimensions.
 const BLOCK: usize = 64;
 /// The largest value of a row, in steps.
 const MOST_STEPS: f32 = 127.0;
@@ -36,7 +37,11 @@ pub(crate) struct Rows {
 impl Rows {
     /// Makes so many rows of zeros.
     pub(super) fn zeros(rows: usize, dimensions: usize) -> Self {
-        Self { dimensions, values: vec![0; rows * dimensions], scales: vec![0.0; rows] }
+        Self {
+            dimensions,
+            values: vec![0; rows * dimensions],
+            scales: vec![0.0; rows],
+        }
     }
 
     /// Takes vectors of finite values, one a row.
@@ -49,10 +54,18 @@ impl Rows {
         Self::of_each(vectors.ncols(), some.iter().map(|&row| vectors.row(row)))
     }
 
-    fn of_each<'v>(dimensions: usize, vectors: impl ExactSizeIterator<Item = ArrayView1<'v, f32>>) -> Self {
+    fn of_each<'v>(
+        dimensions: usize,
+        vectors: impl ExactSizeIterator<Item = ArrayView1<'v, f32>>,
+    ) -> Self {
         let mut rows = Self::zeros(vectors.len(), dimensions);
         for (row, vector) in vectors.enumerate() {
-            rows.set(row, &vector.as_slice().map_or_else(|| vector.to_vec().into(), Cow::Borrowed));
+            rows.set(
+                row,
+                &vector
+                    .as_slice()
+                    .map_or_else(|| vector.to_vec().into(), Cow::Borrowed),
+            );
         }
         rows
     }
@@ -63,20 +76,36 @@ impl Rows {
     }
 
     /// Reads a row for each tool.
-    pub(super) fn open(name: &str, file: &SavedFile, dimensions: usize) -> Result<Self, SavedError> {
-        let (values, scales): (Vec<i8>, Vec<f32>) =
-            (file.numbers(&format!("{name}.values"))?, file.numbers(&format!("{name}.scales"))?);
+    pub(super) fn open(
+        name: &str,
+        file: &SavedFile,
+        dimensions: usize,
+    ) -> Result<Self, SavedError> {
+        let (values, scales): (Vec<i8>, Vec<f32>) = (
+            file.numbers(&format!("{name}.values"))?,
+            file.numbers(&format!("{name}.scales"))?,
+        );
         let sound = dimensions <= MAX_DIMENSIONS
             && scales.len() == file.header.tools
             && scales.len().checked_mul(dimensions) == Some(values.len())
-            && scales.iter().all(|scale| scale.is_finite() && *scale >= 0.0);
+            && scales
+                .iter()
+                .all(|scale| scale.is_finite() && *scale >= 0.0);
         file.ensure(sound, name)?;
-        Ok(Self { dimensions, values, scales })
+        Ok(Self {
+            dimensions,
+            values,
+            scales,
+        })
     }
 
     /// Takes values, and what a step is worth in each row.
     pub(super) fn of_parts(dimensions: usize, values: Vec<i8>, scales: Vec<f32>) -> Self {
-        Self { dimensions, values, scales }
+        Self {
+            dimensions,
+            values,
+            scales,
+        }
     }
 
     /// Returns the values, and what a step is worth in each row.
@@ -85,14 +114,17 @@ impl Rows {
     }
 
     /// Puts rows of one length one after the other; `None` where there are none.
-    pub(crate) fn gathered<'r>(rows: impl ExactSizeIterator<Item = (&'r Self, usize)>) -> Option<Self> {
+    pub(crate) fn gathered<'r>(
+        rows: impl ExactSizeIterator<Item = (&'r Self, usize)>,
+    ) -> Option<Self> {
         let (mut all, count): (Option<Self>, _) = (None, rows.len());
         for (from, row) in rows {
             let all = all.get_or_insert_with(|| {
                 let values = Vec::with_capacity(count * from.dimensions);
                 Self::of_parts(from.dimensions, values, Vec::with_capacity(count))
             });
-            all.values.extend(&from.values[row * from.dimensions..][..from.dimensions]);
+            all.values
+                .extend(&from.values[row * from.dimensions..][..from.dimensions]);
             all.scales.push(from.scales[row]);
         }
         all
@@ -117,7 +149,8 @@ impl Rows {
     /// Puts a row of others of the same length into a row.
     pub(super) fn copy(&mut self, row: usize, others: &Self, from: usize) {
         let (dimensions, values) = (self.dimensions, &others.values);
-        self.values[row * dimensions..][..dimensions].copy_from_slice(&values[from * dimensions..][..dimensions]);
+        self.values[row * dimensions..][..dimensions]
+            .copy_from_slice(&values[from * dimensions..][..dimensions]);
         self.scales[row] = others.scales[from];
     }
 
@@ -131,10 +164,15 @@ impl Rows {
     /// Adds the vector of a row to another.
     pub(super) fn add_to(&self, row: usize, sum: &mut [f32]) {
         let values = &self.values[row * self.dimensions..][..self.dimensions];
-        Arch::new().dispatch(Sum { values, scale: self.scales[row], sum });
+        Arch::new().dispatch(Sum {
+            values,
+            scale: self.scales[row],
+            sum,
+        });
     }
 
-    /// Returns the product of every row with each row of `request`: by the latter, then by the former.
+    /// Returns the product of every row with each row of `request`: by the latter, then by the
+    /// former.
     pub(crate) fn products(&self, request: &Self) -> Vec<Vec<f32>> {
         let mut products = vec![vec![0.0; self.len()]; request.len()];
         self.products_into(request, &mut products, 0);
@@ -145,7 +183,11 @@ impl Rows {
     pub(super) fn products_into(&self, request: &Self, products: &mut [Vec<f32>], first: usize) {
         let dimensions = self.dimensions.max(1);
         let mut sums = [0; BLOCK];
-        for (block, (rows, scales)) in self.values.chunks(BLOCK * dimensions).zip(self.scales.chunks(BLOCK)).enumerate()
+        for (block, (rows, scales)) in self
+            .values
+            .chunks(BLOCK * dimensions)
+            .zip(self.scales.chunks(BLOCK))
+            .enumerate()
         {
             let request = request.values.chunks_exact(dimensions).zip(&request.scales);
             for ((vector, scale), products) in request.zip(&mut *products) {
@@ -160,7 +202,8 @@ impl Rows {
     }
 }
 
-/// The loop that adds a row to a sum: compiled once for each set of vector instructions, of which the processor's is taken.
+/// The loop that adds a row to a sum: compiled once for each set of vector instructions, of which
+/// the processor's is taken.
 struct Sum<'a> {
     values: &'a [i8],
     scale: f32,
@@ -173,12 +216,14 @@ impl NullaryFnOnce for Sum<'_> {
     #[inline(always)]
     fn call(self) {
         let Self { values, scale, sum } = self;
-        sum.iter_mut().zip(values).for_each(|(sum, &value)| *sum += f32::from(value) * scale);
+        sum.iter_mut()
+            .zip(values)
+            .for_each(|(sum, &value)| *sum += f32::from(value) * scale);
     }
 }
 
-/// The loops over the values of a row, which return what a step is worth: compiled once for each set of vector instructions, of which the
-/// processor's is taken.
+/// The loops over the values of a row, which return what a step is worth: compiled once for each
+/// set of vector instructions, of which the processor's is taken.
 struct Steps<'a> {
     vector: &'a [f32],
     held: &'a mut [i8],
@@ -196,7 +241,9 @@ impl NullaryFnOnce for Steps<'_> {
             held.fill(0);
             return 0.0;
         }
-        held.iter_mut().zip(vector).for_each(|(held, value)| *held = step(value / scale));
+        held.iter_mut()
+            .zip(vector)
+            .for_each(|(held, value)| *held = step(value / scale));
         scale
     }
 }
@@ -208,15 +255,21 @@ fn magnitude(values: &[f32]) -> f32 {
     let (chunks, rest) = values.as_chunks::<8>();
     let mut most = [0.0; 8];
     for chunk in chunks {
-        most.iter_mut().zip(chunk).for_each(|(most, value)| *most = larger(*most, value.abs()));
+        most.iter_mut()
+            .zip(chunk)
+            .for_each(|(most, value)| *most = larger(*most, value.abs()));
     }
-    rest.iter().map(|value| value.abs()).chain(most).fold(0.0, larger)
+    rest.iter()
+        .map(|value| value.abs())
+        .chain(most)
+        .fold(0.0, larger)
 }
 
 /// Rounds a value that is no further from zero than 127.
 #[inline(always)]
 fn step(value: f32) -> i8 {
-    // So large a number has no places behind the point: adding to it rounds, and puts the whole number into the lowest bits.
+    // So large a number has no places behind the point: adding to it rounds, and puts the whole
+    // number into the lowest bits.
     const WHOLE: f32 = 12_582_912.0;
     i8::from_le_bytes([(value + WHOLE).to_bits().to_le_bytes()[0]])
 }
@@ -244,18 +297,24 @@ mod tests {
 
     fn matrices() -> impl Strategy<Value = (Array2<f32>, Array2<f32>)> {
         let edges = prop::sample::select(vec![1, 31, 32, 33, 63, 64, 96, 256, 384]);
-        (0..6_usize, 0..4_usize, prop_oneof![1..80_usize, edges])
-            .prop_flat_map(|(a, b, dimensions)| (unit_rows(a, dimensions), unit_rows(b, dimensions)))
+        (0..6_usize, 0..4_usize, prop_oneof![1..80_usize, edges]).prop_flat_map(
+            |(a, b, dimensions)| (unit_rows(a, dimensions), unit_rows(b, dimensions)),
+        )
     }
 
     fn each(products: &[Vec<f32>]) -> impl Iterator<Item = (usize, usize, f32)> {
         let products = products.iter().enumerate();
-        products.flat_map(|(column, rows)| rows.iter().enumerate().map(move |(row, &product)| (column, row, product)))
+        products.flat_map(|(column, rows)| {
+            rows.iter()
+                .enumerate()
+                .map(move |(row, &product)| (column, row, product))
+        })
     }
 
     /// The largest value of each row, in which its steps are counted.
     fn largest(row: ArrayView1<'_, f32>) -> f32 {
-        row.iter().fold(0.0, |most: f32, value| most.max(value.abs()))
+        row.iter()
+            .fold(0.0, |most: f32, value| most.max(value.abs()))
     }
 
     proptest! {
@@ -276,7 +335,8 @@ mod tests {
             prop_assert!(found.len() == b.nrows() && found.iter().all(|products| products.len() == a.nrows()));
             for (column, row, product) in each(&found) {
                 let exact = a.row(row).iter().zip(b.row(column)).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
-                // Each vector of unit length, with what half a step in each value of the other comes to at most.
+                // Each vector of unit length, with what half a step in each value of the other
+                // comes to at most.
                 let off = |values: ArrayView1<'_, f32>| f64::from(largest(values)) / 254.0 * (a.ncols() as f64).sqrt();
                 let (of_row, of_column) = (off(a.row(row)), off(b.row(column)));
                 let bound = of_row + of_column + of_row * of_column + 1e-5;
@@ -299,14 +359,21 @@ mod tests {
         for dimensions in [1, 256, 4096, MAX_DIMENSIONS] {
             let even = Array2::from_elem((1, dimensions), 1.0 / (dimensions as f32).sqrt());
             let (even, against) = (Rows::of(even.view()), Rows::of((-even).view()));
-            assert!((even.products(&even)[0][0] - 1.0).abs() < 1e-3, "{dimensions}");
-            assert!((even.products(&against)[0][0] + 1.0).abs() < 1e-3, "{dimensions}");
+            assert!(
+                (even.products(&even)[0][0] - 1.0).abs() < 1e-3,
+                "{dimensions}"
+            );
+            assert!(
+                (even.products(&against)[0][0] + 1.0).abs() < 1e-3,
+                "{dimensions}"
+            );
         }
     }
 
     #[test]
     fn a_copied_row_is_the_same() {
-        let matrix = Array2::from_shape_vec((2, 3), vec![0.6, 0.0, -0.8, 0.0, 1.0, 0.0]).expect("it fits");
+        let matrix =
+            Array2::from_shape_vec((2, 3), vec![0.6, 0.0, -0.8, 0.0, 1.0, 0.0]).expect("it fits");
         let rows = Rows::of(matrix.view());
         let mut other = Rows::zeros(1, 3);
         other.copy(0, &rows, 0);

@@ -1,12 +1,15 @@
 //! A quick first look at the vectors of a large catalog: one bit a value.
 //!
-//! Of a vector only the signs are kept, and how much of it they are worth: the product with the signs, times that, is an estimate
-//! of the product with the vector (as in RaBitQ, Gao and Long 2024, without its rotation). It is read in an eighth of the memory, and
-//! off by 0.05 on average, so it tells which tools may be near, whose products are then worked out; `docs/results.md` tells how many.
+//! Of a vector only the signs are kept, and how much of it they are worth: the product with the
+//! signs, times that, is an estimate of the product with the vector (as in RaBitQ, Gao and Long
+//! 2024, without its rotation). It is read in an eighth of the memory, and off by 0.05 on average,
+//! so it tells which tools may be near, whose products are then worked out; `docs/results.md` tells
+//! how many.
 //!
-//! Signs are looked up rather than multiplied: four of them are a number below 16, for each of which the sum of four signed values
-//! of the request stands in a table, and one instruction looks up those of 32 tools (André, Kermarrec, Le Scouarnec 2015). So the
-//! signs of 32 tools lie together. Sums are whole numbers, the same on every processor.
+//! Signs are looked up rather than multiplied: four of them are a number below 16, for each of
+//! which the sum of four signed values of the request stands in a table, and one instruction looks
+//! up those of 32 tools (André, Kermarrec, Le Scouarnec 2015). So the signs of 32 tools lie
+//! together. Sums are whole numbers, the same on every processor.
 
 use ndarray::ArrayView1;
 
@@ -14,7 +17,8 @@ use super::rows::Rows;
 
 /// How many tools lie together.
 const BLOCK: usize = 32;
-/// How many blocks are held against one row of a request after the other, while they are near the processor: 32 KiB of 256 dimensions.
+/// How many blocks are held against one row of a request after the other, while they are near the
+/// processor: 32 KiB of 256 dimensions.
 const TOGETHER: usize = 32;
 /// How many signs are looked up at once.
 const SIGNS: usize = 4;
@@ -37,13 +41,21 @@ pub(super) struct Sketch {
 }
 
 impl Sketch {
-    /// Looks at vectors of so many dimensions, at most [`MAX_DIMENSIONS`], which lie in some places one after the other.
+    /// Looks at vectors of so many dimensions, at most [`MAX_DIMENSIONS`], which lie in some places
+    /// one after the other.
     pub(super) fn of<'r>(rows: impl Iterator<Item = &'r Rows>, dimensions: usize) -> Self {
         let pairs = dimensions.div_ceil(SIGNS * GROUPS);
-        let mut sketch = Self { codes: Vec::new(), worth: Vec::new(), pairs };
+        let mut sketch = Self {
+            codes: Vec::new(),
+            worth: Vec::new(),
+            pairs,
+        };
         for rows in rows {
             let (values, scales) = rows.parts();
-            values.chunks_exact(dimensions.max(1)).zip(scales).for_each(|(values, scale)| sketch.push(values, *scale));
+            values
+                .chunks_exact(dimensions.max(1))
+                .zip(scales)
+                .for_each(|(values, scale)| sketch.push(values, *scale));
         }
         sketch
     }
@@ -54,15 +66,25 @@ impl Sketch {
             self.codes.resize(self.codes.len() + self.pairs, [0; BLOCK]);
         }
         let block = self.codes.len() - self.pairs;
-        for (codes, values) in self.codes[block..].iter_mut().zip(values.chunks(SIGNS * GROUPS)) {
-            codes[lane] = values.iter().rev().fold(0, |code, &value| code << 1 | u8::from(value > 0));
+        for (codes, values) in self.codes[block..]
+            .iter_mut()
+            .zip(values.chunks(SIGNS * GROUPS))
+        {
+            codes[lane] = values
+                .iter()
+                .rev()
+                .fold(0, |code, &value| code << 1 | u8::from(value > 0));
         }
         let (mut sum, mut squares) = (0, 0);
         for &value in values {
             sum += u32::from(value.unsigned_abs());
             squares += u32::from(value.unsigned_abs()) * u32::from(value.unsigned_abs());
         }
-        self.worth.push(if sum == 0 { 0.0 } else { scale * squares as f32 / sum as f32 });
+        self.worth.push(if sum == 0 {
+            0.0
+        } else {
+            scale * squares as f32 / sum as f32
+        });
     }
 
     /// Returns how many bytes it takes.
@@ -71,26 +93,44 @@ impl Sketch {
     }
 
     /// Estimates the products of every vector with each row of a request: by row, then by vector.
-    pub(super) fn estimates<'v>(&self, request: impl Iterator<Item = ArrayView1<'v, f32>>) -> Vec<Vec<f32>> {
-        let tables: Vec<Tables> = request.map(|row| Tables::of(&row.to_vec(), self.pairs)).collect();
+    pub(super) fn estimates<'v>(
+        &self,
+        request: impl Iterator<Item = ArrayView1<'v, f32>>,
+    ) -> Vec<Vec<f32>> {
+        let tables: Vec<Tables> = request
+            .map(|row| Tables::of(&row.to_vec(), self.pairs))
+            .collect();
         let mut estimates = vec![Vec::with_capacity(self.worth.len()); tables.len()];
         let codes = self.codes.chunks(TOGETHER * self.pairs.max(1));
         for (codes, worth) in codes.zip(self.worth.chunks(TOGETHER * BLOCK)) {
-            estimates.iter_mut().zip(&tables).for_each(|(estimates, tables)| self.add(codes, worth, tables, estimates));
+            estimates
+                .iter_mut()
+                .zip(&tables)
+                .for_each(|(estimates, tables)| self.add(codes, worth, tables, estimates));
         }
         estimates
     }
 
     /// Adds the estimates of some blocks to those before.
     fn add(&self, codes: &[[u8; BLOCK]], worth: &[f32], tables: &Tables, estimates: &mut Vec<f32>) {
-        let Tables { tables, step, least } = tables;
+        let Tables {
+            tables,
+            step,
+            least,
+        } = tables;
         let mut sums = [0; BLOCK];
-        for (codes, worth) in codes.chunks_exact(self.pairs.max(1)).zip(worth.chunks(BLOCK)) {
+        for (codes, worth) in codes
+            .chunks_exact(self.pairs.max(1))
+            .zip(worth.chunks(BLOCK))
+        {
             add_up(codes, tables, &mut sums);
             // All of a block, as a loop of one length is made of vector instructions.
             let mut of_block = [0.0; BLOCK];
             of_block[..worth.len()].copy_from_slice(worth);
-            of_block.iter_mut().zip(sums).for_each(|(value, sum)| *value *= step * f32::from(sum) + least);
+            of_block
+                .iter_mut()
+                .zip(sums)
+                .for_each(|(value, sum)| *value *= step * f32::from(sum) + least);
             estimates.extend_from_slice(&of_block[..worth.len()]);
         }
     }
@@ -107,25 +147,43 @@ struct Tables {
 
 impl Tables {
     fn of(request: &[f32], pairs: usize) -> Self {
-        let groups = request.chunks(SIGNS).map(|values| values.iter().map(|value| value.abs()).sum::<f32>());
+        let groups = request
+            .chunks(SIGNS)
+            .map(|values| values.iter().map(|value| value.abs()).sum::<f32>());
         let most = groups.clone().fold(0.0, f32::max);
         // From all signs against it to all with it.
         let step = if most > 0.0 { 2.0 * most / MOST } else { 1.0 };
         let mut tables = vec![[[0; SUMS]; GROUPS]; pairs];
-        for (table, values) in tables.as_flattened_mut().iter_mut().zip(request.chunks(SIGNS)) {
+        for (table, values) in tables
+            .as_flattened_mut()
+            .iter_mut()
+            .zip(request.chunks(SIGNS))
+        {
             for (signs, number) in table.iter_mut().enumerate() {
                 // What is not least of each value.
                 let of = |(place, value): (usize, &f32)| {
-                    if (signs >> place & 1 == 1) == (*value > 0.0) { value.abs() } else { 0.0 }
+                    if (signs >> place & 1 == 1) == (*value > 0.0) {
+                        value.abs()
+                    } else {
+                        0.0
+                    }
                 };
                 *number = nearest(2.0 * values.iter().enumerate().map(of).sum::<f32>() / step);
             }
         }
-        Self { tables, step, least: -groups.sum::<f32>() }
+        Self {
+            tables,
+            step,
+            least: -groups.sum::<f32>(),
+        }
     }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "numbers of tables are from 0 to 127")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "numbers of tables are from 0 to 127"
+)]
 fn nearest(value: f32) -> u8 {
     (value + 0.5) as u8
 }
@@ -141,11 +199,16 @@ fn add_up(codes: &[[u8; BLOCK]], tables: &[[[u8; SUMS]; GROUPS]], sums: &mut [u1
     add_up_one_by_one(codes, tables, sums);
 }
 
-fn add_up_one_by_one(codes: &[[u8; BLOCK]], tables: &[[[u8; SUMS]; GROUPS]], sums: &mut [u16; BLOCK]) {
+fn add_up_one_by_one(
+    codes: &[[u8; BLOCK]],
+    tables: &[[[u8; SUMS]; GROUPS]],
+    sums: &mut [u16; BLOCK],
+) {
     sums.fill(0);
     for (codes, [first, second]) in codes.iter().zip(tables) {
         for (sum, &code) in sums.iter_mut().zip(codes) {
-            *sum += u16::from(first[usize::from(code & 15)]) + u16::from(second[usize::from(code >> 4)]);
+            *sum += u16::from(first[usize::from(code & 15)])
+                + u16::from(second[usize::from(code >> 4)]);
         }
     }
 }
@@ -153,28 +216,42 @@ fn add_up_one_by_one(codes: &[[u8; BLOCK]], tables: &[[[u8; SUMS]; GROUPS]], sum
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::{
-        __m256i, _mm256_add_epi8, _mm256_add_epi16, _mm256_and_si256, _mm256_broadcastsi128_si256, _mm256_set1_epi8,
-        _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_srli_epi16, _mm256_sub_epi16,
+        __m256i, _mm256_add_epi8, _mm256_add_epi16, _mm256_and_si256, _mm256_broadcastsi128_si256,
+        _mm256_set1_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi16,
+        _mm256_srli_epi16, _mm256_sub_epi16,
     };
 
     use super::{BLOCK, GROUPS, SUMS};
 
     #[target_feature(enable = "avx2")]
-    pub(super) fn add_up(codes: &[[u8; BLOCK]], tables: &[[[u8; SUMS]; GROUPS]], sums: &mut [u16; BLOCK]) {
+    pub(super) fn add_up(
+        codes: &[[u8; BLOCK]],
+        tables: &[[[u8; SUMS]; GROUPS]],
+        sums: &mut [u16; BLOCK],
+    ) {
         let low = _mm256_set1_epi8(15);
         // Sums of both bytes of each pair of tools, the second as 256ths, and of the second alone.
         let (mut both, mut second) = (_mm256_setzero_si256(), _mm256_setzero_si256());
         for (codes, [of_low, of_high]) in codes.iter().zip(tables) {
             let codes: __m256i = bytemuck::cast(*codes);
             let found_low = _mm256_shuffle_epi8(table(of_low), _mm256_and_si256(codes, low));
-            let found_high = _mm256_shuffle_epi8(table(of_high), _mm256_and_si256(_mm256_srli_epi16::<4>(codes), low));
+            let found_high = _mm256_shuffle_epi8(
+                table(of_high),
+                _mm256_and_si256(_mm256_srli_epi16::<4>(codes), low),
+            );
             let found = _mm256_add_epi8(found_low, found_high);
             both = _mm256_add_epi16(both, found);
             second = _mm256_add_epi16(second, _mm256_srli_epi16::<8>(found));
         }
-        let first: [u16; BLOCK / 2] = bytemuck::cast(_mm256_sub_epi16(both, _mm256_slli_epi16::<8>(second)));
+        let first: [u16; BLOCK / 2] =
+            bytemuck::cast(_mm256_sub_epi16(both, _mm256_slli_epi16::<8>(second)));
         let second: [u16; BLOCK / 2] = bytemuck::cast(second);
-        for (sums, (first, second)) in sums.as_chunks_mut::<2>().0.iter_mut().zip(first.into_iter().zip(second)) {
+        for (sums, (first, second)) in sums
+            .as_chunks_mut::<2>()
+            .0
+            .iter_mut()
+            .zip(first.into_iter().zip(second))
+        {
             *sums = [first, second];
         }
     }
@@ -196,7 +273,9 @@ mod tests {
     fn matrices() -> impl Strategy<Value = (Array2<f32>, Array1<f32>)> {
         let dimensions = prop_oneof![1..40_usize, Just(256)];
         (0..70_usize, dimensions).prop_flat_map(|(rows, dimensions)| {
-            let values = |count| prop::collection::vec(prop_oneof![4 => -1.0_f32..1.0, 1 => Just(0.0)], count);
+            let values = |count| {
+                prop::collection::vec(prop_oneof![4 => -1.0_f32..1.0, 1 => Just(0.0)], count)
+            };
             (values(rows * dimensions), values(dimensions)).prop_map(move |(rows_of, request)| {
                 let matrix = Array2::from_shape_vec((rows, dimensions), rows_of).expect("it fits");
                 (matrix, Array1::from(request))
@@ -217,7 +296,8 @@ mod tests {
             let estimates = &estimates[0];
             prop_assert_eq!(estimates.len(), times * matrix.nrows());
             prop_assert!(estimates.chunks(matrix.nrows().max(1)).all(|again| again == &estimates[..matrix.nrows()]));
-            // A number of a table is off by half a step at most, and a step is a 127th of the widest group.
+            // A number of a table is off by half a step at most, and a step is a 127th of the
+            // widest group.
             let groups = request.len().div_ceil(SIGNS) as f32;
             let widest = request.to_vec().chunks(SIGNS).map(|group| group.iter().map(|value| value.abs()).sum::<f32>()).fold(0.0, f32::max);
             for (row, estimate) in estimates[..matrix.nrows()].iter().enumerate() {
@@ -250,6 +330,9 @@ mod tests {
         let rows = Rows::of(longest.view());
         let sketch = Sketch::of([&rows].into_iter(), MAX_DIMENSIONS);
         let estimate = sketch.estimates(longest.rows().into_iter())[0][0];
-        assert!((estimate / MAX_DIMENSIONS as f32 - 1.0).abs() < 1e-3, "{estimate}");
+        assert!(
+            (estimate / MAX_DIMENSIONS as f32 - 1.0).abs() < 1e-3,
+            "{estimate}"
+        );
     }
 }

@@ -1,9 +1,10 @@
 //! The terms of a run of documents: what each is known by, and where it has its postings.
 //!
-//! A term is known by a hash of its letters, so that two terms of one hash are one term to the index. By chance that does
-//! not happen: of catalogs of a million terms, one in tens of millions has two that meet. Whoever writes a tool can find
-//! two words of one hash, for FNV-1a is no secret and no cipher; but all that this gives is that the tool seems to hold a
-//! word that it could as well have held. So the hash needs no key, and may be kept in a file.
+//! A term is known by a hash of its letters, so that two terms of one hash are one term to the
+//! index. By chance that does not happen: of catalogs of a million terms, one in tens of millions
+//! has two that meet. Whoever writes a tool can find two words of one hash, for FNV-1a is no secret
+//! and no cipher; but all that this gives is that the tool seems to hold a word that it could as
+//! well have held. So the hash needs no key, and may be kept in a file.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,7 +25,8 @@ impl TermKey {
     }
 }
 
-/// Different terms in ascending order, and where the postings of each are in arrays that lie beside.
+/// Different terms in ascending order, and where the postings of each are in arrays that lie
+/// beside.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Terms {
     keys: Vec<TermKey>,
@@ -38,7 +40,11 @@ impl Terms {
         let mut terms = Self::default();
         for (place, key) in postings.enumerate() {
             let end = number(place + 1);
-            match terms.ends.last_mut().filter(|_| terms.keys.last() == Some(&key)) {
+            match terms
+                .ends
+                .last_mut()
+                .filter(|_| terms.keys.last() == Some(&key))
+            {
                 Some(last) => *last = end,
                 None => terms.push(key, place + 1),
             }
@@ -68,7 +74,11 @@ impl Terms {
     /// Returns where the postings of a term are; an empty range where there are none.
     pub(super) fn look_up(&self, term: TermKey) -> Range<usize> {
         let place = smaller(&self.keys, term.0, |key| key.0);
-        if self.keys.get(place) == Some(&term) { self.postings(place) } else { 0..0 }
+        if self.keys.get(place) == Some(&term) {
+            self.postings(place)
+        } else {
+            0..0
+        }
     }
 
     /// Returns the terms, ascending.
@@ -92,7 +102,10 @@ impl Terms {
     }
 
     pub(super) fn save(&self, name: &str, writer: &mut Writer) -> Result<(), SavedError> {
-        writer.numbers(&format!("{name}.terms"), &self.keys.iter().map(|key| key.0).collect::<Vec<u64>>())?;
+        writer.numbers(
+            &format!("{name}.terms"),
+            &self.keys.iter().map(|key| key.0).collect::<Vec<u64>>(),
+        )?;
         writer.numbers(&format!("{name}.term-ends"), &self.ends)
     }
 
@@ -100,9 +113,15 @@ impl Terms {
     pub(super) fn open(name: &str, file: &SavedFile, postings: usize) -> Result<Self, SavedError> {
         let keys: Vec<u64> = file.numbers(&format!("{name}.terms"))?;
         let ends: Vec<u32> = file.numbers(&format!("{name}.term-ends"))?;
-        let terms = Self { keys: keys.into_iter().map(TermKey).collect(), ends };
+        let terms = Self {
+            keys: keys.into_iter().map(TermKey).collect(),
+            ends,
+        };
         let ascend = terms.keys.is_sorted_by(|a, b| a < b) && terms.ends.is_sorted();
-        file.ensure(ascend && terms.keys.len() == terms.ends.len() && terms.end() == postings, name)?;
+        file.ensure(
+            ascend && terms.keys.len() == terms.ends.len() && terms.end() == postings,
+            name,
+        )?;
         Ok(terms)
     }
 
@@ -117,11 +136,12 @@ impl Terms {
     }
 }
 
-/// Tells `each` every term of several runs of documents, ascending, with the runs that have it, in order, and where its
-/// postings are in each.
+/// Tells `each` every term of several runs of documents, ascending, with the runs that have it, in
+/// order, and where its postings are in each.
 pub(super) fn each_term(runs: &[&Terms], mut each: impl FnMut(TermKey, &[(usize, Range<usize>)])) {
     let first = |(run, terms): (usize, &&Terms)| Some(Reverse((*terms.keys.first()?, run, 0)));
-    let mut next: BinaryHeap<Reverse<(TermKey, usize, usize)>> = runs.iter().enumerate().filter_map(first).collect();
+    let mut next: BinaryHeap<Reverse<(TermKey, usize, usize)>> =
+        runs.iter().enumerate().filter_map(first).collect();
     let mut held = Vec::with_capacity(runs.len());
     while let Some(&Reverse((term, ..))) = next.peek() {
         held.clear();

@@ -35,8 +35,9 @@ const TOOLS_PER_NEAR: usize = 256;
 /// How many rows are put beside each other to be multiplied.
 const TOGETHER: usize = 64;
 
-/// A request as a model sees it. Each has one vector a row, that of the whole text and then, where it has several,
-/// those of its sentences; `None` where the model knows nothing of the text, so that no tool is nearer than another.
+/// A request as a model sees it. Each has one vector a row, that of the whole text and then, where
+/// it has several, those of its sentences; `None` where the model knows nothing of the text, so
+/// that no tool is nearer than another.
 #[derive(Debug, Default)]
 pub struct RequestVectors {
     pub request: Option<Array2<f32>>,
@@ -65,7 +66,8 @@ pub struct Vectors {
 pub(crate) struct Cosines {
     pub(crate) scored: Scored,
     pub(crate) tools: Vec<Vec<f32>>,
-    /// Those of the means of sources, by vector and then by source, where they are known without those of all tools.
+    /// Those of the means of sources, by vector and then by source, where they are known without
+    /// those of all tools.
     pub(crate) sources: Option<Vec<Vec<f32>>>,
 }
 
@@ -73,13 +75,19 @@ impl Cosines {
     /// Returns those to one of the vectors.
     pub(crate) fn of(&self, vector: usize) -> Self {
         let one = |all: &Vec<Vec<f32>>| vec![all[vector].clone()];
-        Self { scored: self.scored.clone(), tools: one(&self.tools), sources: self.sources.as_ref().map(one) }
+        Self {
+            scored: self.scored.clone(),
+            tools: one(&self.tools),
+            sources: self.sources.as_ref().map(one),
+        }
     }
 
     /// Keeps those to the first vectors.
     pub(crate) fn truncate(&mut self, vectors: usize) {
         self.tools.truncate(vectors);
-        self.sources.iter_mut().for_each(|sources| sources.truncate(vectors));
+        self.sources
+            .iter_mut()
+            .for_each(|sources| sources.truncate(vectors));
     }
 }
 
@@ -109,7 +117,14 @@ pub(crate) struct TellingWord {
 
 impl Vectors {
     pub(super) fn new(embedder: Arc<dyn Embedder>, segments: Segments, model: usize) -> Self {
-        Self { embedder, segments, model, many: MANY, overview: OnceLock::new(), words: Lately::default() }
+        Self {
+            embedder,
+            segments,
+            model,
+            many: MANY,
+            overview: OnceLock::new(),
+            words: Lately::default(),
+        }
     }
 
     /// Returns the words of a tool: as they were cut before, where it was asked for lately.
@@ -117,8 +132,8 @@ impl Vectors {
         self.words.of(tool, cut)
     }
 
-    /// Embeds a request, and the conversation that it is a part of, at once. A sentence that the model knows nothing of
-    /// has a vector of zeros.
+    /// Embeds a request, and the conversation that it is a part of, at once. A sentence that the
+    /// model knows nothing of has a vector of zeros.
     pub(crate) fn embed_query(
         embedder: &dyn Embedder,
         query: &Query,
@@ -131,25 +146,41 @@ impl Vectors {
         let mut texts: Vec<&str> = with_sentences(query.wanted(), query.sentences()).collect();
         let own = texts.len();
         if !query.conversation().is_empty() {
-            texts.extend(with_sentences(query.conversation(), query.conversation_sentences()));
+            texts.extend(with_sentences(
+                query.conversation(),
+                query.conversation_sentences(),
+            ));
         }
         let matrix = Self::embed_queries(embedder, &texts, deadline)?;
         let known = |rows: ArrayView2<'_, f32>| {
-            rows.rows().into_iter().next()?.iter().any(|&value| value != 0.0).then(|| rows.to_owned())
+            rows.rows()
+                .into_iter()
+                .next()?
+                .iter()
+                .any(|&value| value != 0.0)
+                .then(|| rows.to_owned())
         };
         let (request, conversation) = matrix.view().split_at(Axis(0), own);
         // The conversation speaks for a request of punctuation.
         let says_something = query.conversation().is_empty() || !query.is_blank();
-        let [request, conversation] = [known(request).filter(|_| says_something), known(conversation)];
+        let [request, conversation] = [
+            known(request).filter(|_| says_something),
+            known(conversation),
+        ];
         // A request that goes on with what tools serve is served. An embedder is foreign code.
         let asked = [query.wanted(), query.conversation()].into_iter();
         let asked = asked.filter(|text| !text.is_empty() && embedder.kind() == ModelKind::Static);
         let told = asked.filter_map(|text| embedder.scope(text).filter(|told| told.is_finite()));
         let scope = told.reduce(f32::max);
-        Ok(RequestVectors { request, conversation, scope })
+        Ok(RequestVectors {
+            request,
+            conversation,
+            scope,
+        })
     }
 
-    /// Embeds texts as requests of their own, one vector a row; of zeros where the model knows nothing of the text.
+    /// Embeds texts as requests of their own, one vector a row; of zeros where the model knows
+    /// nothing of the text.
     pub(crate) fn embed_queries(
         embedder: &dyn Embedder,
         texts: &[&str],
@@ -158,8 +189,10 @@ impl Vectors {
         let vectors = embedder.embed_until(Role::Query, texts, &|_| {}, deadline.instant())?;
         check_shape(embedder, &vectors, texts.len())?;
         let shape = (texts.len(), embedder.dimensions());
-        Array2::from_shape_vec(shape, vectors.concat())
-            .map_err(|error| EmbedError::Inference { model: embedder.identity().to_owned(), reason: error.to_string() })
+        Array2::from_shape_vec(shape, vectors.concat()).map_err(|error| EmbedError::Inference {
+            model: embedder.identity().to_owned(),
+            reason: error.to_string(),
+        })
     }
 
     /// Returns the cosine similarity of every tool to each row of `query`, unit vectors.
@@ -169,16 +202,22 @@ impl Vectors {
         for (first, segment) in self.segments.iter() {
             segment.vectors[self.model].products_into(&query, &mut tools, first);
         }
-        Cosines { scored: Scored::All(self.segments.tools()), tools, sources: None }
+        Cosines {
+            scored: Scored::All(self.segments.tools()),
+            tools,
+            sources: None,
+        }
     }
 
-    /// Returns `true` if the catalog is so large that it is worth a look at all vectors before similarities are worked out.
+    /// Returns `true` if the catalog is so large that it is worth a look at all vectors before
+    /// similarities are worked out.
     pub(crate) fn are_many(&self) -> bool {
         self.segments.tools() >= self.many && self.embedder.dimensions() <= sketch::MAX_DIMENSIONS
     }
 
-    /// Returns the cosine similarities to each row of `query` of those tools that may be nearest to any of them, among all tools and among
-    /// those that are admitted, of the tools of the nearest sources, and of `also`; and those of all sources.
+    /// Returns the cosine similarities to each row of `query` of those tools that may be nearest to
+    /// any of them, among all tools and among those that are admitted, of the tools of the nearest
+    /// sources, and of `also`; and those of all sources.
     pub(crate) fn near(
         &self,
         query: ArrayView2<'_, f32>,
@@ -190,17 +229,27 @@ impl Vectors {
         let mut near = also;
         let wanted = NEAR + near.tools() / TOOLS_PER_NEAR;
         // To a row of zeros no tool is nearer than another.
-        let rows = query.rows().into_iter().filter(|row| row.iter().any(|&value| value != 0.0));
+        let rows = query
+            .rows()
+            .into_iter()
+            .filter(|row| row.iter().any(|&value| value != 0.0));
         for estimates in sketch.estimates(rows) {
             near.add_best(&estimates, f32::NEG_INFINITY, admitted, wanted);
         }
         let query = Rows::of(query);
         let to_sources = |means: &Array2<f32>| -> Vec<Vec<f32>> {
-            // As it would be of the similarities of all tools: to the request as these are held against it.
+            // As it would be of the similarities of all tools: to the request as these are held
+            // against it.
             let mut kept = Array2::zeros((0, means.ncols()));
-            (0..query.len())
-                .for_each(|row| kept.push_row(query.row(row).view()).expect("they have as many dimensions"));
-            products(means.view(), kept.view()).columns().into_iter().map(|row| row.to_vec()).collect()
+            (0..query.len()).for_each(|row| {
+                kept.push_row(query.row(row).view())
+                    .expect("they have as many dimensions")
+            });
+            products(means.view(), kept.view())
+                .columns()
+                .into_iter()
+                .map(|row| row.to_vec())
+                .collect()
         };
         let of_sources = means.as_ref().map(to_sources);
         if let (Some(sources), Some(scores)) = (sources, &of_sources) {
@@ -209,21 +258,35 @@ impl Vectors {
         let near: Vec<ToolId> = near.iter().collect();
         let mut tools = vec![Vec::with_capacity(near.len()); query.len()];
         for together in near.chunks(TOGETHER) {
-            let rows = Rows::gathered(together.iter().map(|&tool| self.place_of(tool))).unwrap_or_default();
-            tools.iter_mut().zip(rows.products(&query)).for_each(|(all, products)| all.extend(products));
+            let rows = Rows::gathered(together.iter().map(|&tool| self.place_of(tool)))
+                .unwrap_or_default();
+            tools
+                .iter_mut()
+                .zip(rows.products(&query))
+                .for_each(|(all, products)| all.extend(products));
         }
-        Cosines { scored: Scored::Some(near.into()), tools, sources: of_sources }
+        Cosines {
+            scored: Scored::Some(near.into()),
+            tools,
+            sources: of_sources,
+        }
     }
 
     fn look_over(&self, sources: Option<&Sources>) -> Overview {
-        let rows = self.segments.iter().map(|(_, segment)| &segment.vectors[self.model]);
+        let rows = self
+            .segments
+            .iter()
+            .map(|(_, segment)| &segment.vectors[self.model]);
         let dimensions = self.embedder.dimensions();
         let add = |tool, sum: &mut [f32]| {
             let (rows, place) = self.place_of(tool);
             rows.add_to(place, sum);
         };
         let means = sources.and_then(|sources| sources.mean_vectors(dimensions, add));
-        Overview { sketch: Sketch::of(rows, dimensions), means }
+        Overview {
+            sketch: Sketch::of(rows, dimensions),
+            means,
+        }
     }
 
     /// Takes the tools for many, however few they are.
@@ -235,7 +298,10 @@ impl Vectors {
     /// Returns how many bytes are kept for a look at all vectors.
     pub(super) fn overview_memory(&self) -> usize {
         let of = |Overview { sketch, means }: &Overview| {
-            sketch.memory() + means.as_ref().map_or(0, |means| means.len() * size_of::<f32>())
+            sketch.memory()
+                + means
+                    .as_ref()
+                    .map_or(0, |means| means.len() * size_of::<f32>())
         };
         self.overview.get().map_or(0, of)
     }
@@ -288,8 +354,8 @@ pub(super) struct Embedding {
     pub(super) cache: Option<CacheStatus>,
 }
 
-/// Returns the vectors of a catalog's tools: those of the index that it was opened from, where that has the model's; else what is
-/// known from before, and of the others as [`embed_tools`].
+/// Returns the vectors of a catalog's tools: those of the index that it was opened from, where that
+/// has the model's; else what is known from before, and of the others as [`embed_tools`].
 pub(super) fn catalog_vectors(
     catalog: &Catalog,
     before: Option<&Before>,
@@ -299,17 +365,29 @@ pub(super) fn catalog_vectors(
     deadline: Deadline,
 ) -> Result<Embedding, IndexError> {
     if let Some(file) = catalog.saved() {
-        let model = SavedModel { identity: embedder.identity().to_owned(), dimensions: embedder.dimensions() };
+        let model = SavedModel {
+            identity: embedder.identity().to_owned(),
+            dimensions: embedder.dimensions(),
+        };
         if let Some(number) = file.header.models.iter().position(|saved| *saved == model) {
             let rows = Rows::open(&section(number), file, embedder.dimensions())?;
             return Ok(Embedding { rows, cache: None });
         }
     }
-    let Some((before, mut rows)) = before.and_then(|before| Some((before, before.rows(embedder)?))) else {
+    let Some((before, mut rows)) = before.and_then(|before| Some((before, before.rows(embedder)?)))
+    else {
         return embed_tools(catalog.tools(), embedder, cache_dir, progress, deadline);
     };
-    let Embedding { rows: embedded, cache } =
-        embed_tools(&before.unknown(catalog), embedder, cache_dir, progress, deadline)?;
+    let Embedding {
+        rows: embedded,
+        cache,
+    } = embed_tools(
+        &before.unknown(catalog),
+        embedder,
+        cache_dir,
+        progress,
+        deadline,
+    )?;
     before.complete(&mut rows, &embedded);
     Ok(Embedding { rows, cache })
 }
@@ -319,8 +397,8 @@ pub(super) fn section(model: usize) -> String {
     format!("vectors.{model}")
 }
 
-/// Embeds tools; texts that the cache in `cache_dir` holds are not embedded again, where the model is worth one. What is
-/// embedded before the deadline is kept there.
+/// Embeds tools; texts that the cache in `cache_dir` holds are not embedded again, where the model
+/// is worth one. What is embedded before the deadline is kept there.
 pub(super) fn embed_tools(
     tools: &[Arc<Tool>],
     embedder: &dyn Embedder,
@@ -328,8 +406,15 @@ pub(super) fn embed_tools(
     progress: &Progress,
     deadline: Deadline,
 ) -> Result<Embedding, IndexError> {
-    let texts: Vec<String> = tools.iter().map(|tool| EmbeddingText::new(tool).text).collect();
-    let texts = Texts { role: Role::Document, texts: &texts, what: "tools" };
+    let texts: Vec<String> = tools
+        .iter()
+        .map(|tool| EmbeddingText::new(tool).text)
+        .collect();
+    let texts = Texts {
+        role: Role::Document,
+        texts: &texts,
+        what: "tools",
+    };
     embed_texts(texts, embedder, cache_dir, progress, deadline)
 }
 
@@ -350,7 +435,8 @@ pub(super) fn embed_texts(
     deadline: Deadline,
 ) -> Result<Embedding, IndexError> {
     let folder = cache_dir.filter(|_| embedder.worth_caching());
-    let mut cache = folder.map(|root| VectorCache::open(root, embedder.identity(), embedder.dimensions()));
+    let mut cache =
+        folder.map(|root| VectorCache::open(root, embedder.identity(), embedder.dimensions()));
     let mut embedded = Rows::zeros(texts.len(), embedder.dimensions());
     let mut missing = Vec::new();
     for (row, text) in texts.iter().enumerate() {
@@ -364,7 +450,11 @@ pub(super) fn embed_texts(
         progress.report(done, texts.len());
     }
     let in_a_hurry = deadline.instant().is_some();
-    for rows in missing.chunks(if in_a_hurry { TEXTS_PER_HURRIED_WRITE } else { TEXTS_PER_WRITE }) {
+    for rows in missing.chunks(if in_a_hurry {
+        TEXTS_PER_HURRIED_WRITE
+    } else {
+        TEXTS_PER_WRITE
+    }) {
         let batch: Vec<&str> = rows.iter().map(|&row| texts[row].as_str()).collect();
         let step = |new: usize| progress.report(done + new, texts.len());
         let vectors = embedder.embed_until(role, &batch, &step, deadline.instant())?;
@@ -376,32 +466,48 @@ pub(super) fn embed_texts(
             let model = || embedder.identity().to_owned();
             cache
                 .insert_all(role, batch.iter().zip(vectors))
-                .map_err(|error| EmbedError::Inference { model: model(), reason: error.to_string() })?;
+                .map_err(|error| EmbedError::Inference {
+                    model: model(),
+                    reason: error.to_string(),
+                })?;
         }
         done += rows.len();
         if deadline.has_passed() && done < texts.len() {
-            let reason = format!("it had embedded {done} of {} {what} when the deadline passed", texts.len());
+            let reason = format!(
+                "it had embedded {done} of {} {what} when the deadline passed",
+                texts.len()
+            );
             return Err(EmbedError::Late { reason }.into());
         }
     }
-    Ok(Embedding { rows: embedded, cache: cache.map(|cache| cache.status()) })
+    Ok(Embedding {
+        rows: embedded,
+        cache: cache.map(|cache| cache.status()),
+    })
 }
 
-/// Returns the dot product of every row of `a`, one a row, with every row of `b`, of vectors that are not kept.
+/// Returns the dot product of every row of `a`, one a row, with every row of `b`, of vectors that
+/// are not kept.
 ///
-/// A product of matrices would first copy `a`, which for a few rows of `b` takes longer than the products. Sums are
-/// formed in one order on every processor, so that they are the same to the bit.
+/// A product of matrices would first copy `a`, which for a few rows of `b` takes longer than the
+/// products. Sums are formed in one order on every processor, so that they are the same to the bit.
 pub(crate) fn products(a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>) -> Array2<f32> {
     let mut products = Array2::zeros((a.nrows(), b.nrows()));
     let dimensions = a.ncols();
     let (a, b) = (a.as_standard_layout(), b.as_standard_layout());
     if let (Some(a), Some(b), Some(out)) = (a.as_slice(), b.as_slice(), products.as_slice_mut()) {
-        Arch::new().dispatch(Products { a, b, dimensions: dimensions.max(1), out });
+        Arch::new().dispatch(Products {
+            a,
+            b,
+            dimensions: dimensions.max(1),
+            out,
+        });
     }
     products
 }
 
-/// The loops of [`products`]: compiled once for each set of vector instructions, of which the processor's is taken.
+/// The loops of [`products`]: compiled once for each set of vector instructions, of which the
+/// processor's is taken.
 struct Products<'a> {
     a: &'a [f32],
     b: &'a [f32],
@@ -414,8 +520,15 @@ impl NullaryFnOnce for Products<'_> {
 
     #[inline(always)]
     fn call(self) {
-        let Self { a, b, dimensions, out } = self;
-        let pairs = a.chunks_exact(dimensions).flat_map(|a| b.chunks_exact(dimensions).map(move |b| (a, b)));
+        let Self {
+            a,
+            b,
+            dimensions,
+            out,
+        } = self;
+        let pairs = a
+            .chunks_exact(dimensions)
+            .flat_map(|a| b.chunks_exact(dimensions).map(move |b| (a, b)));
         for (out, (a, b)) in out.iter_mut().zip(pairs) {
             *out = dot(a, b);
         }
@@ -443,20 +556,30 @@ pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
 }
 
 /// An embedder is foreign code: what it returns is checked before it is used.
-fn check_shape(embedder: &dyn Embedder, vectors: &[Vec<f32>], texts: usize) -> Result<(), EmbedError> {
+fn check_shape(
+    embedder: &dyn Embedder,
+    vectors: &[Vec<f32>],
+    texts: usize,
+) -> Result<(), EmbedError> {
     let dimensions = embedder.dimensions();
     let reason = if dimensions > MAX_DIMENSIONS {
         format!("its vectors have {dimensions} dimensions, of which {MAX_DIMENSIONS} can be kept")
     } else if vectors.len() != texts {
         format!("it gave {} vectors for {texts} texts", vectors.len())
     } else if let Some(vector) = vectors.iter().find(|vector| vector.len() != dimensions) {
-        format!("it gave a vector of {} dimensions instead of {dimensions}", vector.len())
+        format!(
+            "it gave a vector of {} dimensions instead of {dimensions}",
+            vector.len()
+        )
     } else if vectors.iter().flatten().any(|value| !value.is_finite()) {
         "it gave a vector that holds a value that is no number".to_owned()
     } else {
         return Ok(());
     };
-    Err(EmbedError::Inference { model: embedder.identity().to_owned(), reason })
+    Err(EmbedError::Inference {
+        model: embedder.identity().to_owned(),
+        reason,
+    })
 }
 
 #[cfg(test)]
@@ -465,7 +588,8 @@ mod tests {
     use ndarray::{ArrayView1, s};
     use proptest::prelude::*;
 
-    /// The dot product by its definition, and the sum of what is summed, without signs: both in double precision.
+    /// The dot product by its definition, and the sum of what is summed, without signs: both in
+    /// double precision.
     fn naive(a: ArrayView1<'_, f32>, b: ArrayView1<'_, f32>) -> (f64, f64) {
         let (mut sum, mut magnitude) = (0.0, 0.0);
         for at in 0..a.len() {
@@ -478,24 +602,38 @@ mod tests {
 
     /// Values of every magnitude whose products and their sums are finite.
     fn value() -> impl Strategy<Value = f32> {
-        let extremes = [0.0, -0.0, f32::MIN_POSITIVE, -1e-45, 1e-20, f32::EPSILON, 1e18, -1e18];
+        let extremes = [
+            0.0,
+            -0.0,
+            f32::MIN_POSITIVE,
+            -1e-45,
+            1e-20,
+            f32::EPSILON,
+            1e18,
+            -1e18,
+        ];
         prop_oneof![4 => -1.0_f32..1.0, 1 => prop::sample::select(extremes.to_vec())]
     }
 
     /// Two matrices with rows of one length: `rows.0` and `rows.1` rows of `dimensions` values.
     fn matrices() -> impl Strategy<Value = (Array2<f32>, Array2<f32>)> {
         let edges = prop::sample::select(vec![0, 1, LANES - 1, LANES, LANES + 1, 3 * LANES, 256]);
-        (0..6_usize, 0..4_usize, prop_oneof![0..80_usize, edges]).prop_flat_map(|(a, b, dimensions)| {
-            let matrix = move |rows: usize| {
-                let values = prop::collection::vec(value(), rows * dimensions);
-                values.prop_map(move |values| Array2::from_shape_vec((rows, dimensions), values).expect("it fits"))
-            };
-            (matrix(a), matrix(b))
-        })
+        (0..6_usize, 0..4_usize, prop_oneof![0..80_usize, edges]).prop_flat_map(
+            |(a, b, dimensions)| {
+                let matrix = move |rows: usize| {
+                    let values = prop::collection::vec(value(), rows * dimensions);
+                    values.prop_map(move |values| {
+                        Array2::from_shape_vec((rows, dimensions), values).expect("it fits")
+                    })
+                };
+                (matrix(a), matrix(b))
+            },
+        )
     }
 
-    /// Compares the kernel's products with the definition's, within the bound of a float sum's rounding (Higham,
-    /// Accuracy and Stability of Numerical Algorithms, 3.1), and that of products too small to be told from zero.
+    /// Compares the kernel's products with the definition's, within the bound of a float sum's
+    /// rounding (Higham, Accuracy and Stability of Numerical Algorithms, 3.1), and that of products
+    /// too small to be told from zero.
     fn check(a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>) -> Result<(), TestCaseError> {
         let found = products(a, b);
         prop_assert_eq!(found.dim(), (a.nrows(), b.nrows()));
@@ -503,7 +641,13 @@ mod tests {
         for ((row, column), &product) in found.indexed_iter() {
             let (exact, magnitude) = naive(a.row(row), b.row(column));
             let bound = terms * (magnitude * f64::from(f32::EPSILON) + 1e-45);
-            prop_assert!((f64::from(product) - exact).abs() <= bound, "{} is not {} ± {}", product, exact, bound);
+            prop_assert!(
+                (f64::from(product) - exact).abs() <= bound,
+                "{} is not {} ± {}",
+                product,
+                exact,
+                bound
+            );
         }
         Ok(())
     }

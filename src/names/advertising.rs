@@ -1,8 +1,8 @@
 //! Under which names a model is shown the tools.
 //!
-//! A model can only call names that it has seen. A skill says `bash` where the host's tool is `terminalRun`, so either the
-//! model is shown `bash`, or it is told that `terminalRun` is also known as that. Which costs what in tokens is told by
-//! `picktools translate --costs`.
+//! A model can only call names that it has seen. A skill says `bash` where the host's tool is
+//! `terminalRun`, so either the model is shown `bash`, or it is told that `terminalRun` is also
+//! known as that. Which costs what in tokens is told by `picktools translate --costs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::catalog::Tool;
 use crate::names::AdvertisingError;
 
-/// The most aliases of a tool that can each have a definition: a catalog that claims thousands is not to grow with them.
+/// The most aliases of a tool that can each have a definition: a catalog that claims thousands is
+/// not to grow with them.
 const MAX_EXPANDED_ALIASES: usize = 32;
 
 /// Under which names tools are shown to a model.
@@ -33,7 +34,8 @@ pub enum Advertising {
     Expanded,
     /// Under its name, with the aliases in the description.
     Described,
-    /// Under the name that the map has for its id, qualified name or name; under its own where the map has none.
+    /// Under the name that the map has for its id, qualified name or name; under its own where the
+    /// map has none.
     ProviderMap(BTreeMap<String, String>),
 }
 
@@ -65,9 +67,10 @@ impl Advertising {
     ///
     /// # Errors
     ///
-    /// [`AdvertisingError`] for a map with a key that means none or several of the tools, two keys for one tool, an
-    /// empty name, or one name for two tools; and for a tool with more aliases than can each have a definition. Where
-    /// the other strategies give two tools one name, it is the provider's rules for names that part them.
+    /// [`AdvertisingError`] for a map with a key that means none or several of the tools, two keys
+    /// for one tool, an empty name, or one name for two tools; and for a tool with more aliases
+    /// than can each have a definition. Where the other strategies give two tools one name, it is
+    /// the provider's rules for names that part them.
     pub fn apply(&self, tools: &[Arc<Tool>]) -> Result<Vec<Advertised>, AdvertisingError> {
         let shown = |tool: &Arc<Tool>, name: &str, description: String| Advertised {
             name: name.to_owned(),
@@ -75,10 +78,19 @@ impl Advertising {
             description,
         };
         Ok(match self {
-            Self::Canonical => tools.iter().map(|tool| shown(tool, &tool.name, tool.description.clone())).collect(),
+            Self::Canonical => tools
+                .iter()
+                .map(|tool| shown(tool, &tool.name, tool.description.clone()))
+                .collect(),
             Self::PrimaryAlias => tools
                 .iter()
-                .map(|tool| shown(tool, shown_aliases(tool).next().unwrap_or(&tool.name), tool.description.clone()))
+                .map(|tool| {
+                    shown(
+                        tool,
+                        shown_aliases(tool).next().unwrap_or(&tool.name),
+                        tool.description.clone(),
+                    )
+                })
                 .collect(),
             Self::Expanded => tools
                 .iter()
@@ -101,10 +113,17 @@ impl Advertising {
                     std::iter::once(own).chain(others).collect::<Vec<_>>()
                 })
                 .collect(),
-            Self::Described => tools.iter().map(|tool| shown(tool, &tool.name, described(tool))).collect(),
+            Self::Described => tools
+                .iter()
+                .map(|tool| shown(tool, &tool.name, described(tool)))
+                .collect(),
             Self::ProviderMap(map) => {
                 let names = mapped(map, tools)?;
-                tools.iter().zip(names).map(|(tool, name)| shown(tool, &name, tool.description.clone())).collect()
+                tools
+                    .iter()
+                    .zip(names)
+                    .map(|(tool, name)| shown(tool, &name, tool.description.clone()))
+                    .collect()
             }
         })
     }
@@ -112,7 +131,10 @@ impl Advertising {
 
 /// The aliases that a model may be shown.
 pub fn shown_aliases(tool: &Tool) -> impl Iterator<Item = &str> {
-    tool.aliases.iter().filter(|alias| !alias.deprecated).map(|alias| alias.name.as_str())
+    tool.aliases
+        .iter()
+        .filter(|alias| !alias.deprecated)
+        .map(|alias| alias.name.as_str())
 }
 
 fn described(tool: &Tool) -> String {
@@ -121,11 +143,18 @@ fn described(tool: &Tool) -> String {
         return tool.description.clone();
     }
     let known = format!("Also known as: {}.", aliases.join(", "));
-    if tool.description.trim().is_empty() { known } else { format!("{} {known}", tool.description.trim_end()) }
+    if tool.description.trim().is_empty() {
+        known
+    } else {
+        format!("{} {known}", tool.description.trim_end())
+    }
 }
 
 /// The name of each tool under a map.
-fn mapped(map: &BTreeMap<String, String>, tools: &[Arc<Tool>]) -> Result<Vec<String>, AdvertisingError> {
+fn mapped(
+    map: &BTreeMap<String, String>,
+    tools: &[Arc<Tool>],
+) -> Result<Vec<String>, AdvertisingError> {
     let mut owners: HashMap<String, Vec<usize>> = HashMap::with_capacity(tools.len() * 2);
     for (index, tool) in tools.iter().enumerate() {
         for key in [tool.name.clone(), tool.qualified_name()] {
@@ -136,15 +165,26 @@ fn mapped(map: &BTreeMap<String, String>, tools: &[Arc<Tool>]) -> Result<Vec<Str
         }
     }
     // An id is unique, so it means its tool even where it is also another's name.
-    owners.extend(tools.iter().enumerate().map(|(index, tool)| (tool.id.clone(), vec![index])));
+    owners.extend(
+        tools
+            .iter()
+            .enumerate()
+            .map(|(index, tool)| (tool.id.clone(), vec![index])),
+    );
     let mut names: Vec<Option<&str>> = vec![None; tools.len()];
     for (key, name) in map {
         let index = match owners.get(key).map_or(&[][..], Vec::as_slice) {
             [] => return Err(AdvertisingError::UnknownTool { name: key.clone() }),
             [index] => *index,
             several => {
-                let candidates = several.iter().map(|&index| tools[index].id.clone()).collect();
-                return Err(AdvertisingError::AmbiguousTool { name: key.clone(), candidates });
+                let candidates = several
+                    .iter()
+                    .map(|&index| tools[index].id.clone())
+                    .collect();
+                return Err(AdvertisingError::AmbiguousTool {
+                    name: key.clone(),
+                    candidates,
+                });
             }
         };
         let tool = || tools[index].id.clone();
@@ -158,14 +198,23 @@ fn mapped(map: &BTreeMap<String, String>, tools: &[Arc<Tool>]) -> Result<Vec<Str
     let mut shown: HashMap<&str, usize> = HashMap::with_capacity(tools.len());
     for (index, tool) in tools.iter().enumerate() {
         let name = names[index].unwrap_or(&tool.name);
-        let Some(other) = shown.insert(name, index) else { continue };
+        let Some(other) = shown.insert(name, index) else {
+            continue;
+        };
         // Two tools that the map does not speak of are parted by their sources, as ever.
         if names[index].is_some() || names[other].is_some() {
             let tools = vec![tools[other].id.clone(), tool.id.clone()];
-            return Err(AdvertisingError::SharedName { name: name.to_owned(), tools });
+            return Err(AdvertisingError::SharedName {
+                name: name.to_owned(),
+                tools,
+            });
         }
     }
-    Ok(tools.iter().zip(names).map(|(tool, name)| name.unwrap_or(&tool.name).to_owned()).collect())
+    Ok(tools
+        .iter()
+        .zip(names)
+        .map(|(tool, name)| name.unwrap_or(&tool.name).to_owned())
+        .collect())
 }
 
 #[cfg(test)]
@@ -177,11 +226,21 @@ mod tests {
     fn terminal() -> Vec<Arc<Tool>> {
         let tool = |name: &str, description: &str, aliases: &[(&str, bool)]| {
             let mut tool = Tool::without_arguments(name, description);
-            tool.aliases = aliases.iter().map(|&(name, deprecated)| Alias { name: name.into(), deprecated }).collect();
+            tool.aliases = aliases
+                .iter()
+                .map(|&(name, deprecated)| Alias {
+                    name: name.into(),
+                    deprecated,
+                })
+                .collect();
             Arc::new(tool)
         };
         vec![
-            tool("terminalRun", "Runs a command.", &[("sh", true), ("bash", false), ("shell", false)]),
+            tool(
+                "terminalRun",
+                "Runs a command.",
+                &[("sh", true), ("bash", false), ("shell", false)],
+            ),
             tool("terminalCd", "Changes the folder.", &[]),
             tool("terminalReadFile", "", &[("read_file", false)]),
         ]
@@ -189,44 +248,92 @@ mod tests {
 
     fn shown(advertising: &Advertising) -> Vec<(String, String)> {
         let advertised = advertising.apply(&terminal()).expect("it can be shown");
-        advertised.into_iter().map(|shown| (shown.name, shown.description)).collect()
+        advertised
+            .into_iter()
+            .map(|shown| (shown.name, shown.description))
+            .collect()
     }
 
     fn names(advertising: &Advertising) -> Vec<String> {
-        shown(advertising).into_iter().map(|(name, _)| name).collect()
+        shown(advertising)
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect()
     }
 
     fn map(names: &[(&str, &str)]) -> Advertising {
-        Advertising::ProviderMap(names.iter().map(|&(key, name)| (key.to_owned(), name.to_owned())).collect())
+        Advertising::ProviderMap(
+            names
+                .iter()
+                .map(|&(key, name)| (key.to_owned(), name.to_owned()))
+                .collect(),
+        )
     }
 
     #[test]
     fn each_strategy_shows_its_names() {
-        assert_eq!(names(&Advertising::default()), ["terminalRun", "terminalCd", "terminalReadFile"]);
-        assert_eq!(names(&Advertising::PrimaryAlias), ["bash", "terminalCd", "read_file"]);
+        assert_eq!(
+            names(&Advertising::default()),
+            ["terminalRun", "terminalCd", "terminalReadFile"]
+        );
+        assert_eq!(
+            names(&Advertising::PrimaryAlias),
+            ["bash", "terminalCd", "read_file"]
+        );
         assert_eq!(
             names(&Advertising::Expanded),
-            ["terminalRun", "bash", "shell", "terminalCd", "terminalReadFile", "read_file"]
+            [
+                "terminalRun",
+                "bash",
+                "shell",
+                "terminalCd",
+                "terminalReadFile",
+                "read_file"
+            ]
         );
-        assert_eq!(names(&map(&[("terminalRun", "execute_command")]))[..2], ["execute_command", "terminalCd"]);
+        assert_eq!(
+            names(&map(&[("terminalRun", "execute_command")]))[..2],
+            ["execute_command", "terminalCd"]
+        );
     }
 
     #[test]
     fn aliases_are_told_and_deprecated_ones_are_not() {
         let described = shown(&Advertising::Described);
-        assert_eq!(described[0].1, "Runs a command. Also known as: bash, shell.");
+        assert_eq!(
+            described[0].1,
+            "Runs a command. Also known as: bash, shell."
+        );
         assert_eq!(described[1].1, "Changes the folder.");
         assert_eq!(described[2].1, "Also known as: read_file.");
         let expanded = shown(&Advertising::Expanded);
-        assert_eq!(expanded[1], ("bash".to_owned(), "Alias for terminalRun. Runs a command.".to_owned()));
+        assert_eq!(
+            expanded[1],
+            (
+                "bash".to_owned(),
+                "Alias for terminalRun. Runs a command.".to_owned()
+            )
+        );
     }
 
     #[test]
     fn a_tool_with_a_flood_of_aliases_is_not_expanded() {
         let mut tool = Tool::without_arguments("go", "");
-        tool.aliases = (0..33).map(|number| Alias { name: format!("go{number}"), deprecated: false }).collect();
-        let error = Advertising::Expanded.apply(&[Arc::new(tool)]).expect_err("they are too many");
-        assert!(error.to_string().starts_with("the tool go has 33 aliases, of which 32 can"), "{error}");
+        tool.aliases = (0..33)
+            .map(|number| Alias {
+                name: format!("go{number}"),
+                deprecated: false,
+            })
+            .collect();
+        let error = Advertising::Expanded
+            .apply(&[Arc::new(tool)])
+            .expect_err("they are too many");
+        assert!(
+            error
+                .to_string()
+                .starts_with("the tool go has 33 aliases, of which 32 can"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -238,16 +345,29 @@ mod tests {
         // The first tool's id is the bare name, so that is no question of two.
         assert!(map(&[("terminalRun", "x")]).apply(&tools).is_ok());
         Arc::get_mut(&mut tools[0]).expect("it is the only one").id = "near".into();
-        let fault = |names: &[(&str, &str)]| map(names).apply(&tools).expect_err("it is refused").to_string();
-        assert!(fault(&[("terminalRun", "x")]).contains("ambiguous; write one of: near, far/terminalRun"));
+        let fault = |names: &[(&str, &str)]| {
+            map(names)
+                .apply(&tools)
+                .expect_err("it is refused")
+                .to_string()
+        };
+        assert!(
+            fault(&[("terminalRun", "x")])
+                .contains("ambiguous; write one of: near, far/terminalRun")
+        );
         assert!(fault(&[("terminalMove", "x")]).contains("none of the tools"));
-        assert!(fault(&[("near", "x"), ("far/terminalRun", "x")]).contains("would both be shown as \"x\""));
+        assert!(
+            fault(&[("near", "x"), ("far/terminalRun", "x")])
+                .contains("would both be shown as \"x\"")
+        );
         assert!(fault(&[("near", "terminalCd")]).contains("would both be shown as \"terminalCd\""));
         assert!(fault(&[("terminalCd", " ")]).contains("empty name"));
         let twice = [("terminalReadFile", "a"), ("terminalReadFile", "b")];
         assert!(map(&twice).apply(&tools).is_ok(), "a map has a key once");
         Arc::get_mut(&mut tools[2]).expect("it is the only one").id = "reader".into();
-        let error = map(&[("reader", "a"), ("terminalReadFile", "b")]).apply(&tools).expect_err("it is refused");
+        let error = map(&[("reader", "a"), ("terminalReadFile", "b")])
+            .apply(&tools)
+            .expect_err("it is refused");
         assert!(matches!(error, AdvertisingError::NamedTwice { tool } if tool == "reader"));
     }
 }

@@ -7,13 +7,18 @@ use crate::excerpt::list;
 #[non_exhaustive]
 pub enum AdvertisingError {
     /// The map of names has a key that is no tool.
-    #[error("the name map has {name:?}, which is none of the tools; write a tool's id, source/name or name")]
+    #[error(
+        "the name map has {name:?}, which is none of the tools; write a tool's id, source/name or name"
+    )]
     UnknownTool {
         /// The key.
         name: String,
     },
     /// The map of names has a key that is several tools.
-    #[error("the name map has {name:?}, which is ambiguous; write one of: {}", list(candidates, ", "))]
+    #[error(
+        "the name map has {name:?}, which is ambiguous; write one of: {}",
+        list(candidates, ", ")
+    )]
     AmbiguousTool {
         /// The key.
         name: String,
@@ -27,7 +32,10 @@ pub enum AdvertisingError {
         tool: String,
     },
     /// Two tools would be shown under one name.
-    #[error("the tools {} would both be shown as {name:?}; give each a name of its own", list(tools, " and "))]
+    #[error(
+        "the tools {} would both be shown as {name:?}; give each a name of its own",
+        list(tools, " and ")
+    )]
     SharedName {
         /// The name.
         name: String,
@@ -48,7 +56,9 @@ pub enum AdvertisingError {
         limit: usize,
     },
     /// The map of names shows a tool under nothing.
-    #[error("the name map shows the tool {tool} under an empty name; give it one, or leave it out of the map")]
+    #[error(
+        "the name map shows the tool {tool} under an empty name; give it one, or leave it out of the map"
+    )]
     EmptyName {
         /// The tool's id.
         tool: String,

@@ -1,10 +1,12 @@
 //! Names: which tool a word means, and which tools a request names outright.
 //!
-//! Built once for a catalog; each look-up is one or two searches of sorted hashes. Canonical names, qualified names (`source/name`) and
-//! ids mean their tool; an alias means the tool that has it. Names win over aliases, which the catalog's reader
-//! guarantees by refusing an alias that is another tool's name. The bare name of an untrusted tool gives way
-//! to all others, and never is one of the ecosystem's (`bash`, `read_file`): such a tool is `source/name`. A name that nobody has is looked up once more without
-//! case and separators, so that `readFile` and `READ-FILE` mean `read_file`.
+//! Built once for a catalog; each look-up is one or two searches of sorted hashes. Canonical names,
+//! qualified names (`source/name`) and ids mean their tool; an alias means the tool that has it.
+//! Names win over aliases, which the catalog's reader guarantees by refusing an alias that is
+//! another tool's name. The bare name of an untrusted tool gives way to all others, and never is
+//! one of the ecosystem's (`bash`, `read_file`): such a tool is `source/name`. A name that nobody
+//! has is looked up once more without case and separators, so that `readFile` and `READ-FILE` mean
+//! `read_file`.
 
 mod advertising;
 mod error;
@@ -70,7 +72,8 @@ const NORMALISED: &str = "names.normalised";
 pub enum Resolution {
     /// One tool.
     Tool(Resolved),
-    /// Several tools, of different sources or with variant spellings of the name, in registration order.
+    /// Several tools, of different sources or with variant spellings of the name, in registration
+    /// order.
     Ambiguous(Vec<ToolId>),
     /// None.
     Unknown {
@@ -128,7 +131,11 @@ impl NameTable {
     }
 
     fn collect(catalog: &Catalog) -> Self {
-        let named = |tool: ToolId| Resolved { tool, via: ResolvedVia::Name, deprecated: false };
+        let named = |tool: ToolId| Resolved {
+            tool,
+            via: ResolvedVia::Name,
+            deprecated: false,
+        };
         let mut names: Vec<(Cow<'_, str>, Given)> = Vec::with_capacity(catalog.len() * 3);
         for (id, tool) in catalog.outlines() {
             let named = named(id);
@@ -140,13 +147,22 @@ impl NameTable {
                 names.push((Cow::Owned(tool.qualified_name()), Given::Claim(named)));
             }
             for Alias { name, deprecated } in &tool.aliases {
-                let alias = Resolved { via: ResolvedVia::Alias, deprecated: *deprecated, ..named };
+                let alias = Resolved {
+                    via: ResolvedVia::Alias,
+                    deprecated: *deprecated,
+                    ..named
+                };
                 names.push((Cow::Borrowed(name), Given::Claim(alias)));
             }
         }
-        // An untrusted name counts by itself only where nobody else has it and the ecosystem does not.
+        // An untrusted name counts by itself only where nobody else has it and the ecosystem does
+        // not.
         if catalog.outlines().any(|(_, tool)| tool.untrusted) {
-            let known: HashSet<String> = names.par_iter().with_min_len(FEW).map(|(name, _)| normalise(name)).collect();
+            let known: HashSet<String> = names
+                .par_iter()
+                .with_min_len(FEW)
+                .map(|(name, _)| normalise(name))
+                .collect();
             for (id, tool) in catalog.outlines().filter(|(_, tool)| tool.untrusted) {
                 let is_own = catalog.may_have_bare_name(id) && !is_reserved(&tool.name);
                 if is_own && !known.contains(&normalise(&tool.name)) {
@@ -154,9 +170,12 @@ impl NameTable {
                 }
             }
         }
-        // An id is unique, so it means its tool even where it is also another's name; but for an untrusted one
-        // and that is no more than the bare name.
-        for (id, tool) in catalog.outlines().filter(|(_, tool)| !tool.untrusted || tool.id != tool.name) {
+        // An id is unique, so it means its tool even where it is also another's name; but for an
+        // untrusted one and that is no more than the bare name.
+        for (id, tool) in catalog
+            .outlines()
+            .filter(|(_, tool)| !tool.untrusted || tool.id != tool.name)
+        {
             names.push((Cow::Borrowed(&tool.id), Given::Id(named(id))));
         }
         let tools = Owners::new(names, |given, owners| {
@@ -172,8 +191,10 @@ impl NameTable {
             }
         });
         let written: Vec<(&str, &[Resolved])> = tools.iter().collect();
-        let normalised =
-            written.into_par_iter().with_min_len(FEW).map(|(name, owners)| (Cow::Owned(normalise(name)), owners));
+        let normalised = written
+            .into_par_iter()
+            .with_min_len(FEW)
+            .map(|(name, owners)| (Cow::Owned(normalise(name)), owners));
         let mut normalised: Vec<(Cow<'_, str>, &[Resolved])> = normalised.collect();
         normalised.retain(|(normal, _)| !normal.is_empty());
         let normalised = Owners::new(normalised, |given, owners: &mut Vec<Resolved>| {
@@ -181,7 +202,10 @@ impl NameTable {
                 match owners.iter_mut().find(|known| known.tool == owner.tool) {
                     // What is still in use wins, whatever the order of the table.
                     Some(known) => known.deprecated &= owner.deprecated,
-                    None => owners.push(Resolved { via: ResolvedVia::Normalised, ..*owner }),
+                    None => owners.push(Resolved {
+                        via: ResolvedVia::Normalised,
+                        ..*owner
+                    }),
                 }
             }
             owners.sort_by_key(|owner| owner.tool);
@@ -199,10 +223,16 @@ impl NameTable {
         Self::unlogged(catalog)
     }
 
-    /// As [`of`](Self::of), on threads that may not be the caller's, whose log is another; see [`log_registered`].
+    /// As [`of`](Self::of), on threads that may not be the caller's, whose log is another; see
+    /// [`log_registered`].
     pub(crate) fn unlogged(catalog: &Catalog) -> Result<Self, SavedError> {
-        let Some(file) = catalog.saved() else { return Ok(Self::collect(catalog)) };
-        Ok(Self { tools: Owners::open(NAMES, file)?, normalised: Owners::open(NORMALISED, file)? })
+        let Some(file) = catalog.saved() else {
+            return Ok(Self::collect(catalog));
+        };
+        Ok(Self {
+            tools: Owners::open(NAMES, file)?,
+            normalised: Owners::open(NORMALISED, file)?,
+        })
     }
 
     /// Returns how many bytes it takes.
@@ -215,7 +245,8 @@ impl NameTable {
         self.normalised.save(NORMALISED, writer)
     }
 
-    /// Resolves an id, a qualified name, a name or an alias, as it is written or else without case and separators.
+    /// Resolves an id, a qualified name, a name or an alias, as it is written or else without case
+    /// and separators.
     pub fn resolve(&self, name: &str) -> Resolution {
         self.resolve_among(name, |_| true)
     }
@@ -223,40 +254,60 @@ impl NameTable {
     /// As [`NameTable::resolve`], and suggests only names of tools that `may_suggest` accepts.
     pub fn resolve_among(&self, name: &str, may_suggest: impl Fn(ToolId) -> bool) -> Resolution {
         match self.owners(name) {
-            [] => Resolution::Unknown { suggestions: self.suggest(name, may_suggest) },
+            [] => Resolution::Unknown {
+                suggestions: self.suggest(name, may_suggest),
+            },
             [resolved] => Resolution::Tool(*resolved),
-            several => Resolution::Ambiguous(several.iter().map(|resolved| resolved.tool).collect()),
-        }
-    }
-
-    /// Returns the tool that a name means in a tool of `source`: where there are several, the one of the same source.
-    pub(crate) fn of_source(&self, name: &str, source: Option<&str>, catalog: &Catalog) -> Option<ToolId> {
-        match self.owners(name) {
-            [resolved] => Some(resolved.tool),
             several => {
-                let mut own = several.iter().filter(|resolved| catalog.source(resolved.tool) == source);
-                own.next().filter(|_| own.next().is_none()).map(|resolved| resolved.tool)
+                Resolution::Ambiguous(several.iter().map(|resolved| resolved.tool).collect())
             }
         }
     }
 
-    /// Returns the tools that a name may mean, in registration order. A name that nobody has may be a qualified one
-    /// whose slash a provider's rules have changed, as in `weather_get_forecast`.
+    /// Returns the tool that a name means in a tool of `source`: where there are several, the one
+    /// of the same source.
+    pub(crate) fn of_source(
+        &self,
+        name: &str,
+        source: Option<&str>,
+        catalog: &Catalog,
+    ) -> Option<ToolId> {
+        match self.owners(name) {
+            [resolved] => Some(resolved.tool),
+            several => {
+                let mut own = several
+                    .iter()
+                    .filter(|resolved| catalog.source(resolved.tool) == source);
+                own.next()
+                    .filter(|_| own.next().is_none())
+                    .map(|resolved| resolved.tool)
+            }
+        }
+    }
+
+    /// Returns the tools that a name may mean, in registration order. A name that nobody has may be
+    /// a qualified one whose slash a provider's rules have changed, as in `weather_get_forecast`.
     pub fn meant(&self, name: &str) -> impl Iterator<Item = ToolId> {
         let mut qualified = qualified(name).map(|name| self.owners(&name));
         let mut owners = self.owners(name);
         if owners.is_empty() {
-            owners = qualified.find(|owners| !owners.is_empty()).unwrap_or_default();
+            owners = qualified
+                .find(|owners| !owners.is_empty())
+                .unwrap_or_default();
         }
         owners.iter().map(|owner| owner.tool)
     }
 
     /// Returns what a name may mean.
     pub(crate) fn owners(&self, name: &str) -> &[Resolved] {
-        self.tools.of(name).or_else(|| self.normalised.of(&normalise(name))).unwrap_or_default()
+        self.tools
+            .of(name)
+            .or_else(|| self.normalised.of(&normalise(name)))
+            .unwrap_or_default()
     }
 
-    /// Returns the names most like `name`: by Jaro–Winkler similarity, or by the words that they share (Dice).
+    /// Returns the names most like `name`: by Jaro–Winkler similarity, or by the words that they
+    /// share (Dice).
     pub fn suggest(&self, name: &str, may_suggest: impl Fn(ToolId) -> bool) -> Vec<String> {
         let (name, words) = (name.to_lowercase(), words_of(name));
         let similarity = |known: &str| {
@@ -265,44 +316,66 @@ impl NameTable {
             let dice = 2.0 * shared as f64 / (words.len() + theirs.len()).max(1) as f64;
             dice.max(strsim::jaro_winkler(&name, &known.to_lowercase()))
         };
-        let known = self.tools.iter().filter(|(_, owners)| owners.iter().any(|owner| may_suggest(owner.tool)));
+        let known = self
+            .tools
+            .iter()
+            .filter(|(_, owners)| owners.iter().any(|owner| may_suggest(owner.tool)));
         let known = known.map(|(known, owners)| (similarity(known), known, owners));
-        let mut near: Vec<(f64, &str, &[Resolved])> =
-            known.filter(|(similarity, ..)| *similarity >= SUGGESTION_SIMILARITY).collect();
-        near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.len().cmp(&b.1.len())).then(a.1.cmp(b.1)));
+        let mut near: Vec<(f64, &str, &[Resolved])> = known
+            .filter(|(similarity, ..)| *similarity >= SUGGESTION_SIMILARITY)
+            .collect();
+        near.sort_by(|a, b| {
+            b.0.total_cmp(&a.0)
+                .then(a.1.len().cmp(&b.1.len()))
+                .then(a.1.cmp(b.1))
+        });
         // One name per tool is enough.
         let mut suggested = HashSet::default();
         near.retain(|(.., owners)| owners.iter().any(|owner| suggested.insert(owner.tool)));
         near.truncate(MAX_SUGGESTIONS);
-        near.into_iter().map(|(_, known, _)| known.to_owned()).collect()
+        near.into_iter()
+            .map(|(_, known, _)| known.to_owned())
+            .collect()
     }
 
     /// Finds the tools that `text` names outright, each once, in order of appearance.
     ///
-    /// A name counts when it is the whole text, when it stands in quotation marks or backticks, or when it
-    /// stands free and is shaped like an identifier. A plain word that happens to be a name or an alias
-    /// ("run", "search") does not: people mean the word.
+    /// A name counts when it is the whole text, when it stands in quotation marks or backticks, or
+    /// when it stands free and is shaped like an identifier. A plain word that happens to be a name
+    /// or an alias ("run", "search") does not: people mean the word.
     pub(crate) fn mentions(&self, text: &str) -> Vec<Mention> {
         let mut mentions: Vec<Mention> = Vec::new();
         // What is cut out of a word is no identifier unless the word is.
-        let free = text.split_whitespace().filter(|word| is_identifier(word)).flat_map(|word| self.identifiers(word));
+        let free = text
+            .split_whitespace()
+            .filter(|word| is_identifier(word))
+            .flat_map(|word| self.identifiers(word));
         for name in std::iter::once(text.trim()).chain(quoted(text)).chain(free) {
             // A plain word in a variant spelling is a plain word.
-            let owners = if is_identifier(name) { self.owners(name) } else { self.tools.of(name).unwrap_or_default() };
+            let owners = if is_identifier(name) {
+                self.owners(name)
+            } else {
+                self.tools.of(name).unwrap_or_default()
+            };
             for &Resolved { tool, .. } in owners {
                 if mentions.iter().all(|mention| mention.tool != tool) {
-                    mentions.push(Mention { name: name.to_owned(), tool });
+                    mentions.push(Mention {
+                        name: name.to_owned(),
+                        tool,
+                    });
                 }
             }
         }
         mentions
     }
 
-    /// The names that stand in `word` as identifiers: the word itself, or else what is left of it when it is cut.
+    /// The names that stand in `word` as identifiers: the word itself, or else what is left of it
+    /// when it is cut.
     fn identifiers<'t>(&self, word: &'t str) -> Vec<&'t str> {
         let known = |part: &&str| is_identifier(part) && !self.owners(part).is_empty();
         // Where it is not cut at more places than before, it has the same parts.
-        let cuts = (0..CUTS.len()).filter(|&cut| cut == 0 || word.contains(|c| CUTS[cut](c) && !CUTS[cut - 1](c)));
+        let cuts = (0..CUTS.len())
+            .filter(|&cut| cut == 0 || word.contains(|c| CUTS[cut](c) && !CUTS[cut - 1](c)));
         let mut names = cuts.map(|cut| parts(word, CUTS[cut]).filter(known).collect::<Vec<_>>());
         names.find(|names| !names.is_empty()).unwrap_or_default()
     }
@@ -314,7 +387,8 @@ pub fn qualified(name: &str) -> impl Iterator<Item = String> {
     slashes.map(|(at, _)| format!("{}/{}", &name[..at], &name[at + 1..]))
 }
 
-/// Every name by which `text` could name a tool outright, whatever tools there are: the candidates of mentions.
+/// Every name by which `text` could name a tool outright, whatever tools there are: the candidates
+/// of mentions.
 pub fn possible_mentions(text: &str) -> BTreeSet<&str> {
     let mut possible: BTreeSet<&str> = std::iter::once(text.trim()).chain(quoted(text)).collect();
     for word in text.split_whitespace() {
@@ -325,8 +399,8 @@ pub fn possible_mentions(text: &str) -> BTreeSet<&str> {
     possible
 }
 
-/// Where a word is cut that may be an identifier: nowhere, or else at brackets and commas, then at letters of other scripts, then at
-/// dots and slashes. Each cuts wherever those before it do.
+/// Where a word is cut that may be an identifier: nowhere, or else at brackets and commas, then at
+/// letters of other scripts, then at dots and slashes. Each cuts wherever those before it do.
 const CUTS: [fn(char) -> bool; 4] = [
     |_| false,
     |c| !(c.is_alphanumeric() || "_-.:/".contains(c)),
@@ -362,13 +436,16 @@ pub fn words_of(name: &str) -> BTreeSet<String> {
     words
 }
 
-/// Returns `true` if `word` is written as only identifiers are: with `_`, an inner `-`, `.`, `:` or `/`, a digit, or a
-/// capital after a lowercase letter.
+/// Returns `true` if `word` is written as only identifiers are: with `_`, an inner `-`, `.`, `:` or
+/// `/`, a digit, or a capital after a lowercase letter.
 fn is_identifier(word: &str) -> bool {
     word.contains('_')
         || word.trim_matches(EDGES).contains(EDGES)
         || word.contains(|c: char| c.is_ascii_digit())
-        || word.chars().zip(word.chars().skip(1)).any(|(a, b)| a.is_lowercase() && b.is_uppercase())
+        || word
+            .chars()
+            .zip(word.chars().skip(1))
+            .any(|(a, b)| a.is_lowercase() && b.is_uppercase())
 }
 
 /// The texts between quotation marks or backticks, without those that span lines.
@@ -380,7 +457,8 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
             let start = rest.find(open)? + open.len_utf8();
             let length = rest[start..].find(close)?;
             let inner = &rest[start..start + length];
-            // The closing mark may open the next text: `a"b"c` has one quoted text however it is read.
+            // The closing mark may open the next text: `a"b"c` has one quoted text however it is
+            // read.
             rest = &rest[start + length + if open == close { 0 } else { close.len_utf8() }..];
             Some(inner)
         })
@@ -395,21 +473,34 @@ mod tests {
 
     fn table() -> NameTable {
         let mut terminal = Tool::without_arguments("terminalRun", "Runs a command");
-        terminal.aliases =
-            ["bash", "run", "shell exec"].map(|name| Alias { name: name.into(), deprecated: false }).into();
+        terminal.aliases = ["bash", "run", "shell exec"]
+            .map(|name| Alias {
+                name: name.into(),
+                deprecated: false,
+            })
+            .into();
         let mut here = Tool::without_arguments("get_forecast", "");
         here.source = Some("weather".into());
         here.id = here.qualified_name();
         let mut there = here.clone();
         there.source = Some("sky".into());
         there.id = there.qualified_name();
-        let tools =
-            [terminal, here, there, Tool::without_arguments("read_file", ""), Tool::without_arguments("search", "")];
+        let tools = [
+            terminal,
+            here,
+            there,
+            Tool::without_arguments("read_file", ""),
+            Tool::without_arguments("search", ""),
+        ];
         NameTable::new(&Catalog::from_tools(tools).expect("valid"))
     }
 
     fn named(text: &str) -> Vec<usize> {
-        table().mentions(text).into_iter().map(|mention| mention.tool.index()).collect()
+        table()
+            .mentions(text)
+            .into_iter()
+            .map(|mention| mention.tool.index())
+            .collect()
     }
 
     #[test]
@@ -429,7 +520,10 @@ mod tests {
             ("no need to run a search.", vec![]),
             ("not for a search: run - search/ it...", vec![]),
             ("Search.", vec![]),
-            ("it is done by terminal_run. And then by read_file:", vec![0, 3]),
+            (
+                "it is done by terminal_run. And then by read_file:",
+                vec![0, 3],
+            ),
             ("- read_file - (terminalRun.)", vec![3, 0]),
         ] {
             assert_eq!(named(text), expected, "{text}");
@@ -448,24 +542,42 @@ mod tests {
         check("terminalRun", 0, ResolvedVia::Name);
         check("sky/get_forecast", 2, ResolvedVia::Name);
         check("bash", 0, ResolvedVia::Alias);
-        for (name, tool) in
-            [("terminal_run", 0), ("ShellExec", 0), ("READ-FILE", 3), ("sky/getForecast", 2), ("Search", 4)]
-        {
+        for (name, tool) in [
+            ("terminal_run", 0),
+            ("ShellExec", 0),
+            ("READ-FILE", 3),
+            ("sky/getForecast", 2),
+            ("Search", 4),
+        ] {
             check(name, tool, ResolvedVia::Normalised);
         }
         for name in ["get_forecast", "getForecast"] {
-            assert!(matches!(table().resolve(name), Resolution::Ambiguous(tools) if tools.len() == 2), "{name}");
+            assert!(
+                matches!(table().resolve(name), Resolution::Ambiguous(tools) if tools.len() == 2),
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn a_deprecated_alias_is_told_unless_the_name_is_the_same_but_for_its_writing() {
         let mut tool = Tool::without_arguments("copy_file", "");
-        tool.aliases =
-            [("cp", true), ("copyFile", true)].map(|(name, deprecated)| Alias { name: name.into(), deprecated }).into();
+        tool.aliases = [("cp", true), ("copyFile", true)]
+            .map(|(name, deprecated)| Alias {
+                name: name.into(),
+                deprecated,
+            })
+            .into();
         let table = NameTable::new(&Catalog::from_tools([tool]).expect("valid"));
-        let deprecated =
-            |name: &str| matches!(table.resolve(name), Resolution::Tool(Resolved { deprecated: true, .. }));
+        let deprecated = |name: &str| {
+            matches!(
+                table.resolve(name),
+                Resolution::Tool(Resolved {
+                    deprecated: true,
+                    ..
+                })
+            )
+        };
         assert!(deprecated("cp") && deprecated("copyFile") && deprecated("CP"));
         assert!(!deprecated("copy_file") && !deprecated("copy-file"));
     }
@@ -477,8 +589,14 @@ mod tests {
             known => panic!("{name} is {known:?}"),
         };
         assert_eq!(suggested("read_flie"), ["read_file"]);
-        assert_eq!(suggested("file_read")[0], "read_file", "the words are the same");
-        assert!(suggested("zzz").is_empty() && suggested("").is_empty() && suggested("🚀").is_empty());
+        assert_eq!(
+            suggested("file_read")[0],
+            "read_file",
+            "the words are the same"
+        );
+        assert!(
+            suggested("zzz").is_empty() && suggested("").is_empty() && suggested("🚀").is_empty()
+        );
     }
 
     #[test]

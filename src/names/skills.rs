@@ -1,9 +1,10 @@
 //! Skills: folders of instructions that say which tools they need.
 //!
-//! A skill is a folder with a `SKILL.md`: YAML front matter with a `name`, a `description` and `allowed-tools`, then
-//! the instructions ([the specification](https://agentskills.io/specification)). Skills are written for many hosts and call
-//! tools by the names of the ecosystem, so whether one can be used here is for the [`NameTable`] to say: by name, by
-//! alias, or in a variant spelling.
+//! A skill is a folder with a `SKILL.md`: YAML front matter with a `name`, a `description` and
+//! `allowed-tools`, then the instructions
+//! ([the specification](https://agentskills.io/specification)). Skills are written for many hosts
+//! and call tools by the names of the ecosystem, so whether one can be used here is for the
+//! [`NameTable`] to say: by name, by alias, or in a variant spelling.
 
 use std::fmt;
 
@@ -55,7 +56,8 @@ pub struct Skill {
 pub struct AllowedTool {
     /// The name.
     pub name: String,
-    /// What the skill may use it for: `git:*` of `Bash(git:*)`. Holding calls to it is up to whoever runs them.
+    /// What the skill may use it for: `git:*` of `Bash(git:*)`. Holding calls to it is up to
+    /// whoever runs them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
 }
@@ -128,8 +130,15 @@ impl Skill {
     /// Tells what the tools that it names mean, which is for `meaning` to say.
     pub(crate) fn report(&self, mut meaning: impl FnMut(&str) -> ToolMeaning) -> SkillReport {
         let tools = self.allowed_tools.iter();
-        let tools = tools.map(|allowed| SkillTool { meaning: meaning(&allowed.name), allowed: allowed.clone() });
-        SkillReport { name: self.name.clone(), path: self.path.clone(), tools: tools.collect() }
+        let tools = tools.map(|allowed| SkillTool {
+            meaning: meaning(&allowed.name),
+            allowed: allowed.clone(),
+        });
+        SkillReport {
+            name: self.name.clone(),
+            path: self.path.clone(),
+            tools: tools.collect(),
+        }
     }
 }
 
@@ -140,9 +149,15 @@ impl ToolMeaning {
         match names.resolve(name) {
             Resolution::Tool(found) => {
                 log_use(name, None, catalog.tool(found.tool), found.deprecated);
-                Self::Tool { tool: id(found.tool), via: found.via, deprecated: found.deprecated }
+                Self::Tool {
+                    tool: id(found.tool),
+                    via: found.via,
+                    deprecated: found.deprecated,
+                }
             }
-            Resolution::Ambiguous(tools) => Self::Ambiguous { candidates: tools.into_iter().map(id).collect() },
+            Resolution::Ambiguous(tools) => Self::Ambiguous {
+                candidates: tools.into_iter().map(id).collect(),
+            },
             Resolution::Unknown { suggestions } => Self::Unknown { suggestions },
         }
     }
@@ -151,20 +166,41 @@ impl ToolMeaning {
 impl fmt::Display for ToolMeaning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tool { tool, via: ResolvedVia::Name | ResolvedVia::Advertised, .. } => f.write_str(tool),
-            Self::Tool { tool, via: ResolvedVia::Alias, .. } => write!(f, "{tool} (alias)"),
-            Self::Tool { tool, via: ResolvedVia::Normalised, .. } => write!(f, "{tool} (in a variant spelling)"),
-            Self::Ambiguous { candidates } => write!(f, "ambiguous; write one of {}", list(candidates, ", ")),
+            Self::Tool {
+                tool,
+                via: ResolvedVia::Name | ResolvedVia::Advertised,
+                ..
+            } => f.write_str(tool),
+            Self::Tool {
+                tool,
+                via: ResolvedVia::Alias,
+                ..
+            } => write!(f, "{tool} (alias)"),
+            Self::Tool {
+                tool,
+                via: ResolvedVia::Normalised,
+                ..
+            } => write!(f, "{tool} (in a variant spelling)"),
+            Self::Ambiguous { candidates } => {
+                write!(f, "ambiguous; write one of {}", list(candidates, ", "))
+            }
             Self::Unknown { suggestions } if suggestions.is_empty() => f.write_str("no such tool"),
-            Self::Unknown { suggestions } => write!(f, "no such tool; did you mean {}?", list(suggestions, " or ")),
+            Self::Unknown { suggestions } => write!(
+                f,
+                "no such tool; did you mean {}?",
+                list(suggestions, " or ")
+            ),
         }
     }
 }
 
 impl SkillReport {
-    /// Returns `true` if every tool that the skill names is exactly one; a skill that names none needs none.
+    /// Returns `true` if every tool that the skill names is exactly one; a skill that names none
+    /// needs none.
     pub fn is_compatible(&self) -> bool {
-        self.tools.iter().all(|tool| matches!(tool.meaning, ToolMeaning::Tool { .. }))
+        self.tools
+            .iter()
+            .all(|tool| matches!(tool.meaning, ToolMeaning::Tool { .. }))
     }
 }
 
@@ -177,15 +213,27 @@ impl fmt::Display for SkillReport {
         }
         f.write_str("cannot be used: ")?;
         let mut first = true;
-        for SkillTool { allowed: AllowedTool { name, .. }, meaning } in &self.tools {
+        for SkillTool {
+            allowed: AllowedTool { name, .. },
+            meaning,
+        } in &self.tools
+        {
             let problem = match meaning {
                 ToolMeaning::Tool { .. } => continue,
                 ToolMeaning::Ambiguous { candidates } => {
-                    format!("{name:?} is ambiguous, write one of {}", list(candidates, ", "))
+                    format!(
+                        "{name:?} is ambiguous, write one of {}",
+                        list(candidates, ", ")
+                    )
                 }
-                ToolMeaning::Unknown { suggestions } if suggestions.is_empty() => format!("there is no tool {name:?}"),
+                ToolMeaning::Unknown { suggestions } if suggestions.is_empty() => {
+                    format!("there is no tool {name:?}")
+                }
                 ToolMeaning::Unknown { suggestions } => {
-                    format!("there is no tool {name:?}, did you mean {}?", list(suggestions, " or "))
+                    format!(
+                        "there is no tool {name:?}, did you mean {}?",
+                        list(suggestions, " or ")
+                    )
                 }
             };
             write!(f, "{}{problem}", if first { "" } else { "; " })?;

@@ -1,5 +1,6 @@
-//! What is logged of names: on the level debug each alias that is registered, and each use of another name than a tool's
-//! own; as a warning each that was called and that no tool has, as whoever called has the error itself.
+//! What is logged of names: on the level debug each alias that is registered, and each use of
+//! another name than a tool's own; as a warning each that was called and that no tool has, as
+//! whoever called has the error itself.
 
 use tracing::{debug, warn};
 
@@ -29,7 +30,8 @@ pub fn log_unknown(requested: &str) {
     warn!(requested = %marked(requested, MAX_NAME_CHARS), "unknown tool called");
 }
 
-/// Logs that a tool is used by another name than its own, and what a model was shown it as, where that is known.
+/// Logs that a tool is used by another name than its own, and what a model was shown it as, where
+/// that is known.
 pub fn log_use(requested: &str, advertised: Option<&str>, tool: &Tool, deprecated: bool) {
     if requested != tool.name {
         debug!(

@@ -1,15 +1,18 @@
-//! What a request rules out: in "don't send an email, just post in the chat" the words of the first clause say what is not
-//! wanted, and searching for them would find just that.
+//! What a request rules out: in "don't send an email, just post in the chat" the words of the first
+//! clause say what is not wanted, and searching for them would find just that.
 //!
-//! Only English, and only where it is a command or a contrast: "I don't know which flight" rules nothing out. What is
-//! ruled out ends with the clause: at a comma or colon, at `but`, `just` or `instead`, or with the sentence.
+//! Only English, and only where it is a command or a contrast: "I don't know which flight" rules
+//! nothing out. What is ruled out ends with the clause: at a comma or colon, at `but`, `just` or
+//! `instead`, or with the sentence.
 
 use std::ops::Range;
 
 /// Words that may stand before a command.
 const BEFORE_COMMAND: [&str; 7] = ["and", "but", "please", "then", "so", "also", "or"];
 /// What follows a `don't` that asks for something.
-const ASKING: [&str; 7] = ["forget", "hesitate", "worry", "mind", "know", "disturb", "miss"];
+const ASKING: [&str; 7] = [
+    "forget", "hesitate", "worry", "mind", "know", "disturb", "miss",
+];
 /// Words that begin what is wanted in place of what was ruled out.
 const TURNS: [&str; 3] = ["but", "just", "instead"];
 
@@ -38,7 +41,10 @@ pub(super) fn ruled_out(sentence: &str) -> Vec<Range<usize>> {
             continue;
         };
         let mut last = at + opening - 1;
-        while last + 1 < words.len() && !words[last].ends_clause() && !TURNS.contains(&words[last + 1].word.as_str()) {
+        while last + 1 < words.len()
+            && !words[last].ends_clause()
+            && !TURNS.contains(&words[last + 1].word.as_str())
+        {
             last += 1;
         }
         found.push(words[at].range.start..words[last].range.end);
@@ -52,7 +58,8 @@ fn opens(words: &[Word<'_>], at: usize) -> Option<usize> {
     let word = |at: usize| words.get(at).map_or("", |word| word.word.as_str());
     let before = at.checked_sub(1).map(|before| &words[before]);
     let begins = before.is_none_or(|before| before.ends_clause());
-    let may_command = begins || before.is_some_and(|before| BEFORE_COMMAND.contains(&before.word.as_str()));
+    let may_command =
+        begins || before.is_some_and(|before| BEFORE_COMMAND.contains(&before.word.as_str()));
     let opening = match (word(at), word(at + 1)) {
         ("don't" | "don’t" | "dont" | "never", _) if may_command => 1,
         ("do", "not") if may_command => 2,
@@ -66,14 +73,22 @@ fn opens(words: &[Word<'_>], at: usize) -> Option<usize> {
 
 fn words(sentence: &str) -> Vec<Word<'_>> {
     let mut at = 0;
-    let words = sentence.split_inclusive(char::is_whitespace).filter_map(|piece| {
-        let start = at;
-        at += piece.len();
-        let text = piece.trim();
-        let word = text.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
-        let start = start + (piece.len() - piece.trim_start().len());
-        (!text.is_empty()).then_some(Word { range: start..start + text.len(), word, text })
-    });
+    let words = sentence
+        .split_inclusive(char::is_whitespace)
+        .filter_map(|piece| {
+            let start = at;
+            at += piece.len();
+            let text = piece.trim();
+            let word = text
+                .trim_matches(|c: char| !c.is_alphanumeric())
+                .to_lowercase();
+            let start = start + (piece.len() - piece.trim_start().len());
+            (!text.is_empty()).then_some(Word {
+                range: start..start + text.len(),
+                word,
+                text,
+            })
+        });
     words.collect()
 }
 
@@ -84,14 +99,29 @@ mod tests {
     #[test]
     fn commands_and_contrasts_rule_out_their_clause() {
         for (sentence, expected) in [
-            ("don't send an email, just post in the chat", vec!["don't send an email,"]),
+            (
+                "don't send an email, just post in the chat",
+                vec!["don't send an email,"],
+            ),
             ("Please do not move it but read it", vec!["do not move it"]),
-            ("Instead of a flight, book a train", vec!["Instead of a flight,"]),
+            (
+                "Instead of a flight, book a train",
+                vec!["Instead of a flight,"],
+            ),
             ("post it without sending mail", vec!["without sending mail"]),
-            ("the forecast, not the radar, for Bern", vec!["not the radar,"]),
-            ("read it and don't move it, never delete it", vec!["don't move it,", "never delete it"]),
+            (
+                "the forecast, not the radar, for Bern",
+                vec!["not the radar,"],
+            ),
+            (
+                "read it and don't move it, never delete it",
+                vec!["don't move it,", "never delete it"],
+            ),
         ] {
-            let found: Vec<&str> = ruled_out(sentence).into_iter().map(|range| &sentence[range]).collect();
+            let found: Vec<&str> = ruled_out(sentence)
+                .into_iter()
+                .map(|range| &sentence[range])
+                .collect();
             assert_eq!(found, expected, "{sentence}");
         }
     }

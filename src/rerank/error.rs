@@ -36,7 +36,9 @@ pub enum RerankError {
         reason: String,
     },
     /// The provider's format is not one that a language model is asked to rerank in.
-    #[error("language models rerank in the formats openai, anthropic and ollama, not in that of {provider}")]
+    #[error(
+        "language models rerank in the formats openai, anthropic and ollama, not in that of {provider}"
+    )]
     UnsupportedProvider {
         /// The provider's name.
         provider: &'static str,

@@ -1,9 +1,11 @@
-//! The `Reranker` seam: a second look at the best few candidates, by something that reads request and tool together.
+//! The `Reranker` seam: a second look at the best few candidates, by something that reads request
+//! and tool together.
 //!
-//! A reranker is asynchronous and foreign: it may be slow, hang, block, fail or lie. It runs under the deadline of the
-//! pick as a [`Scorer`](crate::scorer::Scorer) does, and its answer is a permutation of what it was shown or nothing: it names
-//! candidates by their place, each exactly once, with a number. Whatever else it says leaves the prior order as it was.
-//! So no reranker can bring back a tool, lose one, or touch what lies behind its window.
+//! A reranker is asynchronous and foreign: it may be slow, hang, block, fail or lie. It runs under
+//! the deadline of the pick as a [`Scorer`](crate::scorer::Scorer) does, and its answer is a
+//! permutation of what it was shown or nothing: it names candidates by their place, each exactly
+//! once, with a number. Whatever else it says leaves the prior order as it was. So no reranker can
+//! bring back a tool, lose one, or touch what lies behind its window.
 
 mod breaker;
 mod error;
@@ -34,8 +36,8 @@ pub enum Rerank {
     /// Not at all.
     #[default]
     Never,
-    /// Where it can change the answer: the best two candidates score nearly the same, or the last that is picked and the
-    /// first that is not do, and that one is not unlikely.
+    /// Where it can change the answer: the best two candidates score nearly the same, or the last
+    /// that is picked and the first that is not do, and that one is not unlikely.
     Auto,
     /// At every pick that has something to reorder.
     Always,
@@ -51,7 +53,8 @@ pub struct RerankScore {
 }
 
 /// The future of a reranker's answer.
-pub type RerankFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<RerankScore>, RerankError>> + Send + 'a>>;
+pub type RerankFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Vec<RerankScore>, RerankError>> + Send + 'a>>;
 
 /// Puts the best candidates of a pick in another order.
 ///
@@ -89,20 +92,32 @@ pub trait Reranker: Send + Sync {
 
     /// Scores the candidates of `window`, which come best first: one score for each, in any order.
     ///
-    /// An answer after `deadline` is dropped; who can stop working then should. It is called within a tokio runtime that
-    /// has timers and a blocking pool.
-    fn rerank<'a>(&'a self, query: &'a Query, window: &'a [Arc<Tool>], deadline: Option<Instant>) -> RerankFuture<'a>;
+    /// An answer after `deadline` is dropped; who can stop working then should. It is called within
+    /// a tokio runtime that has timers and a blocking pool.
+    fn rerank<'a>(
+        &'a self,
+        query: &'a Query,
+        window: &'a [Arc<Tool>],
+        deadline: Option<Instant>,
+    ) -> RerankFuture<'a>;
 }
 
-/// Checks an answer and returns the places of the window in their new order, best first, each with its score.
+/// Checks an answer and returns the places of the window in their new order, best first, each with
+/// its score.
 pub fn order(answer: &[RerankScore], window: usize) -> Result<Vec<RerankScore>, String> {
     let mut scores = vec![None; window];
     for &RerankScore { candidate, score } in answer {
         let place = candidate.saturating_add(1);
         match scores.get_mut(candidate) {
-            None => return Err(format!("a score for the candidate {place}, and there are {window}")),
+            None => {
+                return Err(format!(
+                    "a score for the candidate {place}, and there are {window}"
+                ));
+            }
             Some(_) if !score.is_finite() => {
-                return Err(format!("the candidate {place} the score {score}, which is not a finite number"));
+                return Err(format!(
+                    "the candidate {place} the score {score}, which is not a finite number"
+                ));
             }
             Some(known @ None) => *known = Some(score),
             Some(Some(_)) => return Err(format!("two scores for the candidate {place}")),
@@ -110,7 +125,8 @@ pub fn order(answer: &[RerankScore], window: usize) -> Result<Vec<RerankScore>, 
     }
     let mut order = Vec::with_capacity(window);
     for (candidate, score) in scores.into_iter().enumerate() {
-        let score = score.ok_or_else(|| format!("no score for the candidate {} of {window}", candidate + 1))?;
+        let score = score
+            .ok_or_else(|| format!("no score for the candidate {} of {window}", candidate + 1))?;
         order.push(RerankScore { candidate, score });
     }
     // Adding 0 makes 0 of -0, so that they are equal; the sort is stable.
@@ -139,15 +155,24 @@ pub(crate) fn run(
     let name = || reranker.name().to_owned();
     let failed = |error: RerankError| NotReranked::Failed(error.to_string());
     match deadline.run_async(async move { own.rerank(&query, &window, deadline.instant()).await }) {
-        Ok(Ok(answer)) => {
-            order(&answer, count).map_err(|fault| failed(RerankError::InvalidAnswer { reranker: name(), fault }))
+        Ok(Ok(answer)) => order(&answer, count).map_err(|fault| {
+            failed(RerankError::InvalidAnswer {
+                reranker: name(),
+                fault,
+            })
+        }),
+        Ok(Err(paused @ RerankError::Paused { .. })) => {
+            Err(NotReranked::Paused(paused.to_string()))
         }
-        Ok(Err(paused @ RerankError::Paused { .. })) => Err(NotReranked::Paused(paused.to_string())),
         Ok(Err(error)) => Err(failed(error)),
-        Err(Missed::Expired) => {
-            Err(NotReranked::Failed(format!("the deadline passed before the reranker {} answered", name())))
-        }
-        Err(Missed::Lost(reason)) => Err(failed(RerankError::Failed { reranker: name(), reason })),
+        Err(Missed::Expired) => Err(NotReranked::Failed(format!(
+            "the deadline passed before the reranker {} answered",
+            name()
+        ))),
+        Err(Missed::Lost(reason)) => Err(failed(RerankError::Failed {
+            reranker: name(),
+            reason,
+        })),
     }
 }
 
@@ -187,13 +212,24 @@ mod tests {
     #[test]
     fn the_fault_is_named() {
         let fault = |answer: &[(usize, f32)]| {
-            let scores = answer.iter().map(|&(candidate, score)| RerankScore { candidate, score });
+            let scores = answer
+                .iter()
+                .map(|&(candidate, score)| RerankScore { candidate, score });
             order(&scores.collect::<Vec<_>>(), 2).expect_err("it is not a permutation")
         };
         assert_eq!(fault(&[(0, 1.0)]), "no score for the candidate 2 of 2");
-        assert_eq!(fault(&[(0, 1.0), (0, 1.0)]), "two scores for the candidate 1");
-        assert_eq!(fault(&[(0, 1.0), (1, 1.0), (2, 1.0)]), "a score for the candidate 3, and there are 2");
-        assert_eq!(fault(&[(1, f32::NAN)]), "the candidate 2 the score NaN, which is not a finite number");
+        assert_eq!(
+            fault(&[(0, 1.0), (0, 1.0)]),
+            "two scores for the candidate 1"
+        );
+        assert_eq!(
+            fault(&[(0, 1.0), (1, 1.0), (2, 1.0)]),
+            "a score for the candidate 3, and there are 2"
+        );
+        assert_eq!(
+            fault(&[(1, f32::NAN)]),
+            "the candidate 2 the score NaN, which is not a finite number"
+        );
         assert!(fault(&[(usize::MAX, 1.0)]).contains("and there are 2"));
     }
 }

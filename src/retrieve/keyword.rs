@@ -6,8 +6,8 @@ use super::{Signal, examples};
 use crate::index::{ExampleIndex, Index};
 use crate::ranking::Scored;
 
-/// Scores the tools by BM25 over the distinct terms of a request of `sentences` sentences, and returns the terms
-/// that there are. Examples raise tools.
+/// Scores the tools by BM25 over the distinct terms of a request of `sentences` sentences, and
+/// returns the terms that there are. Examples raise tools.
 pub(crate) fn keyword<'q>(
     index: &Index,
     terms: Vec<QueryTerm<'q>>,
@@ -15,7 +15,10 @@ pub(crate) fn keyword<'q>(
     examples: Option<&ExampleIndex>,
 ) -> (Vec<FoundTerm<'q>>, Signal) {
     let words = || terms.iter().map(|term| (term.key, term.kind, term.weight));
-    let sources = index.sources.as_ref().map(|sources| sources.keyword(words()));
+    let sources = index
+        .sources
+        .as_ref()
+        .map(|sources| sources.keyword(words()));
     let of_examples = examples.map(|of| (of, examples::keyword(index, of, &terms, sentences)));
     let found = FoundTerm::all(&index.keyword, terms);
     let scores = half_best(
@@ -27,7 +30,16 @@ pub(crate) fn keyword<'q>(
     );
     let ceiling = found.iter().map(|term| term.indexed.weight).sum();
     let scored = Scored::All(index.catalog.len());
-    let signal = Signal { scored, scores, floor: 0.0, ceiling, context: None, sources, examples: None, scope: None };
+    let signal = Signal {
+        scored,
+        scores,
+        floor: 0.0,
+        ceiling,
+        context: None,
+        sources,
+        examples: None,
+        scope: None,
+    };
     let signal = match of_examples {
         Some((of, scores)) => signal.with_example_words(of, scores),
         None => signal,

@@ -6,8 +6,8 @@ use super::Signal;
 use super::examples::Similar;
 use crate::index::{Cosines, ExampleIndex, Index, Vectors};
 
-/// Scores tools by their cosine similarities to a request's unit vectors: the whole request's, then each sentence's. Examples
-/// raise tools.
+/// Scores tools by their cosine similarities to a request's unit vectors: the whole request's, then
+/// each sentence's. Examples raise tools.
 pub(crate) fn semantic(
     index: &Index,
     vectors: &Vectors,
@@ -16,7 +16,10 @@ pub(crate) fn semantic(
 ) -> Signal {
     let similar = examples.and_then(|examples| {
         let of_examples = examples.cosines(vectors, request)?;
-        Some((examples, Similar::new(examples, vectors, &cosines.tools, of_examples)))
+        Some((
+            examples,
+            Similar::new(examples, vectors, &cosines.tools, of_examples),
+        ))
     });
     let signal = Signal::cosines(cosines, index, vectors, request);
     match similar {
@@ -25,16 +28,23 @@ pub(crate) fn semantic(
     }
 }
 
-/// Takes the similarities to the whole request, which come first, and returns half these and half those to the sentence that
-/// is nearest, where there are several.
+/// Takes the similarities to the whole request, which come first, and returns half these and half
+/// those to the sentence that is nearest, where there are several.
 pub(super) fn half_best(cosines: Vec<Vec<f32>>) -> Vec<f32> {
     let mut cosines = cosines.into_iter();
-    let Some(mut whole) = cosines.next() else { return Vec::new() };
+    let Some(mut whole) = cosines.next() else {
+        return Vec::new();
+    };
     if let Some(mut best) = cosines.next() {
         for sentence in cosines {
-            best.iter_mut().zip(sentence).for_each(|(best, cosine)| *best = best.max(cosine));
+            best.iter_mut()
+                .zip(sentence)
+                .for_each(|(best, cosine)| *best = best.max(cosine));
         }
-        whole.iter_mut().zip(best).for_each(|(whole, best)| *whole = f32::midpoint(*whole, best));
+        whole
+            .iter_mut()
+            .zip(best)
+            .for_each(|(whole, best)| *whole = f32::midpoint(*whole, best));
     }
     whole
 }

@@ -1,15 +1,17 @@
 //! From what each term of a request contributes to one score per document.
 //!
-//! A term contributes to the whole request and to each sentence that it stands in. Sentences are summed one after the
-//! other, so that a posting touches two sums at most, and a request of one sentence is one sum.
+//! A term contributes to the whole request and to each sentence that it stands in. Sentences are
+//! summed one after the other, so that a posting touches two sums at most, and a request of one
+//! sentence is one sum.
 
 use super::terms::QueryTerm;
 
-/// Scores so many documents by the terms of a request of `sentences` sentences: half the sum of what all terms contribute,
-/// and half that of the terms of one sentence, of the one where it is largest.
+/// Scores so many documents by the terms of a request of `sentences` sentences: half the sum of
+/// what all terms contribute, and half that of the terms of one sentence, of the one where it is
+/// largest.
 ///
-/// `contributions` gives the place of every document that has a term, and what the term contributes to its score, which is
-/// never negative. Whatever is summed, is summed in the order of the terms.
+/// `contributions` gives the place of every document that has a term, and what the term contributes
+/// to its score, which is never negative. Whatever is summed, is summed in the order of the terms.
 pub(super) fn half_best<'t, 'q: 't, T, I: Iterator<Item = (usize, f32)>>(
     documents: usize,
     sentences: usize,
@@ -20,7 +22,8 @@ pub(super) fn half_best<'t, 'q: 't, T, I: Iterator<Item = (usize, f32)>>(
     let mut whole = vec![0.0; documents];
     if sentences < 2 {
         for term in terms {
-            contributions(term).for_each(|(document, contribution)| whole[document] += contribution);
+            contributions(term)
+                .for_each(|(document, contribution)| whole[document] += contribution);
         }
         return whole;
     }
@@ -28,7 +31,8 @@ pub(super) fn half_best<'t, 'q: 't, T, I: Iterator<Item = (usize, f32)>>(
     for sentence in 0..sentences {
         for term in terms.iter().filter(|term| query(term).is_in(sentence)) {
             let contributions = contributions(term);
-            // A sentence has its new terms behind those before, so that the whole is summed in order as well.
+            // A sentence has its new terms behind those before, so that the whole is summed in
+            // order as well.
             if query(term).first_sentence() == sentence {
                 contributions.for_each(|(document, contribution)| {
                     whole[document] += contribution;
@@ -42,7 +46,10 @@ pub(super) fn half_best<'t, 'q: 't, T, I: Iterator<Item = (usize, f32)>>(
             *best = best.max(std::mem::take(own));
         }
     }
-    whole.iter_mut().zip(best).for_each(|(whole, best)| *whole = f32::midpoint(*whole, best));
+    whole
+        .iter_mut()
+        .zip(best)
+        .for_each(|(whole, best)| *whole = f32::midpoint(*whole, best));
     whole
 }
 
@@ -60,7 +67,8 @@ mod tests {
             let (mut whole, mut by_sentence) = (0.0, [0.0_f32; MAX_SENTENCES]);
             for (term, contributions) in terms.iter().zip(contributions) {
                 whole += contributions[document];
-                term.sentences().for_each(|sentence| by_sentence[sentence] += contributions[document]);
+                term.sentences()
+                    .for_each(|sentence| by_sentence[sentence] += contributions[document]);
             }
             f32::midpoint(whole, by_sentence.into_iter().fold(0.0, f32::max))
         };

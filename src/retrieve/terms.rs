@@ -42,7 +42,10 @@ impl<'q> FoundTerm<'q> {
     pub(super) fn all(index: &KeywordIndex, terms: Vec<QueryTerm<'q>>) -> Vec<Self> {
         let found = terms.into_iter().filter_map(|query| {
             let indexed = index.look_up(query.key, query.kind)?;
-            Some(Self { indexed: indexed.weighted(query.weight), query })
+            Some(Self {
+                indexed: indexed.weighted(query.weight),
+                query,
+            })
         });
         found.collect()
     }
@@ -83,19 +86,26 @@ struct ReadTerm<'q> {
 }
 
 impl<'q> ReadTexts<'q> {
-    /// Returns the distinct terms of a request's sentences in order of first appearance, those of kinds of values behind the
-    /// words of their sentence.
+    /// Returns the distinct terms of a request's sentences in order of first appearance, those of
+    /// kinds of values behind the words of their sentence.
     ///
-    /// Stop words are dropped, unless there is nothing else. Words within values count less, and those of addresses and opaque
-    /// codes, whose parts would match by accident, not at all.
+    /// Stop words are dropped, unless there is nothing else. Words within values count less, and
+    /// those of addresses and opaque codes, whose parts would match by accident, not at all.
     pub(crate) fn terms(&mut self, sentences: &[&'q str]) -> Vec<QueryTerm<'q>> {
-        let places: Vec<usize> = sentences.iter().map(|text| self.place(text.trim())).collect();
+        let places: Vec<usize> = sentences
+            .iter()
+            .map(|text| self.place(text.trim()))
+            .collect();
         let read = places.iter().map(|&place| &self.0[place].1);
         let most = read.clone().map(Vec::len).sum();
         let (mut terms, mut listed) = (Vec::with_capacity(most), Vec::with_capacity(most));
         let mut distinct: HashMap<TermKey, usize> = HashMap::with_capacity(most);
         for (sentence, read) in read.enumerate() {
-            for ReadTerm { term, listed: of_term } in read {
+            for ReadTerm {
+                term,
+                listed: of_term,
+            } in read
+            {
                 let place = *distinct.entry(term.key).or_insert(terms.len());
                 if place == terms.len() {
                     terms.push(term.clone());
@@ -117,10 +127,13 @@ impl<'q> ReadTexts<'q> {
 
     /// Returns the place of a text among those that are read.
     fn place(&mut self, text: &'q str) -> usize {
-        self.0.iter().position(|(known, _)| *known == text).unwrap_or_else(|| {
-            self.0.push((text, read(text)));
-            self.0.len() - 1
-        })
+        self.0
+            .iter()
+            .position(|(known, _)| *known == text)
+            .unwrap_or_else(|| {
+                self.0.push((text, read(text)));
+                self.0.len() - 1
+            })
     }
 }
 
@@ -130,22 +143,48 @@ fn read(text: &str) -> Vec<ReadTerm<'_>> {
     let weights = Weights::new(text, &values);
     // A word and the pair that it ends, every six letters.
     let mut terms = Vec::with_capacity(text.len() / 3);
-    let mut add = |(term, kind, value): (&str, TermKind, Option<ValueKind>), range: Range<usize>, weight| {
-        let word = &text[range];
-        let word = &word[..word.floor_char_boundary(MAX_WORD_BYTES)];
-        let term = QueryTerm { key: TermKey::of(term), kind, value, word, weight, sentences: 0 };
-        terms.push(ReadTerm { term, listed: Listed::of(word) });
-    };
-    let words = |AnalyzedTerm { term, kind, start, end }: AnalyzedTerm<'_>| {
+    let mut add =
+        |(term, kind, value): (&str, TermKind, Option<ValueKind>), range: Range<usize>, weight| {
+            let word = &text[range];
+            let word = &word[..word.floor_char_boundary(MAX_WORD_BYTES)];
+            let term = QueryTerm {
+                key: TermKey::of(term),
+                kind,
+                value,
+                word,
+                weight,
+                sentences: 0,
+            };
+            terms.push(ReadTerm {
+                term,
+                listed: Listed::of(word),
+            });
+        };
+    let words = |AnalyzedTerm {
+                     term,
+                     kind,
+                     start,
+                     end,
+                 }: AnalyzedTerm<'_>| {
         let weight = weights.of(start..end);
         if weight > 0.0 {
             add((term, kind, None), start..end, weight);
         }
     };
     Analyzer::lend(|analyzer| analyzer.terms(text, words));
-    for Value { kind, range, of_file, .. } in values {
+    for Value {
+        kind,
+        range,
+        of_file,
+        ..
+    } in values
+    {
         for kind in [Some(kind), of_file].into_iter().flatten() {
-            add((kind.term(), TermKind::Value, Some(kind)), range.clone(), 1.0);
+            add(
+                (kind.term(), TermKind::Value, Some(kind)),
+                range.clone(),
+                1.0,
+            );
         }
     }
     terms
@@ -162,7 +201,9 @@ impl Weights {
         }
         let mut weights = vec![1.0_f32; text.len()];
         let mut lighten = |range: Range<usize>, most: f32| {
-            weights[range].iter_mut().for_each(|weight| *weight = weight.min(most));
+            weights[range]
+                .iter_mut()
+                .for_each(|weight| *weight = weight.min(most));
         };
         for Value { kind, inner, .. } in values {
             lighten(inner.clone(), kind.word_weight());
@@ -181,11 +222,16 @@ impl Weights {
 /// Returns where runs like `JpUuJ3Ew9z` stand, in which letters and digits alternate.
 fn opaque_codes(text: &str) -> impl Iterator<Item = Range<usize>> {
     let is_code = |run: &str| {
-        let changes =
-            run.chars().zip(run.chars().skip(1)).filter(|(a, b)| a.is_ascii_digit() != b.is_ascii_digit()).count();
+        let changes = run
+            .chars()
+            .zip(run.chars().skip(1))
+            .filter(|(a, b)| a.is_ascii_digit() != b.is_ascii_digit())
+            .count();
         changes >= 2
     };
-    let runs = text.split(|c: char| !c.is_alphanumeric()).filter(move |run| is_code(run));
+    let runs = text
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(move |run| is_code(run));
     runs.map(move |run| {
         // Both lie in one piece of memory.
         let start = run.as_ptr().addr() - text.as_ptr().addr();
@@ -199,7 +245,11 @@ mod tests {
 
     fn words(text: &str) -> Vec<String> {
         let words = |term: &QueryTerm| !matches!(term.kind, TermKind::Pair | TermKind::Value);
-        query_terms(&[text]).into_iter().filter(words).map(|term| term.word.to_owned()).collect()
+        query_terms(&[text])
+            .into_iter()
+            .filter(words)
+            .map(|term| term.word.to_owned())
+            .collect()
     }
 
     fn keys(terms: &[QueryTerm<'_>]) -> Vec<TermKey> {
@@ -208,28 +258,42 @@ mod tests {
 
     #[test]
     fn stop_words_go_unless_they_are_all_there_is() {
-        assert_eq!(words("Could you please book me a flight to Oslo?"), ["book", "flight", "Oslo"]);
+        assert_eq!(
+            words("Could you please book me a flight to Oslo?"),
+            ["book", "flight", "Oslo"]
+        );
         assert_eq!(words("what is this"), ["what", "is", "this"]);
     }
 
     #[test]
     fn terms_are_distinct_by_stem() {
         let terms = query_terms(&["booking a book, booked twice"]);
-        assert_eq!(keys(&terms), ["book", "book book", "twice", "book twice"].map(TermKey::of));
+        assert_eq!(
+            keys(&terms),
+            ["book", "book book", "twice", "book twice"].map(TermKey::of)
+        );
     }
 
     #[test]
     fn terms_know_their_sentences() {
         let terms = query_terms(&["mail the file", " print the file"]);
-        assert_eq!(keys(&terms), ["mail", "file", "mail file", "print", "print file"].map(TermKey::of));
-        let sentences: Vec<Vec<usize>> = terms.iter().map(|term| term.sentences().collect()).collect();
+        assert_eq!(
+            keys(&terms),
+            ["mail", "file", "mail file", "print", "print file"].map(TermKey::of)
+        );
+        let sentences: Vec<Vec<usize>> = terms
+            .iter()
+            .map(|term| term.sentences().collect())
+            .collect();
         assert_eq!(sentences, [vec![0], vec![0, 1], vec![0], vec![1], vec![1]]);
     }
 
     #[test]
     fn addresses_and_codes_go_and_names_stay() {
         assert_eq!(
-            words("mail jo@example.org about https://example.org/a order JpUuJ3Ew9z from s3_put_object"),
+            words(
+                "mail jo@example.org about https://example.org/a order JpUuJ3Ew9z from s3_put_object"
+            ),
             ["mail", "order", "3", "s3", "put", "object"]
         );
     }
@@ -237,8 +301,12 @@ mod tests {
     #[test]
     fn words_within_values_count_less_unless_they_stand_outside_too() {
         let weights = |text: &str| {
-            let terms = query_terms(&[text]).into_iter().filter(|term| term.kind != TermKind::Pair);
-            terms.map(|term| format!("{:?} {}", term.key, term.weight)).collect::<Vec<_>>()
+            let terms = query_terms(&[text])
+                .into_iter()
+                .filter(|term| term.kind != TermKind::Pair);
+            terms
+                .map(|term| format!("{:?} {}", term.key, term.weight))
+                .collect::<Vec<_>>()
         };
         let of = |weighted: &str| {
             let (term, weight) = weighted.rsplit_once(' ').expect("both are there");
@@ -246,11 +314,28 @@ mod tests {
         };
         assert_eq!(
             weights("rename notes.txt on 3 May"),
-            ["renam 1", "note 0.5", "txt 1", "3 0.5", "takes:path 1", "takes:document 1", "takes:date 1"].map(of)
+            [
+                "renam 1",
+                "note 0.5",
+                "txt 1",
+                "3 0.5",
+                "takes:path 1",
+                "takes:document 1",
+                "takes:date 1"
+            ]
+            .map(of)
         );
         assert_eq!(
             weights("put AP-7790 into 'Big plans'")[1..],
-            ["ap 0.75", "7790 0.75", "big 0.5", "plan 0.5", "takes:id 1", "takes:text 1"].map(of)
+            [
+                "ap 0.75",
+                "7790 0.75",
+                "big 0.5",
+                "plan 0.5",
+                "takes:id 1",
+                "takes:text 1"
+            ]
+            .map(of)
         );
         assert_eq!(weights("notes of notes.txt")[0], of("note 1"));
         assert_eq!(weights("https://example.org/a"), ["takes:url 1"].map(of));
@@ -260,8 +345,14 @@ mod tests {
     fn values_know_their_sentences_and_are_kept_short() {
         let url = format!("see https://example.org/{}", "é".repeat(1000));
         let terms = query_terms(&["read a.txt", " and b.txt", &url]);
-        let path = terms.iter().find(|term| term.key == TermKey::of("takes:path")).expect("there are two");
-        assert_eq!((path.word, path.sentences().collect::<Vec<_>>()), ("a.txt", vec![0, 1]));
+        let path = terms
+            .iter()
+            .find(|term| term.key == TermKey::of("takes:path"))
+            .expect("there are two");
+        assert_eq!(
+            (path.word, path.sentences().collect::<Vec<_>>()),
+            ("a.txt", vec![0, 1])
+        );
         assert!(terms.iter().all(|term| term.word.len() <= MAX_WORD_BYTES));
     }
 }

@@ -10,7 +10,10 @@ use serde::de::DeserializeOwned;
 use twox_hash::XxHash3_64;
 
 use super::writer::header_checksum;
-use super::{FORMAT_VERSION, Header, MAGIC, MAX_HEADER, Number, START, SavedError, TRAILER, checksum_text, index_path};
+use super::{
+    FORMAT_VERSION, Header, MAGIC, MAX_HEADER, Number, START, SavedError, TRAILER, checksum_text,
+    index_path,
+};
 #[cfg(not(unix))]
 use crate::sync::lock;
 
@@ -32,15 +35,32 @@ impl SavedFile {
     pub(crate) fn open(folder: &Path) -> Result<Self, SavedError> {
         let path = index_path(folder);
         let mut file = File::open(&path).map_err(|source| match source.kind() {
-            ErrorKind::NotFound | ErrorKind::NotADirectory => SavedError::Missing { path: path.clone() },
-            _ => SavedError::Read { path: path.clone(), source },
+            ErrorKind::NotFound | ErrorKind::NotADirectory => {
+                SavedError::Missing { path: path.clone() }
+            }
+            _ => SavedError::Read {
+                path: path.clone(),
+                source,
+            },
         })?;
-        let unreadable = |source| SavedError::Read { path: path.clone(), source };
-        let damaged = |reason: &str| SavedError::Damaged { path: path.clone(), reason: reason.to_owned() };
+        let unreadable = |source| SavedError::Read {
+            path: path.clone(),
+            source,
+        };
+        let damaged = |reason: &str| SavedError::Damaged {
+            path: path.clone(),
+            reason: reason.to_owned(),
+        };
         let length = file.metadata().map_err(unreadable)?.len();
         let mut start = Vec::with_capacity(START);
-        file.by_ref().take(START as u64).read_to_end(&mut start).map_err(unreadable)?;
-        let Some(version) = start.strip_prefix(MAGIC).and_then(|rest| rest.first_chunk::<4>()) else {
+        file.by_ref()
+            .take(START as u64)
+            .read_to_end(&mut start)
+            .map_err(unreadable)?;
+        let Some(version) = start
+            .strip_prefix(MAGIC)
+            .and_then(|rest| rest.first_chunk::<4>())
+        else {
             return Err(SavedError::Foreign { path });
         };
         let found = u32::from_le_bytes(*version);
@@ -48,24 +68,34 @@ impl SavedFile {
             return Err(SavedError::Version { path, found });
         }
         let cut_short = || damaged("it is cut short, or something was added");
-        let trailer_at = length.checked_sub(TRAILER as u64).filter(|at| *at >= START as u64).ok_or_else(cut_short)?;
+        let trailer_at = length
+            .checked_sub(TRAILER as u64)
+            .filter(|at| *at >= START as u64)
+            .ok_or_else(cut_short)?;
         let trailer = read_at(&mut file, trailer_at, TRAILER).map_err(unreadable)?;
         let (numbers, _) = trailer.as_chunks::<8>();
-        let &[at, bytes, checksum] = numbers else { return Err(cut_short()) };
+        let &[at, bytes, checksum] = numbers else {
+            return Err(cut_short());
+        };
         let [at, bytes, checksum] = [at, bytes, checksum].map(u64::from_le_bytes);
         if at < START as u64 || bytes > MAX_HEADER || at.checked_add(bytes) != Some(trailer_at) {
             return Err(cut_short());
         }
-        let text = read_at(&mut file, at, usize::try_from(bytes).unwrap_or_default()).map_err(unreadable)?;
+        let text = read_at(&mut file, at, usize::try_from(bytes).unwrap_or_default())
+            .map_err(unreadable)?;
         if header_checksum(&start, &text) != checksum {
             return Err(damaged("its header does not have its checksum"));
         }
-        let header: Header = serde_json::from_slice(&text).map_err(|error| damaged(&format!("its header: {error}")))?;
+        let header: Header = serde_json::from_slice(&text)
+            .map_err(|error| damaged(&format!("its header: {error}")))?;
         let (mut places, mut next) = (HashMap::new(), START as u64);
         for (number, section) in header.sections.iter().enumerate() {
             let end = next.checked_add(section.bytes).filter(|end| *end <= at);
             let end = end.ok_or_else(|| damaged("a section is longer than the file"))?;
-            if places.insert(section.name.clone(), (number, next..end)).is_some() {
+            if places
+                .insert(section.name.clone(), (number, next..end))
+                .is_some()
+            {
                 return Err(damaged("a section stands twice"));
             }
             next = end;
@@ -99,7 +129,9 @@ impl SavedFile {
         self.read(place.start, bytemuck::cast_slice_mut(&mut values))?;
         self.check(section, XxHash3_64::oneshot(bytemuck::cast_slice(&values)))?;
         if cfg!(target_endian = "big") {
-            values.iter_mut().for_each(|value| *value = value.little_endian());
+            values
+                .iter_mut()
+                .for_each(|value| *value = value.little_endian());
         }
         Ok(values)
     }
@@ -120,8 +152,11 @@ impl SavedFile {
         let (_, place) = self.place(name)?;
         let start = place.start.checked_add(part.start);
         let is_within = part.start <= part.end && part.end <= place.end - place.start;
-        let start = start.filter(|_| is_within).ok_or_else(|| self.no_sense(name))?;
-        let mut bytes = vec![0; usize::try_from(part.end - part.start).map_err(|_| self.no_sense(name))?];
+        let start = start
+            .filter(|_| is_within)
+            .ok_or_else(|| self.no_sense(name))?;
+        let mut bytes =
+            vec![0; usize::try_from(part.end - part.start).map_err(|_| self.no_sense(name))?];
         self.read(start, &mut bytes)?;
         Ok(bytes)
     }
@@ -133,7 +168,10 @@ impl SavedFile {
 
     /// Says that the file is not as it was written.
     pub(crate) fn damaged(&self, reason: impl Into<String>) -> SavedError {
-        SavedError::Damaged { path: self.path.clone(), reason: reason.into() }
+        SavedError::Damaged {
+            path: self.path.clone(),
+            reason: reason.into(),
+        }
     }
 
     /// Says that what stands in a section makes no sense, by itself or with others.
@@ -143,11 +181,18 @@ impl SavedFile {
 
     /// As [`no_sense`](Self::no_sense), where something does not hold.
     pub(crate) fn ensure(&self, holds: bool, name: &str) -> Result<(), SavedError> {
-        if holds { Ok(()) } else { Err(self.no_sense(name)) }
+        if holds {
+            Ok(())
+        } else {
+            Err(self.no_sense(name))
+        }
     }
 
     fn place(&self, name: &str) -> Result<(usize, Range<u64>), SavedError> {
-        self.places.get(name).cloned().ok_or_else(|| self.damaged(format!("{name} is missing")))
+        self.places
+            .get(name)
+            .cloned()
+            .ok_or_else(|| self.damaged(format!("{name} is missing")))
     }
 
     fn check(&self, section: usize, checksum: u64) -> Result<(), SavedError> {
@@ -165,9 +210,13 @@ impl SavedFile {
         let read = {
             let _reading = lock(&self.reading);
             let mut file = &self.file;
-            file.seek(SeekFrom::Start(at)).and_then(|_| file.read_exact(into))
+            file.seek(SeekFrom::Start(at))
+                .and_then(|_| file.read_exact(into))
         };
-        read.map_err(|source| SavedError::Read { path: self.path.clone(), source })
+        read.map_err(|source| SavedError::Read {
+            path: self.path.clone(),
+            source,
+        })
     }
 }
 

@@ -1,16 +1,18 @@
 //! How an index lies in a file, and whether that file is whole.
 //!
-//! A saved index is one file, `picktools.index` in a folder of its own, so that replacing it is one rename: a reader sees the
-//! old index or the new one, and one that has opened the old one goes on with it. `docs/index-format.md` describes the file.
+//! A saved index is one file, `picktools.index` in a folder of its own, so that replacing it is one
+//! rename: a reader sees the old index or the new one, and one that has opened the old one goes on
+//! with it. `docs/index-format.md` describes the file.
 //!
-//! It holds *sections*: arrays of numbers, texts and JSON, each with a name, a length and a checksum. What a section means, and
-//! whether its numbers make sense together, is the room's to know that writes and reads it. Sections are read into memory and
-//! not mapped: what was checked cannot change afterwards, a file that is cut short cannot end the process, and no unsafe code is
-//! needed; copying costs a tenth of what checking does. Definitions of tools, which take most of the file, stay in it until they are
-//! needed, and are then held to the tool's SHA-256.
+//! It holds *sections*: arrays of numbers, texts and JSON, each with a name, a length and a
+//! checksum. What a section means, and whether its numbers make sense together, is the room's to
+//! know that writes and reads it. Sections are read into memory and not mapped: what was checked
+//! cannot change afterwards, a file that is cut short cannot end the process, and no unsafe code is
+//! needed; copying costs a tenth of what checking does. Definitions of tools, which take most of
+//! the file, stay in it until they are needed, and are then held to the tool's SHA-256.
 //!
-//! Checksums tell damage and not intent: who can write the file can write tools. But whatever stands in it, reading gives an
-//! error and never a panic.
+//! Checksums tell damage and not intent: who can write the file can write tools. But whatever
+//! stands in it, reading gives an error and never a panic.
 
 mod error;
 mod file;
@@ -28,8 +30,8 @@ pub(crate) use writer::Writer;
 
 /// What a saved index begins with.
 const MAGIC: &[u8; 16] = b"picktools index\n";
-/// The version of the format, and of how tools are read into words: raised whenever an index that was saved before would
-/// answer otherwise than one that is built now.
+/// The version of the format, and of how tools are read into words: raised whenever an index that
+/// was saved before would answer otherwise than one that is built now.
 pub(crate) const FORMAT_VERSION: u32 = 1;
 /// The name of the file within its folder.
 const FILE_NAME: &str = "picktools.index";

@@ -6,11 +6,12 @@ use super::{SavedError, SavedFile, Writer};
 
 /// So many texts are read faster than another thread is woken.
 pub const FEW: usize = 512;
-/// How far from where a hash would stand it is looked for first: one of 16,000 is some 60 places off on average.
+/// How far from where a hash would stand it is looked for first: one of 16,000 is some 60 places
+/// off on average.
 const FIRST_STEP: usize = 64;
 
-/// Different texts in the order of their hashes, and of the texts where these are the same: whoever makes texts of one hash
-/// gains nothing, as a text is always found in logarithmic time.
+/// Different texts in the order of their hashes, and of the texts where these are the same: whoever
+/// makes texts of one hash gains nothing, as a text is always found in logarithmic time.
 #[derive(Debug, Default, PartialEq)]
 pub struct Texts {
     hashes: Vec<u64>,
@@ -21,33 +22,46 @@ pub struct Texts {
 
 impl Texts {
     /// Puts different texts in order, each with what belongs to it.
-    pub(crate) fn new<S: AsRef<str> + Send + Sync, T: Send + Sync>(texts: Vec<(S, T)>) -> (Self, Vec<T>) {
+    pub(crate) fn new<S: AsRef<str> + Send + Sync, T: Send + Sync>(
+        texts: Vec<(S, T)>,
+    ) -> (Self, Vec<T>) {
         let mut belonging = Vec::with_capacity(texts.len());
         let known = Self::gathered(texts, |of| belonging.extend(of));
         (known, belonging)
     }
 
-    /// Puts texts in order, each once, and tells `each` of every one what belongs to it, in the order of `texts`.
+    /// Puts texts in order, each once, and tells `each` of every one what belongs to it, in the
+    /// order of `texts`.
     pub(crate) fn gathered<S: AsRef<str> + Send + Sync, T: Send + Sync>(
         texts: Vec<(S, T)>,
         mut each: impl FnMut(&mut dyn Iterator<Item = T>),
     ) -> Self {
         let text = |place: usize| texts[place].0.as_ref();
-        let mut order: Vec<(u64, usize)> =
-            (0..texts.len()).into_par_iter().with_min_len(FEW).map(|place| (fnv1a(text(place)), place)).collect();
+        let mut order: Vec<(u64, usize)> = (0..texts.len())
+            .into_par_iter()
+            .with_min_len(FEW)
+            .map(|place| (fnv1a(text(place)), place))
+            .collect();
         order.par_sort_unstable();
         // Of one hash are texts that are the same, but for what is not by chance.
         for same in order.chunk_by_mut(|(one, _), (other, _)| one == other) {
-            if same.windows(2).any(|pair| text(pair[0].1) != text(pair[1].1)) {
+            if same
+                .windows(2)
+                .any(|pair| text(pair[0].1) != text(pair[1].1))
+            {
                 same.sort_by(|a, b| text(a.1).cmp(text(b.1)));
             }
         }
         let mut known = Self::default();
-        known.text.reserve_exact(texts.iter().map(|(text, _)| text.as_ref().len()).sum());
+        known
+            .text
+            .reserve_exact(texts.iter().map(|(text, _)| text.as_ref().len()).sum());
         let mut texts: Vec<Option<(S, T)>> = texts.into_iter().map(Some).collect();
         let mut at = 0;
         while let Some(&(hash, place)) = order.get(at) {
-            let Some((text, of)) = texts[place].take() else { break };
+            let Some((text, of)) = texts[place].take() else {
+                break;
+            };
             at += 1;
             let more = std::iter::from_fn(|| {
                 let next = order.get(at).filter(|(other, _)| *other == hash)?.1;
@@ -97,7 +111,10 @@ impl Texts {
     pub(crate) fn get(&self, place: usize) -> &str {
         let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
         // Both are ends of texts, and lengths of one that is in memory.
-        #[expect(clippy::cast_possible_truncation, reason = "no text in memory is longer than its addresses can tell")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "no text in memory is longer than its addresses can tell"
+        )]
         &self.text[start as usize..self.ends[place] as usize]
     }
 
@@ -132,15 +149,21 @@ impl Texts {
 pub fn fnv1a(text: &str) -> u64 {
     const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
-    text.bytes().fold(OFFSET_BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
+    text.bytes().fold(OFFSET_BASIS, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(PRIME)
+    })
 }
 
-/// Returns how many things have a hash that is smaller than `hash`, of things in ascending order of their hashes: as `partition_point`, in fewer
-/// looks at memory. Hashes lie evenly, so that the place can be guessed, and from there steps of twice the length each lead past it.
+/// Returns how many things have a hash that is smaller than `hash`, of things in ascending order of
+/// their hashes: as `partition_point`, in fewer looks at memory. Hashes lie evenly, so that the
+/// place can be guessed, and from there steps of twice the length each lead past it.
 pub fn smaller<T>(ascending: &[T], hash: u64, hash_of: impl Fn(&T) -> u64) -> usize {
     let is_smaller = |place: usize| hash_of(&ascending[place]) < hash;
     let count = ascending.len();
-    #[expect(clippy::cast_possible_truncation, reason = "it is no more than the count")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "it is no more than the count"
+    )]
     let guess = ((u128::from(hash) * count as u128) >> u64::BITS) as usize;
     let (mut low, mut high, mut step) = (guess, guess, FIRST_STEP);
     while low > 0 && !is_smaller(low - 1) {
@@ -162,9 +185,11 @@ mod tests {
 
     #[test]
     fn a_text_has_the_hash_that_the_specification_gives() {
-        for (text, hash) in
-            [("", 0xcbf2_9ce4_8422_2325), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)]
-        {
+        for (text, hash) in [
+            ("", 0xcbf2_9ce4_8422_2325),
+            ("a", 0xaf63_dc4c_8601_ec8c),
+            ("foobar", 0x8594_4171_f739_67e8),
+        ] {
             assert_eq!(fnv1a(text), hash, "{text}");
         }
     }
@@ -203,14 +228,21 @@ mod tests {
         let known = Texts::gathered(entries, |of| gathered.push(of.collect::<Vec<_>>()));
         assert_eq!(known, Texts::new(vec![("a", ()), ("b", ()), ("c", ())]).0);
         let of = |text| known.find(text).map(|place| gathered[place].clone());
-        assert_eq!((of("a"), of("b"), of("c")), (Some(vec![1]), Some(vec![0, 2, 4]), Some(vec![3])));
+        assert_eq!(
+            (of("a"), of("b"), of("c")),
+            (Some(vec![1]), Some(vec![0, 2, 4]), Some(vec![3]))
+        );
     }
 
     #[test]
     fn texts_of_one_hash_are_told_apart() {
         let mut texts = Texts::new(vec![("a", 0), ("b", 1), ("c", 2)]).0;
         // As if they had one hash: they stand in the order of the letters then.
-        texts = Texts { hashes: vec![fnv1a("b"); 3], text: "abc".to_owned(), ..texts };
+        texts = Texts {
+            hashes: vec![fnv1a("b"); 3],
+            text: "abc".to_owned(),
+            ..texts
+        };
         assert_eq!((texts.find("b"), texts.find("a")), (Some(1), None));
     }
 }

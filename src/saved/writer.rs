@@ -9,16 +9,16 @@ use serde::Serialize;
 use twox_hash::XxHash3_64;
 
 use super::{
-    FILE_NAME, FORMAT_VERSION, Header, LOCK_NAME, MAGIC, MAX_HEADER, Number, SavedError, SavedModel, Section,
-    checksum_text, index_path,
+    FILE_NAME, FORMAT_VERSION, Header, LOCK_NAME, MAGIC, MAX_HEADER, Number, SavedError,
+    SavedModel, Section, checksum_text, index_path,
 };
 use crate::disk::{DiskError, Staged};
 
 /// How many numbers are turned around together, where this processor puts the high byte first.
 const SWAPPED: usize = 4096;
 
-/// An index that is being written. It takes its place when it is [finished](Self::finish), and no other process writes one
-/// into the same folder until then.
+/// An index that is being written. It takes its place when it is [finished](Self::finish), and no
+/// other process writes one into the same folder until then.
 pub(crate) struct Writer {
     path: PathBuf,
     file: BufWriter<Staged>,
@@ -32,9 +32,18 @@ impl Writer {
     /// Makes the folder where it is not there, locks it, and begins a file.
     pub(crate) fn begin(folder: &Path) -> Result<Self, SavedError> {
         let path = index_path(folder);
-        let failed = |source| SavedError::Write(DiskError { path: folder.to_owned(), source });
+        let failed = |source| {
+            SavedError::Write(DiskError {
+                path: folder.to_owned(),
+                source,
+            })
+        };
         fs::create_dir_all(folder).map_err(failed)?;
-        let lock = File::options().create(true).write(true).truncate(false).open(folder.join(LOCK_NAME));
+        let lock = File::options()
+            .create(true)
+            .write(true)
+            .truncate(false)
+            .open(folder.join(LOCK_NAME));
         let lock = lock.map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -42,13 +51,23 @@ impl Writer {
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         let file = BufWriter::with_capacity(1 << 20, Staged::alone(folder, FILE_NAME)?);
-        let mut writer = Self { path, file, at: 0, sections: Vec::new(), _lock: lock };
+        let mut writer = Self {
+            path,
+            file,
+            at: 0,
+            sections: Vec::new(),
+            _lock: lock,
+        };
         writer.put(&start())?;
         Ok(writer)
     }
 
     /// Writes an array of numbers.
-    pub(crate) fn numbers<T: Number>(&mut self, name: &str, values: &[T]) -> Result<(), SavedError> {
+    pub(crate) fn numbers<T: Number>(
+        &mut self,
+        name: &str,
+        values: &[T],
+    ) -> Result<(), SavedError> {
         if cfg!(target_endian = "little") {
             return self.bytes(name, bytemuck::cast_slice(values));
         }
@@ -84,7 +103,11 @@ impl Writer {
             self.put(piece.as_ref())?;
         }
         let (name, checksum) = (name.to_owned(), checksum_text(checksum.finish()));
-        self.sections.push(Section { name, bytes: self.at - before, checksum });
+        self.sections.push(Section {
+            name,
+            bytes: self.at - before,
+            checksum,
+        });
         Ok(())
     }
 
@@ -98,7 +121,14 @@ impl Writer {
     ) -> Result<(), SavedError> {
         let sections = std::mem::take(&mut self.sections);
         let program = env!("CARGO_PKG_VERSION").to_owned();
-        let header = Header { program, catalog: catalog.to_owned(), tools, models, note, sections };
+        let header = Header {
+            program,
+            catalog: catalog.to_owned(),
+            tools,
+            models,
+            note,
+            sections,
+        };
         let header = serde_json::to_vec(&header).map_err(|error| self.failed(error.into()))?;
         if header.len() as u64 > MAX_HEADER {
             return Err(SavedError::TooLarge { what: "its note" });
@@ -110,18 +140,26 @@ impl Writer {
         }
         let staged = self.file.into_inner().map_err(|error| {
             let source = error.into_error();
-            SavedError::Write(DiskError { path: self.path.clone(), source })
+            SavedError::Write(DiskError {
+                path: self.path.clone(),
+                source,
+            })
         })?;
         Ok(staged.place(FILE_NAME)?)
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), SavedError> {
         self.at += bytes.len() as u64;
-        self.file.write_all(bytes).map_err(|source| self.failed(source))
+        self.file
+            .write_all(bytes)
+            .map_err(|source| self.failed(source))
     }
 
     fn failed(&self, source: io::Error) -> SavedError {
-        SavedError::Write(DiskError { path: self.path.clone(), source })
+        SavedError::Write(DiskError {
+            path: self.path.clone(),
+            source,
+        })
     }
 }
 

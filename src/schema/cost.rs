@@ -1,8 +1,9 @@
 //! How much work a schema can make of given arguments.
 //!
-//! A schema may apply many subschemas to one value, and through references they multiply with each level: two ways to
-//! read each of sixty levels are 2^60 evaluations. What it comes to is bounded here before a validator sees a value: for
-//! each depth, the most evaluations that one value at that depth can meet.
+//! A schema may apply many subschemas to one value, and through references they multiply with each
+//! level: two ways to read each of sixty levels are 2^60 evaluations. What it comes to is bounded
+//! here before a validator sees a value: for each depth, the most evaluations that one value at
+//! that depth can meet.
 
 use std::collections::HashMap;
 
@@ -16,10 +17,15 @@ const MAX_DEPTH: usize = 128;
 /// The most evaluations of subschemas that one validation may take: some seconds.
 const MAX_EVALUATIONS: u64 = 20_000_000;
 
-/// The most evaluations that one value meets, by its depth in the arguments. Values below the last entry meet none.
+/// The most evaluations that one value meets, by its depth in the arguments. Values below the last
+/// entry meet none.
 #[derive(Debug)]
 pub(crate) struct Cost(
-    #[cfg_attr(not(feature = "json-schema"), expect(dead_code, reason = "only a validator reads it"))] Vec<u64>,
+    #[cfg_attr(
+        not(feature = "json-schema"),
+        expect(dead_code, reason = "only a validator reads it")
+    )]
+    Vec<u64>,
 );
 
 impl Cost {
@@ -37,7 +43,15 @@ impl Cost {
             let mut here = vec![0_u64; graph.nodes.len()];
             for &node in &order {
                 let Node { in_place, groups } = &graph.nodes[node];
-                let own = if depth == 0 { 1 } else { groups.iter().map(|group| sum(group, &below)).max().unwrap_or(0) };
+                let own = if depth == 0 {
+                    1
+                } else {
+                    groups
+                        .iter()
+                        .map(|group| sum(group, &below))
+                        .max()
+                        .unwrap_or(0)
+                };
                 here[node] = own.saturating_add(sum(in_place, &here));
             }
             by_depth.push(here[0]);
@@ -62,7 +76,9 @@ impl Cost {
         let mut evaluations = 0_u64;
         let mut values = vec![(arguments, 0)];
         while let Some((value, depth)) = values.pop() {
-            let Some(&here) = self.0.get(depth) else { continue };
+            let Some(&here) = self.0.get(depth) else {
+                continue;
+            };
             evaluations = evaluations.saturating_add(here);
             if evaluations > MAX_EVALUATIONS {
                 return None;
@@ -74,7 +90,9 @@ impl Cost {
 }
 
 fn sum(nodes: &[usize], evaluations: &[u64]) -> u64 {
-    nodes.iter().fold(0, |sum, &node| sum.saturating_add(evaluations[node]))
+    nodes
+        .iter()
+        .fold(0, |sum, &node| sum.saturating_add(evaluations[node]))
 }
 
 /// The subschemas of a schema, and which applies which; the root is the first.
@@ -96,8 +114,12 @@ struct Node {
 
 impl<'a> Graph<'a> {
     fn new(root: &'a Value) -> Self {
-        let mut graph =
-            Self { nodes: Vec::new(), pointers: Vec::new(), numbers: HashMap::new(), anchors: HashMap::new() };
+        let mut graph = Self {
+            nodes: Vec::new(),
+            pointers: Vec::new(),
+            numbers: HashMap::new(),
+            anchors: HashMap::new(),
+        };
         graph.find_anchors(root);
         graph.node(root, root, String::new());
         graph
@@ -106,7 +128,9 @@ impl<'a> Graph<'a> {
     fn find_anchors(&mut self, value: &'a Value) {
         for key in ["$anchor", "$dynamicAnchor", "$id", "id"] {
             if let Some(Value::String(name)) = value.get(key) {
-                self.anchors.entry(name.trim_start_matches('#')).or_insert(value);
+                self.anchors
+                    .entry(name.trim_start_matches('#'))
+                    .or_insert(value);
             }
         }
         within(value).for_each(|inner| self.find_anchors(inner));
@@ -122,7 +146,11 @@ impl<'a> Graph<'a> {
         self.nodes.push(Node::default());
         self.pointers.push(pointer.clone());
         if let Some(members) = schema.as_object() {
-            let resource = if members.contains_key("$id") { schema } else { resource };
+            let resource = if members.contains_key("$id") {
+                schema
+            } else {
+                resource
+            };
             let node = Node {
                 in_place: self.in_place(members, resource, &pointer),
                 groups: self.below(members, resource, &pointer),
@@ -132,7 +160,12 @@ impl<'a> Graph<'a> {
         number
     }
 
-    fn in_place(&mut self, members: &'a Map<String, Value>, resource: &'a Value, pointer: &str) -> Vec<usize> {
+    fn in_place(
+        &mut self,
+        members: &'a Map<String, Value>,
+        resource: &'a Value,
+        pointer: &str,
+    ) -> Vec<usize> {
         let mut in_place = Vec::new();
         for (key, member) in members {
             let pointer = format!("{pointer}/{key}");
@@ -142,7 +175,11 @@ impl<'a> Graph<'a> {
                     in_place.extend(target.map(|target| self.node(target, resource, pointer)));
                 }
                 ("dependencies", Value::Object(parts)) => {
-                    in_place.extend(parts.values().map(|part| self.node(part, resource, pointer.clone())));
+                    in_place.extend(
+                        parts
+                            .values()
+                            .map(|part| self.node(part, resource, pointer.clone())),
+                    );
                 }
                 (key, _) if applies_in_place(key) => {
                     let parts = children(key, member).into_iter();
@@ -154,28 +191,58 @@ impl<'a> Graph<'a> {
         in_place
     }
 
-    fn below(&mut self, members: &'a Map<String, Value>, resource: &'a Value, pointer: &str) -> Vec<Vec<usize>> {
+    fn below(
+        &mut self,
+        members: &'a Map<String, Value>,
+        resource: &'a Value,
+        pointer: &str,
+    ) -> Vec<Vec<usize>> {
         let mut every = |keys: &[&str]| -> Vec<usize> {
-            let found = keys.iter().filter_map(|key| Some((key, members.get(*key)?)));
-            found.map(|(key, member)| self.node(member, resource, format!("{pointer}/{key}"))).collect()
+            let found = keys
+                .iter()
+                .filter_map(|key| Some((key, members.get(*key)?)));
+            found
+                .map(|(key, member)| self.node(member, resource, format!("{pointer}/{key}")))
+                .collect()
         };
-        let mut any_member = every(&["additionalProperties", "unevaluatedProperties", "propertyNames"]);
+        let mut any_member = every(&[
+            "additionalProperties",
+            "unevaluatedProperties",
+            "propertyNames",
+        ]);
         let any_item = every(&["items", "additionalItems", "unevaluatedItems", "contains"]);
         if let Some(Value::Object(patterns)) = members.get("patternProperties") {
             any_member.extend(
-                patterns.values().map(|part| self.node(part, resource, format!("{pointer}/patternProperties"))),
+                patterns
+                    .values()
+                    .map(|part| self.node(part, resource, format!("{pointer}/patternProperties"))),
             );
         }
         let mut groups = Vec::new();
-        let with = |one: usize, all: &[usize]| std::iter::once(one).chain(all.iter().copied()).collect::<Vec<_>>();
+        let with = |one: usize, all: &[usize]| {
+            std::iter::once(one)
+                .chain(all.iter().copied())
+                .collect::<Vec<_>>()
+        };
         if let Some(Value::Object(properties)) = members.get("properties") {
             for part in properties.values() {
-                groups.push(with(self.node(part, resource, format!("{pointer}/properties")), &any_member));
+                groups.push(with(
+                    self.node(part, resource, format!("{pointer}/properties")),
+                    &any_member,
+                ));
             }
         }
         for key in ["prefixItems", "items"] {
-            for part in members.get(key).and_then(Value::as_array).into_iter().flatten() {
-                groups.push(with(self.node(part, resource, format!("{pointer}/{key}")), &any_item));
+            for part in members
+                .get(key)
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+            {
+                groups.push(with(
+                    self.node(part, resource, format!("{pointer}/{key}")),
+                    &any_item,
+                ));
             }
         }
         groups.extend([any_member, any_item]);
@@ -190,8 +257,8 @@ impl<'a> Graph<'a> {
         self.anchors.get(fragment).copied()
     }
 
-    /// The subschemas in an order in which each comes after all that it applies to its own value; else where one of them
-    /// leads back to itself.
+    /// The subschemas in an order in which each comes after all that it applies to its own value;
+    /// else where one of them leads back to itself.
     fn in_place_order(&self) -> Result<Vec<usize>, String> {
         #[derive(Clone, Copy, PartialEq)]
         enum State {
@@ -209,7 +276,9 @@ impl<'a> Graph<'a> {
                 }
                 states[node] = State::Open;
                 match self.nodes[node].in_place.get(next) {
-                    Some(&part) if states[part] == State::Open => return Err(self.pointers[node].clone()),
+                    Some(&part) if states[part] == State::Open => {
+                        return Err(self.pointers[node].clone());
+                    }
                     Some(&part) => path.extend([(node, next + 1), (part, 0)]),
                     None => {
                         states[node] = State::Done;
@@ -228,21 +297,35 @@ mod tests {
     use serde_json::json;
 
     fn by_depth(schema: &Value, depth: usize) -> Vec<u64> {
-        Cost::new(schema).expect("it is bounded").0.into_iter().take(depth).collect()
+        Cost::new(schema)
+            .expect("it is bounded")
+            .0
+            .into_iter()
+            .take(depth)
+            .collect()
     }
 
     #[test]
     fn evaluations_are_counted_by_depth() {
-        let plain = json!({"properties": {"a": {"type": "string"}, "b": {"items": {"type": "string"}}}});
+        let plain =
+            json!({"properties": {"a": {"type": "string"}, "b": {"items": {"type": "string"}}}});
         assert_eq!(by_depth(&plain, 9), [1, 1, 1, 0]);
-        let two_ways = json!({"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}});
+        let two_ways =
+            json!({"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}});
         assert_eq!(by_depth(&two_ways, 9), [1, 3, 0]);
         let overlap = json!({"properties": {"a": {}}, "patternProperties": {"^a": {}}, "additionalProperties": {}});
         assert_eq!(by_depth(&overlap, 9), [1, 3, 0]);
         let list = json!({"properties": {"next": {"$ref": "#"}}});
-        assert_eq!(by_depth(&list, 4), [1, 2, 2, 2], "the reference and what it refers to");
+        assert_eq!(
+            by_depth(&list, 4),
+            [1, 2, 2, 2],
+            "the reference and what it refers to"
+        );
         let part = json!({"properties": {"a": {"$ref": "#"}}});
-        assert_eq!(by_depth(&json!({"anyOf": [part.clone(), part]}), 4), [3, 8, 16, 32]);
+        assert_eq!(
+            by_depth(&json!({"anyOf": [part.clone(), part]}), 4),
+            [3, 8, 16, 32]
+        );
     }
 
     #[test]
@@ -255,10 +338,19 @@ mod tests {
             .map(|n| (format!("d{n}"), json!({"allOf": [{"$ref": format!("#/$defs/d{}", n + 1)}, {"$ref": format!("#/$defs/d{}", n + 1)}]})))
             .chain([("d40".to_owned(), json!({"required": ["zz"]}))])
             .collect();
-        let fault = Cost::new(&json!({"$defs": steps, "$ref": "#/$defs/d0"})).expect_err("forty doublings");
+        let fault =
+            Cost::new(&json!({"$defs": steps, "$ref": "#/$defs/d0"})).expect_err("forty doublings");
         assert!(fault.message.contains("more than"), "{}", fault.message);
-        for endless in [json!({"$ref": "#"}), json!({"allOf": [{"not": {"$ref": "#"}}]})] {
-            assert!(Cost::new(&endless).expect_err("it never ends").message.contains("back to itself"));
+        for endless in [
+            json!({"$ref": "#"}),
+            json!({"allOf": [{"not": {"$ref": "#"}}]}),
+        ] {
+            assert!(
+                Cost::new(&endless)
+                    .expect_err("it never ends")
+                    .message
+                    .contains("back to itself")
+            );
         }
     }
 }

@@ -1,7 +1,8 @@
 //! A small correct value for a schema, to show a caller what would have been right.
 //!
-//! Only what is required is given, by preference values that the schema itself names. What the walk makes is held against
-//! the schema before it counts: a schema that it cannot satisfy has no example, never a wrong one.
+//! Only what is required is given, by preference values that the schema itself names. What the walk
+//! makes is held against the schema before it counts: a schema that it cannot satisfy has no
+//! example, never a wrong one.
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 use serde_json::{Map, Value, json};
@@ -38,11 +39,18 @@ const FORMATS: [(&str, &str); 14] = [
 
 /// Returns a small value that `schema` accepts as arguments, where one is found.
 pub(super) fn example(schema: &Value, check: &Check) -> Option<Value> {
-    (0..ATTEMPTS).flat_map(|choice| [true, false].map(|hints| (choice, hints))).find_map(|(choice, hints)| {
-        let mut walk = Walk { root: schema, values: 0, choice, hints };
-        let value = walk.value(schema, 0)?;
-        check.accepts(&value).then_some(value)
-    })
+    (0..ATTEMPTS)
+        .flat_map(|choice| [true, false].map(|hints| (choice, hints)))
+        .find_map(|(choice, hints)| {
+            let mut walk = Walk {
+                root: schema,
+                values: 0,
+                choice,
+                hints,
+            };
+            let value = walk.value(schema, 0)?;
+            check.accepts(&value).then_some(value)
+        })
 }
 
 struct Walk<'a> {
@@ -73,7 +81,9 @@ impl Walk<'_> {
         }
         if self.hints {
             let given = schema.get("examples").and_then(|examples| examples.get(0));
-            let given = given.or_else(|| schema.get("example")).or_else(|| schema.get("default"));
+            let given = given
+                .or_else(|| schema.get("example"))
+                .or_else(|| schema.get("default"));
             if let Some(value) = given.filter(|value| !value.is_null()) {
                 return Some(value.clone());
             }
@@ -116,41 +126,66 @@ impl Walk<'_> {
                     parts.push((some.get(self.choice % some.len().max(1))?, depth + 1));
                 }
             }
-            part.iter().for_each(|(key, value)| merge(&mut merged, key, value));
+            part.iter()
+                .for_each(|(key, value)| merge(&mut merged, key, value));
         }
         Some(merged)
     }
 
     fn object(&mut self, schema: &Map<String, Value>, depth: usize) -> Option<Value> {
         let none = Map::new();
-        let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
-        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-        let least = usize::try_from(schema.get("minProperties").and_then(Value::as_u64).unwrap_or(0)).ok()?;
+        let properties = schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .unwrap_or(&none);
+        let required = schema
+            .get("required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
+        let least = usize::try_from(
+            schema
+                .get("minProperties")
+                .and_then(Value::as_u64)
+                .unwrap_or(0),
+        )
+        .ok()?;
         let mut members = Map::new();
         for name in required.chain(properties.keys().map(String::as_str)) {
-            let needed =
-                schema.get("required").is_some_and(|names| names.as_array().is_some_and(|n| n.contains(&json!(name))));
+            let needed = schema
+                .get("required")
+                .is_some_and(|names| names.as_array().is_some_and(|n| n.contains(&json!(name))));
             if members.contains_key(name) || !(needed || members.len() < least) {
                 continue;
             }
             let any = Value::Bool(true);
-            let property = properties.get(name).or_else(|| schema.get("additionalProperties")).unwrap_or(&any);
+            let property = properties
+                .get(name)
+                .or_else(|| schema.get("additionalProperties"))
+                .unwrap_or(&any);
             members.insert(name.to_owned(), self.value(property, depth + 1)?);
         }
         while members.len() < least {
             let any = Value::Bool(true);
-            let more = self.value(schema.get("additionalProperties").unwrap_or(&any), depth + 1)?;
+            let more = self.value(
+                schema.get("additionalProperties").unwrap_or(&any),
+                depth + 1,
+            )?;
             members.insert(format!("key{}", members.len() + 1), more);
         }
         Some(Value::Object(members))
     }
 
     fn array(&mut self, schema: &Map<String, Value>, depth: usize) -> Option<Value> {
-        let least = usize::try_from(schema.get("minItems").and_then(Value::as_u64).unwrap_or(0)).ok()?;
+        let least =
+            usize::try_from(schema.get("minItems").and_then(Value::as_u64).unwrap_or(0)).ok()?;
         let any = Value::Bool(true);
         let (first, rest) = match (schema.get("prefixItems"), schema.get("items")) {
             (Some(Value::Array(first)), rest) => (&first[..], rest.unwrap_or(&any)),
-            (_, Some(Value::Array(first))) => (&first[..], schema.get("additionalItems").unwrap_or(&any)),
+            (_, Some(Value::Array(first))) => {
+                (&first[..], schema.get("additionalItems").unwrap_or(&any))
+            }
             (_, rest) => (&[][..], rest.unwrap_or(&any)),
         };
         let mut items = Vec::new();
@@ -172,15 +207,25 @@ impl Walk<'_> {
             return Some(Value::String(text));
         }
         let format = schema.get("format").and_then(Value::as_str);
-        let known = FORMATS.iter().find(|(name, _)| Some(*name) == format).map(|(_, text)| *text);
+        let known = FORMATS
+            .iter()
+            .find(|(name, _)| Some(*name) == format)
+            .map(|(_, text)| *text);
         let mut text = known.unwrap_or("text").to_owned();
-        let length =
-            |key: &str| schema.get(key).and_then(Value::as_u64).and_then(|length| usize::try_from(length).ok());
+        let length = |key: &str| {
+            schema
+                .get(key)
+                .and_then(Value::as_u64)
+                .and_then(|length| usize::try_from(length).ok())
+        };
         if let Some(least) = length("minLength") {
             if least > MAX_TEXT {
                 return None;
             }
-            text.extend(std::iter::repeat_n('x', least.saturating_sub(text.chars().count())));
+            text.extend(std::iter::repeat_n(
+                'x',
+                least.saturating_sub(text.chars().count()),
+            ));
         }
         if let Some(most) = length("maxLength") {
             text = text.chars().take(most).collect();
@@ -195,16 +240,30 @@ fn kind(schema: &Map<String, Value>) -> Option<&str> {
         Some(Value::String(kind)) => return Some(kind),
         Some(Value::Array(kinds)) => {
             let kinds = kinds.iter().filter_map(Value::as_str);
-            return kinds.clone().find(|kind| *kind != "null").or(kinds.clone().next());
+            return kinds
+                .clone()
+                .find(|kind| *kind != "null")
+                .or(kinds.clone().next());
         }
         _ => {}
     }
     let about = |keys: &[&str]| keys.iter().any(|key| schema.contains_key(*key));
-    if about(&["properties", "required", "additionalProperties", "minProperties"]) {
+    if about(&[
+        "properties",
+        "required",
+        "additionalProperties",
+        "minProperties",
+    ]) {
         Some("object")
     } else if about(&["items", "prefixItems", "minItems"]) {
         Some("array")
-    } else if about(&["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"]) {
+    } else if about(&[
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+    ]) {
         Some("number")
     } else {
         None
@@ -220,7 +279,11 @@ fn merge(merged: &mut Map<String, Value>, key: &str, value: &Value) {
             });
         }
         (Some(Value::Array(known)), Value::Array(more)) if key == "required" => {
-            let new: Vec<Value> = more.iter().filter(|name| !known.contains(name)).cloned().collect();
+            let new: Vec<Value> = more
+                .iter()
+                .filter(|name| !known.contains(name))
+                .cloned()
+                .collect();
             known.extend(new);
         }
         (Some(_), _) => {}
@@ -243,16 +306,36 @@ fn another(value: &Value, index: usize) -> Option<Value> {
 /// The number nearest to 1 that the bounds allow.
 fn number(schema: &Map<String, Value>, whole: bool) -> Option<Value> {
     let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
-    let step = bound("multipleOf").filter(|step| *step > 0.0).unwrap_or(if whole { 1.0 } else { 0.0 });
+    let step = bound("multipleOf")
+        .filter(|step| *step > 0.0)
+        .unwrap_or(if whole { 1.0 } else { 0.0 });
     // In draft 4 an exclusive bound is a flag beside the bound.
     let open = |key: &str| schema.get(key) == Some(&Value::Bool(true));
-    let margin = |least: f64| if step > 0.0 { step } else { least.abs().max(1.0) * 1e-3 };
+    let margin = |least: f64| {
+        if step > 0.0 {
+            step
+        } else {
+            least.abs().max(1.0) * 1e-3
+        }
+    };
     let least = [
-        bound("minimum").map(|least| if open("exclusiveMinimum") { least + margin(least) } else { least }),
+        bound("minimum").map(|least| {
+            if open("exclusiveMinimum") {
+                least + margin(least)
+            } else {
+                least
+            }
+        }),
         bound("exclusiveMinimum").map(|least| least + margin(least)),
     ];
     let most = [
-        bound("maximum").map(|most| if open("exclusiveMaximum") { most - margin(most) } else { most }),
+        bound("maximum").map(|most| {
+            if open("exclusiveMaximum") {
+                most - margin(most)
+            } else {
+                most
+            }
+        }),
         bound("exclusiveMaximum").map(|most| most - margin(most)),
     ];
     let mut value = most.into_iter().flatten().fold(1.0, f64::min);
@@ -276,7 +359,10 @@ fn shortest(hir: &Hir, text: &mut String) -> Option<()> {
         HirKind::Empty | HirKind::Look(_) => {}
         HirKind::Literal(literal) => text.push_str(std::str::from_utf8(&literal.0).ok()?),
         HirKind::Class(Class::Unicode(class)) => {
-            let readable = class.ranges().iter().find(|range| range.end() >= '0' && range.start() <= 'z');
+            let readable = class
+                .ranges()
+                .iter()
+                .find(|range| range.end() >= '0' && range.start() <= 'z');
             let range = readable.or(class.ranges().first())?;
             text.push(if range.start() < 'a' && range.end() >= 'a' {
                 'a'
@@ -304,18 +390,36 @@ mod tests {
     use super::*;
 
     fn of(schema: &Value) -> Option<Value> {
-        example(schema, &Check::new(schema, &crate::schema::JsonSchema).expect("the schema is valid"))
+        example(
+            schema,
+            &Check::new(schema, &crate::schema::JsonSchema).expect("the schema is valid"),
+        )
     }
 
     #[test]
     fn examples_are_small_and_correct() {
         for (schema, expected) in [
             (json!({}), json!({})),
-            (json!({"type": "object", "properties": {"a": {"type": "string"}}}), json!({})),
-            (json!({"required": ["a"], "properties": {"a": {"type": "string", "default": "x"}}}), json!({"a": "x"})),
-            (json!({"required": ["n"], "properties": {"n": {"type": "integer", "default": "five"}}}), json!({"n": 1})),
-            (json!({"required": ["n"], "properties": {"n": {"type": "integer", "minimum": 7}}}), json!({"n": 7})),
-            (json!({"required": ["e"], "properties": {"e": {"enum": ["red", "blue"]}}}), json!({"e": "red"})),
+            (
+                json!({"type": "object", "properties": {"a": {"type": "string"}}}),
+                json!({}),
+            ),
+            (
+                json!({"required": ["a"], "properties": {"a": {"type": "string", "default": "x"}}}),
+                json!({"a": "x"}),
+            ),
+            (
+                json!({"required": ["n"], "properties": {"n": {"type": "integer", "default": "five"}}}),
+                json!({"n": 1}),
+            ),
+            (
+                json!({"required": ["n"], "properties": {"n": {"type": "integer", "minimum": 7}}}),
+                json!({"n": 7}),
+            ),
+            (
+                json!({"required": ["e"], "properties": {"e": {"enum": ["red", "blue"]}}}),
+                json!({"e": "red"}),
+            ),
             (
                 json!({"required": ["d"], "properties": {"d": {"type": "string", "format": "date"}}}),
                 json!({"d": "2026-01-31"}),
@@ -332,8 +436,14 @@ mod tests {
                 json!({"$defs": {"p": {"required": ["x"], "properties": {"x": {"type": "number"}}}}, "required": ["at"], "properties": {"at": {"$ref": "#/$defs/p"}}}),
                 json!({"at": {"x": 1.0}}),
             ),
-            (json!({"required": ["m"], "properties": {"m": {"type": ["null", "boolean"]}}}), json!({"m": true})),
-            (json!({"required": ["k"], "additionalProperties": {"type": "integer"}}), json!({"k": 1})),
+            (
+                json!({"required": ["m"], "properties": {"m": {"type": ["null", "boolean"]}}}),
+                json!({"m": true}),
+            ),
+            (
+                json!({"required": ["k"], "additionalProperties": {"type": "integer"}}),
+                json!({"k": 1}),
+            ),
             (
                 json!({"anyOf": [{"required": ["a"]}, {"required": ["b"]}], "properties": {"a": false, "b": {"const": 3}}}),
                 json!({"b": 3}),

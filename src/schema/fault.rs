@@ -35,19 +35,44 @@ impl ArgumentFault {
 
     /// Returns the missing member if that is the fault: `city`, `/address/city`.
     pub fn missing(&self) -> Option<String> {
-        let name = self.expected.strip_prefix("the member ")?.strip_suffix(", which is required")?;
+        let name = self
+            .expected
+            .strip_prefix("the member ")?
+            .strip_suffix(", which is required")?;
         let name: String = serde_json::from_str(name).ok()?;
-        Some(if self.pointer.is_empty() { name } else { format!("{}/{name}", self.pointer) })
+        Some(if self.pointer.is_empty() {
+            name
+        } else {
+            format!("{}/{name}", self.pointer)
+        })
     }
 }
 
 impl fmt::Display for ArgumentFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = if self.pointer.is_empty() { "the arguments" } else { &self.pointer };
-        write!(f, "{place}: expected {}, received {}", self.expected, self.received)
+        let place = if self.pointer.is_empty() {
+            "the arguments"
+        } else {
+            &self.pointer
+        };
+        write!(
+            f,
+            "{place}: expected {}, received {}",
+            self.expected, self.received
+        )
     }
 }
 
-pub(super) fn fault(pointer: String, keyword: &str, expected: String, received: &Value) -> ArgumentFault {
-    ArgumentFault { pointer, keyword: keyword.to_owned(), expected, received: shorten(&received.to_string()) }
+pub(super) fn fault(
+    pointer: String,
+    keyword: &str,
+    expected: String,
+    received: &Value,
+) -> ArgumentFault {
+    ArgumentFault {
+        pointer,
+        keyword: keyword.to_owned(),
+        expected,
+        received: shorten(&received.to_string()),
+    }
 }

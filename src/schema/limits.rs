@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::{SchemaFault, pointer_part};
 
-/// The most levels of JSON nesting in a schema. A property of a property of the arguments stands at level 4.
+/// The most levels of JSON nesting in a schema. A property of a property of the arguments stands at
+/// level 4.
 pub const MAX_SCHEMA_DEPTH: usize = 64;
 
 /// The most JSON values in a schema.
@@ -12,7 +13,12 @@ pub const MAX_SCHEMA_NODES: usize = 20_000;
 
 /// Returns every breach of the limits; reports depth and size once.
 pub(super) fn check(schema: &Value) -> Vec<SchemaFault> {
-    let mut walk = Walk { nodes: 0, too_deep: false, faults: Vec::new(), path: Vec::new() };
+    let mut walk = Walk {
+        nodes: 0,
+        too_deep: false,
+        faults: Vec::new(),
+        path: Vec::new(),
+    };
     walk.visit(schema, 0);
     if walk.nodes > MAX_SCHEMA_NODES {
         walk.faults.push(SchemaFault {
@@ -57,7 +63,8 @@ impl<'a> Walk<'a> {
             Value::Object(members) => {
                 for (key, member) in members {
                     self.path.push(Step::Member(key));
-                    if let ("$ref" | "$dynamicRef" | "$recursiveRef", Some(target)) = (key.as_str(), member.as_str())
+                    if let ("$ref" | "$dynamicRef" | "$recursiveRef", Some(target)) =
+                        (key.as_str(), member.as_str())
                         && !target.starts_with('#')
                     {
                         self.fault(
@@ -85,6 +92,10 @@ impl<'a> Walk<'a> {
             Step::Member(key) => format!("/{}", pointer_part(key)),
             Step::Item(index) => format!("/{index}"),
         };
-        self.faults.push(SchemaFault { pointer: self.path.iter().map(step).collect(), message, remedy });
+        self.faults.push(SchemaFault {
+            pointer: self.path.iter().map(step).collect(),
+            message,
+            remedy,
+        });
     }
 }

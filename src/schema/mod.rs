@@ -1,8 +1,9 @@
 //! JSON Schema: bound, check, validate, and give an example of.
 //!
-//! A schema comes from a catalog, and a catalog may come from anywhere. So before a schema is compiled its depth
-//! and size are bounded, and a `$ref` may only point into the schema itself: no validator ever opens a
-//! connection or a file. The work that it can make of a value is bounded (`cost`). Regular expressions run on a linear-time engine with a bounded program size; what it
+//! A schema comes from a catalog, and a catalog may come from anywhere. So before a schema is
+//! compiled its depth and size are bounded, and a `$ref` may only point into the schema itself: no
+//! validator ever opens a connection or a file. The work that it can make of a value is bounded
+//! (`cost`). Regular expressions run on a linear-time engine with a bounded program size; what it
 //! cannot express (look-around, back-references) is refused. The schema itself is never changed.
 
 mod cost;
@@ -89,20 +90,28 @@ fn check_compiles(schema: &Value) -> Result<(), Vec<SchemaFault>> {
 
 /// Accepts every bounded schema: this build has no validator, so calls of its tools are refused.
 #[cfg(not(feature = "json-schema"))]
-#[expect(clippy::unnecessary_wraps, reason = "the same signature as with a validator")]
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the same signature as with a validator"
+)]
 fn check_compiles(_: &Value) -> Result<(), Vec<SchemaFault>> {
     Ok(())
 }
 
 #[cfg(feature = "json-schema")]
-/// Compiles a schema of the draft that it names; one that names none and is none of the newest draft may be of draft 4,
-/// whose `exclusiveMinimum` is a boolean.
+/// Compiles a schema of the draft that it names; one that names none and is none of the newest
+/// draft may be of draft 4, whose `exclusiveMinimum` is a boolean.
 fn compile(schema: &Value) -> Result<Validator, ValidationError<'static>> {
     let schema = without_repeated_names(schema);
     let build = |draft: Option<Draft>| {
-        let patterns = PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
+        let patterns = PatternOptions::regex()
+            .size_limit(MAX_PATTERN_BYTES)
+            .dfa_size_limit(MAX_PATTERN_BYTES);
         let options = jsonschema::options().with_pattern_options(patterns);
-        draft.into_iter().fold(options, |options, draft| options.with_draft(draft)).build(&schema)
+        draft
+            .into_iter()
+            .fold(options, |options, draft| options.with_draft(draft))
+            .build(&schema)
     };
     build(None).or_else(|error| match schema.get("$schema") {
         Some(_) => Err(error),
@@ -123,10 +132,14 @@ pub fn values(value: &Value) -> usize {
 
 /// Lets a schema take `null` beside what it takes.
 pub fn take_null(members: &mut Map<String, Value>) {
-    if let Some(kind) = members.get_mut("type").filter(|kind| kind.is_string() && *kind != "null") {
+    if let Some(kind) = members
+        .get_mut("type")
+        .filter(|kind| kind.is_string() && *kind != "null")
+    {
         *kind = Value::Array(vec![kind.take(), "null".into()]);
     }
-    if let Some(Value::Array(values)) = members.get_mut("enum").filter(|values| !holds_null(values)) {
+    if let Some(Value::Array(values)) = members.get_mut("enum").filter(|values| !holds_null(values))
+    {
         values.push(Value::Null);
     }
     if let Some(Value::Array(alternatives)) = members.get_mut("anyOf") {
@@ -135,13 +148,16 @@ pub fn take_null(members: &mut Map<String, Value>) {
 }
 
 fn holds_null(values: &Value) -> bool {
-    values.as_array().is_some_and(|values| values.contains(&Value::Null))
+    values
+        .as_array()
+        .is_some_and(|values| values.contains(&Value::Null))
 }
 
 #[cfg(feature = "json-schema")]
 /// A schema as it is compiled: a name that `required` lists twice is listed once.
 ///
-/// The drafts forbid the repetition and generated catalogs are full of it; it changes nothing of the meaning.
+/// The drafts forbid the repetition and generated catalogs are full of it; it changes nothing of
+/// the meaning.
 fn without_repeated_names(schema: &Value) -> Cow<'_, Value> {
     if !repeats_names(schema) {
         return Cow::Borrowed(schema);
@@ -155,9 +171,10 @@ fn without_repeated_names(schema: &Value) -> Cow<'_, Value> {
 fn repeats_names(schema: &Value) -> bool {
     match schema {
         Value::Object(members) => members.iter().any(|(key, member)| match member {
-            Value::Array(names) if key == "required" => {
-                names.iter().enumerate().any(|(index, name)| names[..index].contains(name))
-            }
+            Value::Array(names) if key == "required" => names
+                .iter()
+                .enumerate()
+                .any(|(index, name)| names[..index].contains(name)),
             _ => repeats_names(member),
         }),
         Value::Array(items) => items.iter().any(repeats_names),
@@ -237,11 +254,19 @@ mod tests {
     fn faults_name_their_place() {
         assert!(faults(&json!([])).contains("an array, not an object"));
         let remote = json!({"properties": {"a": {"$ref": "https://example.org/s.json"}}});
-        assert!(faults(&remote).starts_with("/properties/a/$ref: "), "{}", faults(&remote));
+        assert!(
+            faults(&remote).starts_with("/properties/a/$ref: "),
+            "{}",
+            faults(&remote)
+        );
         let dangling = json!({"properties": {"a": {"$ref": "#/$defs/none"}}});
         assert!(!faults(&dangling).is_empty());
         let bad_type = json!({"properties": {"a": {"type": "strng"}}});
-        assert!(faults(&bad_type).starts_with("/properties/a/type: "), "{}", faults(&bad_type));
+        assert!(
+            faults(&bad_type).starts_with("/properties/a/type: "),
+            "{}",
+            faults(&bad_type)
+        );
         assert!(!faults(&json!({"properties": {"a": {"pattern": "(?<=x)y"}}})).is_empty());
         assert!(!faults(&json!({"properties": {"a": {"pattern": "(a{1000}){1000}"}}})).is_empty());
     }
@@ -253,8 +278,9 @@ mod tests {
             deep = json!({"properties": {"inner": deep}});
         }
         assert!(faults(&deep).contains("nested deeper"));
-        let wide: serde_json::Map<String, Value> =
-            (0..MAX_SCHEMA_NODES).map(|i| (format!("p{i}"), json!({"type": "string"}))).collect();
+        let wide: serde_json::Map<String, Value> = (0..MAX_SCHEMA_NODES)
+            .map(|i| (format!("p{i}"), json!({"type": "string"})))
+            .collect();
         assert!(faults(&json!({"properties": wide})).contains("more than"));
     }
 }

@@ -1,21 +1,33 @@
 //! Schemas that need not be compiled to know that they can be.
 //!
-//! Nearly all parameters of tools are written with a few keywords, each with the kind of value that it wants. Seeing that
-//! takes a hundredth of the time that compiling does, and a catalog is checked whenever it is read. Everything else (references,
-//! patterns, names of drafts, keywords not in the list, mistakes) is left to the compiler, and so is every complaint.
+//! Nearly all parameters of tools are written with a few keywords, each with the kind of value that
+//! it wants. Seeing that takes a hundredth of the time that compiling does, and a catalog is
+//! checked whenever it is read. Everything else (references, patterns, names of drafts, keywords
+//! not in the list, mistakes) is left to the compiler, and so is every complaint.
 
 use serde_json::{Map, Value};
 
 /// What `type` may be.
-const KINDS: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
+const KINDS: [&str; 7] = [
+    "array", "boolean", "integer", "null", "number", "object", "string",
+];
 
 /// The drafts in which all keywords below want the same, as they are named by what writes schemas.
-const DRAFTS: [&str; 2] = ["http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"];
+const DRAFTS: [&str; 2] = [
+    "http://json-schema.org/draft-07/schema#",
+    "https://json-schema.org/draft/2020-12/schema",
+];
 
 /// Returns `true` if a schema is certain to compile; if it returns `false`, it may.
 pub(super) fn is_plain(schema: &Map<String, Value>) -> bool {
     let is_known = |draft: &Value| draft.as_str().is_some_and(|draft| DRAFTS.contains(&draft));
-    schema.iter().all(|(keyword, value)| if keyword == "$schema" { is_known(value) } else { fits(keyword, value) })
+    schema.iter().all(|(keyword, value)| {
+        if keyword == "$schema" {
+            is_known(value)
+        } else {
+            fits(keyword, value)
+        }
+    })
 }
 
 fn is_plain_within(schema: &Value) -> bool {
@@ -30,22 +42,29 @@ fn is_plain_within(schema: &Value) -> bool {
 fn fits(keyword: &str, value: &Value) -> bool {
     match keyword {
         "type" => {
-            is_kind(value) || value.as_array().is_some_and(|kinds| kinds.iter().all(is_kind) && are_several(kinds))
+            is_kind(value)
+                || value
+                    .as_array()
+                    .is_some_and(|kinds| kinds.iter().all(is_kind) && are_several(kinds))
         }
-        "properties" => {
-            value.as_object().is_some_and(|members: &Map<String, Value>| members.values().all(is_plain_within))
-        }
+        "properties" => value
+            .as_object()
+            .is_some_and(|members: &Map<String, Value>| members.values().all(is_plain_within)),
         "items" | "additionalProperties" | "not" => is_plain_within(value),
-        "anyOf" | "oneOf" | "allOf" => {
-            value.as_array().is_some_and(|schemas| !schemas.is_empty() && schemas.iter().all(is_plain_within))
-        }
-        "required" => value.as_array().is_some_and(|names| names.iter().all(Value::is_string)),
+        "anyOf" | "oneOf" | "allOf" => value
+            .as_array()
+            .is_some_and(|schemas| !schemas.is_empty() && schemas.iter().all(is_plain_within)),
+        "required" => value
+            .as_array()
+            .is_some_and(|names| names.iter().all(Value::is_string)),
         "enum" => value.as_array().is_some_and(|values| are_several(values)),
         "const" | "default" => true,
         "examples" => value.is_array(),
         "title" | "description" | "format" => value.is_string(),
         "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => value.is_number(),
-        "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties" => value.is_u64(),
+        "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties" => {
+            value.is_u64()
+        }
         "deprecated" | "readOnly" | "writeOnly" | "uniqueItems" => value.is_boolean(),
         _ => false,
     }
@@ -57,7 +76,9 @@ fn is_kind(value: &Value) -> bool {
 
 /// At least one, and none twice.
 fn are_several(values: &[Value]) -> bool {
-    !values.is_empty() && values.len() <= 64 && (1..values.len()).all(|at| !values[..at].contains(&values[at]))
+    !values.is_empty()
+        && values.len() <= 64
+        && (1..values.len()).all(|at| !values[..at].contains(&values[at]))
 }
 
 #[cfg(all(test, feature = "json-schema"))]
@@ -168,7 +189,10 @@ mod tests {
             let schemas = values().into_iter().map(|value| json!({keyword: value}));
             let plain: Vec<Value> = schemas.filter(plain).collect();
             assert!(!plain.is_empty(), "{keyword}");
-            for (schema, draft) in plain.iter().flat_map(|schema| DRAFTS.map(|draft| (schema, draft))) {
+            for (schema, draft) in plain
+                .iter()
+                .flat_map(|schema| DRAFTS.map(|draft| (schema, draft)))
+            {
                 let mut named = schema.clone();
                 named["$schema"] = draft.into();
                 assert!(

@@ -3,7 +3,8 @@
 use crate::catalog::Detail;
 use crate::ranking::{Candidate, ToolId};
 
-/// What became of one tool. Few tools have one: those that were picked, or would have been but for a limit.
+/// What became of one tool. Few tools have one: those that were picked, or would have been but for
+/// a limit.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Decision {
     pub(crate) tool: ToolId,
@@ -59,8 +60,14 @@ pub(crate) struct Picked {
 impl Decision {
     /// Picks a candidate for its rank.
     pub(crate) fn pick(candidate: Candidate) -> Self {
-        let picked = Picked { value: candidate.score, ..Picked::default() };
-        Self { tool: candidate.tool, fate: Fate::Picked(picked) }
+        let picked = Picked {
+            value: candidate.score,
+            ..Picked::default()
+        };
+        Self {
+            tool: candidate.tool,
+            fate: Fate::Picked(picked),
+        }
     }
 
     /// Returns how the tool was picked; `None` where it was not.
@@ -80,7 +87,9 @@ impl Decision {
 
     /// Returns the tool if it is picked and others require it.
     pub(crate) fn required(&self) -> Option<ToolId> {
-        self.picked().filter(|picked| !picked.required_by.is_empty()).map(|_| self.tool)
+        self.picked()
+            .filter(|picked| !picked.required_by.is_empty())
+            .map(|_| self.tool)
     }
 
     /// Returns the tool and how it is required, if it may not be seen.
@@ -93,22 +102,28 @@ impl Decision {
 
     /// Returns `true` if the tool only failed to get one of the places of the cut.
     pub(crate) fn lost_its_place(&self) -> bool {
-        matches!(self.fate, Fate::OverCutoff | Fate::OverSource | Fate::Covered)
+        matches!(
+            self.fate,
+            Fate::OverCutoff | Fate::OverSource | Fate::Covered
+        )
     }
 }
 
 /// Returns the picked tools, in the order of the decisions.
 pub(crate) fn picks(decisions: &[Decision]) -> impl DoubleEndedIterator<Item = (ToolId, &Picked)> {
-    decisions.iter().filter_map(|decision| Some((decision.tool, decision.picked()?)))
+    decisions
+        .iter()
+        .filter_map(|decision| Some((decision.tool, decision.picked()?)))
 }
 
-/// Puts decisions in the order in which they are told: picks, best first, then what stands beside them, and then what was
-/// dropped, by reason.
+/// Puts decisions in the order in which they are told: picks, best first, then what stands beside
+/// them, and then what was dropped, by reason.
 pub(crate) fn put_in_order(decisions: &mut [Decision]) {
     decisions.sort_by(|a, b| match (&a.fate, &b.fate) {
         (Fate::Picked(one), Fate::Picked(other)) => {
             let candidate = |tool, score| Candidate { tool, score };
-            let by_value = candidate(a.tool, one.value).better_first(&candidate(b.tool, other.value));
+            let by_value =
+                candidate(a.tool, one.value).better_first(&candidate(b.tool, other.value));
             one.beside.cmp(&other.beside).then(by_value)
         }
         (Fate::SameAs(one), Fate::SameAs(other)) => one.cmp(other),

@@ -33,8 +33,8 @@ pub struct Provenance {
     /// The ids of the tools that it requires and the caller may not see.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub requires_ineligible: Vec<String>,
-    /// The part of the request that the tool was picked for, although others outrank it or it does not reach `min_score`
-    /// for the whole request.
+    /// The part of the request that the tool was picked for, although others outrank it or it does
+    /// not reach `min_score` for the whole request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub covers: Option<CoverEvidence>,
     /// What the keyword retriever says.
@@ -60,7 +60,8 @@ pub struct Provenance {
     pub details: Option<Value>,
 }
 
-/// What the quick retrievers say of a tool for one part of the request, asked as a request of its own.
+/// What the quick retrievers say of a tool for one part of the request, asked as a request of its
+/// own.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct CoverEvidence {
@@ -97,13 +98,15 @@ pub struct ExampleEvidence {
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct KeywordEvidence {
-    /// Place among the eligible tools, from 1; absent where no term matched. From 8,192 tools on, where only those that may be near the request
-    /// are scored, among these.
+    /// Place among the eligible tools, from 1; absent where no term matched. From 8,192 tools on,
+    /// where only those that may be near the request are scored, among these.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<usize>,
-    /// BM25 score: half that of the whole request, half that of the sentence that fits the tool best.
+    /// BM25 score: half that of the whole request, half that of the sentence that fits the tool
+    /// best.
     pub score: f32,
-    /// By how much what the user said before changes the score; absent where the request stands alone.
+    /// By how much what the user said before changes the score; absent where the request stands
+    /// alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<f32>,
     /// By how much examples raise the score; absent where no tool has any.
@@ -119,8 +122,8 @@ pub struct KeywordEvidence {
 pub struct TermEvidence {
     /// The term as the request has it.
     pub word: String,
-    /// The term as the tool has it, in the first of the fields: `bookings` of a request may meet `booking`. A value meets
-    /// a parameter that takes such a thing.
+    /// The term as the tool has it, in the first of the fields: `bookings` of a request may meet
+    /// `booking`. A value meets a parameter that takes such a thing.
     pub meets: String,
     /// Whether it is a word, an identifier, a pair of words or a value.
     pub kind: TermKind,
@@ -137,11 +140,14 @@ pub struct TermEvidence {
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct SemanticEvidence {
-    /// Place among the eligible tools, from 1. From 8,192 tools on, where only those that may be near the request are scored, among these.
+    /// Place among the eligible tools, from 1. From 8,192 tools on, where only those that may be
+    /// near the request are scored, among these.
     pub rank: Option<usize>,
-    /// Cosine similarity, -1..1: half that of the whole request, half that of the sentence nearest to the tool.
+    /// Cosine similarity, -1..1: half that of the whole request, half that of the sentence nearest
+    /// to the tool.
     pub score: f32,
-    /// By how much what the user said before changes the score; absent where the request stands alone.
+    /// By how much what the user said before changes the score; absent where the request stands
+    /// alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<f32>,
     /// By how much examples raise the score; absent where no tool has any.
@@ -152,8 +158,9 @@ pub struct SemanticEvidence {
     /// Whether the model is there because another one failed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stands_in: bool,
-    /// The words of the request that bring the tool nearest, at most 4, the weightiest first; none where the model
-    /// cannot tell ([`Embedder::word_vectors`](crate::embed::Embedder::word_vectors)).
+    /// The words of the request that bring the tool nearest, at most 4, the weightiest first; none
+    /// where the model cannot tell
+    /// ([`Embedder::word_vectors`](crate::embed::Embedder::word_vectors)).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<WordEvidence>,
 }
@@ -164,8 +171,8 @@ pub struct SemanticEvidence {
 pub struct WordEvidence {
     /// The word as the request has it first.
     pub word: String,
-    /// What it adds to the cosine similarity of the whole request, wherever it stands there, all words of the tool taken
-    /// together.
+    /// What it adds to the cosine similarity of the whole request, wherever it stands there, all
+    /// words of the tool taken together.
     pub contribution: f32,
     /// The word of the tool, as the tool has it, with which it adds most.
     pub meets: String,
@@ -182,8 +189,8 @@ pub struct FusionEvidence {
     /// The method and its constants.
     #[serde(flatten)]
     pub method: Fusion,
-    /// Each retriever's part in a weighted sum, by `keyword` or the identity of a model; empty for reciprocal ranks,
-    /// which stand with the retrievers.
+    /// Each retriever's part in a weighted sum, by `keyword` or the identity of a model; empty for
+    /// reciprocal ranks, which stand with the retrievers.
     pub parts: BTreeMap<String, FusionPart>,
     /// What the tool's source adds to a weighted sum, where sources tell something.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -220,7 +227,8 @@ pub struct PriorEvidence {
     pub gain: f32,
     /// The tools in use that it gains by, the most telling first.
     pub by: Vec<CalledTogether>,
-    /// How often it is called, where that is to count ([`PickOptions::popularity`](crate::PickOptions::popularity)).
+    /// How often it is called, where that is to count
+    /// ([`PickOptions::popularity`](crate::PickOptions::popularity)).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub popular: Option<CalledOften>,
 }

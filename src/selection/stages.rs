@@ -115,7 +115,10 @@ pub struct Degraded {
 impl Degraded {
     /// Says what happened to a stage, and what stands in.
     pub fn new(stage: Stage, reason: impl Into<String>) -> Self {
-        Self { stage, reason: reason.into() }
+        Self {
+            stage,
+            reason: reason.into(),
+        }
     }
 }
 
@@ -126,6 +129,10 @@ pub struct Timings(pub Vec<(Stage, Duration)>);
 impl Serialize for Timings {
     /// Serialises as an object of microseconds by stage.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(stage, time)| (stage.to_string(), time.as_secs_f64() * 1e6)))
+        serializer.collect_map(
+            self.0
+                .iter()
+                .map(|(stage, time)| (stage.to_string(), time.as_secs_f64() * 1e6)),
+        )
     }
 }

@@ -1,11 +1,12 @@
 //! From text to terms, the same for tools and requests.
 //!
-//! Tool names are identifiers (`read_file`, `getHTTPResponse`, `s3-put-object`) and requests are prose, so both
-//! are cut into words: at everything that is no letter or digit, at a change of case, and between letters and
-//! digits. Scripts written without spaces (Chinese, Japanese, Thai, …) and Hangul give overlapping pairs of
-//! characters, which needs no dictionary. Words are lower-cased, stripped of Latin accents and stemmed with the
-//! English Snowball stemmer; on other languages the stemmer does little, and does it alike on both sides. Where it takes
-//! words of different meanings for one, such as `terminate` and `terminal`, they stay apart.
+//! Tool names are identifiers (`read_file`, `getHTTPResponse`, `s3-put-object`) and requests are
+//! prose, so both are cut into words: at everything that is no letter or digit, at a change of
+//! case, and between letters and digits. Scripts written without spaces (Chinese, Japanese, Thai,
+//! …) and Hangul give overlapping pairs of characters, which needs no dictionary. Words are
+//! lower-cased, stripped of Latin accents and stemmed with the English Snowball stemmer; on other
+//! languages the stemmer does little, and does it alike on both sides. Where it takes words of
+//! different meanings for one, such as `terminate` and `terminal`, they stay apart.
 
 use std::cell::Cell;
 use std::iter::Peekable;
@@ -21,25 +22,35 @@ use crate::function_words::is_stop_word;
 
 /// Words of so many bytes or more are no words and are dropped.
 const MAX_WORD_BYTES: usize = 64;
-/// How many words an analyzer knows the stems of before it starts afresh; they take a few megabytes.
+/// How many words an analyzer knows the stems of before it starts afresh; they take a few
+/// megabytes.
 const MOST_KNOWN: usize = 1 << 15;
 
-/// Words of one stem that have no meaning in common (`models/train/stems`): of each stem, words and what stands for them
-/// in its place.
+/// Words of one stem that have no meaning in common (`models/train/stems`): of each stem, words and
+/// what stands for them in its place.
 static SPLIT_STEMS: LazyLock<HashMap<&str, Vec<(&str, &str)>>> = LazyLock::new(|| {
     let mut stems: HashMap<&str, Vec<(&str, &str)>> = HashMap::new();
-    for line in include_str!("split_stems.txt").lines().filter(|line| !line.starts_with('#')) {
+    for line in include_str!("split_stems.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+    {
         let (stem, words) = line.split_once(' ').unwrap_or((line, ""));
         let first = words.split(' ').next().unwrap_or(words);
-        stems.entry(stem).or_default().extend(words.split(' ').map(|word| (word, first)));
+        stems
+            .entry(stem)
+            .or_default()
+            .extend(words.split(' ').map(|word| (word, first)));
     }
     stems
 });
 
-/// Returns what stands for a word in place of its stem, where it has nothing but that in common with others.
+/// Returns what stands for a word in place of its stem, where it has nothing but that in common
+/// with others.
 fn split(word: &str, stem: &str) -> Option<&'static str> {
     let mut split = SPLIT_STEMS.get(stem).into_iter().flatten();
-    split.find(|(other, _)| word.eq_ignore_ascii_case(other)).map(|&(_, term)| term)
+    split
+        .find(|(other, _)| word.eq_ignore_ascii_case(other))
+        .map(|&(_, term)| term)
 }
 
 /// What a term stands for.
@@ -67,7 +78,8 @@ pub(crate) struct AnalyzedTerm<'a> {
     pub(crate) end: usize,
 }
 
-/// Turns texts into terms. It remembers the stems of words, so that one for many texts is quicker than one for each.
+/// Turns texts into terms. It remembers the stems of words, so that one for many texts is quicker
+/// than one for each.
 pub(crate) struct Analyzer {
     stemmer: Stemmer,
     known: Vec<Known>,
@@ -75,7 +87,8 @@ pub(crate) struct Analyzer {
     places: HashMap<Box<str>, usize>,
 }
 
-/// How many words the analyzer of a thread knows from one text to the next; they take half a megabyte.
+/// How many words the analyzer of a thread knows from one text to the next; they take half a
+/// megabyte.
 const MOST_KEPT: usize = 1 << 12;
 
 thread_local! {
@@ -93,10 +106,15 @@ pub(crate) struct Known {
 
 impl Analyzer {
     pub(crate) fn new() -> Self {
-        Self { stemmer: Stemmer::new(Algorithm::English), known: Vec::new(), places: HashMap::new() }
+        Self {
+            stemmer: Stemmer::new(Algorithm::English),
+            known: Vec::new(),
+            places: HashMap::new(),
+        }
     }
 
-    /// Lends the analyzer of this thread, for a few texts: requests repeat words, and so do the tools that answer them.
+    /// Lends the analyzer of this thread, for a few texts: requests repeat words, and so do the
+    /// tools that answer them.
     pub(crate) fn lend<T>(use_it: impl FnOnce(&mut Self) -> T) -> T {
         let mut analyzer = KEPT.take().unwrap_or_else(Self::new);
         let given = use_it(&mut analyzer);
@@ -107,23 +125,39 @@ impl Analyzer {
         given
     }
 
-    /// Calls `each` with the terms of `text`. A pair follows its second word and does not reach over the end of a
-    /// sentence.
+    /// Calls `each` with the terms of `text`. A pair follows its second word and does not reach
+    /// over the end of a sentence.
     pub(crate) fn terms(&mut self, text: &str, mut each: impl FnMut(AnalyzedTerm<'_>)) {
         let mut pair = String::with_capacity(64);
-        // The last word that is not a stop word: its stem opens `pair`, and this is where it stands.
+        // The last word that is not a stop word: its stem opens `pair`, and this is where it
+        // stands.
         let mut last: Option<(usize, usize)> = None;
-        for Piece { start, end, is_identifier } in Pieces::new(text) {
+        for Piece {
+            start,
+            end,
+            is_identifier,
+        } in Pieces::new(text)
+        {
             if end - start >= MAX_WORD_BYTES {
                 continue;
             }
             let known = self.known(&text[start..end]);
             if is_identifier {
-                each(AnalyzedTerm { term: &known.stem, kind: TermKind::Identifier, start, end });
+                each(AnalyzedTerm {
+                    term: &known.stem,
+                    kind: TermKind::Identifier,
+                    start,
+                    end,
+                });
                 continue;
             }
             let term = known.split.unwrap_or(&known.stem);
-            each(AnalyzedTerm { term, kind: TermKind::Word, start, end });
+            each(AnalyzedTerm {
+                term,
+                kind: TermKind::Word,
+                start,
+                end,
+            });
             if known.is_stop_word {
                 continue;
             }
@@ -132,7 +166,12 @@ impl Analyzer {
             {
                 pair.push(' ');
                 pair.push_str(term);
-                each(AnalyzedTerm { term: &pair, kind: TermKind::Pair, start: first, end });
+                each(AnalyzedTerm {
+                    term: &pair,
+                    kind: TermKind::Pair,
+                    start: first,
+                    end,
+                });
             }
             pair.clear();
             pair.push_str(term);
@@ -141,7 +180,11 @@ impl Analyzer {
     }
 
     fn known(&mut self, word: &str) -> &Known {
-        let place = self.places.get(word).copied().unwrap_or_else(|| self.learn(word));
+        let place = self
+            .places
+            .get(word)
+            .copied()
+            .unwrap_or_else(|| self.learn(word));
         &self.known[place]
     }
 
@@ -154,7 +197,11 @@ impl Analyzer {
         let stem: Box<str> = self.stemmer.stem(&plain(word)).into();
         let split = split(word, &stem);
         self.places.insert(word.into(), self.known.len());
-        self.known.push(Known { stem, split, is_stop_word: is_stop_word(word) });
+        self.known.push(Known {
+            stem,
+            split,
+            is_stop_word: is_stop_word(word),
+        });
         self.known.len() - 1
     }
 }
@@ -172,8 +219,8 @@ fn plain(word: &str) -> String {
     plain
 }
 
-/// Adds a letter in small ASCII letters, if it is one of these with marks or in another form, or stands for some of them; else
-/// as it is.
+/// Adds a letter in small ASCII letters, if it is one of these with marks or in another form, or
+/// stands for some of them; else as it is.
 fn push_plain(c: char, plain: &mut String) {
     let ascii = match c {
         'æ' => "ae",
@@ -217,7 +264,10 @@ fn ends_sentence(c: char) -> bool {
 
 /// Cuts identifiers into their words: `readFile_v2` becomes `read File v 2`.
 pub(crate) fn split_identifier(text: &str) -> String {
-    words(text).map(|(start, end)| &text[start..end]).collect::<Vec<_>>().join(" ")
+    words(text)
+        .map(|(start, end)| &text[start..end])
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// A part of a text that is a term.
@@ -227,7 +277,8 @@ struct Piece {
     is_identifier: bool,
 }
 
-/// The [`words`] of a text, and after the words of an identifier of two or three the identifier as a whole.
+/// The [`words`] of a text, and after the words of an identifier of two or three the identifier as
+/// a whole.
 struct Pieces<'a> {
     text: &'a str,
     words: Peekable<Words<'a>>,
@@ -237,7 +288,11 @@ struct Pieces<'a> {
 
 impl<'a> Pieces<'a> {
     fn new(text: &'a str) -> Self {
-        Self { text, words: words(text).peekable(), run: (0, 0, 0) }
+        Self {
+            text,
+            words: words(text).peekable(),
+            run: (0, 0, 0),
+        }
     }
 }
 
@@ -246,16 +301,31 @@ impl Iterator for Pieces<'_> {
 
     fn next(&mut self) -> Option<Piece> {
         let (run_start, run_end, count) = self.run;
-        let goes_on = self.words.peek().is_some_and(|&(start, _)| start <= run_end);
+        let goes_on = self
+            .words
+            .peek()
+            .is_some_and(|&(start, _)| start <= run_end);
         if (2..=3).contains(&count) && !goes_on {
             self.run = (0, 0, 0);
             if !self.text[run_start..run_end].contains(is_unspaced) {
-                return Some(Piece { start: run_start, end: run_end, is_identifier: true });
+                return Some(Piece {
+                    start: run_start,
+                    end: run_end,
+                    is_identifier: true,
+                });
             }
         }
         let (start, end) = self.words.next()?;
-        self.run = if goes_on && count > 0 { (run_start, end, count + 1) } else { (start, end, 1) };
-        Some(Piece { start, end, is_identifier: false })
+        self.run = if goes_on && count > 0 {
+            (run_start, end, count + 1)
+        } else {
+            (start, end, 1)
+        };
+        Some(Piece {
+            start,
+            end,
+            is_identifier: false,
+        })
     }
 }
 
@@ -282,7 +352,8 @@ impl Iterator for Words<'_> {
             return Some(match letters.next() {
                 Some(second) if is_unspaced(second) => {
                     let after_second = after_first + second.len_utf8();
-                    // The next pair starts at the second character, unless the run ends with this pair.
+                    // The next pair starts at the second character, unless the run ends with this
+                    // pair.
                     let goes_on = letters.next().is_some_and(is_unspaced);
                     self.at = if goes_on { after_first } else { after_second };
                     (start, after_second)
@@ -367,7 +438,9 @@ mod tests {
     #[test]
     fn terms_are_folded_stemmed_and_paired() {
         let mut terms = Vec::new();
-        Analyzer::new().terms("Réservations of listFiles. Ran", |term| terms.push((term.term.to_owned(), term.kind)));
+        Analyzer::new().terms("Réservations of listFiles. Ran", |term| {
+            terms.push((term.term.to_owned(), term.kind))
+        });
         let expected = [
             ("reserv", TermKind::Word),
             ("of", TermKind::Word),
@@ -388,13 +461,25 @@ mod tests {
             Analyzer::new().terms(word, |term| found.push(term.term.to_owned()));
             found.join(" ")
         };
-        for (one, other) in [("terminate", "Terminal"), ("customers", "custom"), ("content", "contention")] {
+        for (one, other) in [
+            ("terminate", "Terminal"),
+            ("customers", "custom"),
+            ("content", "contention"),
+        ] {
             assert_ne!(term(one), term(other), "{one} {other}");
         }
-        for (one, other) in [("terminates", "termination"), ("TERMINALS", "terminal"), ("customer", "Customers")] {
+        for (one, other) in [
+            ("terminates", "termination"),
+            ("TERMINALS", "terminal"),
+            ("customer", "Customers"),
+        ] {
             assert_eq!(term(one), term(other), "{one} {other}");
         }
-        assert_eq!(term("terminals running"), "terminal run terminal run", "a pair has the terms of its words");
+        assert_eq!(
+            term("terminals running"),
+            "terminal run terminal run",
+            "a pair has the terms of its words"
+        );
         let stemmer = Stemmer::new(Algorithm::English);
         for (stem, words) in SPLIT_STEMS.iter() {
             for (word, first) in words {

@@ -67,21 +67,32 @@ pub fn texts(tool: &Tool) -> Vec<(Field, &str)> {
     if let Some(parameters) = &tool.parameters {
         schema_texts(parameters, &mut texts);
     }
-    texts.into_iter().map(|(field, text)| (field, beginning(text))).collect()
+    texts
+        .into_iter()
+        .map(|(field, text)| (field, beginning(text)))
+        .collect()
 }
 
 /// Returns what is read of one field, in the same order.
 pub fn texts_of(tool: &Tool, field: Field) -> impl Iterator<Item = &str> {
     let all = match field {
         Field::ParameterNames | Field::ParameterDescriptions | Field::EnumValues => texts(tool),
-        _ => own_texts(tool).into_iter().map(|(field, text)| (field, beginning(text))).collect(),
+        _ => own_texts(tool)
+            .into_iter()
+            .map(|(field, text)| (field, beginning(text)))
+            .collect(),
     };
-    all.into_iter().filter(move |(own, _)| *own == field).map(|(_, text)| text)
+    all.into_iter()
+        .filter(move |(own, _)| *own == field)
+        .map(|(_, text)| text)
 }
 
 /// The kinds of values that the tool takes, each once.
 pub fn taken(tool: &Tool) -> Vec<Taken<'_>> {
-    let texts: Vec<(Field, &str)> = own_texts(tool).into_iter().map(|(field, text)| (field, beginning(text))).collect();
+    let texts: Vec<(Field, &str)> = own_texts(tool)
+        .into_iter()
+        .map(|(field, text)| (field, beginning(text)))
+        .collect();
     values::taken(tool.parameters.as_ref(), &texts)
 }
 
@@ -94,8 +105,16 @@ fn beginning(text: &str) -> &str {
 fn own_texts(tool: &Tool) -> Vec<(Field, &str)> {
     let mut texts = vec![(Field::Name, tool.name.as_str())];
     let title = tool.title.as_deref().or(tool.annotations.title.as_deref());
-    texts.extend(title.filter(|title| *title != tool.name).map(|title| (Field::Title, title)));
-    texts.extend(tool.aliases.iter().map(|alias| (Field::Aliases, alias.name.as_str())));
+    texts.extend(
+        title
+            .filter(|title| *title != tool.name)
+            .map(|title| (Field::Title, title)),
+    );
+    texts.extend(
+        tool.aliases
+            .iter()
+            .map(|alias| (Field::Aliases, alias.name.as_str())),
+    );
     texts.push((Field::Description, &tool.description));
     texts.extend(tool.tags.iter().map(|tag| (Field::Tags, tag.as_str())));
     texts
@@ -113,10 +132,17 @@ fn schema_texts<'a>(schema: &'a Value, texts: &mut Vec<(Field, &'a str)>) {
                             schema_texts(property, texts);
                         }
                     }
-                    ("description", Value::String(text)) => texts.push((Field::ParameterDescriptions, text)),
+                    ("description", Value::String(text)) => {
+                        texts.push((Field::ParameterDescriptions, text))
+                    }
                     ("const", Value::String(text)) => texts.push((Field::EnumValues, text)),
                     ("enum", Value::Array(values)) => {
-                        texts.extend(values.iter().filter_map(Value::as_str).map(|text| (Field::EnumValues, text)));
+                        texts.extend(
+                            values
+                                .iter()
+                                .filter_map(Value::as_str)
+                                .map(|text| (Field::EnumValues, text)),
+                        );
                     }
                     ("default" | "examples" | "example" | "required" | "pattern", _) => {}
                     (_, Value::Object(_) | Value::Array(_)) => schema_texts(member, texts),
@@ -129,10 +155,11 @@ fn schema_texts<'a>(schema: &'a Value, texts: &mut Vec<(Field, &'a str)>) {
     }
 }
 
-/// The text that an embedding model reads of a tool: the name in words, title, aliases and description.
+/// The text that an embedding model reads of a tool: the name in words, title, aliases and
+/// description.
 ///
-/// Tags and parameters dilute the vector (both lowered the benchmarks' mean); tags stand in for a description
-/// that is not there.
+/// Tags and parameters dilute the vector (both lowered the benchmarks' mean); tags stand in for a
+/// description that is not there.
 #[derive(Default)]
 pub struct EmbeddingText {
     /// The text, one field after the other.
@@ -185,7 +212,9 @@ mod tests {
         let mut tool = Tool::without_arguments("readFile", "Reads files.");
         tool.title = Some("File reader".to_owned());
         tool.tags = vec!["disk".to_owned(), "io".to_owned()];
-        let field_of = |text: &EmbeddingText, part: &str| text.field_at(text.text.find(part).expect("it is there"));
+        let field_of = |text: &EmbeddingText, part: &str| {
+            text.field_at(text.text.find(part).expect("it is there"))
+        };
         let text = EmbeddingText::new(&tool);
         assert_eq!(text.text, "read File, File reader: Reads files.");
         let fields = ["read F", "File,", "reader", "Reads", "."].map(|part| field_of(&text, part));
@@ -194,7 +223,10 @@ mod tests {
         tool.description.clear();
         let text = EmbeddingText::new(&tool);
         assert_eq!(text.text, "read File, File reader, disk, io");
-        assert_eq!(["disk", "io"].map(|part| field_of(&text, part)), [Field::Tags; 2]);
+        assert_eq!(
+            ["disk", "io"].map(|part| field_of(&text, part)),
+            [Field::Tags; 2]
+        );
     }
 
     #[test]
@@ -208,8 +240,17 @@ mod tests {
             },
             "$defs": {"guest": {"properties": {"surname": {"type": "string", "default": "Nobody"}}}},
         }));
-        let of = |wanted| texts(&tool).into_iter().filter(|(f, _)| *f == wanted).map(|(_, t)| t).collect::<Vec<_>>();
-        assert_eq!(of(Field::ParameterNames), ["stay", "board", "guests", "surname"]);
+        let of = |wanted| {
+            texts(&tool)
+                .into_iter()
+                .filter(|(f, _)| *f == wanted)
+                .map(|(_, t)| t)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            of(Field::ParameterNames),
+            ["stay", "board", "guests", "surname"]
+        );
         assert_eq!(of(Field::ParameterDescriptions), ["Meals"]);
         assert_eq!(of(Field::EnumValues), ["half", "full"]);
     }

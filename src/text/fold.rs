@@ -1,7 +1,7 @@
 //! Text as the rules read it: what is written in disguise reads like what is not.
 //!
-//! Compatibility forms, case, accents and invisible characters go, letters that only look Latin become
-//! Latin: one pattern finds a word however it is dressed up.
+//! Compatibility forms, case, accents and invisible characters go, letters that only look Latin
+//! become Latin: one pattern finds a word however it is dressed up.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
@@ -16,8 +16,13 @@ pub fn fold(text: &str) -> String {
     }
     let mut plain = String::with_capacity(text.len());
     let mut blank = true;
-    // Marks of the scripts that cannot do without them are lost on both sides, the pattern's and the text's.
-    for c in text.nfkd().filter(|&c| !is_combining_mark(c) && !is_invisible(c)).nfc() {
+    // Marks of the scripts that cannot do without them are lost on both sides, the pattern's and
+    // the text's.
+    for c in text
+        .nfkd()
+        .filter(|&c| !is_combining_mark(c) && !is_invisible(c))
+        .nfc()
+    {
         if c.is_whitespace() || c.is_control() {
             if !blank {
                 plain.push(' ');
@@ -33,7 +38,11 @@ pub fn fold(text: &str) -> String {
             _ => plain.extend(c.to_lowercase()),
         }
     }
-    if plain.is_ascii() { plain } else { without_look_alikes(&plain) }
+    if plain.is_ascii() {
+        plain
+    } else {
+        without_look_alikes(&plain)
+    }
 }
 
 /// As [`fold`], where only case and white space may go.
@@ -53,7 +62,8 @@ fn fold_ascii(text: &str) -> String {
     plain
 }
 
-/// Returns `true` if a word mixes Latin letters with letters of another script that look Latin, which no language does.
+/// Returns `true` if a word mixes Latin letters with letters of another script that look Latin,
+/// which no language does.
 pub fn is_mixed(word: &str) -> bool {
     !word.is_ascii()
         && word.contains(|c: char| c.is_ascii_alphabetic())
@@ -68,7 +78,10 @@ pub fn words(text: &str) -> impl Iterator<Item = &str> {
 
 /// The Latin letter that a letter of another alphabet looks like.
 fn look_alike(c: char) -> Option<char> {
-    if !matches!(c.script(), Script::Cyrillic | Script::Greek | Script::Armenian | Script::Cherokee | Script::Coptic) {
+    if !matches!(
+        c.script(),
+        Script::Cyrillic | Script::Greek | Script::Armenian | Script::Cherokee | Script::Coptic
+    ) {
         return None;
     }
     let mut buffer = [0; 4];
@@ -79,15 +92,22 @@ fn look_alike(c: char) -> Option<char> {
     }
 }
 
-/// Writes the look-alikes of mixed words as what they look like; in a text that is Latin otherwise, those of all words.
+/// Writes the look-alikes of mixed words as what they look like; in a text that is Latin otherwise,
+/// those of all words.
 fn without_look_alikes(text: &str) -> String {
     let latin = text.bytes().filter(u8::is_ascii_alphabetic).count();
-    let others = text.chars().filter(|c| !c.is_ascii() && c.is_alphabetic()).count();
+    let others = text
+        .chars()
+        .filter(|c| !c.is_ascii() && c.is_alphabetic())
+        .count();
     let mostly_latin = latin > 4 * others;
     let mut plain = String::with_capacity(text.len());
     for piece in text.split_inclusive(|c: char| !c.is_alphanumeric()) {
         let disguised = is_mixed(piece)
-            || (mostly_latin && piece.chars().all(|c| !c.is_alphabetic() || c.is_ascii() || look_alike(c).is_some()));
+            || (mostly_latin
+                && piece
+                    .chars()
+                    .all(|c| !c.is_alphabetic() || c.is_ascii() || look_alike(c).is_some()));
         if disguised {
             plain.extend(piece.chars().map(|c| look_alike(c).unwrap_or(c)));
         } else {
@@ -117,13 +137,18 @@ mod tests {
 
     #[test]
     fn plain_text_folds_as_it_does_beside_other_text() {
-        let text: String = (0..128_u8).map(char::from).chain("  A `b` \t\n\u{b}\u{7f} C ".chars()).collect();
+        let text: String = (0..128_u8)
+            .map(char::from)
+            .chain("  A `b` \t\n\u{b}\u{7f} C ".chars())
+            .collect();
         assert_eq!(fold(&format!("{text}é")), format!("{}e", fold(&text)));
     }
 
     #[test]
     fn words_of_other_scripts_stay() {
         assert_eq!(fold("перевести"), "перевести");
-        assert!(is_mixed("rеad") && !is_mixed("read") && !is_mixed("перевести") && !is_mixed("größe"));
+        assert!(
+            is_mixed("rеad") && !is_mixed("read") && !is_mixed("перевести") && !is_mixed("größe")
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Which texts are nearly the same: sets of words, compared where MinHash with bands says that they may be alike, so
-//! that the time is linear in the number of texts.
+//! Which texts are nearly the same: sets of words, compared where MinHash with bands says that they
+//! may be alike, so that the time is linear in the number of texts.
 
 use std::hash::BuildHasher;
 
@@ -38,7 +38,10 @@ impl Sketch {
         }
         let mut words: Vec<u64> = found.into_iter().collect();
         words.sort_unstable();
-        let bands = MULTIPLIERS.iter().map(|band| signature(&words, band)).collect();
+        let bands = MULTIPLIERS
+            .iter()
+            .map(|band| signature(&words, band))
+            .collect();
         Self { words, bands }
     }
 
@@ -93,7 +96,10 @@ impl Bands {
     pub fn near(&self, sketch: &Sketch) -> impl Iterator<Item = usize> {
         let mut met = HashSet::default();
         let bands = sketch.bands.iter().enumerate();
-        let near = bands.filter_map(|(band, &signature)| self.0.get(&(band, signature))).flatten().copied();
+        let near = bands
+            .filter_map(|(band, &signature)| self.0.get(&(band, signature)))
+            .flatten()
+            .copied();
         near.filter(move |&number| met.insert(number))
     }
 
@@ -120,17 +126,29 @@ fn read(text: &str) -> &str {
 
 /// A word without the endings that a copyist changes.
 pub fn stem(word: &str) -> &str {
-    word.strip_suffix("es").or(word.strip_suffix('s')).filter(|stem| stem.len() > 2).unwrap_or(word)
+    word.strip_suffix("es")
+        .or(word.strip_suffix('s'))
+        .filter(|stem| stem.len() > 2)
+        .unwrap_or(word)
 }
 
 fn hash(word: &str) -> u64 {
     FixedState::default().hash_one(word)
 }
 
-/// The least hashes of a set under the hash functions of a band, as one: each multiplies the hash of a word.
+/// The least hashes of a set under the hash functions of a band, as one: each multiplies the hash
+/// of a word.
 fn signature(words: &[u64], band: &[u64; ROWS]) -> u64 {
-    let least = |by: &u64| words.iter().map(|word| word.wrapping_mul(*by)).min().unwrap_or_default();
-    band.iter().map(least).fold(0, |all, least| mixed(all ^ least))
+    let least = |by: &u64| {
+        words
+            .iter()
+            .map(|word| word.wrapping_mul(*by))
+            .min()
+            .unwrap_or_default()
+    };
+    band.iter()
+        .map(least)
+        .fold(0, |all, least| mixed(all ^ least))
 }
 
 /// An odd number for each hash function.

@@ -1,8 +1,8 @@
 //! What a tool's words become.
 //!
-//! `document` says which texts of a tool are read, by the keyword index and by models; `analysis` cuts texts into words
-//! and terms, those of tools and those of requests alike; `values` tells which parts of a request are no words but what
-//! is given to a tool, and what tools take.
+//! `document` says which texts of a tool are read, by the keyword index and by models; `analysis`
+//! cuts texts into words and terms, those of tools and those of requests alike; `values` tells
+//! which parts of a request are no words but what is given to a tool, and what tools take.
 
 mod analysis;
 mod document;

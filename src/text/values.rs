@@ -1,12 +1,13 @@
 //! Values: the parts of a request that are given to a tool and do not tell which.
 //!
-//! "Rename notes.txt to notes-2024.txt" has nothing to do with notes: what it tells is that the tool takes a path. So the
-//! words within a value count less, and what kind of value it is, is a term that tools have whose parameters take such a
-//! thing, or that speak of it. A value is told by its form alone; what looks like none is words. The ending of a file's name is a word like
+//! "Rename notes.txt to notes-2024.txt" has nothing to do with notes: what it tells is that the
+//! tool takes a path. So the words within a value count less, and what kind of value it is, is a
+//! term that tools have whose parameters take such a thing, or that speak of it. A value is told by
+//! its form alone; what looks like none is words. The ending of a file's name is a word like
 //! others: `offer.docx` wants a tool for that kind of file.
 //!
-//! Text is read once, a word after the other; only what may be a date looks at the words behind it, and only quotes look
-//! ahead, [`MAX_QUOTED_BYTES`] at most.
+//! Text is read once, a word after the other; only what may be a date looks at the words behind it,
+//! and only quotes look ahead, [`MAX_QUOTED_BYTES`] at most.
 
 mod endings;
 mod forms;
@@ -124,7 +125,8 @@ impl ValueKind {
         }
     }
 
-    /// Returns what a word within such a value counts beside one outside. `docs/results.md` has what else was tried.
+    /// Returns what a word within such a value counts beside one outside. `docs/results.md` has
+    /// what else was tried.
     pub(crate) fn word_weight(self) -> f32 {
         match self {
             Self::Url | Self::Email => 0.0,
@@ -148,11 +150,17 @@ pub(crate) struct Value {
 
 impl Value {
     fn new(kind: ValueKind, range: Range<usize>) -> Self {
-        Self { kind, inner: range.clone(), range, of_file: None }
+        Self {
+            kind,
+            inner: range.clone(),
+            range,
+            of_file: None,
+        }
     }
 }
 
-/// Returns the values of a text in order. A quotation may hold others; where it is one, it is that alone.
+/// Returns the values of a text in order. A quotation may hold others; where it is one, it is that
+/// alone.
 pub(crate) fn values(text: &str) -> Vec<Value> {
     let words = bare_words(text);
     let mut found = Vec::new();
@@ -165,10 +173,16 @@ pub(crate) fn values(text: &str) -> Vec<Value> {
         found.extend(value);
         at += read;
     }
-    let all = text.trim().trim_matches(|c: char| !c.is_alphanumeric()).len();
+    let all = text
+        .trim()
+        .trim_matches(|c: char| !c.is_alphanumeric())
+        .len();
     for range in quoted(text) {
         // What is quoted as a whole is no part of what is asked, but the request.
-        let is_all = text[range.clone()].trim_matches(|c: char| !c.is_alphanumeric()).len() >= all;
+        let is_all = text[range.clone()]
+            .trim_matches(|c: char| !c.is_alphanumeric())
+            .len()
+            >= all;
         let place = found.partition_point(|value| value.range.start < range.start);
         if !is_all && found.get(place).is_none_or(|value| value.range != range) {
             found.insert(place, Value::new(ValueKind::Text, range));
@@ -183,10 +197,18 @@ fn value(text: &str, word: Range<usize>) -> Option<Value> {
     if let Some(ending) = path(own) {
         let inner = word.start..word.end - ending;
         let of_file = of_file(&own[own.len() - ending..]);
-        return Some(Value { kind: ValueKind::Path, range: word, inner, of_file });
+        return Some(Value {
+            kind: ValueKind::Path,
+            range: word,
+            inner,
+            of_file,
+        });
     }
     let (kind, within) = single(own)?;
-    Some(Value::new(kind, word.start + within.start..word.start + within.end))
+    Some(Value::new(
+        kind,
+        word.start + within.start..word.start + within.end,
+    ))
 }
 
 /// Returns where the words between white space stand, without the punctuation around them.

@@ -1,4 +1,5 @@
-//! Untrusted copies of trusted tools: they neither outrank these nor stand beside them, and what is untrusted says so.
+//! Untrusted copies of trusted tools: they neither outrank these nor stand beside them, and what is
+//! untrusted says so.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use crate::support::{engine, ids, pick, set, workplace};
 const REQUEST: &str = "write an e-mail to the customer with the invoice attached";
 const ORIGINAL: &str = "mail/send_email";
 
-/// The fixture catalog with a tool of the source `evil`, which is untrusted: a changed copy of the original.
+/// The fixture catalog with a tool of the source `evil`, which is untrusted: a changed copy of the
+/// original.
 fn with_copy(change: impl FnOnce(&mut Tool)) -> Catalog {
     let tools = workplace();
     let mut copy = Tool::clone(tools.tool(tools.find(ORIGINAL).expect("it is there")));
@@ -22,7 +24,10 @@ fn with_copy(change: impl FnOnce(&mut Tool)) -> Catalog {
     copy.id = copy.qualified_name();
     // The copy comes first, so that no order of registration saves the original.
     let all = std::iter::once(copy).chain(tools.tools().iter().map(|tool| Tool::clone(tool)));
-    let options = CatalogOptions { untrusted_sources: set(&["evil"]), ..CatalogOptions::default() };
+    let options = CatalogOptions {
+        untrusted_sources: set(&["evil"]),
+        ..CatalogOptions::default()
+    };
     options.collect(all).expect("the tools are valid")
 }
 
@@ -64,10 +69,26 @@ impl Scorer for Bribed {
 }
 
 fn check(selection: &Selection, how: &str) {
-    assert!(ids(selection).contains(&ORIGINAL), "{how}: {:?}", ids(selection));
-    assert!(!ids(selection).iter().any(|id| is_evil(id)), "{how}: {:?}", ids(selection));
-    let told = selection.dropped.iter().find(|dropped| is_evil(&dropped.tool_id));
-    assert_eq!(told.map(|dropped| dropped.reason), Some(DropReason::Copy), "{how}: {:?}", selection.dropped);
+    assert!(
+        ids(selection).contains(&ORIGINAL),
+        "{how}: {:?}",
+        ids(selection)
+    );
+    assert!(
+        !ids(selection).iter().any(|id| is_evil(id)),
+        "{how}: {:?}",
+        ids(selection)
+    );
+    let told = selection
+        .dropped
+        .iter()
+        .find(|dropped| is_evil(&dropped.tool_id));
+    assert_eq!(
+        told.map(|dropped| dropped.reason),
+        Some(DropReason::Copy),
+        "{how}: {:?}",
+        selection.dropped
+    );
 }
 
 #[test]
@@ -76,15 +97,36 @@ fn an_untrusted_copy_gives_way_to_the_trusted_tool() {
         let description = catalog.tools()[0].description.clone();
         let built_in = engine(catalog.clone());
         for choice in [Choice::Set, Choice::Best] {
-            let options = PickOptions { choice, ..PickOptions::default() };
-            check(&pick(&built_in, REQUEST, &options), &format!("copy {number}, {choice:?}: {description}"));
+            let options = PickOptions {
+                choice,
+                ..PickOptions::default()
+            };
+            check(
+                &pick(&built_in, REQUEST, &options),
+                &format!("copy {number}, {choice:?}: {description}"),
+            );
         }
         let two_parts = format!("book a meeting room for Monday. Then {REQUEST}.");
-        let options = PickOptions { max_candidates: 4, ..PickOptions::default() };
-        check(&pick(&built_in, &two_parts, &options), &format!("copy {number}, two parts"));
-        let bribed = Engine::builder(catalog).scorer(Arc::new(Bribed)).build().expect("the scorer needs nothing");
-        let all = PickOptions { max_candidates: 500, ..PickOptions::default() };
-        check(&pick(&bribed, REQUEST, &all), &format!("copy {number}, bribed"));
+        let options = PickOptions {
+            max_candidates: 4,
+            ..PickOptions::default()
+        };
+        check(
+            &pick(&built_in, &two_parts, &options),
+            &format!("copy {number}, two parts"),
+        );
+        let bribed = Engine::builder(catalog)
+            .scorer(Arc::new(Bribed))
+            .build()
+            .expect("the scorer needs nothing");
+        let all = PickOptions {
+            max_candidates: 500,
+            ..PickOptions::default()
+        };
+        check(
+            &pick(&bribed, REQUEST, &all),
+            &format!("copy {number}, bribed"),
+        );
     }
 }
 
@@ -94,26 +136,60 @@ fn a_copy_does_not_reach_a_threshold_that_the_trusted_tool_misses() {
     let engine = engine(stuffed);
     let request = "invoice customer attached";
     let score_of = |selection: &Selection| {
-        selection.considered.as_ref().and_then(|all| all.iter().find(|c| c.tool_id == ORIGINAL)).map(|c| c.score)
+        selection
+            .considered
+            .as_ref()
+            .and_then(|all| all.iter().find(|c| c.tool_id == ORIGINAL))
+            .map(|c| c.score)
     };
-    let low = PickOptions { min_score: 0.0, debug: true, ..PickOptions::default() };
+    let low = PickOptions {
+        min_score: 0.0,
+        debug: true,
+        ..PickOptions::default()
+    };
     let score = score_of(&pick(&engine, request, &low)).expect("it is considered");
-    let above = PickOptions { min_score: (score + 0.01).min(1.0), ..PickOptions::default() };
-    assert!(!ids(&pick(&engine, request, &above)).iter().any(|id| is_evil(id)));
+    let above = PickOptions {
+        min_score: (score + 0.01).min(1.0),
+        ..PickOptions::default()
+    };
+    assert!(
+        !ids(&pick(&engine, request, &above))
+            .iter()
+            .any(|id| is_evil(id))
+    );
 }
 
 #[test]
 fn a_copy_of_what_the_caller_may_not_see_or_that_is_named_stands_and_says_that_it_is_untrusted() {
     let engine = engine(copies().remove(1));
-    let denied =
-        PickOptions { access: Access { exclude: set(&[ORIGINAL]), ..Access::default() }, ..PickOptions::default() };
+    let denied = PickOptions {
+        access: Access {
+            exclude: set(&[ORIGINAL]),
+            ..Access::default()
+        },
+        ..PickOptions::default()
+    };
     let named = format!("use evil/mail_sender_pro: {REQUEST}");
-    for selection in [pick(&engine, REQUEST, &denied), pick(&engine, &named, &PickOptions::default())] {
-        let copy = selection.picks.iter().find(|pick| is_evil(&pick.tool.id)).expect("it is picked");
-        assert!(copy.reason.ends_with("; its source is untrusted."), "{}", copy.reason);
+    for selection in [
+        pick(&engine, REQUEST, &denied),
+        pick(&engine, &named, &PickOptions::default()),
+    ] {
+        let copy = selection
+            .picks
+            .iter()
+            .find(|pick| is_evil(&pick.tool.id))
+            .expect("it is picked");
+        assert!(
+            copy.reason.ends_with("; its source is untrusted."),
+            "{}",
+            copy.reason
+        );
         let json = serde_json::to_value(copy).expect("it serialises");
         assert_eq!(json["tool"]["untrusted"], true);
-        let others = selection.picks.iter().filter(|pick| !is_evil(&pick.tool.id));
+        let others = selection
+            .picks
+            .iter()
+            .filter(|pick| !is_evil(&pick.tool.id));
         others.for_each(|pick| assert!(!pick.reason.contains("untrusted"), "{}", pick.reason));
     }
 }
@@ -121,8 +197,18 @@ fn a_copy_of_what_the_caller_may_not_see_or_that_is_named_stands_and_says_that_i
 #[test]
 fn a_copy_that_the_caller_may_not_use_is_not_told_of_as_the_best_match() {
     let engine = engine(copies().remove(6));
-    let denied = Access { deny_sources: set(&["evil"]), ..Access::default() };
-    let selection = pick(&engine, REQUEST, &PickOptions { access: denied, ..PickOptions::default() });
+    let denied = Access {
+        deny_sources: set(&["evil"]),
+        ..Access::default()
+    };
+    let selection = pick(
+        &engine,
+        REQUEST,
+        &PickOptions {
+            access: denied,
+            ..PickOptions::default()
+        },
+    );
     assert!(selection.blocked.is_none(), "{:?}", selection.blocked);
 }
 
@@ -130,9 +216,22 @@ fn a_copy_that_the_caller_may_not_use_is_not_told_of_as_the_best_match() {
 fn an_untrusted_tool_with_a_text_of_its_own_stands_beside_a_trusted_one() {
     let engine = engine(with_copy(|own| {
         own.name = "compose_letter".to_owned();
-        own.description = "Drafts an e-mail in the style of your house and hands it to the outbox.".to_owned();
+        own.description =
+            "Drafts an e-mail in the style of your house and hands it to the outbox.".to_owned();
     }));
-    let options = PickOptions { max_candidates: 5, min_score: 0.0, ..PickOptions::default() };
-    let selection = pick(&engine, "draft an e-mail and put it into the outbox", &options);
-    assert!(ids(&selection).contains(&"evil/compose_letter"), "{:?}", ids(&selection));
+    let options = PickOptions {
+        max_candidates: 5,
+        min_score: 0.0,
+        ..PickOptions::default()
+    };
+    let selection = pick(
+        &engine,
+        "draft an e-mail and put it into the outbox",
+        &options,
+    );
+    assert!(
+        ids(&selection).contains(&"evil/compose_letter"),
+        "{:?}",
+        ids(&selection)
+    );
 }

@@ -1,4 +1,5 @@
-//! Requests that tools served: what they raise, what they cannot, and that nothing is different without them.
+//! Requests that tools served: what they raise, what they cannot, and that nothing is different
+//! without them.
 
 use picktools::catalog::FaultKind;
 use picktools::embed::{Embedder as _, Role, StaticEmbedder};
@@ -21,8 +22,15 @@ fn bytes(selection: &Selection) -> String {
 
 fn with(examples: &[(&str, &str)]) -> Engine {
     let mut list = Examples::default();
-    list.extend(examples.iter().map(|&(tool, request)| Example::new(tool, request)));
-    Engine::builder(workplace()).examples(list).build().expect("the static model needs nothing")
+    list.extend(
+        examples
+            .iter()
+            .map(|&(tool, request)| Example::new(tool, request)),
+    );
+    Engine::builder(workplace())
+        .examples(list)
+        .build()
+        .expect("the static model needs nothing")
 }
 
 fn place(selection: &Selection, id: &str) -> Option<usize> {
@@ -31,24 +39,60 @@ fn place(selection: &Selection, id: &str) -> Option<usize> {
 
 #[test]
 fn a_request_like_one_that_a_tool_served_raises_it_and_the_reason_says_so() {
-    let options = PickOptions { max_candidates: 10, ..PickOptions::default() };
+    let options = PickOptions {
+        max_candidates: 10,
+        ..PickOptions::default()
+    };
     let engine = with(&[(FOR, SERVED)]);
     assert!(place(&pick(&WORKPLACE, REQUEST, &options), FOR).is_none_or(|place| place > 0));
-    for options in [options.clone(), in_mode(Mode::Keyword), in_mode(Mode::Semantic)] {
+    for options in [
+        options.clone(),
+        in_mode(Mode::Keyword),
+        in_mode(Mode::Semantic),
+    ] {
         let selection = pick(&engine, REQUEST, &options);
         assert_eq!(place(&selection, FOR), Some(0), "{:?}", options.mode);
         let pick = &selection.picks[0];
-        assert!(pick.reason.starts_with(&format!("Like {SERVED:?}, which it served before; ")), "{}", pick.reason);
-        let examples = pick.provenance.examples.as_ref().expect("they add something");
-        assert_eq!((&*examples.nearest, examples.origin), (SERVED, ExampleOrigin::Served));
+        assert!(
+            pick.reason
+                .starts_with(&format!("Like {SERVED:?}, which it served before; ")),
+            "{}",
+            pick.reason
+        );
+        let examples = pick
+            .provenance
+            .examples
+            .as_ref()
+            .expect("they add something");
+        assert_eq!(
+            (&*examples.nearest, examples.origin),
+            (SERVED, ExampleOrigin::Served)
+        );
         assert!(examples.gain > 0.0 && examples.share > 0.5 && examples.share <= 1.0);
-        assert_eq!(selection.stages.iter().filter(|report| report.stage == Stage::Examples).count(), 1);
-        let ranked = selection.picks.windows(2).all(|pair| pair[0].score >= pair[1].score);
+        assert_eq!(
+            selection
+                .stages
+                .iter()
+                .filter(|report| report.stage == Stage::Examples)
+                .count(),
+            1
+        );
+        let ranked = selection
+            .picks
+            .windows(2)
+            .all(|pair| pair[0].score >= pair[1].score);
         assert!(ranked && (0.0..=1.0).contains(&pick.score));
     }
-    let before = pick(&WORKPLACE, REQUEST, &PickOptions::default()).answerable.expect("it is estimated");
-    let after = pick(&engine, REQUEST, &PickOptions::default()).answerable.expect("it is estimated");
-    assert!(after > before, "what was served before is likelier to be served again: {before} {after}");
+    let before = pick(&WORKPLACE, REQUEST, &PickOptions::default())
+        .answerable
+        .expect("it is estimated");
+    let after = pick(&engine, REQUEST, &PickOptions::default())
+        .answerable
+        .expect("it is estimated");
+    assert!(
+        after > before,
+        "what was served before is likelier to be served again: {before} {after}"
+    );
 }
 
 #[test]
@@ -66,12 +110,19 @@ fn a_part_of_a_request_is_known_again_as_well() {
 #[test]
 fn a_request_is_compared_with_the_centre_of_a_tools_text_and_its_examples() {
     let model = StaticEmbedder::shared().expect("it is part of the library");
-    let embed = |role, text: &str| model.embed(role, &[text], &|_| {}).expect("it embeds").remove(0);
+    let embed = |role, text: &str| {
+        model
+            .embed(role, &[text], &|_| {})
+            .expect("it embeds")
+            .remove(0)
+    };
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
     // Those that differ in numbers alone are one.
     let many = ["kitchen", "hall", "garden", "cellar", "garage", "office"]
         .into_iter()
-        .flat_map(|room| ["bust", "broken", "mute", "hot"].map(|how| format!("the gizmo in the {room} is {how}")));
+        .flat_map(|room| {
+            ["bust", "broken", "mute", "hot"].map(|how| format!("the gizmo in the {room} is {how}"))
+        });
     let many: Vec<String> = many.collect();
     for (examples, weight) in [
         (vec![], 0.5),
@@ -80,40 +131,84 @@ fn a_request_is_compared_with_the_centre_of_a_tools_text_and_its_examples() {
         (vec!["who won the cup in 1974?"], 0.5),
         (many.iter().map(String::as_str).collect(), 0.5 * 8.0 / 24.0),
     ] {
-        let mut helpdesk = tool("helpdesk", "create_ticket", "Opens a ticket for the technicians");
+        let mut helpdesk = tool(
+            "helpdesk",
+            "create_ticket",
+            "Opens a ticket for the technicians",
+        );
         helpdesk.examples = examples.iter().map(|&example| example.to_owned()).collect();
         let engine = engine(catalog([helpdesk]));
-        let own = embed(Role::Document, "create ticket: Opens a ticket for the technicians");
+        let own = embed(
+            Role::Document,
+            "create ticket: Opens a ticket for the technicians",
+        );
         let mut centre = own.clone();
         for example in &examples {
-            centre.iter_mut().zip(embed(Role::Query, example)).for_each(|(sum, value)| *sum += weight * value);
+            centre
+                .iter_mut()
+                .zip(embed(Role::Query, example))
+                .for_each(|(sum, value)| *sum += weight * value);
         }
         for sentences in [
             &["have somebody look at my broken gizmo"][..],
-            &["the gizmo is bust.", "please mend the kettle.", "who won the cup in 1974?"],
+            &[
+                "the gizmo is bust.",
+                "please mend the kettle.",
+                "who won the cup in 1974?",
+            ],
         ] {
             let asked = sentences.join(" ");
             // Half the whole request and half its nearest sentence.
             let similar_to = |vector: &[f32]| {
-                let to = |text: &str| dot(&embed(Role::Query, text), vector) / dot(vector, vector).sqrt();
-                let best = sentences.iter().map(|sentence| to(sentence)).fold(f32::NEG_INFINITY, f32::max);
+                let to = |text: &str| {
+                    dot(&embed(Role::Query, text), vector) / dot(vector, vector).sqrt()
+                };
+                let best = sentences
+                    .iter()
+                    .map(|sentence| to(sentence))
+                    .fold(f32::NEG_INFINITY, f32::max);
                 f32::midpoint(to(&asked), best)
             };
-            let scores = engine.retriever_scores(&Query::new(&*asked), &in_mode(Mode::Semantic)).expect("it ranks");
-            let (found, wanted) = (scores[0].scores[0], similar_to(&centre).max(similar_to(&own)));
-            assert!((found - wanted).abs() < 0.005, "{asked}: {examples:?}: {found} is not {wanted}");
+            let scores = engine
+                .retriever_scores(&Query::new(&*asked), &in_mode(Mode::Semantic))
+                .expect("it ranks");
+            let (found, wanted) = (
+                scores[0].scores[0],
+                similar_to(&centre).max(similar_to(&own)),
+            );
+            assert!(
+                (found - wanted).abs() < 0.005,
+                "{asked}: {examples:?}: {found} is not {wanted}"
+            );
         }
     }
 }
 
 #[test]
 fn without_examples_the_outcome_is_the_same_to_the_byte() {
-    let none = Engine::builder(workplace()).examples(Examples::default()).build().expect("it builds");
-    let learned = WORKPLACE.learn([("no_such_tool", SERVED), (FOR, "and the")]).expect("it learns nothing");
-    assert_eq!(learned.example_stats().map(|stats| stats.unknown.clone()), Some(vec!["no_such_tool".to_owned()]));
-    for request in [REQUEST, "book a room and mail it", "", "read_file", "Where is my parcel? Also pay the invoice."] {
+    let none = Engine::builder(workplace())
+        .examples(Examples::default())
+        .build()
+        .expect("it builds");
+    let learned = WORKPLACE
+        .learn([("no_such_tool", SERVED), (FOR, "and the")])
+        .expect("it learns nothing");
+    assert_eq!(
+        learned.example_stats().map(|stats| stats.unknown.clone()),
+        Some(vec!["no_such_tool".to_owned()])
+    );
+    for request in [
+        REQUEST,
+        "book a room and mail it",
+        "",
+        "read_file",
+        "Where is my parcel? Also pay the invoice.",
+    ] {
         for debug in [false, true] {
-            let options = PickOptions { debug, ..PickOptions::default() };
+            let options = PickOptions {
+                debug,
+                ..PickOptions::default()
+            };
             let plain = bytes(&pick(&WORKPLACE, request, &options));
             assert!(!plain.contains("examples"), "{plain}");
             assert_eq!(bytes(&pick(&none, request, &options)), plain);
@@ -135,11 +230,22 @@ fn the_same_examples_in_the_catalog_in_a_file_or_learned_rank_alike() {
     let in_catalog = engine(catalog(in_catalog.collect::<Vec<_>>()));
     let picked = |engine: &Engine| {
         let selection = pick(engine, REQUEST, &PickOptions::default());
-        selection.picks.iter().map(|pick| (pick.tool.id.clone(), pick.score.to_bits())).collect::<Vec<_>>()
+        selection
+            .picks
+            .iter()
+            .map(|pick| (pick.tool.id.clone(), pick.score.to_bits()))
+            .collect::<Vec<_>>()
     };
     let expected = picked(&with(&[(FOR, SERVED)]));
     assert_eq!(picked(&in_catalog), expected);
-    assert_eq!(picked(&WORKPLACE.learn([("create_ticket", SERVED)]).expect("it learns")), expected);
+    assert_eq!(
+        picked(
+            &WORKPLACE
+                .learn([("create_ticket", SERVED)])
+                .expect("it learns")
+        ),
+        expected
+    );
     let reason = &pick(&in_catalog, REQUEST, &PickOptions::default()).picks[0].reason;
     assert!(reason.contains("an example in its definition"), "{reason}");
 }
@@ -148,32 +254,63 @@ fn the_same_examples_in_the_catalog_in_a_file_or_learned_rank_alike() {
 fn what_an_untrusted_source_says_it_served_does_not_count_and_is_told() {
     let mut stranger = tool("stranger", "fetch", "Fetches");
     stranger.examples = vec![SERVED.to_owned()];
-    let options = CatalogOptions { untrusted_sources: ["stranger".to_owned()].into(), ..CatalogOptions::default() };
-    let catalog = options.collect([stranger, tool("own", "send", "Sends")]).expect("valid");
-    let [notice] = catalog.notices() else { panic!("one notice: {:?}", catalog.notices()) };
-    assert_eq!((notice.kind, &*notice.pointer), (FaultKind::UntrustedExamples, "/examples"));
+    let options = CatalogOptions {
+        untrusted_sources: ["stranger".to_owned()].into(),
+        ..CatalogOptions::default()
+    };
+    let catalog = options
+        .collect([stranger, tool("own", "send", "Sends")])
+        .expect("valid");
+    let [notice] = catalog.notices() else {
+        panic!("one notice: {:?}", catalog.notices())
+    };
+    assert_eq!(
+        (notice.kind, &*notice.pointer),
+        (FaultKind::UntrustedExamples, "/examples")
+    );
     assert!(catalog.tools()[0].examples.is_empty());
     assert!(engine(catalog.clone()).example_stats().is_none());
     // What the operator says counts.
-    let engine = engine(catalog).learn([("fetch", SERVED)]).expect("it learns");
-    assert_eq!(ids(&pick(&engine, REQUEST, &PickOptions::default()))[0], "stranger/fetch");
+    let engine = engine(catalog)
+        .learn([("fetch", SERVED)])
+        .expect("it learns");
+    assert_eq!(
+        ids(&pick(&engine, REQUEST, &PickOptions::default()))[0],
+        "stranger/fetch"
+    );
 }
 
 #[test]
 fn who_asks_for_one_tool_a_thousand_times_moves_no_more_than_its_share() {
     let requests: Vec<String> = (0..1_000_u32)
         .map(|number| {
-            let word: String = number.to_string().chars().map(|digit| char::from(b'k' + digit as u8 - b'0')).collect();
+            let word: String = number
+                .to_string()
+                .chars()
+                .map(|digit| char::from(b'k' + digit as u8 - b'0'))
+                .collect();
             format!("the air quality readings of {word} please")
         })
         .collect();
-    let greedy = WORKPLACE.learn(requests.iter().map(|request| (FOR, request.as_str()))).expect("it learns");
+    let greedy = WORKPLACE
+        .learn(requests.iter().map(|request| (FOR, request.as_str())))
+        .expect("it learns");
     let stats = greedy.example_stats().expect("there are some");
     assert_eq!((stats.examples, stats.tools), (MAX_PER_TOOL, 1));
-    let again = greedy.learn(requests.iter().map(|request| (FOR, request.as_str()))).expect("it learns");
-    assert_eq!(again.example_stats(), greedy.example_stats(), "nothing more comes in");
+    let again = greedy
+        .learn(requests.iter().map(|request| (FOR, request.as_str())))
+        .expect("it learns");
+    assert_eq!(
+        again.example_stats(),
+        greedy.example_stats(),
+        "nothing more comes in"
+    );
     // Other requests are served as before.
-    for request in ["book a meeting room", "pay the invoice of March", "who merged the pull request?"] {
+    for request in [
+        "book a meeting room",
+        "pay the invoice of March",
+        "who merged the pull request?",
+    ] {
         let options = PickOptions::default();
         assert_eq!(
             ids(&pick(&greedy, request, &options))[0],
@@ -199,9 +336,17 @@ fn many_examples_do_not_drown_a_tool_that_has_none() {
             .map(|request| (tool.id.clone(), request.to_owned()))
         })
         .collect();
-    let engine = with(&many.iter().map(|(tool, request)| (&**tool, &**request)).collect::<Vec<_>>());
-    for request in ["book a meeting room", "please reserve a meeting room for us", "can you find us a room to meet in?"]
-    {
+    let engine = with(
+        &many
+            .iter()
+            .map(|(tool, request)| (&**tool, &**request))
+            .collect::<Vec<_>>(),
+    );
+    for request in [
+        "book a meeting room",
+        "please reserve a meeting room for us",
+        "can you find us a room to meet in?",
+    ] {
         let options = PickOptions::default();
         let before = pick(&WORKPLACE, request, &options);
         let after = pick(&engine, request, &options);
@@ -216,22 +361,46 @@ fn many_examples_do_not_drown_a_tool_that_has_none() {
 #[test]
 fn ranks_and_scorers_know_examples_too() {
     let engine = with(&[(FOR, SERVED)]);
-    let ranks = PickOptions { fusion: Fusion::Rrf { k: 60 }, ..PickOptions::default() };
+    let ranks = PickOptions {
+        fusion: Fusion::Rrf { k: 60 },
+        ..PickOptions::default()
+    };
     assert_eq!(ids(&pick(&engine, REQUEST, &ranks))[0], FOR);
     let scorer = std::sync::Arc::new(engine.scorer(Mode::Hybrid));
-    let scored = Engine::builder(workplace()).scorer(scorer).build().expect("it builds");
-    assert_eq!(ids(&pick(&scored, REQUEST, &PickOptions::default()))[0], FOR);
+    let scored = Engine::builder(workplace())
+        .scorer(scorer)
+        .build()
+        .expect("it builds");
+    assert_eq!(
+        ids(&pick(&scored, REQUEST, &PickOptions::default()))[0],
+        FOR
+    );
     // An engine whose scorer takes the place of retrieval says that its own examples did nothing.
     let mut list = Examples::default();
     list.push(Example::new(FOR, SERVED));
-    let idle = Engine::builder(workplace()).scorer(std::sync::Arc::new(KEYWORDS.scorer(Mode::Keyword))).examples(list);
-    let selection = pick(&idle.build().expect("it builds"), REQUEST, &PickOptions::default());
-    let of_examples = selection.stages.iter().find(|report| report.stage == Stage::Examples).expect("it is told");
+    let idle = Engine::builder(workplace())
+        .scorer(std::sync::Arc::new(KEYWORDS.scorer(Mode::Keyword)))
+        .examples(list);
+    let selection = pick(
+        &idle.build().expect("it builds"),
+        REQUEST,
+        &PickOptions::default(),
+    );
+    let of_examples = selection
+        .stages
+        .iter()
+        .find(|report| report.stage == Stage::Examples)
+        .expect("it is told");
     assert!(matches!(of_examples.status, StageStatus::Skipped { .. }));
 }
 
 fn pairs() -> impl Strategy<Value = Vec<(&'static str, String)>> {
-    let name = prop::sample::select(vec![FOR, "book_meeting_room", "weather/get_air_quality", "nobody"]);
+    let name = prop::sample::select(vec![
+        FOR,
+        "book_meeting_room",
+        "weather/get_air_quality",
+        "nobody",
+    ]);
     let word = prop::sample::select(vec![
         "gizmo",
         "bust",

@@ -1,11 +1,13 @@
-//! Catalogs: every format gives the same tools, every fault is reported with its place and a remedy, and a catalog
-//! knows whether it changed.
+//! Catalogs: every format gives the same tools, every fault is reported with its place and a
+//! remedy, and a catalog knows whether it changed.
 
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use picktools::catalog::{CatalogError, CatalogFault, MAX_SCHEMA_DEPTH, NoSchemaMode, Position, ThreatLevel};
+use picktools::catalog::{
+    CatalogError, CatalogFault, MAX_SCHEMA_DEPTH, NoSchemaMode, Position, ThreatLevel,
+};
 use picktools::{Catalog, Tool};
 use serde_json::{Value, json};
 
@@ -43,7 +45,10 @@ fn one_fault(entry: Value) -> String {
     let text = entry.to_string();
     let faults = faults(read(&json!([entry])));
     assert_eq!(faults.len(), 1, "{text}: {faults:?}");
-    format!("{}: {}; {}", faults[0].pointer, faults[0].message, faults[0].remedy)
+    format!(
+        "{}: {}; {}",
+        faults[0].pointer, faults[0].message, faults[0].remedy
+    )
 }
 
 const NAMES: [&str; 3] = ["get_forecast", "convertUnits", "list-open-orders"];
@@ -68,28 +73,69 @@ fn every_format_gives_the_same_tools() {
         let catalog = open(&format!("formats/{path}"));
         assert_eq!(catalog.len(), 3, "{path}");
         for ((tool, raw), name) in catalog.tools().iter().zip(&raw).zip(NAMES) {
-            assert_eq!((tool.name.as_str(), raw["name"].as_str()), (name, Some(name)), "{path}");
-            assert_eq!(Some(tool.description.as_str()), raw["description"].as_str(), "{path}");
+            assert_eq!(
+                (tool.name.as_str(), raw["name"].as_str()),
+                (name, Some(name)),
+                "{path}"
+            );
+            assert_eq!(
+                Some(tool.description.as_str()),
+                raw["description"].as_str(),
+                "{path}"
+            );
             assert_eq!(tool.parameters.as_ref(), Some(&raw["parameters"]), "{path}");
             assert_eq!(tool.source.as_deref(), Some(source), "{path}");
             assert_eq!(tool.id, format!("{source}/{name}"), "{path}");
-            assert_eq!(catalog.find(&tool.id).map(|id| catalog.tool(id).name.clone()), Some(name.to_owned()));
+            assert_eq!(
+                catalog
+                    .find(&tool.id)
+                    .map(|id| catalog.tool(id).name.clone()),
+                Some(name.to_owned())
+            );
         }
     }
 }
 
 #[test]
 fn what_a_format_says_beyond_the_common_is_kept() {
-    for path in ["native.json", "native.jsonl", "native-object.json", "mcp.json", "mcp-rpc.json"] {
+    for path in [
+        "native.json",
+        "native.jsonl",
+        "native-object.json",
+        "mcp.json",
+        "mcp-rpc.json",
+    ] {
         let forecast = &open(&format!("formats/{path}")).tools()[0].clone();
-        assert_eq!(forecast.title.as_deref(), Some("Weather forecast"), "{path}");
+        assert_eq!(
+            forecast.title.as_deref(),
+            Some("Weather forecast"),
+            "{path}"
+        );
         assert_eq!(forecast.annotations.read_only_hint, Some(true), "{path}");
-        assert_eq!(forecast.annotations.destructive_hint, None, "an absent hint is unknown: {path}");
+        assert_eq!(
+            forecast.annotations.destructive_hint, None,
+            "an absent hint is unknown: {path}"
+        );
     }
-    for path in ["openai-chat.json", "openai-responses.json", "openai-request.json"] {
-        assert!(open(&format!("formats/{path}")).tools().iter().all(|tool| tool.strict == Some(true)), "{path}");
+    for path in [
+        "openai-chat.json",
+        "openai-responses.json",
+        "openai-request.json",
+    ] {
+        assert!(
+            open(&format!("formats/{path}"))
+                .tools()
+                .iter()
+                .all(|tool| tool.strict == Some(true)),
+            "{path}"
+        );
     }
-    assert!(open("formats/anthropic.json").tools().iter().all(|tool| tool.strict.is_none()));
+    assert!(
+        open("formats/anthropic.json")
+            .tools()
+            .iter()
+            .all(|tool| tool.strict.is_none())
+    );
     let native = open("formats/native.json");
     assert_eq!(native.tools()[1].aliases[0].name, "convert");
     assert_eq!(native.tools()[1].tags, ["measures", "arithmetic"]);
@@ -103,7 +149,11 @@ fn a_given_id_is_the_identity_and_a_source_qualifies_the_rest() {
         {"name": "a", "parameters": {}},
     ]))
     .expect("the same name in other sources is not a conflict");
-    let ids: Vec<&str> = catalog.tools().iter().map(|tool| tool.id.as_str()).collect();
+    let ids: Vec<&str> = catalog
+        .tools()
+        .iter()
+        .map(|tool| tool.id.as_str())
+        .collect();
     assert_eq!(ids, ["x-1", "t/a", "a"]);
     assert_eq!(catalog.tools()[0].qualified_name(), "s/a");
     assert!(catalog.find("s/a").is_none());
@@ -113,14 +163,27 @@ fn a_given_id_is_the_identity_and_a_source_qualifies_the_rest() {
 fn a_file_or_its_folder_names_the_source_of_tools_that_name_none() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let entry = br#"{"name": "a", "parameters": {}}"#;
-    for (file, source) in [("payments.json", "payments"), ("wiki/tools.jsonl", "wiki"), ("wiki2/tools.json", "wiki2")] {
+    for (file, source) in [
+        ("payments.json", "payments"),
+        ("wiki/tools.jsonl", "wiki"),
+        ("wiki2/tools.json", "wiki2"),
+    ] {
         let path = temporary.path().join(file);
-        fs::create_dir_all(path.parent().expect("it lies in a folder")).expect("a folder can be made");
+        fs::create_dir_all(path.parent().expect("it lies in a folder"))
+            .expect("a folder can be made");
         fs::write(&path, entry).expect("a file can be written");
-        let open = |path: &Path| Catalog::open(path).expect("the catalog is valid").tools()[0].source.clone();
+        let open = |path: &Path| {
+            Catalog::open(path).expect("the catalog is valid").tools()[0]
+                .source
+                .clone()
+        };
         assert_eq!(open(&path).as_deref(), Some(source), "{file}");
         if file.contains("/tools.") {
-            assert_eq!(open(path.parent().expect("it lies in a folder")).as_deref(), Some(source), "folder of {file}");
+            assert_eq!(
+                open(path.parent().expect("it lies in a folder")).as_deref(),
+                Some(source),
+                "folder of {file}"
+            );
         }
     }
 }
@@ -130,7 +193,11 @@ fn a_folders_whole_name_is_the_source() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let folder = temporary.path().join("release-1.2");
     fs::create_dir(&folder).expect("a folder can be made");
-    fs::write(folder.join("tools.jsonl"), br#"{"name": "a", "parameters": {}}"#).expect("a file can be written");
+    fs::write(
+        folder.join("tools.jsonl"),
+        br#"{"name": "a", "parameters": {}}"#,
+    )
+    .expect("a file can be written");
     let catalog = Catalog::open(&folder).expect("the catalog is valid");
     assert_eq!(catalog.tools()[0].source.as_deref(), Some("release-1.2"));
 }
@@ -138,23 +205,40 @@ fn a_folders_whole_name_is_the_source() {
 #[test]
 fn syntax_errors_name_line_and_column() {
     match open_error("broken/syntax.json") {
-        CatalogError::Syntax { origin, line, column, message } => {
+        CatalogError::Syntax {
+            origin,
+            line,
+            column,
+            message,
+        } => {
             assert!(origin.ends_with("syntax.json"), "{origin}");
             assert_eq!((line, column, message.as_str()), (4, 19, "expected `:`"));
         }
         other => panic!("expected a syntax error, got: {other}"),
     }
-    assert!(open_error("broken/syntax.json").to_string().ends_with("syntax.json: line 4, column 19: expected `:`"));
+    assert!(
+        open_error("broken/syntax.json")
+            .to_string()
+            .ends_with("syntax.json: line 4, column 19: expected `:`")
+    );
     let found = faults(Catalog::open(fixture("broken/syntax.jsonl")));
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0].position, Position::Line(3));
-    assert!(found[0].message.starts_with("not valid JSON at column 106"), "{}", found[0].message);
+    assert!(
+        found[0].message.starts_with("not valid JSON at column 106"),
+        "{}",
+        found[0].message
+    );
 }
 
 #[test]
 fn text_that_is_not_utf8_is_refused_with_its_place() {
     match open_error("broken/invalid-utf8.jsonl") {
-        CatalogError::NotUtf8 { origin, line, column } => {
+        CatalogError::NotUtf8 {
+            origin,
+            line,
+            column,
+        } => {
             assert!(origin.ends_with("invalid-utf8.jsonl"), "{origin}");
             assert_eq!((line, column), (2, 76));
         }
@@ -167,25 +251,92 @@ fn every_fault_is_reported_at_once_with_place_and_remedy() {
     let error = open_error("broken/many-faults.json").to_string();
     let found = faults(Catalog::open(fixture("broken/many-faults.json")));
     let expected = [
-        ("entry 2", None, "", "`name` is missing", "give the tool a name"),
-        ("entry 3", Some("gate_status"), "", "`parameters` is missing", "`{}` for none"),
-        ("entry 4", Some("ask_porter"), "", "is missing", "no_schema_mode of read-only, human-approval or full"),
-        ("entry 5", Some("book_bay"), "/parameters/properties/visitor/$ref", "leaves the schema", "$defs"),
-        ("entry 7", Some("open_gate"), "", "Duplicate tool \"carpark/open_gate\", first at entry 1", "rename"),
-        ("entry 8", Some("gate_console"), "/aliases/0", "Duplicate tool alias 'bash'", "let one tool have it"),
-        ("entry 9", Some("print_ticket"), "/parameters", "an array, not an object", "JSON Schema object"),
-        ("entry 10", Some("find_car"), "/parameters/properties/plate/type", "strng", "valid JSON Schema"),
+        (
+            "entry 2",
+            None,
+            "",
+            "`name` is missing",
+            "give the tool a name",
+        ),
+        (
+            "entry 3",
+            Some("gate_status"),
+            "",
+            "`parameters` is missing",
+            "`{}` for none",
+        ),
+        (
+            "entry 4",
+            Some("ask_porter"),
+            "",
+            "is missing",
+            "no_schema_mode of read-only, human-approval or full",
+        ),
+        (
+            "entry 5",
+            Some("book_bay"),
+            "/parameters/properties/visitor/$ref",
+            "leaves the schema",
+            "$defs",
+        ),
+        (
+            "entry 7",
+            Some("open_gate"),
+            "",
+            "Duplicate tool \"carpark/open_gate\", first at entry 1",
+            "rename",
+        ),
+        (
+            "entry 8",
+            Some("gate_console"),
+            "/aliases/0",
+            "Duplicate tool alias 'bash'",
+            "let one tool have it",
+        ),
+        (
+            "entry 9",
+            Some("print_ticket"),
+            "/parameters",
+            "an array, not an object",
+            "JSON Schema object",
+        ),
+        (
+            "entry 10",
+            Some("find_car"),
+            "/parameters/properties/plate/type",
+            "strng",
+            "valid JSON Schema",
+        ),
     ];
     for (fault, (position, name, pointer, message, remedy)) in found.iter().zip(expected) {
         assert_eq!(
-            (fault.position.to_string().as_str(), fault.name.as_deref(), fault.pointer.as_str()),
+            (
+                fault.position.to_string().as_str(),
+                fault.name.as_deref(),
+                fault.pointer.as_str()
+            ),
             (position, name, pointer)
         );
-        assert!(fault.message.contains(message), "{position}: {}", fault.message);
-        assert!(fault.remedy.contains(remedy), "{position}: {}", fault.remedy);
-        assert!(error.contains(&fault.to_string()), "the error text leaves out {fault}");
+        assert!(
+            fault.message.contains(message),
+            "{position}: {}",
+            fault.message
+        );
+        assert!(
+            fault.remedy.contains(remedy),
+            "{position}: {}",
+            fault.remedy
+        );
+        assert!(
+            error.contains(&fault.to_string()),
+            "the error text leaves out {fault}"
+        );
     }
-    assert_eq!(found.len(), expected.len(), "each fault is reported once, in the order of the entries: {error}");
+    assert_eq!(
+        found.len(),
+        expected.len(),
+        "each fault is reported once, in the order of the entries: {error}"
+    );
     assert!(error.contains("many-faults.json: 8 faults"), "{error}");
 }
 
@@ -200,13 +351,26 @@ fn what_is_no_catalog_is_told_apart() {
         (b"{\"recipe\": 1}", "recipe"),
     ] {
         let error = Catalog::from_slice(bytes, "here", None).expect_err("it is no catalog");
-        assert!(matches!(&error, CatalogError::UnknownFormat { found: text, .. } if text.contains(found)), "{error}");
+        assert!(
+            matches!(&error, CatalogError::UnknownFormat { found: text, .. } if text.contains(found)),
+            "{error}"
+        );
     }
     let error = open_error("broken/not-a-catalog.json").to_string();
-    assert!(error.contains("not-a-catalog.json: no catalog format recognised") && error.contains("recipe"), "{error}");
-    assert!(open("broken/empty.json").is_empty(), "an empty catalog is a catalog");
+    assert!(
+        error.contains("not-a-catalog.json: no catalog format recognised")
+            && error.contains("recipe"),
+        "{error}"
+    );
+    assert!(
+        open("broken/empty.json").is_empty(),
+        "an empty catalog is a catalog"
+    );
     let entries = json!([7, null, {"type": "web_serach", "name": "web_search"}, {"name": "a", "parameters": {}}]);
-    let positions: Vec<String> = faults(read(&entries)).into_iter().map(|fault| fault.position.to_string()).collect();
+    let positions: Vec<String> = faults(read(&entries))
+        .into_iter()
+        .map(|fault| fault.position.to_string())
+        .collect();
     assert_eq!(positions, ["entry 1", "entry 2", "entry 3"]);
 }
 
@@ -214,27 +378,51 @@ fn what_is_no_catalog_is_told_apart() {
 fn paths_that_hold_no_catalog_are_named() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let error = Catalog::open(temporary.path()).expect_err("the folder is empty");
-    assert!(matches!(&error, CatalogError::NoCatalogInFolder { path } if path == temporary.path()), "{error}");
+    assert!(
+        matches!(&error, CatalogError::NoCatalogInFolder { path } if path == temporary.path()),
+        "{error}"
+    );
     assert!(error.to_string().contains("*.jsonl"), "{error}");
     let missing = temporary.path().join("none.json");
     let error = Catalog::open(&missing).expect_err("the file is not there");
-    assert!(matches!(&error, CatalogError::Read { path, .. } if *path == missing), "{error}");
+    assert!(
+        matches!(&error, CatalogError::Read { path, .. } if *path == missing),
+        "{error}"
+    );
     assert!(error.to_string().contains("none.json"), "{error}");
 }
 
 #[test]
 fn an_empty_schema_means_no_arguments_and_a_missing_one_is_a_fault() {
-    assert_eq!(one(json!({"name": "a", "parameters": {}})).parameters, Some(json!({})));
-    assert_eq!(one(json!({"name": "a", "input_schema": {}})).parameters, Some(json!({})));
-    assert_eq!(one(json!({"name": "a", "inputSchema": {}})).parameters, Some(json!({})));
+    assert_eq!(
+        one(json!({"name": "a", "parameters": {}})).parameters,
+        Some(json!({}))
+    );
+    assert_eq!(
+        one(json!({"name": "a", "input_schema": {}})).parameters,
+        Some(json!({}))
+    );
+    assert_eq!(
+        one(json!({"name": "a", "inputSchema": {}})).parameters,
+        Some(json!({}))
+    );
     let published = one(json!({"type": "function", "function": {"name": "a"}}));
-    assert_eq!(published.parameters, Some(json!({})), "OpenAI's reference says that leaving it out means none");
-    for entry in
-        [json!({"name": "a"}), json!({"name": "a", "parameters": null}), json!({"name": "a", "description": "b"})]
-    {
+    assert_eq!(
+        published.parameters,
+        Some(json!({})),
+        "OpenAI's reference says that leaving it out means none"
+    );
+    for entry in [
+        json!({"name": "a"}),
+        json!({"name": "a", "parameters": null}),
+        json!({"name": "a", "description": "b"}),
+    ] {
         let fault = one_fault(entry);
         assert!(fault.starts_with(": `parameters` is missing; "), "{fault}");
-        assert!(fault.contains("allow_no_schema"), "the remedy names the way out: {fault}");
+        assert!(
+            fault.contains("allow_no_schema"),
+            "the remedy names the way out: {fault}"
+        );
     }
 }
 
@@ -248,7 +436,10 @@ fn a_tool_may_do_without_a_schema_in_a_stated_mode() {
         let tool = one(json!({"name": "a", "allow_no_schema": true, "no_schema_mode": name}));
         assert_eq!((tool.no_schema_mode, &tool.parameters), (Some(mode), &None));
         let written = serde_json::to_value(&*tool).expect("a tool serialises");
-        assert_eq!((&written["allow_no_schema"], &written["no_schema_mode"]), (&json!(true), &json!(name)));
+        assert_eq!(
+            (&written["allow_no_schema"], &written["no_schema_mode"]),
+            (&json!(true), &json!(name))
+        );
     }
     for entry in [
         json!({"name": "a", "allow_no_schema": false, "no_schema_mode": "full"}),
@@ -256,15 +447,24 @@ fn a_tool_may_do_without_a_schema_in_a_stated_mode() {
     ] {
         assert!(one_fault(entry).starts_with(": `parameters` is missing"));
     }
-    let unknown = faults(read(&json!([{"name": "a", "allow_no_schema": true, "no_schema_mode": "sometimes"}])));
+    let unknown = faults(read(
+        &json!([{"name": "a", "allow_no_schema": true, "no_schema_mode": "sometimes"}]),
+    ));
     assert_eq!(unknown[0].pointer, "/no_schema_mode");
-    assert!(unknown[0].remedy.contains("human-approval"), "{}", unknown[0].remedy);
+    assert!(
+        unknown[0].remedy.contains("human-approval"),
+        "{}",
+        unknown[0].remedy
+    );
 }
 
 #[test]
 fn a_policy_field_in_capitals_is_refused() {
     let capitals = read(&json!([{"name": "wipe_disk", "parameters": {}, "Safe": false}]));
-    assert!(capitals.is_err(), "the tool counts as safe although its catalog says that it is not");
+    assert!(
+        capitals.is_err(),
+        "the tool counts as safe although its catalog says that it is not"
+    );
 }
 
 #[test]
@@ -281,11 +481,17 @@ fn a_misspelt_policy_field_is_refused() {
     ] {
         let mut entry = json!({"name": "a", "parameters": {}});
         entry[wrong] = json!(null);
-        let Err(error) = read(&json!([entry])) else { panic!("{wrong} goes unnoticed") };
+        let Err(error) = read(&json!([entry])) else {
+            panic!("{wrong} goes unnoticed")
+        };
         let error = error.to_string();
-        assert!(error.contains(&format!("at /{wrong}: ")) && error.contains(&format!("{right:?}")), "{error}");
+        assert!(
+            error.contains(&format!("at /{wrong}: ")) && error.contains(&format!("{right:?}")),
+            "{error}"
+        );
     }
-    let tool = one(json!({"name": "a", "parameters": {}, "x-owner": "Mira", "notes": "y", "version": 3}));
+    let tool =
+        one(json!({"name": "a", "parameters": {}, "x-owner": "Mira", "notes": "y", "version": 3}));
     assert_eq!(tool.name, "a", "fields of one's own are no slips");
 }
 
@@ -303,7 +509,10 @@ fn camel_case_is_as_good_as_snake_case() {
     }));
     assert_eq!(snake, camel);
     assert_eq!(camel.allowed_roles, set(&["admin"]));
-    assert_eq!(camel.safety.as_ref().and_then(|safety| safety.threat_level), Some(ThreatLevel::High));
+    assert_eq!(
+        camel.safety.as_ref().and_then(|safety| safety.threat_level),
+        Some(ThreatLevel::High)
+    );
 }
 
 #[test]
@@ -316,19 +525,34 @@ fn fields_of_a_wrong_type_are_refused_by_pointer() {
         ("aliases", json!([1]), "/aliases"),
         ("aliases", json!([""]), "/aliases/0"),
         ("safety", json!({"threat_level": "mild"}), "/safety"),
-        ("annotations", json!({"destructiveHint": "yes"}), "/annotations"),
+        (
+            "annotations",
+            json!({"destructiveHint": "yes"}),
+            "/annotations",
+        ),
         ("description", json!(["a"]), "/description"),
         ("name", json!(" "), "/name"),
         ("name", json!("a\u{0}b"), "/name"),
         ("output_schema", json!("string"), "/output_schema"),
-        ("parameters", json!({"$ref": "file:///etc/passwd"}), "/parameters/$ref"),
-        ("parameters", json!({"properties": {"a": {"pattern": "(?<=x)y"}}}), "/parameters"),
+        (
+            "parameters",
+            json!({"$ref": "file:///etc/passwd"}),
+            "/parameters/$ref",
+        ),
+        (
+            "parameters",
+            json!({"properties": {"a": {"pattern": "(?<=x)y"}}}),
+            "/parameters",
+        ),
     ] {
         let mut entry = json!({"name": "a", "parameters": {}});
         entry[field] = value;
         let text = entry.to_string();
         let found = faults(read(&json!([entry])));
-        assert!(found.iter().any(|fault| fault.pointer.starts_with(pointer)), "{text}: {found:?}");
+        assert!(
+            found.iter().any(|fault| fault.pointer.starts_with(pointer)),
+            "{text}: {found:?}"
+        );
     }
 }
 
@@ -347,11 +571,17 @@ fn a_deeply_nested_schema_is_refused_clearly() {
     assert_eq!(one(entry(MAX_SCHEMA_DEPTH)).name, "deep");
     for levels in [MAX_SCHEMA_DEPTH + 1, 100] {
         let fault = one_fault(entry(levels));
-        assert!(fault.contains("nested deeper than 64 levels; flatten it"), "{levels}: {fault}");
+        assert!(
+            fault.contains("nested deeper than 64 levels; flatten it"),
+            "{levels}: {fault}"
+        );
         let mut tool = Tool::without_arguments("deep", "");
         tool.parameters = Some(nested(levels));
         let fault = faults(Catalog::from_tools([tool])).remove(0);
-        assert!(fault.message.contains("nested deeper than 64 levels"), "{levels}: {fault}");
+        assert!(
+            fault.message.contains("nested deeper than 64 levels"),
+            "{levels}: {fault}"
+        );
     }
     // A hundred objects within objects: deeper than the parser goes.
     let mut properties = json!({"type": "string"});
@@ -359,15 +589,31 @@ fn a_deeply_nested_schema_is_refused_clearly() {
         properties = json!({"type": "object", "properties": {"inner": properties}});
     }
     let deep = json!({"name": "deep", "parameters": properties});
-    let error = read(&json!([deep])).expect_err("it is nested too deep").to_string();
-    assert!(error.starts_with("here: line 1, column ") && error.contains("deeper than 128 levels"), "{error}");
+    let error = read(&json!([deep]))
+        .expect_err("it is nested too deep")
+        .to_string();
+    assert!(
+        error.starts_with("here: line 1, column ") && error.contains("deeper than 128 levels"),
+        "{error}"
+    );
     let lines = format!("{}\n{deep}\n", json!({"name": "a", "parameters": {}}));
     let found = faults(Catalog::from_slice(lines.as_bytes(), "here", None));
-    assert_eq!((found.len(), found[0].position.clone()), (1, Position::Line(2)));
-    assert!(found[0].message.contains("deeper than 128 levels"), "{}", found[0]);
+    assert_eq!(
+        (found.len(), found[0].position.clone()),
+        (1, Position::Line(2))
+    );
+    assert!(
+        found[0].message.contains("deeper than 128 levels"),
+        "{}",
+        found[0]
+    );
     let unclosed = "[".repeat(1_000_000);
-    let error = Catalog::from_slice(unclosed.as_bytes(), "here", None).expect_err("it is nested too deep");
-    assert!(matches!(error, CatalogError::Syntax { line: 1, .. }), "{error}");
+    let error =
+        Catalog::from_slice(unclosed.as_bytes(), "here", None).expect_err("it is nested too deep");
+    assert!(
+        matches!(error, CatalogError::Syntax { line: 1, .. }),
+        "{error}"
+    );
 }
 
 #[test]
@@ -384,7 +630,10 @@ fn a_byte_order_mark_is_tolerated() {
 fn lines_may_end_as_they_like_and_blank_ones_are_passed_over() {
     let text = "{\"name\": \"a\", \"parameters\": {}}\r\n\r\n  \n{\"name\": \"b\"}\r\n";
     let found = faults(Catalog::from_slice(text.as_bytes(), "here", None));
-    assert_eq!((found.len(), found[0].position.clone()), (1, Position::Line(4)));
+    assert_eq!(
+        (found.len(), found[0].position.clone()),
+        (1, Position::Line(4))
+    );
 }
 
 #[test]
@@ -403,7 +652,10 @@ fn aliases_and_names_must_be_unambiguous() {
             json!([entry("a", "s", &["b"]), entry("b", "t", &[])]),
             "Duplicate tool alias 'b', which is the name of \"t/b\"",
         ),
-        (json!([entry("a", "s", &[]), entry("a", "s", &[])]), "Duplicate tool \"s/a\", first at entry 1"),
+        (
+            json!([entry("a", "s", &[]), entry("a", "s", &[])]),
+            "Duplicate tool \"s/a\", first at entry 1",
+        ),
     ] {
         let found = faults(read(&entries));
         assert_eq!(found.len(), 1, "{entries}");
@@ -415,10 +667,20 @@ fn aliases_and_names_must_be_unambiguous() {
 fn the_digest_tells_equal_content_from_changed_content() {
     let plain = open("formats/native.json");
     for same in ["native.jsonl", "native-object.json"] {
-        assert_eq!(plain.digest(), open(&format!("formats/{same}")).digest(), "{same}");
+        assert_eq!(
+            plain.digest(),
+            open(&format!("formats/{same}")).digest(),
+            "{same}"
+        );
     }
     assert_eq!(plain.digest().len(), 64);
-    let tools = || plain.tools().iter().map(|tool| Tool::clone(tool)).collect::<Vec<_>>();
+    let tools = || {
+        plain
+            .tools()
+            .iter()
+            .map(|tool| Tool::clone(tool))
+            .collect::<Vec<_>>()
+    };
     assert_eq!(catalog(tools()).digest(), plain.digest());
     let change = |change: fn(&mut Vec<Tool>)| {
         let mut tools = tools();
@@ -437,16 +699,30 @@ fn the_digest_tells_equal_content_from_changed_content() {
     ];
     for (index, digest) in changed.iter().enumerate() {
         assert_ne!(digest, plain.digest(), "change {index}");
-        assert!(!changed[..index].contains(digest), "change {index} looks like another");
+        assert!(
+            !changed[..index].contains(digest),
+            "change {index} looks like another"
+        );
     }
 }
 
 #[test]
 fn a_changed_catalog_shares_the_tools_that_stay() {
     let old = open("formats/native.json");
-    let new = old.with_tools([tool("samples", "extra", "")]).expect("there is not a conflict");
-    assert_eq!((old.len(), new.len()), (3, 4), "the old catalog stays as it is");
-    assert!(old.tools().iter().zip(new.tools()).all(|(a, b)| Arc::ptr_eq(a, b)));
+    let new = old
+        .with_tools([tool("samples", "extra", "")])
+        .expect("there is not a conflict");
+    assert_eq!(
+        (old.len(), new.len()),
+        (3, 4),
+        "the old catalog stays as it is"
+    );
+    assert!(
+        old.tools()
+            .iter()
+            .zip(new.tools())
+            .all(|(a, b)| Arc::ptr_eq(a, b))
+    );
     assert_eq!(new.find("samples/extra").map(|id| id.index()), Some(3));
     let kept = new.filtered(|tool| tool.name != "convertUnits");
     assert_eq!(kept.len(), 3);
@@ -454,5 +730,8 @@ fn a_changed_catalog_shares_the_tools_that_stay() {
     assert!(kept.find("samples/convertUnits").is_none());
     assert_ne!(kept.digest(), new.digest());
     let conflict = faults(old.with_tools([tool("samples", "get_forecast", "")]));
-    assert_eq!(conflict[0].message, "Duplicate tool \"samples/get_forecast\", first at entry 1");
+    assert_eq!(
+        conflict[0].message,
+        "Duplicate tool \"samples/get_forecast\", first at entry 1"
+    );
 }

@@ -13,39 +13,85 @@ fn bytes(selection: &Selection) -> String {
 
 #[test]
 fn a_tool_in_use_that_may_not_be_seen_is_left_out_and_that_is_said() {
-    let options = PickOptions { in_use: vec!["drop_table".into()], ..PickOptions::default() };
+    let options = PickOptions {
+        in_use: vec!["drop_table".into()],
+        ..PickOptions::default()
+    };
     let selection = pick(&WORKPLACE, "weather in Oslo", &options);
     assert!(!ids(&selection).contains(&"warehouse/drop_table"));
     let first = &selection.ineligible.tools[0];
-    assert_eq!((first.tool_id.as_str(), first.named.as_deref()), ("warehouse/drop_table", Some("drop_table")));
-    assert_eq!(first.asked_by, Some(AskedBy::Task), "the request does not name it");
+    assert_eq!(
+        (first.tool_id.as_str(), first.named.as_deref()),
+        ("warehouse/drop_table", Some("drop_table"))
+    );
+    assert_eq!(
+        first.asked_by,
+        Some(AskedBy::Task),
+        "the request does not name it"
+    );
 }
 
 #[test]
 fn the_latest_tools_in_use_stay_and_a_shared_name_means_all() {
-    let engine = engine(catalog((0..40).map(|number| tool("s", &format!("tool_{number}"), ""))));
+    let engine = engine(catalog(
+        (0..40).map(|number| tool("s", &format!("tool_{number}"), "")),
+    ));
     let in_use = (0..40).map(|number| format!("tool_{number}")).collect();
-    let selection = pick(&engine, "zzz", &PickOptions { in_use, choice: Choice::Best, ..PickOptions::default() });
+    let selection = pick(
+        &engine,
+        "zzz",
+        &PickOptions {
+            in_use,
+            choice: Choice::Best,
+            ..PickOptions::default()
+        },
+    );
     let held = ids(&selection);
-    let stays = selection.picks.iter().filter(|pick| pick.provenance.in_use.is_some()).count();
+    let stays = selection
+        .picks
+        .iter()
+        .filter(|pick| pick.provenance.in_use.is_some())
+        .count();
     assert_eq!(stays, MAX_IN_USE);
     assert!(held.contains(&"s/tool_39") && held.contains(&"s/tool_24"));
-    let over = selection.dropped.iter().filter(|dropped| dropped.reason == DropReason::MaxInUse).count();
-    assert_eq!(over + held.len(), 40, "one that was used longer ago has to fit the request");
-    let shared = PickOptions { in_use: vec!["get_forecast".into()], ..PickOptions::default() };
+    let over = selection
+        .dropped
+        .iter()
+        .filter(|dropped| dropped.reason == DropReason::MaxInUse)
+        .count();
+    assert_eq!(
+        over + held.len(),
+        40,
+        "one that was used longer ago has to fit the request"
+    );
+    let shared = PickOptions {
+        in_use: vec!["get_forecast".into()],
+        ..PickOptions::default()
+    };
     let selection = pick(&WORKPLACE, "play some jazz", &shared);
-    assert!(["weather/get_forecast", "skywatch/get_forecast"].iter().all(|id| ids(&selection).contains(id)));
+    assert!(
+        ["weather/get_forecast", "skywatch/get_forecast"]
+            .iter()
+            .all(|id| ids(&selection).contains(id))
+    );
 }
 
 fn travel(sequences: &str) -> Engine {
     let tools = catalog([
         tool("t", "find_flight", "Searches flights between two cities"),
         tool("t", "geocode", "Gives the coordinates of a place"),
-        tool("t", "exchange_rate", "Tells what one currency is worth in another"),
+        tool(
+            "t",
+            "exchange_rate",
+            "Tells what one currency is worth in another",
+        ),
         tool("t", "paint", "Paints a picture of a flight"),
     ]);
     let sequences = Sequences::from_slice(sequences.as_bytes(), "test").expect("well formed");
-    Engine::builder(tools).sequences(sequences).build().expect("the engine is valid")
+    Engine::builder(tools)
+        .sequences(sequences)
+        .build()
+        .expect("the engine is valid")
 }
 
 const HABIT: &str = "[\"find_flight\", \"paint\"]\n{\"tools\": [\"find_flight\", \"exchange_rate\"]}\n[\"geocode\"]\n";
@@ -59,31 +105,71 @@ fn what_goes_with_a_tool_in_use_is_raised_and_the_numbers_are_told() {
         ..PickOptions::default()
     };
     let text = "what does the flight from Oslo to Rome cost in crowns";
-    let (without, with) = (pick(&engine, text, &low(&[])), pick(&engine, text, &low(&["find_flight"])));
+    let (without, with) = (
+        pick(&engine, text, &low(&[])),
+        pick(&engine, text, &low(&["find_flight"])),
+    );
     let score = |selection: &Selection| {
-        selection.picks.iter().find(|pick| pick.tool.name == "exchange_rate").map(|pick| pick.score)
+        selection
+            .picks
+            .iter()
+            .find(|pick| pick.tool.name == "exchange_rate")
+            .map(|pick| pick.score)
     };
-    assert!(score(&with) > score(&without), "{:?} {:?}", score(&with), score(&without));
-    let raised = with.picks.iter().find(|pick| pick.tool.name == "exchange_rate").expect("it is picked");
+    assert!(
+        score(&with) > score(&without),
+        "{:?} {:?}",
+        score(&with),
+        score(&without)
+    );
+    let raised = with
+        .picks
+        .iter()
+        .find(|pick| pick.tool.name == "exchange_rate")
+        .expect("it is picked");
     let prior = raised.provenance.prior.as_ref().expect("it has gained");
-    let [by] = &prior.by[..] else { panic!("it gains by one tool: {prior:?}") };
+    let [by] = &prior.by[..] else {
+        panic!("it gains by one tool: {prior:?}")
+    };
     assert_eq!((by.tool_id.as_str(), by.together), ("t/find_flight", 20));
     assert!((by.expected - 40.0 * 20.0 / 60.0).abs() < 1e-4);
     assert!((by.log_ratio - (21.0_f32 / (1.0 + by.expected)).ln()).abs() < 1e-5);
     let fusion = raised.provenance.fusion.as_ref().expect("it is fused");
-    let parts: f32 = fusion.parts.values().map(|part| part.weight * part.score).sum();
+    let parts: f32 = fusion
+        .parts
+        .values()
+        .map(|part| part.weight * part.score)
+        .sum();
     assert!((parts + prior.gain - fusion.value).abs() < 1e-3);
-    assert!(raised.reason.contains("20 tasks called it with \"t/find_flight\""), "{}", raised.reason);
     assert!(
-        with.picks.iter().find(|pick| pick.tool.name == "geocode").is_none_or(|pick| pick.provenance.prior.is_none())
+        raised
+            .reason
+            .contains("20 tasks called it with \"t/find_flight\""),
+        "{}",
+        raised.reason
+    );
+    assert!(
+        with.picks
+            .iter()
+            .find(|pick| pick.tool.name == "geocode")
+            .is_none_or(|pick| pick.provenance.prior.is_none())
     );
 }
 
 #[test]
 fn a_habit_alone_brings_no_tool_over_the_least_score() {
     let engine = travel(&HABIT.repeat(1000));
-    for text in ["geocode Rome", "flights between two cities", "zzz", "a picture of a flight"] {
-        let options = PickOptions { in_use: vec!["find_flight".into()], max_candidates: 4, ..PickOptions::default() };
+    for text in [
+        "geocode Rome",
+        "flights between two cities",
+        "zzz",
+        "a picture of a flight",
+    ] {
+        let options = PickOptions {
+            in_use: vec!["find_flight".into()],
+            max_candidates: 4,
+            ..PickOptions::default()
+        };
         let admitted = |engine: &Engine| {
             let selection = pick(engine, text, &options);
             let mut ids: Vec<String> = ids(&selection).into_iter().map(str::to_owned).collect();
@@ -98,11 +184,18 @@ fn a_habit_alone_brings_no_tool_over_the_least_score() {
 fn what_goes_with_a_tool_in_use_and_may_not_be_seen_does_not_show_in_the_estimate() {
     let options = PickOptions {
         in_use: vec!["find_flight".into()],
-        access: Access { exclude: ["t/paint".to_owned()].into(), ..Access::default() },
+        access: Access {
+            exclude: ["t/paint".to_owned()].into(),
+            ..Access::default()
+        },
         ..PickOptions::default()
     };
     let habit = "[\"find_flight\", \"paint\"]\n[\"geocode\"]\n".repeat(1000);
-    for text in ["a picture of a flight", "flights between two cities", "paint my dog"] {
+    for text in [
+        "a picture of a flight",
+        "flights between two cities",
+        "paint my dog",
+    ] {
         let estimate = |sequences: &str| pick(&travel(sequences), text, &options).answerable;
         assert_eq!(estimate(&habit), estimate(""), "{text}");
     }
@@ -110,22 +203,50 @@ fn what_goes_with_a_tool_in_use_and_may_not_be_seen_does_not_show_in_the_estimat
 
 #[test]
 fn what_is_called_often_comes_before_its_likes_where_that_is_to_count() {
-    let likes = || catalog(["red", "green", "blue"].map(|name| tool("t", name, "Sends a letter to a customer")));
+    let likes = || {
+        catalog(
+            ["red", "green", "blue"].map(|name| tool("t", name, "Sends a letter to a customer")),
+        )
+    };
     let with = |sequences: &str| {
         let sequences = Sequences::from_slice(sequences.as_bytes(), "test").expect("well formed");
-        Engine::builder(likes()).sequences(sequences).build().expect("the engine is valid")
+        Engine::builder(likes())
+            .sequences(sequences)
+            .build()
+            .expect("the engine is valid")
     };
     let engine = with(&("[\"blue\"]\n".repeat(500) + "[\"red\"]\n[\"green\"]\n"));
-    let options = |popularity, min_score| PickOptions { popularity, min_score, ..PickOptions::default() };
+    let options = |popularity, min_score| PickOptions {
+        popularity,
+        min_score,
+        ..PickOptions::default()
+    };
     let text = "send a letter to the customer";
-    let (without, counted) = (pick(&engine, text, &options(false, 0.0)), pick(&engine, text, &options(true, 0.0)));
-    assert!(ids(&without)[0] != "t/blue" && ids(&counted)[0] == "t/blue", "{:?} {:?}", ids(&without), ids(&counted));
+    let (without, counted) = (
+        pick(&engine, text, &options(false, 0.0)),
+        pick(&engine, text, &options(true, 0.0)),
+    );
+    assert!(
+        ids(&without)[0] != "t/blue" && ids(&counted)[0] == "t/blue",
+        "{:?} {:?}",
+        ids(&without),
+        ids(&counted)
+    );
     let blue = &counted.picks[0];
-    let popular = blue.provenance.prior.as_ref().and_then(|prior| prior.popular.as_ref()).expect("it has gained");
+    let popular = blue
+        .provenance
+        .prior
+        .as_ref()
+        .and_then(|prior| prior.popular.as_ref())
+        .expect("it has gained");
     assert_eq!(popular.tasks, 500);
     let expected = (501.0_f32 / (502.0 / 3.0 + 1.0)).ln();
     assert!((popular.log_ratio - expected).abs() < 1e-5, "{popular:?}");
-    assert!(blue.reason.contains("500 tasks called it"), "{}", blue.reason);
+    assert!(
+        blue.reason.contains("500 tasks called it"),
+        "{}",
+        blue.reason
+    );
     // However often it is called, it comes no further than its text brings it.
     for text in ["send a letter to the customer", "paint the wall", "zzz"] {
         let admitted = |popularity| {
@@ -143,29 +264,67 @@ fn sequences_that_share_nothing_with_the_catalog_or_the_task_change_nothing() {
     let plain = engine(workplace());
     let with = |sequences: &str| {
         let sequences = Sequences::from_slice(sequences.as_bytes(), "test").expect("well formed");
-        Engine::builder(workplace()).sequences(sequences).build().expect("the engine is valid")
+        Engine::builder(workplace())
+            .sequences(sequences)
+            .build()
+            .expect("the engine is valid")
     };
     let same = |other: &Engine, options: &PickOptions| {
         let strip = |mut selection: Selection| {
-            selection.stages.retain(|report| report.stage != Stage::Prior);
+            selection
+                .stages
+                .retain(|report| report.stage != Stage::Prior);
             bytes(&selection)
         };
         let text = "search the wiki for the travel policy and mail it to Anna";
-        assert_eq!(strip(pick(other, text, options)), strip(pick(&plain, text, options)));
+        assert_eq!(
+            strip(pick(other, text, options)),
+            strip(pick(&plain, text, options))
+        );
     };
-    let in_use = PickOptions { in_use: vec!["wiki/get_page".into()], debug: true, ..PickOptions::default() };
+    let in_use = PickOptions {
+        in_use: vec!["wiki/get_page".into()],
+        debug: true,
+        ..PickOptions::default()
+    };
     let foreign = with("[\"alpha\", \"beta\"]\n[\"wiki/get_page\", \"beta\"]");
-    assert_eq!(foreign.sequence_stats().expect("there are sequences").unknown, 2);
+    assert_eq!(
+        foreign
+            .sequence_stats()
+            .expect("there are sequences")
+            .unknown,
+        2
+    );
     same(&foreign, &in_use);
-    let known = with("[\"wiki/get_page\", \"mail/send_email\"]\n[\"wiki/get_page\", \"mail/send_email\"]\n[\"bash\"]");
-    same(&known, &PickOptions { debug: true, ..PickOptions::default() });
-    let ranks = PickOptions { fusion: Fusion::Rrf { k: 60 }, ..in_use.clone() };
+    let known = with(
+        "[\"wiki/get_page\", \"mail/send_email\"]\n[\"wiki/get_page\", \"mail/send_email\"]\n[\"bash\"]",
+    );
+    same(
+        &known,
+        &PickOptions {
+            debug: true,
+            ..PickOptions::default()
+        },
+    );
+    let ranks = PickOptions {
+        fusion: Fusion::Rrf { k: 60 },
+        ..in_use.clone()
+    };
     same(&known, &ranks);
     let prior = |options: &PickOptions| {
         let stages = pick(&known, "mail it", options).stages;
-        stages.into_iter().find(|report| report.stage == Stage::Prior).expect("it is told").status
+        stages
+            .into_iter()
+            .find(|report| report.stage == Stage::Prior)
+            .expect("it is told")
+            .status
     };
     assert_eq!(prior(&in_use), StageStatus::Ran);
-    assert_eq!(prior(&PickOptions::default()), StageStatus::Skipped { reason: "no tool is in use".into() });
+    assert_eq!(
+        prior(&PickOptions::default()),
+        StageStatus::Skipped {
+            reason: "no tool is in use".into()
+        }
+    );
     assert!(matches!(prior(&ranks), StageStatus::Skipped { .. }));
 }

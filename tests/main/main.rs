@@ -1,6 +1,7 @@
 //! The integration tests of the engine: what its user can see.
 
-// Imports between the engine's modules go one way, and the libraries neither print nor read the environment.
+// Imports between the engine's modules go one way, and the libraries neither print nor read the
+// environment.
 mod architecture;
 // Who may take a name: conflicts, trust, aliases of the operator, look-alikes.
 mod aliases;
@@ -32,7 +33,8 @@ mod reranking;
 mod semantic;
 // Models that must be ready by a deadline.
 mod optional_model;
-// Saved indexes: whole, damaged, hostile, of other versions, beside writers; and changes that an engine takes over.
+// Saved indexes: whole, damaged, hostile, of other versions, beside writers; and changes that an
+// engine takes over.
 mod saved;
 // What is said of picks: scores, reasons, the best match that may not be used.
 mod truth;

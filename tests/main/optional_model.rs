@@ -1,4 +1,5 @@
-//! A model that must be ready by a deadline: an engine goes without one that is late, says so, and keeps what was done.
+//! A model that must be ready by a deadline: an engine goes without one that is late, says so, and
+//! keeps what was done.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,12 +36,22 @@ impl Embedder for Slow {
         fake_vector("").len()
     }
 
-    fn embed(&self, role: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn embed(
+        &self,
+        role: Role,
+        texts: &[&str],
+        progress: EmbedProgress<'_>,
+    ) -> Result<Vec<Vec<f32>>, EmbedError> {
         if role == Role::Document {
             self.tools.fetch_add(texts.len(), Ordering::Relaxed);
-            thread::sleep(self.per_tool * u32::try_from(texts.len()).expect("few are embedded at once"));
+            thread::sleep(
+                self.per_tool * u32::try_from(texts.len()).expect("few are embedded at once"),
+            );
         }
-        if self.hangs_on.is_some_and(|word| texts.iter().any(|text| text.contains(word))) {
+        if self
+            .hangs_on
+            .is_some_and(|word| texts.iter().any(|text| text.contains(word)))
+        {
             thread::sleep(3 * AT_MOST);
         }
         progress(texts.len());
@@ -61,39 +72,79 @@ fn with(catalog: Catalog, deadline: Option<Instant>, embedder: &Arc<Slow>) -> En
 fn check_left_out(selection: &Selection, reason: &str) {
     let rest = pick(&WORKPLACE, REQUEST, &PickOptions::default());
     assert_eq!(ids(selection), ids(&rest));
-    assert_eq!(selection.picks[0].score.to_bits(), rest.picks[0].score.to_bits());
-    let [degraded] = &selection.degraded[..] else { panic!("one stage is degraded: {:?}", selection.degraded) };
-    assert!(degraded.stage == Stage::Semantic && degraded.reason.contains(reason), "{degraded:?}");
-    let stage = selection.stages.iter().find(|report| report.stage == Stage::Semantic);
-    assert!(matches!(stage.map(|stage| &stage.status), Some(StageStatus::Failed { .. })), "{stage:?}");
+    assert_eq!(
+        selection.picks[0].score.to_bits(),
+        rest.picks[0].score.to_bits()
+    );
+    let [degraded] = &selection.degraded[..] else {
+        panic!("one stage is degraded: {:?}", selection.degraded)
+    };
+    assert!(
+        degraded.stage == Stage::Semantic && degraded.reason.contains(reason),
+        "{degraded:?}"
+    );
+    let stage = selection
+        .stages
+        .iter()
+        .find(|report| report.stage == Stage::Semantic);
+    assert!(
+        matches!(
+            stage.map(|stage| &stage.status),
+            Some(StageStatus::Failed { .. })
+        ),
+        "{stage:?}"
+    );
 }
 
 #[test]
 fn a_model_that_is_late_is_left_out_and_the_static_one_stands_in() {
-    let hangs = Arc::new(Slow { hangs_on: Some(""), ..Slow::default() });
+    let hangs = Arc::new(Slow {
+        hangs_on: Some(""),
+        ..Slow::default()
+    });
     let started = Instant::now();
-    let engine = with(workplace(), after(100), &hangs).build().expect("being late is no error");
+    let engine = with(workplace(), after(100), &hangs)
+        .build()
+        .expect("being late is no error");
     check_left_out(
         &pick(&engine, REQUEST, &PickOptions::default()),
         "the deadline passed before it had embedded a tool",
     );
     let semantic = pick(&engine, REQUEST, &in_mode(Mode::Semantic));
-    assert_eq!(ids(&semantic)[0], "calendar/book_meeting_room", "the static model ranks alone");
+    assert_eq!(
+        ids(&semantic)[0],
+        "calendar/book_meeting_room",
+        "the static model ranks alone"
+    );
     let never = Engine::builder(workplace()).optional_embedder(after(100), || {
         thread::sleep(3 * AT_MOST);
-        Err(EmbedError::Load { name: "never".to_owned(), reason: "nobody waits for it".to_owned() })
+        Err(EmbedError::Load {
+            name: "never".to_owned(),
+            reason: "nobody waits for it".to_owned(),
+        })
     });
     let engine = never.build().expect("being late is no error");
-    check_left_out(&pick(&engine, REQUEST, &PickOptions::default()), "not ready in time");
+    check_left_out(
+        &pick(&engine, REQUEST, &PickOptions::default()),
+        "not ready in time",
+    );
     assert!(started.elapsed() < AT_MOST, "{:?}", started.elapsed());
 }
 
 #[test]
 fn what_was_embedded_before_the_deadline_is_kept_so_that_the_next_engine_comes_further() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
-    let slow = Arc::new(Slow { per_tool: Duration::from_millis(3), ..Slow::default() });
+    let slow = Arc::new(Slow {
+        per_tool: Duration::from_millis(3),
+        ..Slow::default()
+    });
     let tools = workplace().len();
-    let built = |deadline| with(workplace(), deadline, &slow).cache_dir(temporary.path()).build().expect("no error");
+    let built = |deadline| {
+        with(workplace(), deadline, &slow)
+            .cache_dir(temporary.path())
+            .build()
+            .expect("no error")
+    };
     let engine = built(after(400));
     let told = format!("of {tools} tools when the deadline passed");
     check_left_out(&pick(&engine, REQUEST, &PickOptions::default()), &told);
@@ -101,9 +152,16 @@ fn what_was_embedded_before_the_deadline_is_kept_so_that_the_next_engine_comes_f
     thread::sleep(Duration::from_millis(300));
     let first = slow.tools.swap(0, Ordering::Relaxed);
     assert!(first < tools, "all {first} were embedded in time");
-    assert!(pick(&built(None), REQUEST, &PickOptions::default()).degraded.is_empty());
+    assert!(
+        pick(&built(None), REQUEST, &PickOptions::default())
+            .degraded
+            .is_empty()
+    );
     let second = slow.tools.load(Ordering::Relaxed);
-    assert!(second < tools, "{first} were embedded before, and {second} of {tools} again");
+    assert!(
+        second < tools,
+        "{first} were embedded before, and {second} of {tools} again"
+    );
 }
 
 #[test]
@@ -116,12 +174,27 @@ fn skills_and_tools_are_ranked_by_the_same_models() {
         body: "Book it.".to_owned(),
     };
     for (hangs_on, late) in [(None, false), (Some("zebra"), true)] {
-        let slow = Arc::new(Slow { hangs_on, ..Slow::default() });
+        let slow = Arc::new(Slow {
+            hangs_on,
+            ..Slow::default()
+        });
         let builder = with(workplace(), after(if late { 500 } else { 600_000 }), &slow);
-        let engine = builder.skills(vec![skill.clone()]).build().expect("being late is no error");
+        let engine = builder
+            .skills(vec![skill.clone()])
+            .build()
+            .expect("being late is no error");
         let selection = pick(&engine, REQUEST, &PickOptions::default());
-        assert_eq!(selection.degraded.iter().any(|degraded| degraded.stage == Stage::Semantic), late);
-        assert_eq!(selection.picks[0].provenance.semantic.len(), if late { 1 } else { 2 });
+        assert_eq!(
+            selection
+                .degraded
+                .iter()
+                .any(|degraded| degraded.stage == Stage::Semantic),
+            late
+        );
+        assert_eq!(
+            selection.picks[0].provenance.semantic.len(),
+            if late { 1 } else { 2 }
+        );
         assert_eq!(selection.skills.as_ref().map(Vec::len), Some(1));
     }
 }
@@ -129,16 +202,36 @@ fn skills_and_tools_are_ranked_by_the_same_models() {
 #[test]
 fn time_to_spare_changes_nothing_and_a_model_that_cannot_be_opened_is_an_error() {
     let json = |engine: Engine| {
-        serde_json::to_string(&pick(&engine, REQUEST, &PickOptions::default())).expect("a selection serialises")
+        serde_json::to_string(&pick(&engine, REQUEST, &PickOptions::default()))
+            .expect("a selection serialises")
     };
     let slow = Arc::<Slow>::default();
-    let given = Engine::builder(workplace()).embedder(Arc::clone(&slow) as Arc<dyn Embedder>).build();
+    let given = Engine::builder(workplace())
+        .embedder(Arc::clone(&slow) as Arc<dyn Embedder>)
+        .build();
     let given = json(given.expect("it works"));
     for deadline in [None, after(600_000)] {
-        assert_eq!(json(with(workplace(), deadline, &slow).build().expect("it works")), given);
-        let broken = || Err(EmbedError::Load { name: "broken".to_owned(), reason: "it is damaged".to_owned() });
-        let error = Engine::builder(workplace()).optional_embedder(deadline, broken).build();
+        assert_eq!(
+            json(
+                with(workplace(), deadline, &slow)
+                    .build()
+                    .expect("it works")
+            ),
+            given
+        );
+        let broken = || {
+            Err(EmbedError::Load {
+                name: "broken".to_owned(),
+                reason: "it is damaged".to_owned(),
+            })
+        };
+        let error = Engine::builder(workplace())
+            .optional_embedder(deadline, broken)
+            .build();
         let error = error.expect_err("that does not pass");
-        assert!(matches!(error, IndexError::Model(EmbedError::Load { .. })), "{error}");
+        assert!(
+            matches!(error, IndexError::Model(EmbedError::Load { .. })),
+            "{error}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Policy: nothing of a catalog that says who may see a tool goes unread, whatever its spelling, place and format, and
-//! a source that a policy names is restricted with all that look like it.
+//! Policy: nothing of a catalog that says who may see a tool goes unread, whatever its spelling,
+//! place and format, and a source that a policy names is restricted with all that look like it.
 
 use picktools::catalog::{CatalogError, NoSchemaMode, Position};
 use picktools::{Catalog, Tool};
@@ -14,9 +14,10 @@ fn read(text: &str) -> Result<Catalog, CatalogError> {
 /// The pointers of the faults that a catalog is refused for, with the positions.
 fn places(text: &str) -> Vec<(Position, String)> {
     match read(text) {
-        Err(CatalogError::Invalid { faults, .. }) => {
-            faults.into_iter().map(|fault| (fault.position, fault.pointer)).collect()
-        }
+        Err(CatalogError::Invalid { faults, .. }) => faults
+            .into_iter()
+            .map(|fault| (fault.position, fault.pointer))
+            .collect(),
         Err(other) => panic!("{text}: expected faults of entries, got {other}"),
         Ok(_) => panic!("{text}: it is accepted"),
     }
@@ -31,9 +32,16 @@ fn a_member_that_stands_twice_is_refused_in_every_format_and_at_every_depth() {
         format!(r#"{{"tools": [{good}, {twice}]}}"#),
         format!(r#"{{"jsonrpc": "2.0", "id": 1, "result": {{"tools": [{good}, {twice}]}}}}"#),
     ] {
-        assert_eq!(places(&text), [(Position::Entry(2), "/safe".to_owned())], "{text}");
+        assert_eq!(
+            places(&text),
+            [(Position::Entry(2), "/safe".to_owned())],
+            "{text}"
+        );
     }
-    assert_eq!(places(&format!("{good}\n{twice}\n")), [(Position::Line(2), "/safe".to_owned())]);
+    assert_eq!(
+        places(&format!("{good}\n{twice}\n")),
+        [(Position::Line(2), "/safe".to_owned())]
+    );
     assert_eq!(places(twice), [(Position::Entry(1), "/safe".to_owned())]);
     for (entry, pointer) in [
         (
@@ -44,13 +52,25 @@ fn a_member_that_stands_twice_is_refused_in_every_format_and_at_every_depth() {
             r#"{"name": "a", "parameters": {}, "safety": {"threat_level": "high", "threat_level": "low"}}"#,
             "/safety/threat_level",
         ),
-        (r#"{"type": "function", "function": {"name": "a", "safe": false, "safe": true}}"#, "/function/safe"),
-        (r#"{"name": "a", "input_schema": {"required": ["x"], "required": []}}"#, "/input_schema/required"),
+        (
+            r#"{"type": "function", "function": {"name": "a", "safe": false, "safe": true}}"#,
+            "/function/safe",
+        ),
+        (
+            r#"{"name": "a", "input_schema": {"required": ["x"], "required": []}}"#,
+            "/input_schema/required",
+        ),
         (r#"{"name": "a", "name": "b", "parameters": {}}"#, "/name"),
     ] {
-        assert_eq!(places(&format!("[{entry}]")), [(Position::Entry(1), pointer.to_owned())], "{entry}");
+        assert_eq!(
+            places(&format!("[{entry}]")),
+            [(Position::Entry(1), pointer.to_owned())],
+            "{entry}"
+        );
     }
-    let error = serde_json::from_str::<Tool>(twice).expect_err("so is a tool by itself").to_string();
+    let error = serde_json::from_str::<Tool>(twice)
+        .expect_err("so is a tool by itself")
+        .to_string();
     assert!(error.contains("/safe: the member stands twice"), "{error}");
 }
 
@@ -58,20 +78,35 @@ fn a_member_that_stands_twice_is_refused_in_every_format_and_at_every_depth() {
 fn a_member_that_stands_twice_around_the_tools_is_refused() {
     for (text, pointer) in [
         (r#"{"source": "a", "source": "b", "tools": []}"#, "/source"),
-        (r#"{"tools": [], "tools": [{"name": "a", "parameters": {}}]}"#, "/tools"),
+        (
+            r#"{"tools": [], "tools": [{"name": "a", "parameters": {}}]}"#,
+            "/tools",
+        ),
     ] {
         let error = read(text).expect_err(text);
-        assert!(matches!(&error, CatalogError::Repeated { pointer: at, .. } if at == pointer), "{error}");
+        assert!(
+            matches!(&error, CatalogError::Repeated { pointer: at, .. } if at == pointer),
+            "{error}"
+        );
     }
 }
 
 #[test]
 fn two_spellings_of_one_policy_member_are_refused() {
     for (entry, pointer) in [
-        (json!({"name": "a", "parameters": {}, "allowed_roles": [], "allowedRoles": ["admin"]}), "/allowedRoles"),
-        (json!({"type": "function", "function": {"name": "a", "safe": true}, "safe": false}), "/safe"),
+        (
+            json!({"name": "a", "parameters": {}, "allowed_roles": [], "allowedRoles": ["admin"]}),
+            "/allowedRoles",
+        ),
+        (
+            json!({"type": "function", "function": {"name": "a", "safe": true}, "safe": false}),
+            "/safe",
+        ),
     ] {
-        assert_eq!(places(&json!([entry]).to_string()), [(Position::Entry(1), pointer.to_owned())]);
+        assert_eq!(
+            places(&json!([entry]).to_string()),
+            [(Position::Entry(1), pointer.to_owned())]
+        );
     }
 }
 
@@ -82,7 +117,10 @@ fn what_looks_like_policy_is_refused_with_the_right_name_and_place() {
         ("", json!({"name": "a", "inputSchema": {}})),
         ("", json!({"name": "a", "input_schema": {}})),
         ("", json!({"type": "function", "function": {"name": "a"}})),
-        ("/function", json!({"type": "function", "function": {"name": "a"}})),
+        (
+            "/function",
+            json!({"type": "function", "function": {"name": "a"}}),
+        ),
     ];
     for (within, shape) in shapes {
         for (path, right) in [
@@ -117,10 +155,18 @@ fn what_looks_like_policy_is_refused_with_the_right_name_and_place() {
                 place = &mut place[key];
             }
             *place = json!(true);
-            let error = read(&json!([entry]).to_string()).expect_err(&format!("{entry}")).to_string();
+            let error = read(&json!([entry]).to_string())
+                .expect_err(&format!("{entry}"))
+                .to_string();
             let path = path.replace('\u{200b}', "\u{fffd}");
-            assert!(error.contains(&format!("at {within}{path}: ")), "{entry}: {error}");
-            assert!(error.contains(&format!("much like {right:?}")), "{entry}: {error}");
+            assert!(
+                error.contains(&format!("at {within}{path}: ")),
+                "{entry}: {error}"
+            );
+            assert!(
+                error.contains(&format!("much like {right:?}")),
+                "{entry}: {error}"
+            );
         }
     }
 }
@@ -149,12 +195,16 @@ fn policy_counts_in_every_format_and_beside_a_wrapper_too() {
         "untrusted": true, "annotations": {"destructiveHint": true}, "capabilities": ["streaming"],
         "safety": {"threat_level": "high"}});
     let with = |mut entry: Value, within: &str| {
-        let place = entry.pointer_mut(within).and_then(Value::as_object_mut).expect("an object");
+        let place = entry
+            .pointer_mut(within)
+            .and_then(Value::as_object_mut)
+            .expect("an object");
         place.extend(policy.as_object().expect("an object").clone());
         entry
     };
     let tool = |entry: Value| {
-        let catalog = read(&json!([entry]).to_string()).unwrap_or_else(|error| panic!("{entry}: {error}"));
+        let catalog =
+            read(&json!([entry]).to_string()).unwrap_or_else(|error| panic!("{entry}: {error}"));
         Tool::clone(&catalog.tools()[0])
     };
     let native = tool(with(json!({"name": "pay", "parameters": {}}), ""));
@@ -162,11 +212,24 @@ fn policy_counts_in_every_format_and_beside_a_wrapper_too() {
     for (within, entry) in [
         ("", json!({"name": "pay", "inputSchema": {}})),
         ("", json!({"name": "pay", "input_schema": {}})),
-        ("", json!({"type": "function", "name": "pay", "parameters": {}})),
-        ("", json!({"type": "function", "function": {"name": "pay", "parameters": {}}})),
-        ("/function", json!({"type": "function", "function": {"name": "pay", "parameters": {}}})),
+        (
+            "",
+            json!({"type": "function", "name": "pay", "parameters": {}}),
+        ),
+        (
+            "",
+            json!({"type": "function", "function": {"name": "pay", "parameters": {}}}),
+        ),
+        (
+            "/function",
+            json!({"type": "function", "function": {"name": "pay", "parameters": {}}}),
+        ),
     ] {
-        assert_eq!(tool(with(entry.clone(), within)), native, "{entry} in {within:?}");
+        assert_eq!(
+            tool(with(entry.clone(), within)),
+            native,
+            "{entry} in {within:?}"
+        );
     }
 }
 
@@ -176,30 +239,63 @@ fn every_field_counts_in_every_format_and_beside_a_wrapper_too() {
         "aliases": ["settle", {"name": "remit", "deprecated": true}], "requires": ["log_in"],
         "provider_schema": {"type": "object"}, "outputSchema": {"type": "object"}, "source": "bank"});
     let with = |mut entry: Value, within: &str| {
-        let place = entry.pointer_mut(within).and_then(Value::as_object_mut).expect("an object");
+        let place = entry
+            .pointer_mut(within)
+            .and_then(Value::as_object_mut)
+            .expect("an object");
         place.extend(fields.as_object().expect("an object").clone());
         entry
     };
     let tool = |entry: &Value| {
-        let catalog = read(&json!([entry]).to_string()).unwrap_or_else(|error| panic!("{entry}: {error}"));
+        let catalog =
+            read(&json!([entry]).to_string()).unwrap_or_else(|error| panic!("{entry}: {error}"));
         Tool::clone(&catalog.tools()[0])
     };
     let native = tool(&with(json!({"name": "pay", "parameters": {}}), ""));
-    assert_eq!((native.id.as_str(), native.aliases.len(), native.requires.len()), ("p1", 2, 1));
+    assert_eq!(
+        (
+            native.id.as_str(),
+            native.aliases.len(),
+            native.requires.len()
+        ),
+        ("p1", 2, 1)
+    );
     for (within, entry) in [
         ("", json!({"name": "pay", "inputSchema": {}})),
         ("", json!({"name": "pay", "input_schema": {}})),
-        ("", json!({"type": "function", "name": "pay", "parameters": {}})),
+        (
+            "",
+            json!({"type": "function", "name": "pay", "parameters": {}}),
+        ),
         ("", json!({"type": "function", "name": "pay"})),
-        ("", json!({"type": "function", "function": {"name": "pay"}, "parameters": {}})),
-        ("", json!({"type": "function", "function": {"name": "pay", "parameters": {}}})),
-        ("/function", json!({"type": "function", "function": {"name": "pay", "parameters": {}}})),
-        ("/functionDeclarations/0", json!({"functionDeclarations": [{"name": "pay"}]})),
+        (
+            "",
+            json!({"type": "function", "function": {"name": "pay"}, "parameters": {}}),
+        ),
+        (
+            "",
+            json!({"type": "function", "function": {"name": "pay", "parameters": {}}}),
+        ),
+        (
+            "/function",
+            json!({"type": "function", "function": {"name": "pay", "parameters": {}}}),
+        ),
+        (
+            "/functionDeclarations/0",
+            json!({"functionDeclarations": [{"name": "pay"}]}),
+        ),
     ] {
-        assert_eq!(tool(&with(entry.clone(), within)), native, "{entry} in {within:?}");
+        assert_eq!(
+            tool(&with(entry.clone(), within)),
+            native,
+            "{entry} in {within:?}"
+        );
     }
     let declaration = json!({"name": "pay", "response": {"type": "OBJECT"}});
-    assert_eq!(tool(&json!({"functionDeclarations": [declaration]})).output_schema, Some(json!({"type": "object"})));
+    assert_eq!(
+        tool(&json!({"functionDeclarations": [declaration]})).output_schema,
+        Some(json!({"type": "object"}))
+    );
 }
 
 #[test]
@@ -209,29 +305,51 @@ fn a_tool_without_a_schema_is_one_in_every_format() {
         ("", json!({"name": "pay"})),
         ("", json!({"type": "function", "name": "pay"})),
         ("", json!({"type": "function", "function": {"name": "pay"}})),
-        ("/function", json!({"type": "function", "function": {"name": "pay"}})),
-        ("/functionDeclarations/0", json!({"functionDeclarations": [{"name": "pay"}]})),
+        (
+            "/function",
+            json!({"type": "function", "function": {"name": "pay"}}),
+        ),
+        (
+            "/functionDeclarations/0",
+            json!({"functionDeclarations": [{"name": "pay"}]}),
+        ),
     ] {
         let with = |members: &Value| {
             let mut entry = entry.clone();
-            let place = entry.pointer_mut(within).and_then(Value::as_object_mut).expect("an object");
+            let place = entry
+                .pointer_mut(within)
+                .and_then(Value::as_object_mut)
+                .expect("an object");
             place.extend(members.as_object().expect("an object").clone());
             json!([entry]).to_string()
         };
         let catalog = read(&with(&mode)).unwrap_or_else(|error| panic!("{entry}: {error}"));
         let tool = &catalog.tools()[0];
-        assert_eq!((&tool.parameters, tool.no_schema_mode), (&None, Some(NoSchemaMode::HumanApproval)), "{entry}");
+        assert_eq!(
+            (&tool.parameters, tool.no_schema_mode),
+            (&None, Some(NoSchemaMode::HumanApproval)),
+            "{entry}"
+        );
         // Half a permission is none, and no schema that takes no arguments either.
-        let error = read(&with(&json!({"allow_no_schema": true}))).expect_err("it has no mode").to_string();
-        assert!(error.contains("`parameters` is missing"), "{entry}: {error}");
+        let error = read(&with(&json!({"allow_no_schema": true})))
+            .expect_err("it has no mode")
+            .to_string();
+        assert!(
+            error.contains("`parameters` is missing"),
+            "{entry}: {error}"
+        );
     }
 }
 
 #[test]
 fn two_places_that_say_different_things_of_one_field_are_refused() {
     let wrapped = |beside: Value| {
-        let mut entry = json!({"type": "function", "function": {"name": "a", "parameters": {}, "tags": ["x"]}});
-        entry.as_object_mut().expect("an object").extend(beside.as_object().expect("an object").clone());
+        let mut entry =
+            json!({"type": "function", "function": {"name": "a", "parameters": {}, "tags": ["x"]}});
+        entry
+            .as_object_mut()
+            .expect("an object")
+            .extend(beside.as_object().expect("an object").clone());
         entry
     };
     let pointer = |entry: &Value| {
@@ -241,11 +359,23 @@ fn two_places_that_say_different_things_of_one_field_are_refused() {
     };
     for (entry, expected) in [
         (wrapped(json!({"name": "b"})), "/name"),
-        (wrapped(json!({"parameters": {"type": "object"}})), "/parameters"),
-        (wrapped(json!({"inputSchema": {"type": "object"}})), "/inputSchema"),
+        (
+            wrapped(json!({"parameters": {"type": "object"}})),
+            "/parameters",
+        ),
+        (
+            wrapped(json!({"inputSchema": {"type": "object"}})),
+            "/inputSchema",
+        ),
         (wrapped(json!({"tags": ["y"]})), "/tags"),
-        (json!({"name": "a", "inputSchema": {}, "input_schema": {"type": "object"}}), "/inputSchema"),
-        (json!({"name": "a", "parameters": {}, "input_schema": {"type": "object"}}), "/input_schema"),
+        (
+            json!({"name": "a", "inputSchema": {}, "input_schema": {"type": "object"}}),
+            "/inputSchema",
+        ),
+        (
+            json!({"name": "a", "parameters": {}, "input_schema": {"type": "object"}}),
+            "/input_schema",
+        ),
         (
             json!({"name": "a", "parameters": {}, "outputSchema": {}, "output_schema": {"type": "object"}}),
             "/outputSchema",
@@ -253,8 +383,13 @@ fn two_places_that_say_different_things_of_one_field_are_refused() {
     ] {
         assert_eq!(pointer(&entry), expected, "{entry}");
     }
-    for same in [json!({"name": "a", "tags": ["x"]}), json!({"parameters": {}}), json!({"parameters": null})] {
-        read(&json!([wrapped(same.clone())]).to_string()).unwrap_or_else(|error| panic!("{same}: {error}"));
+    for same in [
+        json!({"name": "a", "tags": ["x"]}),
+        json!({"parameters": {}}),
+        json!({"parameters": null}),
+    ] {
+        read(&json!([wrapped(same.clone())]).to_string())
+            .unwrap_or_else(|error| panic!("{same}: {error}"));
     }
 }
 
@@ -266,10 +401,12 @@ fn policy_beside_a_list_of_tools_is_refused() {
         r#"[{"tools": [{"name": "a", "inputSchema": {}}], "untrusted": true}]"#,
     ] {
         let error = read(text).expect_err(text).to_string();
-        assert!(error.contains("untrusted") && error.contains("put it into each tool"), "{text}: {error}");
+        assert!(
+            error.contains("untrusted") && error.contains("put it into each tool"),
+            "{text}: {error}"
+        );
     }
-    let body =
-        r#"{"model": "m", "messages": [], "metadata": {"safe": "no"}, "tools": [{"name": "a", "parameters": {}}]}"#;
+    let body = r#"{"model": "m", "messages": [], "metadata": {"safe": "no"}, "tools": [{"name": "a", "parameters": {}}]}"#;
     read(body).expect("a request is a catalog too");
 }
 
@@ -280,7 +417,15 @@ fn capabilities_may_be_flags_which_are_true_or_false() {
         Catalog::from_slice(entries.to_string().as_bytes(), "here", None)
     };
     let catalog = read(json!({"streaming": true, "paging": false})).expect("they are flags");
-    assert_eq!(catalog.tools()[0].capabilities, ["streaming".to_owned()].into());
-    let error = read(json!({"streaming": "yes"})).expect_err("it says neither").to_string();
-    assert!(error.contains("/capabilities/streaming: the capability is a string, not true or false"), "{error}");
+    assert_eq!(
+        catalog.tools()[0].capabilities,
+        ["streaming".to_owned()].into()
+    );
+    let error = read(json!({"streaming": "yes"}))
+        .expect_err("it says neither")
+        .to_string();
+    assert!(
+        error.contains("/capabilities/streaming: the capability is a string, not true or false"),
+        "{error}"
+    );
 }

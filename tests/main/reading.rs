@@ -12,18 +12,25 @@ fn read(text: &str) -> Result<Catalog, CatalogError> {
 
 fn faults(result: Result<Catalog, CatalogError>) -> Vec<String> {
     match result.expect_err("the catalog is at fault") {
-        CatalogError::Invalid { faults, .. } => faults.iter().map(CatalogFault::to_string).collect(),
+        CatalogError::Invalid { faults, .. } => {
+            faults.iter().map(CatalogFault::to_string).collect()
+        }
         other => panic!("expected faults of entries, got: {other}"),
     }
 }
 
 fn names(catalog: &Catalog) -> Vec<&str> {
-    catalog.tools().iter().map(|tool| tool.name.as_str()).collect()
+    catalog
+        .tools()
+        .iter()
+        .map(|tool| tool.name.as_str())
+        .collect()
 }
 
 /// A catalog of two files.
 fn two_files(first: &str, second: &str) -> [CatalogFile; 2] {
-    [("one.json", first), ("two.jsonl", second)].map(|(origin, text)| CatalogFile::new(origin, text))
+    [("one.json", first), ("two.jsonl", second)]
+        .map(|(origin, text)| CatalogFile::new(origin, text))
 }
 
 #[test]
@@ -42,7 +49,11 @@ fn the_schemas_of_gemini_are_json_schemas_once_they_are_read() {
         .to_string(),
     )
     .expect("it can be read");
-    let parameters: Vec<&Value> = catalog.tools().iter().filter_map(|tool| tool.parameters.as_ref()).collect();
+    let parameters: Vec<&Value> = catalog
+        .tools()
+        .iter()
+        .filter_map(|tool| tool.parameters.as_ref())
+        .collect();
     assert_eq!(
         parameters,
         [
@@ -61,21 +72,35 @@ fn the_schemas_of_gemini_are_json_schemas_once_they_are_read() {
 #[test]
 fn policy_beside_declarations_is_refused_and_within_them_counts() {
     let declaration = json!({"name": "a", "description": "A", "safe": false});
-    let catalog = read(&json!([{"function_declarations": [declaration]}]).to_string()).expect("it can be read");
+    let catalog = read(&json!([{"function_declarations": [declaration]}]).to_string())
+        .expect("it can be read");
     assert!(catalog.tools()[0].is_unsafe());
-    let found = faults(read(&json!([{"functionDeclarations": [declaration], "allowed_roles": ["admin"]}]).to_string()));
+    let found = faults(read(
+        &json!([{"functionDeclarations": [declaration], "allowed_roles": ["admin"]}]).to_string(),
+    ));
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].contains("/allowed_roles") && found[0].contains("put it into each declaration"), "{found:?}");
+    assert!(
+        found[0].contains("/allowed_roles") && found[0].contains("put it into each declaration"),
+        "{found:?}"
+    );
 }
 
 #[test]
 fn pages_of_a_list_are_read_line_by_line() {
     let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
     let response = json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": [tool("a"), tool("b")], "nextCursor": "2"}});
-    let pages = format!("{response}\n\n{}\n{}\n", json!({"tools": [tool("c")], "source": "s"}), tool("d"));
+    let pages = format!(
+        "{response}\n\n{}\n{}\n",
+        json!({"tools": [tool("c")], "source": "s"}),
+        tool("d")
+    );
     let catalog = read(&pages).expect("the pages can be read");
     assert_eq!(names(&catalog), ["a", "b", "c", "d"]);
-    let sources: Vec<_> = catalog.tools().iter().map(|tool| tool.source.as_deref()).collect();
+    let sources: Vec<_> = catalog
+        .tools()
+        .iter()
+        .map(|tool| tool.source.as_deref())
+        .collect();
     assert_eq!(sources, [None, None, Some("s"), None]);
     let broken = format!(
         "{response}\n{}\n{}\n{}",
@@ -85,10 +110,22 @@ fn pages_of_a_list_are_read_line_by_line() {
     );
     let found = faults(read(&broken));
     assert_eq!(found.len(), 4, "{found:?}");
-    assert!(found[0].starts_with("line 2, tool 2 (\"x\"): `parameters` is missing"), "{found:?}");
-    assert!(found[1].starts_with("line 3 at /tools: it is an object, not an array"), "{found:?}");
-    assert!(found[2].starts_with("line 4 at /source: the member stands twice"), "{found:?}");
-    assert!(found[3].starts_with("line 4, tool 1 (\"y\") at /safe: the member stands twice"), "{found:?}");
+    assert!(
+        found[0].starts_with("line 2, tool 2 (\"x\"): `parameters` is missing"),
+        "{found:?}"
+    );
+    assert!(
+        found[1].starts_with("line 3 at /tools: it is an object, not an array"),
+        "{found:?}"
+    );
+    assert!(
+        found[2].starts_with("line 4 at /source: the member stands twice"),
+        "{found:?}"
+    );
+    assert!(
+        found[3].starts_with("line 4, tool 1 (\"y\") at /safe: the member stands twice"),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -110,21 +147,37 @@ fn the_providers_own_tools_are_left_out_with_a_notice() {
         json!({"code_execution": {}}),
     ];
     let kept = json!({"type": "function", "name": "kept", "parameters": {}, "defer_loading": true});
-    let claude = json!({"type": "custom", "name": "kept_too", "input_schema": {}, "defer_loading": true});
+    let claude =
+        json!({"type": "custom", "name": "kept_too", "input_schema": {}, "defer_loading": true});
     let entries: Vec<Value> = own.iter().cloned().chain([kept.clone(), claude]).collect();
     let catalog = read(&json!({"tools": entries}).to_string()).expect("the rest can be read");
     assert_eq!(names(&catalog), ["kept", "kept_too"]);
     assert_eq!(catalog.notices().len(), own.len());
-    assert!(catalog.notices().iter().all(|notice| notice.kind == FaultKind::ProviderTool));
+    assert!(
+        catalog
+            .notices()
+            .iter()
+            .all(|notice| notice.kind == FaultKind::ProviderTool)
+    );
     let first = catalog.notices()[0].to_string();
     assert!(
-        first.starts_with("entry 1 (\"web_search\") at /type: \"web_search_20250305\" is a tool of the provider"),
+        first.starts_with(
+            "entry 1 (\"web_search\") at /type: \"web_search_20250305\" is a tool of the provider"
+        ),
         "{first}"
     );
-    assert!(catalog.notices()[12].to_string().contains("googleSearch"), "{}", catalog.notices()[12]);
+    assert!(
+        catalog.notices()[12].to_string().contains("googleSearch"),
+        "{}",
+        catalog.notices()[12]
+    );
     let catalog =
-        read(&json!([{"functionDeclarations": [], "googleSearch": {}}, kept]).to_string()).expect("it can be read");
-    assert_eq!((names(&catalog), catalog.notices().len()), (vec!["kept"], 1));
+        read(&json!([{"functionDeclarations": [], "googleSearch": {}}, kept]).to_string())
+            .expect("it can be read");
+    assert_eq!(
+        (names(&catalog), catalog.notices().len()),
+        (vec!["kept"], 1)
+    );
 }
 
 #[test]
@@ -139,7 +192,9 @@ fn what_may_be_a_tool_of_the_callers_own_is_not_taken_for_the_providers() {
         json!({"type": "namespace", "name": "a", "tools": [{"type": "function", "name": "b", "parameters": {}}]}),
         json!({"googleSearch": {}, "safe": false}),
     ] {
-        let found = faults(read(&json!([entry, {"name": "b", "parameters": {}}]).to_string()));
+        let found = faults(read(
+            &json!([entry, {"name": "b", "parameters": {}}]).to_string(),
+        ));
         assert_eq!(found.len(), 1, "{entry}: {found:?}");
     }
 }
@@ -147,25 +202,50 @@ fn what_may_be_a_tool_of_the_callers_own_is_not_taken_for_the_providers() {
 #[test]
 fn several_files_are_one_catalog_and_faults_name_the_file() {
     let options = CatalogOptions::default();
-    let files = two_files(r#"[{"name": "a", "parameters": {}}]"#, r#"{"name": "b", "parameters": {}}"#);
-    assert_eq!(names(&options.read_files(&files).expect("both can be read")), ["a", "b"]);
+    let files = two_files(
+        r#"[{"name": "a", "parameters": {}}]"#,
+        r#"{"name": "b", "parameters": {}}"#,
+    );
+    assert_eq!(
+        names(&options.read_files(&files).expect("both can be read")),
+        ["a", "b"]
+    );
     let files = two_files(
         r#"[{"name": "a", "source": "s", "parameters": {}}, {"name": "c"}]"#,
         r#"{"tools": [{"name": "a", "source": "s", "parameters": {}}]}"#,
     );
     let found = faults(options.read_files(&files));
-    assert!(found[0].starts_with("one.json: entry 2 (\"c\"): `parameters` is missing"), "{found:?}");
-    assert!(found[1].starts_with("two.jsonl: entry 1 (\"a\")") && found[1].contains("one.json: entry 1"), "{found:?}");
-    let error = options.read_files(&two_files("[]", "{")).expect_err("the second is no JSON").to_string();
+    assert!(
+        found[0].starts_with("one.json: entry 2 (\"c\"): `parameters` is missing"),
+        "{found:?}"
+    );
+    assert!(
+        found[1].starts_with("two.jsonl: entry 1 (\"a\")")
+            && found[1].contains("one.json: entry 1"),
+        "{found:?}"
+    );
+    let error = options
+        .read_files(&two_files("[]", "{"))
+        .expect_err("the second is no JSON")
+        .to_string();
     assert!(error.starts_with("two.jsonl: line 1"), "{error}");
-    assert!(options.read_files(&[]).expect("nothing is wrong with nothing").is_empty());
+    assert!(
+        options
+            .read_files(&[])
+            .expect("nothing is wrong with nothing")
+            .is_empty()
+    );
 }
 
 #[test]
 fn the_files_of_a_folder_are_read_in_order_unless_it_holds_one_of_the_usual_name() {
     let folder = tempfile::tempdir().expect("a folder can be made");
-    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("a file can be written");
-    let error = Catalog::open(folder.path()).expect_err("there is nothing to read").to_string();
+    let write = |name: &str, text: &str| {
+        fs::write(folder.path().join(name), text).expect("a file can be written")
+    };
+    let error = Catalog::open(folder.path())
+        .expect_err("there is nothing to read")
+        .to_string();
     assert!(error.contains("*.json"), "{error}");
     write("b.jsonl", r#"{"name": "b", "parameters": {}}"#);
     write("a.json", r#"[{"name": "a", "parameters": {}}]"#);
@@ -173,8 +253,15 @@ fn the_files_of_a_folder_are_read_in_order_unless_it_holds_one_of_the_usual_name
     write("notes.md", "# Notes");
     fs::create_dir(folder.path().join("c.json")).expect("a folder can be made");
     let catalog = Catalog::open(folder.path()).expect("both files can be read");
-    let ids: Vec<&str> = catalog.tools().iter().map(|tool| tool.id.as_str()).collect();
+    let ids: Vec<&str> = catalog
+        .tools()
+        .iter()
+        .map(|tool| tool.id.as_str())
+        .collect();
     assert_eq!(ids, ["a/a", "b/b"]);
     write("tools.json", r#"[{"name": "t", "parameters": {}}]"#);
-    assert_eq!(names(&Catalog::open(folder.path()).expect("it can be read")), ["t"]);
+    assert_eq!(
+        names(&Catalog::open(folder.path()).expect("it can be read")),
+        ["t"]
+    );
 }

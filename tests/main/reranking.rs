@@ -1,5 +1,5 @@
-//! Rerankers: they permute the best candidates and do nothing else, whatever they answer; when they are asked; and
-//! picks that do not wait for them.
+//! Rerankers: they permute the best candidates and do nothing else, whatever they answer; when they
+//! are asked; and picks that do not wait for them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
@@ -25,55 +25,100 @@ impl<F: Fn(&[Arc<Tool>]) -> Result<Answer, String> + Send + Sync> Reranker for S
         "scripted"
     }
 
-    fn rerank<'a>(&'a self, _: &'a Query, window: &'a [Arc<Tool>], _: Option<Instant>) -> RerankFuture<'a> {
+    fn rerank<'a>(
+        &'a self,
+        _: &'a Query,
+        window: &'a [Arc<Tool>],
+        _: Option<Instant>,
+    ) -> RerankFuture<'a> {
         Box::pin(async move {
-            let answer =
-                (self.0)(window).map_err(|reason| RerankError::Failed { reranker: "scripted".into(), reason })?;
-            Ok(answer.into_iter().map(|(candidate, score)| RerankScore { candidate, score }).collect())
+            let answer = (self.0)(window).map_err(|reason| RerankError::Failed {
+                reranker: "scripted".into(),
+                reason,
+            })?;
+            Ok(answer
+                .into_iter()
+                .map(|(candidate, score)| RerankScore { candidate, score })
+                .collect())
         })
     }
 }
 
 fn with_reranker(reranker: impl Reranker + 'static) -> Engine {
-    Engine::builder(workplace()).reranker(Arc::new(reranker)).build().expect("the static model needs nothing")
+    Engine::builder(workplace())
+        .reranker(Arc::new(reranker))
+        .build()
+        .expect("the static model needs nothing")
 }
 
-fn scripted(answer: impl Fn(&[Arc<Tool>]) -> Result<Answer, String> + Send + Sync + 'static) -> Engine {
+fn scripted(
+    answer: impl Fn(&[Arc<Tool>]) -> Result<Answer, String> + Send + Sync + 'static,
+) -> Engine {
     with_reranker(Scripted(answer))
 }
 
 /// Turns the window round.
 fn backwards(window: &[Arc<Tool>]) -> Result<Answer, String> {
-    Ok((0..window.len()).map(|place| (place, place as f32)).collect())
+    Ok((0..window.len())
+        .map(|place| (place, place as f32))
+        .collect())
 }
 
 fn always(most: usize) -> PickOptions {
-    PickOptions { rerank: Rerank::Always, ..never(most) }
+    PickOptions {
+        rerank: Rerank::Always,
+        ..never(most)
+    }
 }
 
 fn never(most: usize) -> PickOptions {
-    PickOptions { max_candidates: most, min_score: 0.0, ..PickOptions::default() }
+    PickOptions {
+        max_candidates: most,
+        min_score: 0.0,
+        ..PickOptions::default()
+    }
 }
 
 fn status(selection: &Selection) -> &StageStatus {
-    let report = selection.stages.iter().find(|report| report.stage == Stage::Rerank);
+    let report = selection
+        .stages
+        .iter()
+        .find(|report| report.stage == Stage::Rerank);
     &report.expect("every stage reports").status
 }
 
 fn check_prior_order(selection: &Selection, prior: &Selection, reason: &str) {
     assert_eq!(ids(selection), ids(prior));
-    let [degraded] = &selection.degraded[..] else { panic!("one stage is degraded: {:?}", selection.degraded) };
+    let [degraded] = &selection.degraded[..] else {
+        panic!("one stage is degraded: {:?}", selection.degraded)
+    };
     assert_eq!(degraded.stage, Stage::Rerank);
-    assert!(degraded.reason.contains(reason), "{} lacks {reason:?}", degraded.reason);
-    assert!(degraded.reason.ends_with("the prior order stands"), "{}", degraded.reason);
-    assert!(selection.picks.iter().all(|pick| pick.provenance.rerank.is_none()));
+    assert!(
+        degraded.reason.contains(reason),
+        "{} lacks {reason:?}",
+        degraded.reason
+    );
+    assert!(
+        degraded.reason.ends_with("the prior order stands"),
+        "{}",
+        degraded.reason
+    );
+    assert!(
+        selection
+            .picks
+            .iter()
+            .all(|pick| pick.provenance.rerank.is_none())
+    );
 }
 
 #[test]
 fn a_reranker_reorders_its_window_and_scores_stay() {
     let engine = scripted(backwards);
     let prior = pick(&engine, REQUEST, &never(8));
-    let options = PickOptions { rerank_window: 5, ..always(8) };
+    let options = PickOptions {
+        rerank_window: 5,
+        ..always(8)
+    };
     let selection = pick(&engine, REQUEST, &options);
     let mut expected = ids(&prior);
     assert_eq!(expected.len(), 8);
@@ -81,17 +126,48 @@ fn a_reranker_reorders_its_window_and_scores_stay() {
     assert_eq!(ids(&selection), expected);
     assert_eq!(*status(&selection), StageStatus::Ran);
     for pick in &selection.picks {
-        let before = prior.picks.iter().find(|prior| prior.tool.id == pick.tool.id).expect("nothing is new");
-        assert_eq!(pick.score.to_bits(), before.score.to_bits(), "the calibrated score stays");
+        let before = prior
+            .picks
+            .iter()
+            .find(|prior| prior.tool.id == pick.tool.id)
+            .expect("nothing is new");
+        assert_eq!(
+            pick.score.to_bits(),
+            before.score.to_bits(),
+            "the calibrated score stays"
+        );
     }
-    let places: Vec<Option<(usize, usize)>> =
-        selection.picks.iter().map(|pick| pick.provenance.rerank.map(|rerank| (rerank.before, rerank.after))).collect();
+    let places: Vec<Option<(usize, usize)>> = selection
+        .picks
+        .iter()
+        .map(|pick| {
+            pick.provenance
+                .rerank
+                .map(|rerank| (rerank.before, rerank.after))
+        })
+        .collect();
     let moved = [(5, 1), (4, 2), (3, 3), (2, 4), (1, 5)].map(Some);
-    assert_eq!(places, [&moved[..], &[None; 3]].concat(), "what lies behind the window is not touched");
-    assert!(selection.picks[0].reason.contains("scripted moves it from place 5 to 1"), "{}", selection.picks[0].reason);
-    assert!(!selection.picks[2].reason.contains("moves"), "it stays where it was");
+    assert_eq!(
+        places,
+        [&moved[..], &[None; 3]].concat(),
+        "what lies behind the window is not touched"
+    );
+    assert!(
+        selection.picks[0]
+            .reason
+            .contains("scripted moves it from place 5 to 1"),
+        "{}",
+        selection.picks[0].reason
+    );
+    assert!(
+        !selection.picks[2].reason.contains("moves"),
+        "it stays where it was"
+    );
     let report = selection.rerank.expect("reranking was asked for");
-    assert_eq!((report.reranker.as_str(), report.window, report.reordered), ("scripted", 5, true));
+    assert_eq!(
+        (report.reranker.as_str(), report.window, report.reordered),
+        ("scripted", 5, true)
+    );
 }
 
 #[test]
@@ -104,14 +180,29 @@ fn a_reranker_can_bring_in_what_the_cut_would_have_dropped_but_not_what_scores_t
     assert_eq!(ids(&selection), expected[..2]);
     assert_eq!(selection.below_threshold, prior.below_threshold);
     let least = prior.picks[2].score;
-    let selection = pick(&engine, REQUEST, &PickOptions { min_score: least, ..always(9) });
-    assert_eq!(ids(&selection), [ids(&prior)[2], ids(&prior)[1], ids(&prior)[0]], "the threshold comes first");
+    let selection = pick(
+        &engine,
+        REQUEST,
+        &PickOptions {
+            min_score: least,
+            ..always(9)
+        },
+    );
+    assert_eq!(
+        ids(&selection),
+        [ids(&prior)[2], ids(&prior)[1], ids(&prior)[0]],
+        "the threshold comes first"
+    );
 }
 
 #[test]
 fn named_tools_stay_whatever_the_reranker_says() {
     let engine = scripted(backwards);
-    let selection = pick(&engine, "use `playMusic` to send a message about the meeting", &always(1));
+    let selection = pick(
+        &engine,
+        "use `playMusic` to send a message about the meeting",
+        &always(1),
+    );
     assert_eq!(ids(&selection), ["home/playMusic"]);
 }
 
@@ -120,20 +211,34 @@ fn it_is_shown_only_what_may_be_seen() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let record = Arc::clone(&seen);
     let engine = scripted(move |window| {
-        record.lock().expect("nobody panicked").extend(window.iter().map(|tool| tool.id.clone()));
+        record
+            .lock()
+            .expect("nobody panicked")
+            .extend(window.iter().map(|tool| tool.id.clone()));
         backwards(window)
     });
     let options = PickOptions {
         min_score: 0.0,
         rerank_window: 100,
-        access: Access { exclude: ["mail/send_email".to_owned()].into(), ..Access::default() },
+        access: Access {
+            exclude: ["mail/send_email".to_owned()].into(),
+            ..Access::default()
+        },
         ..always(3)
     };
     let selection = pick(&engine, REQUEST, &options);
     let seen = seen.lock().expect("nobody panicked").clone();
-    assert!(seen.len() > 20 && !seen.contains(&"mail/send_email".to_owned()), "{seen:?}");
+    assert!(
+        seen.len() > 20 && !seen.contains(&"mail/send_email".to_owned()),
+        "{seen:?}"
+    );
     let hidden = |id: &String| {
-        let tool = engine.catalog().tools().iter().find(|tool| tool.id == *id).expect("it is of the catalog");
+        let tool = engine
+            .catalog()
+            .tools()
+            .iter()
+            .find(|tool| tool.id == *id)
+            .expect("it is of the catalog");
         tool.is_unsafe() || !tool.allowed_roles.is_empty()
     };
     assert!(!seen.iter().any(hidden));
@@ -153,9 +258,14 @@ fn it_is_asked_as_the_options_say() {
         let selection = pick(&engine, request, options);
         (asked.load(Ordering::SeqCst) - before, selection)
     };
-    let auto = |most: usize| PickOptions { rerank: Rerank::Auto, ..always(most) };
+    let auto = |most: usize| PickOptions {
+        rerank: Rerank::Auto,
+        ..always(most)
+    };
     let skipped = |selection: &Selection, why: &str| {
-        let StageStatus::Skipped { reason } = status(selection) else { panic!("{:?}", status(selection)) };
+        let StageStatus::Skipped { reason } = status(selection) else {
+            panic!("{:?}", status(selection))
+        };
         assert!(reason.contains(why), "{reason}");
         assert!(selection.degraded.is_empty());
     };
@@ -171,25 +281,44 @@ fn it_is_asked_as_the_options_say() {
     assert_eq!(times, 0, "{:?}", selection.rerank);
     skipped(&selection, "the best candidate leads by 0.");
     let report = selection.rerank.expect("it was asked for");
-    assert!(!report.reordered && report.top_margin.is_some_and(|margin| margin > 0.25), "{report:?}");
-    assert_eq!(report.cut_margin, report.top_margin, "with one pick the cut is behind the best");
+    assert!(
+        !report.reordered && report.top_margin.is_some_and(|margin| margin > 0.25),
+        "{report:?}"
+    );
+    assert_eq!(
+        report.cut_margin, report.top_margin,
+        "with one pick the cut is behind the best"
+    );
     assert_eq!(run(clear, &always(1)).0, 1, "always is always");
 
     let (times, selection) = run("tell the team about the meeting", &auto(3));
     assert_eq!(times, 1, "{:?}", selection.rerank);
     let report = selection.rerank.expect("it was asked for");
-    let thin = [report.top_margin, report.cut_margin].into_iter().flatten().any(|margin| margin < 0.25);
-    assert!(report.reordered && thin && report.first_cut.is_some(), "{report:?}");
+    let thin = [report.top_margin, report.cut_margin]
+        .into_iter()
+        .flatten()
+        .any(|margin| margin < 0.25);
+    assert!(
+        report.reordered && thin && report.first_cut.is_some(),
+        "{report:?}"
+    );
 
     // The tools that would be cut score next to nothing, and as much as those that would not.
     let (times, selection) = run(clear, &auto(4));
     assert_eq!(times, 0, "{:?}", selection.rerank);
     let report = selection.rerank.as_ref().expect("it was asked for");
-    assert!(report.cut_margin.is_some_and(|margin| margin < 0.05), "{report:?}");
+    assert!(
+        report.cut_margin.is_some_and(|margin| margin < 0.05),
+        "{report:?}"
+    );
     skipped(&selection, "the first that is cut scores 0.0");
 
     for rerank in [Rerank::Auto, Rerank::Always] {
-        let options = PickOptions { rerank, min_score: 1.0, ..always(3) };
+        let options = PickOptions {
+            rerank,
+            min_score: 1.0,
+            ..always(3)
+        };
         let (times, selection) = run("nothing of all this", &options);
         assert_eq!(times, 0);
         skipped(&selection, "there is nothing to reorder");
@@ -199,20 +328,45 @@ fn it_is_asked_as_the_options_say() {
 #[test]
 fn without_a_reranker_always_is_an_error_and_auto_is_not() {
     let engine = crate::support::engine(workplace());
-    let error = engine.pick(&Query::new(REQUEST), &always(3)).expect_err("there is none");
+    let error = engine
+        .pick(&Query::new(REQUEST), &always(3))
+        .expect_err("there is none");
     assert!(matches!(error, PickError::NoReranker), "{error}");
-    let selection = pick(&engine, REQUEST, &PickOptions { rerank: Rerank::Auto, ..PickOptions::default() });
-    assert!(matches!(status(&selection), StageStatus::Skipped { reason } if reason == "no reranker is set"));
+    let selection = pick(
+        &engine,
+        REQUEST,
+        &PickOptions {
+            rerank: Rerank::Auto,
+            ..PickOptions::default()
+        },
+    );
+    assert!(
+        matches!(status(&selection), StageStatus::Skipped { reason } if reason == "no reranker is set")
+    );
     for rerank_window in [0, 1, 101] {
-        let error = engine.pick(&Query::new(REQUEST), &PickOptions { rerank_window, ..PickOptions::default() });
-        assert!(matches!(error, Err(PickError::InvalidOption { option: "rerank_window", .. })));
+        let error = engine.pick(
+            &Query::new(REQUEST),
+            &PickOptions {
+                rerank_window,
+                ..PickOptions::default()
+            },
+        );
+        assert!(matches!(
+            error,
+            Err(PickError::InvalidOption {
+                option: "rerank_window",
+                ..
+            })
+        ));
     }
 }
 
 #[test]
 fn the_ranking_of_a_custom_scorer_is_reranked_too() {
     let scorer = crate::support::engine(workplace()).scorer(picktools::Mode::Keyword);
-    let builder = Engine::builder(workplace()).scorer(Arc::new(scorer)).reranker(Arc::new(Scripted(backwards)));
+    let builder = Engine::builder(workplace())
+        .scorer(Arc::new(scorer))
+        .reranker(Arc::new(Scripted(backwards)));
     let engine = builder.build().expect("the static model needs nothing");
     let prior = pick(&engine, REQUEST, &never(20));
     let mut expected = ids(&prior);
@@ -226,13 +380,33 @@ fn a_reranker_that_fails_leaves_the_prior_order() {
     let boom = |_: &[Arc<Tool>]| Err("the model is away".to_owned());
     let panics = |_: &[Arc<Tool>]| panic!("on purpose");
     for (engine, reason) in [
-        (scripted(boom), "the reranker scripted failed: the model is away"),
-        (scripted(panics), "the reranker scripted failed: it panicked"),
-        (scripted(|_| Ok(Vec::new())), "the reranker scripted gave no score for the candidate 1 of"),
+        (
+            scripted(boom),
+            "the reranker scripted failed: the model is away",
+        ),
+        (
+            scripted(panics),
+            "the reranker scripted failed: it panicked",
+        ),
+        (
+            scripted(|_| Ok(Vec::new())),
+            "the reranker scripted gave no score for the candidate 1 of",
+        ),
     ] {
         let prior = pick(&engine, REQUEST, &never(3));
         for timeout in [None, Some(Duration::from_secs(10))] {
-            check_prior_order(&pick(&engine, REQUEST, &PickOptions { timeout, ..always(3) }), &prior, reason);
+            check_prior_order(
+                &pick(
+                    &engine,
+                    REQUEST,
+                    &PickOptions {
+                        timeout,
+                        ..always(3)
+                    },
+                ),
+                &prior,
+                reason,
+            );
         }
     }
 }
@@ -241,7 +415,10 @@ fn a_reranker_that_fails_leaves_the_prior_order() {
 static LIAR: LazyLock<(Engine, Arc<Mutex<Answer>>)> = LazyLock::new(|| {
     let lie = Arc::new(Mutex::new(Answer::new()));
     let told = Arc::clone(&lie);
-    (scripted(move |_| Ok(told.lock().expect("nobody panicked").clone())), lie)
+    (
+        scripted(move |_| Ok(told.lock().expect("nobody panicked").clone())),
+        lie,
+    )
 });
 
 proptest! {
@@ -293,14 +470,24 @@ impl Reranker for Late {
         "late"
     }
 
-    fn rerank<'a>(&'a self, _: &'a Query, window: &'a [Arc<Tool>], _: Option<Instant>) -> RerankFuture<'a> {
+    fn rerank<'a>(
+        &'a self,
+        _: &'a Query,
+        window: &'a [Arc<Tool>],
+        _: Option<Instant>,
+    ) -> RerankFuture<'a> {
         Box::pin(async move {
             if self.blocks {
                 std::thread::sleep(Duration::from_secs(10));
             } else {
                 tokio::time::sleep(Duration::from_secs(10)).await;
             }
-            Ok((0..window.len()).map(|candidate| RerankScore { candidate, score: candidate as f32 }).collect())
+            Ok((0..window.len())
+                .map(|candidate| RerankScore {
+                    candidate,
+                    score: candidate as f32,
+                })
+                .collect())
         })
     }
 }
@@ -312,10 +499,21 @@ fn a_slow_reranker_is_not_waited_for() {
         let engine = with_reranker(Late { blocks });
         let prior = pick(&engine, REQUEST, &never(3));
         let started = Instant::now();
-        let selection = pick(&engine, REQUEST, &PickOptions { timeout: Some(TIMEOUT), ..always(3) });
+        let selection = pick(
+            &engine,
+            REQUEST,
+            &PickOptions {
+                timeout: Some(TIMEOUT),
+                ..always(3)
+            },
+        );
         let took = started.elapsed();
         assert!(took >= TIMEOUT && took < Duration::from_secs(2), "{took:?}");
-        check_prior_order(&selection, &prior, "the deadline passed before the reranker late answered");
+        check_prior_order(
+            &selection,
+            &prior,
+            "the deadline passed before the reranker late answered",
+        );
     }
 }
 
@@ -329,17 +527,30 @@ fn a_reranker_that_keeps_failing_is_left_alone_and_the_pick_says_so() {
     });
     let now = Arc::new(Mutex::new(Instant::now()));
     let clock = Arc::clone(&now);
-    let guarded = CircuitBreaker::new(failing).clock(move || *clock.lock().expect("nobody panicked"));
+    let guarded =
+        CircuitBreaker::new(failing).clock(move || *clock.lock().expect("nobody panicked"));
     let engine = with_reranker(guarded);
     let prior = pick(&engine, REQUEST, &never(3));
     for _ in 0..3 {
-        check_prior_order(&pick(&engine, REQUEST, &always(3)), &prior, "the model is away");
+        check_prior_order(
+            &pick(&engine, REQUEST, &always(3)),
+            &prior,
+            "the model is away",
+        );
     }
     let selection = pick(&engine, REQUEST, &always(3));
-    check_prior_order(&selection, &prior, "failed 3 times in a row and is not asked for another 30 s");
+    check_prior_order(
+        &selection,
+        &prior,
+        "failed 3 times in a row and is not asked for another 30 s",
+    );
     assert!(matches!(status(&selection), StageStatus::Skipped { .. }));
     assert_eq!(asked.load(Ordering::SeqCst), 3);
     *now.lock().expect("nobody panicked") += Duration::from_secs(30);
-    check_prior_order(&pick(&engine, REQUEST, &always(3)), &prior, "the model is away");
+    check_prior_order(
+        &pick(&engine, REQUEST, &always(3)),
+        &prior,
+        "the model is away",
+    );
     assert_eq!(asked.load(Ordering::SeqCst), 4);
 }

@@ -1,4 +1,5 @@
-//! Custom scorers: what they say counts, what they may not say does not, and no scorer can stop a pick.
+//! Custom scorers: what they say counts, what they may not say does not, and no scorer can stop a
+//! pick.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -14,7 +15,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::support::{KEYWORDS, WORKPLACE, ids, in_mode, pick, public_ids, scored_by, set, tool};
 
-/// How long a pick with a deadline of 200 ms may take at the very most; the real overrun is measured by a bench.
+/// How long a pick with a deadline of 200 ms may take at the very most; the real overrun is
+/// measured by a bench.
 const AT_MOST: Duration = Duration::from_secs(2);
 const DEADLINE: Duration = Duration::from_millis(200);
 const FAR_TOO_LONG: Duration = Duration::from_secs(10);
@@ -44,7 +46,12 @@ fn scripted(answer: impl Fn(&Query, &[Arc<Tool>]) -> Answer + Send + Sync + 'sta
 
 /// One score for each tool, by its id.
 fn by_id(score: impl Fn(&str) -> f32 + Send + Sync + 'static) -> Engine {
-    scripted(move |_, tools| Ok(tools.iter().map(|tool| Score::new(score(&tool.id))).collect()))
+    scripted(move |_, tools| {
+        Ok(tools
+            .iter()
+            .map(|tool| Score::new(score(&tool.id)))
+            .collect())
+    })
 }
 
 fn runtimes() -> [Runtime; 2] {
@@ -55,13 +62,30 @@ fn runtimes() -> [Runtime; 2] {
 /// Checks that the scorer's stage failed for this reason and the first eligible tools stand in.
 fn check_fallback(selection: &Selection, reason: &str, most: usize) {
     assert_eq!(ids(selection), public_ids(WORKPLACE.catalog())[..most]);
-    let [degraded] = &selection.degraded[..] else { panic!("one stage is degraded: {:?}", selection.degraded) };
+    let [degraded] = &selection.degraded[..] else {
+        panic!("one stage is degraded: {:?}", selection.degraded)
+    };
     assert_eq!(degraded.stage, Stage::Scorer);
     assert!(degraded.reason.contains(reason), "{}", degraded.reason);
-    assert!(degraded.reason.contains("registration order"), "{}", degraded.reason);
-    let report = selection.stages.iter().find(|report| report.stage == Stage::Scorer);
-    assert!(matches!(report.map(|report| &report.status), Some(StageStatus::Failed { .. })));
-    assert!(selection.picks.iter().all(|pick| pick.reason.contains("ranking failed")));
+    assert!(
+        degraded.reason.contains("registration order"),
+        "{}",
+        degraded.reason
+    );
+    let report = selection
+        .stages
+        .iter()
+        .find(|report| report.stage == Stage::Scorer);
+    assert!(matches!(
+        report.map(|report| &report.status),
+        Some(StageStatus::Failed { .. })
+    ));
+    assert!(
+        selection
+            .picks
+            .iter()
+            .all(|pick| pick.reason.contains("ranking failed"))
+    );
 }
 
 #[test]
@@ -73,14 +97,30 @@ fn a_scorer_replaces_the_ranking() {
         _ => 0.0,
     });
     let selection = pick(&engine, "book a meeting room", &PickOptions::default());
-    assert_eq!(ids(&selection), ["home/playMusic", "mail/send_email"], "what scores below 0.05 is left out");
+    assert_eq!(
+        ids(&selection),
+        ["home/playMusic", "mail/send_email"],
+        "what scores below 0.05 is left out"
+    );
     assert_eq!(selection.scorer, "scripted");
     assert_eq!(selection.picks[0].score.to_bits(), 0.9_f32.to_bits());
-    assert!(selection.picks[0].provenance.keyword.is_none() && selection.picks[0].provenance.fusion.is_none());
-    assert_eq!(selection.below_threshold, public_ids(WORKPLACE.catalog()).len() - 2);
+    assert!(
+        selection.picks[0].provenance.keyword.is_none()
+            && selection.picks[0].provenance.fusion.is_none()
+    );
+    assert_eq!(
+        selection.below_threshold,
+        public_ids(WORKPLACE.catalog()).len() - 2
+    );
     for stage in [Stage::Keyword, Stage::Semantic, Stage::Fuse] {
-        let report = selection.stages.iter().find(|report| report.stage == stage).expect("every stage reports");
-        assert!(matches!(&report.status, StageStatus::Skipped { reason } if reason.contains("custom scorer")));
+        let report = selection
+            .stages
+            .iter()
+            .find(|report| report.stage == stage)
+            .expect("every stage reports");
+        assert!(
+            matches!(&report.status, StageStatus::Skipped { reason } if reason.contains("custom scorer"))
+        );
     }
 }
 
@@ -98,44 +138,97 @@ fn reason_and_details_arrive() {
     });
     let selection = pick(&engine, "anything", &PickOptions::default());
     assert_eq!(selection.picks[0].reason, "It is called create_issue.");
-    assert_eq!(selection.picks[0].provenance.details, Some(json!({"length": 12})));
+    assert_eq!(
+        selection.picks[0].provenance.details,
+        Some(json!({"length": 12}))
+    );
     assert_eq!(selection.picks[0].provenance.scorer, "scripted");
     let plain = pick(&by_id(|_| 0.5), "anything", &PickOptions::default());
-    assert_eq!(plain.picks[0].reason, "Scripted scores it 0.50.", "a general sentence stands in");
+    assert_eq!(
+        plain.picks[0].reason, "Scripted scores it 0.50.",
+        "a general sentence stands in"
+    );
 }
 
 #[test]
 fn a_score_that_is_none_leaves_its_tool_out_and_is_named() {
     for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.01, 1.01] {
         let engine = by_id(move |id| if id == "home/playMusic" { wrong } else { 0.5 });
-        let selection = pick(&engine, "anything", &PickOptions { max_candidates: 500, ..PickOptions::default() });
+        let selection = pick(
+            &engine,
+            "anything",
+            &PickOptions {
+                max_candidates: 500,
+                ..PickOptions::default()
+            },
+        );
         assert!(!ids(&selection).contains(&"home/playMusic"), "{wrong}");
-        assert_eq!(selection.picks.len(), public_ids(WORKPLACE.catalog()).len() - 1, "the others are ranked");
-        let [error] = &selection.scorer_errors[..] else { panic!("one error: {:?}", selection.scorer_errors) };
-        assert!(error.contains("scripted") && error.contains("home/playMusic"), "{error}");
+        assert_eq!(
+            selection.picks.len(),
+            public_ids(WORKPLACE.catalog()).len() - 1,
+            "the others are ranked"
+        );
+        let [error] = &selection.scorer_errors[..] else {
+            panic!("one error: {:?}", selection.scorer_errors)
+        };
+        assert!(
+            error.contains("scripted") && error.contains("home/playMusic"),
+            "{error}"
+        );
         assert!(error.contains("not a number from 0 to 1"), "{error}");
         assert!(selection.degraded.is_empty(), "{:?}", selection.degraded);
     }
     for edge in [0.0, 1.0] {
-        let options = PickOptions { min_score: 0.0, ..PickOptions::default() };
-        assert_eq!(pick(&by_id(move |_| edge), "anything", &options).picks.len(), 3, "{edge} is a score");
+        let options = PickOptions {
+            min_score: 0.0,
+            ..PickOptions::default()
+        };
+        assert_eq!(
+            pick(&by_id(move |_| edge), "anything", &options)
+                .picks
+                .len(),
+            3,
+            "{edge} is a score"
+        );
     }
 }
 
 #[test]
 fn a_scorer_that_fails_leaves_the_catalogs_order() {
-    let boom = || ScorerError::Failed { scorer: "scripted".to_owned(), reason: "the model is away".to_owned() };
+    let boom = || ScorerError::Failed {
+        scorer: "scripted".to_owned(),
+        reason: "the model is away".to_owned(),
+    };
     let too_few = |_: &Query, _: &[Arc<Tool>]| Ok(vec![Score::new(0.5)]);
     let too_many = |_: &Query, tools: &[Arc<Tool>]| Ok(vec![Score::new(0.5); tools.len() + 1]);
     let eligible = public_ids(WORKPLACE.catalog()).len();
     for (engine, reason) in [
-        (scripted(move |_, _| Err(boom())), "the scorer scripted failed: the model is away".to_owned()),
-        (scripted(|_, _| panic!("on purpose")), "the scorer scripted failed: it panicked".to_owned()),
-        (scripted(too_few), format!("the scorer scripted gave 1 scores for {eligible} tools")),
-        (scripted(too_many), format!("the scorer scripted gave {} scores for {eligible} tools", eligible + 1)),
+        (
+            scripted(move |_, _| Err(boom())),
+            "the scorer scripted failed: the model is away".to_owned(),
+        ),
+        (
+            scripted(|_, _| panic!("on purpose")),
+            "the scorer scripted failed: it panicked".to_owned(),
+        ),
+        (
+            scripted(too_few),
+            format!("the scorer scripted gave 1 scores for {eligible} tools"),
+        ),
+        (
+            scripted(too_many),
+            format!(
+                "the scorer scripted gave {} scores for {eligible} tools",
+                eligible + 1
+            ),
+        ),
     ] {
         for timeout in [None, Some(FAR_TOO_LONG)] {
-            let options = PickOptions { timeout, max_candidates: 4, ..PickOptions::default() };
+            let options = PickOptions {
+                timeout,
+                max_candidates: 4,
+                ..PickOptions::default()
+            };
             check_fallback(&pick(&engine, "book a meeting room", &options), &reason, 4);
         }
     }
@@ -176,31 +269,50 @@ fn a_slow_scorer_is_not_waited_for() {
     let query = || Query::new("book a meeting room");
     for scorer in [Arc::new(Waits) as Arc<dyn Scorer>, Arc::new(Blocks)] {
         let engine = scored_by(Arc::clone(&scorer));
-        let options = PickOptions { timeout: Some(DEADLINE), max_candidates: 2, ..PickOptions::default() };
+        let options = PickOptions {
+            timeout: Some(DEADLINE),
+            max_candidates: 2,
+            ..PickOptions::default()
+        };
         let check = |form: &str, run: &dyn Fn() -> Result<Selection, PickError>| {
             let started = Instant::now();
             let selection = run().expect("being late is not an error");
             let took = started.elapsed();
             assert!(took < AT_MOST, "{} by {form} took {took:?}", scorer.name());
-            assert!(took >= DEADLINE, "{} by {form} was not waited for at all: {took:?}", scorer.name());
+            assert!(
+                took >= DEADLINE,
+                "{} by {form} was not waited for at all: {took:?}",
+                scorer.name()
+            );
             check_fallback(&selection, "deadline", 2);
         };
         check("pick", &|| engine.pick(&query(), &options));
         for runtime in runtimes() {
-            check("pick_async", &|| runtime.block_on(engine.pick_async(query(), options.clone())));
+            check("pick_async", &|| {
+                runtime.block_on(engine.pick_async(query(), options.clone()))
+            });
             // Not how it is meant to be called, but no reason to panic.
-            check("pick within a runtime", &|| runtime.block_on(async { engine.pick(&query(), &options) }));
+            check("pick within a runtime", &|| {
+                runtime.block_on(async { engine.pick(&query(), &options) })
+            });
         }
     }
 }
 
 #[test]
 fn no_time_at_all_gives_the_catalogs_order() {
-    let options = PickOptions { timeout: Some(Duration::ZERO), ..PickOptions::default() };
+    let options = PickOptions {
+        timeout: Some(Duration::ZERO),
+        ..PickOptions::default()
+    };
     check_fallback(&pick(&engine(Waits), "anything", &options), "deadline", 3);
     let selection = pick(&WORKPLACE, "book a meeting room", &options);
     assert_eq!(ids(&selection), public_ids(WORKPLACE.catalog())[..3]);
-    let degraded: Vec<Stage> = selection.degraded.iter().map(|degraded| degraded.stage).collect();
+    let degraded: Vec<Stage> = selection
+        .degraded
+        .iter()
+        .map(|degraded| degraded.stage)
+        .collect();
     assert_eq!(degraded, [Stage::Keyword, Stage::Semantic]);
 }
 
@@ -209,13 +321,19 @@ fn time_to_spare_changes_nothing() {
     let scored = by_id(|id| if id == "home/playMusic" { 1.0 } else { 0.0 });
     for timeout in [FAR_TOO_LONG, Duration::MAX] {
         let plain = PickOptions::default();
-        let timed = PickOptions { timeout: Some(timeout), ..PickOptions::default() };
+        let timed = PickOptions {
+            timeout: Some(timeout),
+            ..PickOptions::default()
+        };
         let [plain, timed] = [&plain, &timed].map(|options| {
             let selection = pick(&WORKPLACE, "book a meeting room", options);
             serde_json::to_string(&selection).expect("a selection serialises")
         });
         assert_eq!(plain, timed);
-        let timed = PickOptions { timeout: Some(timeout), ..PickOptions::default() };
+        let timed = PickOptions {
+            timeout: Some(timeout),
+            ..PickOptions::default()
+        };
         assert_eq!(ids(&pick(&scored, "anything", &timed)), ["home/playMusic"]);
     }
 }
@@ -225,8 +343,10 @@ fn a_scorer_sees_the_request_and_only_what_may_be_seen() {
     let seen = Arc::new(Mutex::new((String::new(), Vec::new())));
     let record = Arc::clone(&seen);
     let engine = scripted(move |query, tools| {
-        *record.lock().expect("nobody panicked") =
-            (query.text().to_owned(), tools.iter().map(|tool| tool.id.clone()).collect());
+        *record.lock().expect("nobody panicked") = (
+            query.text().to_owned(),
+            tools.iter().map(|tool| tool.id.clone()).collect(),
+        );
         Ok(vec![Score::new(0.5); tools.len()])
     });
     pick(&engine, "book a meeting room", &PickOptions::default());
@@ -238,12 +358,18 @@ fn a_scorer_sees_the_request_and_only_what_may_be_seen() {
 #[test]
 fn named_and_always_included_tools_survive_a_scorer_that_dislikes_them() {
     let engine = by_id(|id| if id.starts_with("mail/") { 0.9 } else { 0.0 });
-    let options = PickOptions { always_include: vec!["chat/list_users".to_owned()], ..PickOptions::default() };
+    let options = PickOptions {
+        always_include: vec!["chat/list_users".to_owned()],
+        ..PickOptions::default()
+    };
     let selection = pick(&engine, "use `playMusic` for it", &options);
     let mut found = ids(&selection);
     assert_eq!(found[0], "mail/send_email", "{found:?}");
     found.sort_unstable();
-    assert_eq!(found, ["chat/list_users", "home/playMusic", "mail/send_email"]);
+    assert_eq!(
+        found,
+        ["chat/list_users", "home/playMusic", "mail/send_email"]
+    );
 }
 
 /// The mean of two scorers.
@@ -256,8 +382,15 @@ impl<A: Scorer, B: Scorer> Scorer for Mean<A, B> {
 
     fn score<'a>(&'a self, query: &'a Query, tools: &'a [Arc<Tool>]) -> ScoreFuture<'a> {
         Box::pin(async move {
-            let (first, second) = (self.0.score(query, tools).await?, self.1.score(query, tools).await?);
-            Ok(first.iter().zip(&second).map(|(a, b)| Score::new((a.score + b.score) / 2.0)).collect())
+            let (first, second) = (
+                self.0.score(query, tools).await?,
+                self.1.score(query, tools).await?,
+            );
+            Ok(first
+                .iter()
+                .zip(&second)
+                .map(|(a, b)| Score::new((a.score + b.score) / 2.0))
+                .collect())
         })
     }
 }
@@ -266,28 +399,63 @@ impl<A: Scorer, B: Scorer> Scorer for Mean<A, B> {
 fn built_in_scorers_compose() {
     let keyword = || -> BuiltInScorer { WORKPLACE.scorer(Mode::Keyword) };
     assert_eq!(keyword().name(), "keyword");
-    let scored = [Arc::new(keyword()) as Arc<dyn Scorer>, Arc::new(Mean(keyword(), keyword()))].map(scored_by);
-    for query in
-        ["book a meeting room", "find the message about the contract", "welche Kunden haben noch nicht gezahlt?"]
-    {
-        let plain = PickOptions { max_candidates: 5, ..in_mode(Mode::Keyword) };
+    let scored = [
+        Arc::new(keyword()) as Arc<dyn Scorer>,
+        Arc::new(Mean(keyword(), keyword())),
+    ]
+    .map(scored_by);
+    for query in [
+        "book a meeting room",
+        "find the message about the contract",
+        "welche Kunden haben noch nicht gezahlt?",
+    ] {
+        let plain = PickOptions {
+            max_candidates: 5,
+            ..in_mode(Mode::Keyword)
+        };
         let plain = pick(&WORKPLACE, query, &plain);
         for engine in &scored {
-            let scored = pick(engine, query, &PickOptions { max_candidates: 5, ..PickOptions::default() });
+            let scored = pick(
+                engine,
+                query,
+                &PickOptions {
+                    max_candidates: 5,
+                    ..PickOptions::default()
+                },
+            );
             assert_eq!(ids(&plain), ids(&scored), "{query}");
             for (a, b) in plain.picks.iter().zip(&scored.picks) {
-                assert!((a.score - b.score).abs() < 1e-6, "{query}: {} against {}", a.score, b.score);
+                assert!(
+                    (a.score - b.score).abs() < 1e-6,
+                    "{query}: {} against {}",
+                    a.score,
+                    b.score
+                );
             }
         }
     }
     let favours = Scripted(|_: &Query, tools: &[Arc<Tool>]| {
         Ok(tools
             .iter()
-            .map(|tool| Score::new(if tool.source.as_deref() == Some("home") { 1.0 } else { 0.0 }))
+            .map(|tool| {
+                Score::new(if tool.source.as_deref() == Some("home") {
+                    1.0
+                } else {
+                    0.0
+                })
+            })
             .collect())
     });
-    let mixed = pick(&engine(Mean(keyword(), favours)), "book a meeting room", &PickOptions::default());
-    assert!(ids(&mixed)[0].starts_with("home/"), "the other half counts too: {:?}", ids(&mixed));
+    let mixed = pick(
+        &engine(Mean(keyword(), favours)),
+        "book a meeting room",
+        &PickOptions::default(),
+    );
+    assert!(
+        ids(&mixed)[0].starts_with("home/"),
+        "the other half counts too: {:?}",
+        ids(&mixed)
+    );
 }
 
 #[test]
@@ -303,35 +471,75 @@ fn a_built_in_scorer_that_is_composed_gives_the_reasons_of_the_ranking() {
         fn score<'a>(&'a self, query: &'a Query, tools: &'a [Arc<Tool>]) -> ScoreFuture<'a> {
             Box::pin(async move {
                 let scores = self.0.score(query, tools).await?;
-                Ok(scores.into_iter().map(|score| Score { score: score.score / 2.0, ..score }).collect())
+                Ok(scores
+                    .into_iter()
+                    .map(|score| Score {
+                        score: score.score / 2.0,
+                        ..score
+                    })
+                    .collect())
             })
         }
     }
 
     for mode in [Mode::Keyword, Mode::Semantic, Mode::Hybrid] {
         let plain = pick(&WORKPLACE, "book a meeting room", &in_mode(mode));
-        let composed = pick(&engine(Halved(WORKPLACE.scorer(mode))), "book a meeting room", &PickOptions::default());
-        let reasons =
-            |selection: &Selection| -> Vec<String> { selection.picks.iter().map(|pick| pick.reason.clone()).collect() };
+        let composed = pick(
+            &engine(Halved(WORKPLACE.scorer(mode))),
+            "book a meeting room",
+            &PickOptions::default(),
+        );
+        let reasons = |selection: &Selection| -> Vec<String> {
+            selection
+                .picks
+                .iter()
+                .map(|pick| pick.reason.clone())
+                .collect()
+        };
         assert_eq!(reasons(&composed)[0], reasons(&plain)[0], "{mode:?}");
-        assert!(!reasons(&composed)[0].contains("scores it"), "{:?}", reasons(&composed));
+        assert!(
+            !reasons(&composed)[0].contains("scores it"),
+            "{:?}",
+            reasons(&composed)
+        );
     }
     let nothing = pick(
         &engine(Halved(WORKPLACE.scorer(Mode::Keyword))),
         "xyzzy",
-        &PickOptions { min_score: 0.0, ..PickOptions::default() },
+        &PickOptions {
+            min_score: 0.0,
+            ..PickOptions::default()
+        },
     );
-    assert_eq!(nothing.picks[0].reason, "Halved scores it 0.00.", "nothing matches");
+    assert_eq!(
+        nothing.picks[0].reason, "Halved scores it 0.00.",
+        "nothing matches"
+    );
 }
 
 #[test]
 fn a_built_in_scorer_that_cannot_score_says_so() {
-    let semantic = pick(&engine(KEYWORDS.scorer(Mode::Semantic)), "anything", &PickOptions::default());
-    check_fallback(&semantic, "the scorer semantic failed: the engine has no embedding model", 3);
+    let semantic = pick(
+        &engine(KEYWORDS.scorer(Mode::Semantic)),
+        "anything",
+        &PickOptions::default(),
+    );
+    check_fallback(
+        &semantic,
+        "the scorer semantic failed: the engine has no embedding model",
+        3,
+    );
     let stranger = Engine::builder(crate::support::catalog([tool("elsewhere", "stranger", "")]));
-    let stranger = stranger.scorer(Arc::new(WORKPLACE.scorer(Mode::Keyword))).build().expect("it can be built");
+    let stranger = stranger
+        .scorer(Arc::new(WORKPLACE.scorer(Mode::Keyword)))
+        .build()
+        .expect("it can be built");
     let selection = pick(&stranger, "anything", &PickOptions::default());
-    assert!(selection.degraded[0].reason.contains("\"elsewhere/stranger\" is not in its catalog"));
+    assert!(
+        selection.degraded[0]
+            .reason
+            .contains("\"elsewhere/stranger\" is not in its catalog")
+    );
 }
 
 #[test]
@@ -339,19 +547,36 @@ fn a_function_that_scores_one_tool_makes_a_scorer() {
     let scorer = per_tool("by length", |query: Query, tool: Arc<Tool>| async move {
         tokio::time::sleep(Duration::from_micros(1)).await;
         if query.text() == "fail" {
-            return Err(ScorerError::Failed { scorer: "by length".to_owned(), reason: "asked to".to_owned() });
+            return Err(ScorerError::Failed {
+                scorer: "by length".to_owned(),
+                reason: "asked to".to_owned(),
+            });
         }
         Ok(Score::new(1.0 / (1.0 + tool.name.len() as f32)))
     });
     let (engine, options) = (
         engine(scorer),
-        PickOptions { access: Access { allow_sources: set(&["home"]), ..Access::default() }, ..PickOptions::default() },
+        PickOptions {
+            access: Access {
+                allow_sources: set(&["home"]),
+                ..Access::default()
+            },
+            ..PickOptions::default()
+        },
     );
     let selection = pick(&engine, "anything", &options);
-    let lengths: Vec<usize> = selection.picks.iter().map(|pick| pick.tool.name.len()).collect();
+    let lengths: Vec<usize> = selection
+        .picks
+        .iter()
+        .map(|pick| pick.tool.name.len())
+        .collect();
     assert!(lengths.len() == 3 && lengths.is_sorted(), "{lengths:?}");
     assert_eq!(selection.scorer, "by length");
-    assert!(pick(&engine, "fail", &options).degraded[0].reason.contains("asked to"));
+    assert!(
+        pick(&engine, "fail", &options).degraded[0]
+            .reason
+            .contains("asked to")
+    );
 }
 
 #[test]
@@ -370,7 +595,11 @@ fn tools_are_scored_side_by_side_within_a_bound_and_in_order() {
                 // Later tools are done sooner.
                 tokio::time::sleep(Duration::from_micros(5_000 / tool.name.len() as u64)).await;
                 counted.lock().expect("nobody panicked").0 -= 1;
-                Ok(Score::new(if tool.id == "home/playMusic" { 1.0 } else { 0.1 }))
+                Ok(Score::new(if tool.id == "home/playMusic" {
+                    1.0
+                } else {
+                    0.1
+                }))
             }
         });
         let scorer = match bound {
@@ -379,14 +608,19 @@ fn tools_are_scored_side_by_side_within_a_bound_and_in_order() {
         };
         let selection = pick(&engine(scorer), "anything", &PickOptions::default());
         assert!(selection.degraded.is_empty(), "{:?}", selection.degraded);
-        assert_eq!((ids(&selection)[0], selection.picks[0].score.to_bits()), ("home/playMusic", 1.0_f32.to_bits()));
+        assert_eq!(
+            (ids(&selection)[0], selection.picks[0].score.to_bits()),
+            ("home/playMusic", 1.0_f32.to_bits())
+        );
         assert_eq!(under_way.lock().expect("nobody panicked").1, most);
     }
 }
 
 /// An engine whose scorer is shown a shortlist, and what it was shown.
 fn shortlisted(scorer: impl Scorer + 'static, most: usize) -> Engine {
-    let builder = Engine::builder(crate::support::workplace()).scorer(Arc::new(scorer)).shortlist(most);
+    let builder = Engine::builder(crate::support::workplace())
+        .scorer(Arc::new(scorer))
+        .shortlist(most);
     builder.build().expect("the static model needs nothing")
 }
 
@@ -395,76 +629,172 @@ fn a_scorer_with_a_shortlist_sees_the_best_of_the_built_in_ranking_and_what_stay
     let seen = Arc::new(Mutex::new(Vec::new()));
     let record = Arc::clone(&seen);
     let scorer = Scripted(move |_: &Query, tools: &[Arc<Tool>]| {
-        *record.lock().expect("nobody panicked") = tools.iter().map(|tool| tool.id.clone()).collect();
+        *record.lock().expect("nobody panicked") =
+            tools.iter().map(|tool| tool.id.clone()).collect();
         // The worst of the shortlist comes first.
-        let place = |tool: &Tool| if tool.id == "home/playMusic" { 0.5 } else { 1.0 / tool.id.len() as f32 };
+        let place = |tool: &Tool| {
+            if tool.id == "home/playMusic" {
+                0.5
+            } else {
+                1.0 / tool.id.len() as f32
+            }
+        };
         Ok(tools.iter().map(|tool| Score::new(place(tool))).collect())
     });
     let engine = shortlisted(scorer, 5);
-    let options = PickOptions { max_candidates: 500, min_score: 0.0, choice: Choice::Best, ..PickOptions::default() };
+    let options = PickOptions {
+        max_candidates: 500,
+        min_score: 0.0,
+        choice: Choice::Best,
+        ..PickOptions::default()
+    };
     let selection = pick(&engine, "book a meeting room", &options);
     let shown = || seen.lock().expect("nobody panicked").clone();
-    let best = pick(&WORKPLACE, "book a meeting room", &PickOptions { max_candidates: 5, ..options });
+    let best = pick(
+        &WORKPLACE,
+        "book a meeting room",
+        &PickOptions {
+            max_candidates: 5,
+            ..options
+        },
+    );
     let sorted = |mut ids: Vec<String>| {
         ids.sort();
         ids
     };
-    assert_eq!(sorted(shown()), sorted(ids(&best).into_iter().map(str::to_owned).collect()));
-    assert_eq!(sorted(ids(&selection).into_iter().map(str::to_owned).collect()), sorted(shown()));
-    assert_eq!((selection.scorer.as_str(), selection.shortlisted), ("scripted", Some(5)));
+    assert_eq!(
+        sorted(shown()),
+        sorted(ids(&best).into_iter().map(str::to_owned).collect())
+    );
+    assert_eq!(
+        sorted(ids(&selection).into_iter().map(str::to_owned).collect()),
+        sorted(shown())
+    );
+    assert_eq!(
+        (selection.scorer.as_str(), selection.shortlisted),
+        ("scripted", Some(5))
+    );
     for stage in [Stage::Keyword, Stage::Semantic, Stage::Fuse, Stage::Scorer] {
-        let report = selection.stages.iter().find(|report| report.stage == stage).expect("every stage reports");
+        let report = selection
+            .stages
+            .iter()
+            .find(|report| report.stage == stage)
+            .expect("every stage reports");
         assert_eq!(report.status, StageStatus::Ran, "{stage}");
     }
     // What is named is scored too, wherever the built-in ranking has it.
-    let selection = pick(&engine, "book a meeting room with `playMusic`", &PickOptions::default());
-    assert!(shown().contains(&"home/playMusic".to_owned()) && shown().len() <= 6, "{:?}", shown());
-    assert_eq!((ids(&selection)[0], selection.picks[0].score.to_bits()), ("home/playMusic", 0.5_f32.to_bits()));
+    let selection = pick(
+        &engine,
+        "book a meeting room with `playMusic`",
+        &PickOptions::default(),
+    );
+    assert!(
+        shown().contains(&"home/playMusic".to_owned()) && shown().len() <= 6,
+        "{:?}",
+        shown()
+    );
+    assert_eq!(
+        (ids(&selection)[0], selection.picks[0].score.to_bits()),
+        ("home/playMusic", 0.5_f32.to_bits())
+    );
     // Ineligible tools are in no shortlist.
-    let access = Access { deny_sources: set(&["calendar"]), ..Access::default() };
-    pick(&engine, "book a meeting room", &PickOptions { access, ..PickOptions::default() });
-    assert!(shown().len() == 5 && shown().iter().all(|id| !id.starts_with("calendar/")), "{:?}", shown());
+    let access = Access {
+        deny_sources: set(&["calendar"]),
+        ..Access::default()
+    };
+    pick(
+        &engine,
+        "book a meeting room",
+        &PickOptions {
+            access,
+            ..PickOptions::default()
+        },
+    );
+    assert!(
+        shown().len() == 5 && shown().iter().all(|id| !id.starts_with("calendar/")),
+        "{:?}",
+        shown()
+    );
 }
 
 #[test]
 fn where_a_scorer_with_a_shortlist_fails_the_built_in_ranking_stands() {
     let plain = pick(&WORKPLACE, "book a meeting room", &PickOptions::default());
-    let options = PickOptions { timeout: Some(DEADLINE), ..PickOptions::default() };
+    let options = PickOptions {
+        timeout: Some(DEADLINE),
+        ..PickOptions::default()
+    };
     for (engine, reason) in [
-        (shortlisted(Scripted(|_: &Query, _: &[Arc<Tool>]| Ok(Vec::new())), 5), "gave 0 scores for 5 tools"),
-        (shortlisted(Waits, 5), "the deadline passed before the scorer answered"),
+        (
+            shortlisted(Scripted(|_: &Query, _: &[Arc<Tool>]| Ok(Vec::new())), 5),
+            "gave 0 scores for 5 tools",
+        ),
+        (
+            shortlisted(Waits, 5),
+            "the deadline passed before the scorer answered",
+        ),
     ] {
         let selection = pick(&engine, "book a meeting room", &options);
-        assert_eq!((ids(&selection), &selection.scorer), (ids(&plain), &plain.scorer));
-        let [degraded] = &selection.degraded[..] else { panic!("one stage is degraded: {:?}", selection.degraded) };
+        assert_eq!(
+            (ids(&selection), &selection.scorer),
+            (ids(&plain), &plain.scorer)
+        );
+        let [degraded] = &selection.degraded[..] else {
+            panic!("one stage is degraded: {:?}", selection.degraded)
+        };
         assert_eq!(degraded.stage, Stage::Scorer);
         assert!(degraded.reason.contains(reason), "{}", degraded.reason);
-        assert!(degraded.reason.contains("the built-in ranking stands"), "{}", degraded.reason);
+        assert!(
+            degraded.reason.contains("the built-in ranking stands"),
+            "{}",
+            degraded.reason
+        );
     }
 }
 
 #[test]
 fn one_call_picks_from_tools_at_hand() {
     let tools = || {
-        vec![tool("s", "get_forecast", "Weather for the coming days"), tool("s", "book_room", "Books a meeting room")]
+        vec![
+            tool("s", "get_forecast", "Weather for the coming days"),
+            tool("s", "book_room", "Books a meeting room"),
+        ]
     };
     for runtime in runtimes() {
-        let pick = |query: &str, tools| runtime.block_on(pick_tools(query, tools, PickOptions::default()));
+        let pick =
+            |query: &str, tools| runtime.block_on(pick_tools(query, tools, PickOptions::default()));
         let selection = pick("will the weather hold?", tools()).expect("the tools are valid");
         assert_eq!(ids(&selection), ["s/get_forecast"]);
         let selection = pick("book a room", tools()).expect("the tools are valid");
         assert_eq!(ids(&selection)[0], "s/book_room");
         let twice = pick("anything", [tools(), tools()].concat());
         assert!(matches!(twice, Err(PickError::Catalog(_))), "{twice:?}");
-        assert!(pick("anything", Vec::new()).expect("no tools are a catalog").picks.is_empty());
+        assert!(
+            pick("anything", Vec::new())
+                .expect("no tools are a catalog")
+                .picks
+                .is_empty()
+        );
     }
 }
 
 #[tokio::test]
 async fn the_time_limit_of_the_one_call_form_counts_what_indexing_takes() {
-    let tools =
-        (0..2_000).map(|n| Tool::without_arguments(format!("tool_{n}"), format!("Does the thing with number {n}")));
-    let options = PickOptions { timeout: Some(std::time::Duration::from_millis(1)), ..PickOptions::default() };
-    let selection = pick_tools("do the thing with number 7", tools, options).await.expect("it picks");
-    assert!(!selection.degraded.is_empty(), "2,000 tools are not indexed within a millisecond");
+    let tools = (0..2_000).map(|n| {
+        Tool::without_arguments(
+            format!("tool_{n}"),
+            format!("Does the thing with number {n}"),
+        )
+    });
+    let options = PickOptions {
+        timeout: Some(std::time::Duration::from_millis(1)),
+        ..PickOptions::default()
+    };
+    let selection = pick_tools("do the thing with number 7", tools, options)
+        .await
+        .expect("it picks");
+    assert!(
+        !selection.degraded.is_empty(),
+        "2,000 tools are not indexed within a millisecond"
+    );
 }

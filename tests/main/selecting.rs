@@ -1,4 +1,5 @@
-//! Picks as a set: the parts of a request, tools that are offered twice, and tools that need others.
+//! Picks as a set: the parts of a request, tools that are offered twice, and tools that need
+//! others.
 
 use picktools::options::Choice;
 use picktools::selection::{AskedBy, DropReason};
@@ -7,13 +8,20 @@ use picktools::{Engine, PickOptions, Selection, Tool};
 use crate::support::{WORKPLACE, catalog, engine, ids, pick, tool};
 
 fn best() -> PickOptions {
-    PickOptions { choice: Choice::Best, ..PickOptions::default() }
+    PickOptions {
+        choice: Choice::Best,
+        ..PickOptions::default()
+    }
 }
 
 /// Many tools for one thing, and one for another.
 fn weather_and_mail() -> Engine {
     let weather = ["forecast", "history", "alerts", "radar", "maps"].map(|what| {
-        tool("weather", &format!("weather_{what}"), &format!("Shows the weather {what} of a city for the coming days"))
+        tool(
+            "weather",
+            &format!("weather_{what}"),
+            &format!("Shows the weather {what} of a city for the coming days"),
+        )
     });
     engine(catalog(weather.into_iter().chain([
         tool("mail", "send_message", "Sends a message to a colleague"),
@@ -24,17 +32,42 @@ fn weather_and_mail() -> Engine {
 #[test]
 fn a_request_of_two_parts_gets_tools_for_both() {
     let engine = weather_and_mail();
-    let query = "Show me the weather forecast of the city for the coming days and tell my colleague";
-    let options = |choice| PickOptions { choice, min_score: 0.0, ..PickOptions::default() };
+    let query =
+        "Show me the weather forecast of the city for the coming days and tell my colleague";
+    let options = |choice| PickOptions {
+        choice,
+        min_score: 0.0,
+        ..PickOptions::default()
+    };
     assert!(!ids(&pick(&engine, query, &options(Choice::Best))).contains(&"mail/send_message"));
     let set = pick(&engine, query, &options(Choice::Set));
     assert_eq!(set.picks.len(), 3);
-    assert_eq!(set.picks[0].tool.id, "weather/weather_forecast", "the best one stays");
-    let mail = set.picks.iter().find(|pick| pick.tool.id == "mail/send_message").expect("the second part has a tool");
-    let covers = mail.provenance.covers.as_ref().expect("it is there for a part");
+    assert_eq!(
+        set.picks[0].tool.id, "weather/weather_forecast",
+        "the best one stays"
+    );
+    let mail = set
+        .picks
+        .iter()
+        .find(|pick| pick.tool.id == "mail/send_message")
+        .expect("the second part has a tool");
+    let covers = mail
+        .provenance
+        .covers
+        .as_ref()
+        .expect("it is there for a part");
     assert_eq!(covers.part, "tell my colleague");
-    assert!(mail.reason.starts_with("It is for the part \"tell my colleague\""), "{}", mail.reason);
-    let covered = set.dropped.iter().filter(|dropped| dropped.reason == DropReason::Covered).count();
+    assert!(
+        mail.reason
+            .starts_with("It is for the part \"tell my colleague\""),
+        "{}",
+        mail.reason
+    );
+    let covered = set
+        .dropped
+        .iter()
+        .filter(|dropped| dropped.reason == DropReason::Covered)
+        .count();
     assert_eq!(covered, 1, "{:?}", set.dropped);
     assert!(set.picks.is_sorted_by(|a, b| a.score >= b.score));
 }
@@ -42,45 +75,112 @@ fn a_request_of_two_parts_gets_tools_for_both() {
 #[test]
 fn a_part_that_has_a_good_tool_gets_it_however_little_of_the_whole_request_that_is() {
     let query = "translate this text to german and then summarize it and mail it to bob";
-    let options = PickOptions { max_candidates: 4, ..PickOptions::default() };
+    let options = PickOptions {
+        max_candidates: 4,
+        ..PickOptions::default()
+    };
     let selection = pick(&WORKPLACE, query, &options);
     assert_eq!(ids(&selection)[0], "lingua/translate_text");
-    for (part, tool) in [("summarize it", "chat/summarize_thread"), ("mail it to bob", "mail/send_email")] {
+    for (part, tool) in [
+        ("summarize it", "chat/summarize_thread"),
+        ("mail it to bob", "mail/send_email"),
+    ] {
         let alone = pick(&WORKPLACE, part, &options);
         assert_eq!(ids(&alone)[0], tool);
-        let pick = selection.picks.iter().find(|pick| pick.tool.id == tool).expect("its part has no better one");
-        let covers = pick.provenance.covers.as_ref().expect("it is there for its part");
-        assert_eq!((covers.part.as_str(), covers.score.to_bits()), (part, alone.picks[0].score.to_bits()));
-        assert!(pick.score < options.min_score, "as a tool for the whole request it would not be here");
+        let pick = selection
+            .picks
+            .iter()
+            .find(|pick| pick.tool.id == tool)
+            .expect("its part has no better one");
+        let covers = pick
+            .provenance
+            .covers
+            .as_ref()
+            .expect("it is there for its part");
+        assert_eq!(
+            (covers.part.as_str(), covers.score.to_bits()),
+            (part, alone.picks[0].score.to_bits())
+        );
+        assert!(
+            pick.score < options.min_score,
+            "as a tool for the whole request it would not be here"
+        );
     }
-    let strict = PickOptions { min_score: 0.75, ..options };
-    assert_eq!(ids(&pick(&WORKPLACE, query, &strict)), ["lingua/translate_text"], "no part's tool reaches that");
+    let strict = PickOptions {
+        min_score: 0.75,
+        ..options
+    };
+    assert_eq!(
+        ids(&pick(&WORKPLACE, query, &strict)),
+        ["lingua/translate_text"],
+        "no part's tool reaches that"
+    );
 }
 
 #[test]
 fn the_tool_of_a_part_is_justified_by_words_of_that_part() {
     let query = "translate this text to german and mail it to my colleague and delete them";
-    let selection = pick(&WORKPLACE, query, &PickOptions { min_score: 0.0, ..PickOptions::default() });
-    let covering: Vec<_> = selection.picks.iter().filter_map(|pick| pick.provenance.covers.as_ref()).collect();
+    let selection = pick(
+        &WORKPLACE,
+        query,
+        &PickOptions {
+            min_score: 0.0,
+            ..PickOptions::default()
+        },
+    );
+    let covering: Vec<_> = selection
+        .picks
+        .iter()
+        .filter_map(|pick| pick.provenance.covers.as_ref())
+        .collect();
     assert!(!covering.is_empty(), "{:?}", ids(&selection));
     for covers in covering {
-        let words = covers.keyword.iter().flat_map(|keyword| keyword.terms.iter().map(|term| &term.word));
-        let near = covers.semantic.iter().flat_map(|semantic| semantic.words.iter().map(|word| &word.word));
+        let words = covers
+            .keyword
+            .iter()
+            .flat_map(|keyword| keyword.terms.iter().map(|term| &term.word));
+        let near = covers
+            .semantic
+            .iter()
+            .flat_map(|semantic| semantic.words.iter().map(|word| &word.word));
         for word in words.chain(near) {
-            assert!(covers.part.contains(word.as_str()), "{word:?} is not in {:?}", covers.part);
-            assert!(!["them", "the", "to", "my", "and"].contains(&word.as_str()), "{word:?} carries no meaning");
+            assert!(
+                covers.part.contains(word.as_str()),
+                "{word:?} is not in {:?}",
+                covers.part
+            );
+            assert!(
+                !["them", "the", "to", "my", "and"].contains(&word.as_str()),
+                "{word:?} carries no meaning"
+            );
         }
     }
     let pronouns = "list the files and it is them";
-    let selection = pick(&WORKPLACE, pronouns, &PickOptions { min_score: 0.0, ..PickOptions::default() });
-    assert!(selection.picks.iter().all(|pick| pick.provenance.covers.is_none()), "the second part asks for nothing");
+    let selection = pick(
+        &WORKPLACE,
+        pronouns,
+        &PickOptions {
+            min_score: 0.0,
+            ..PickOptions::default()
+        },
+    );
+    assert!(
+        selection
+            .picks
+            .iter()
+            .all(|pick| pick.provenance.covers.is_none()),
+        "the second part asks for nothing"
+    );
 }
 
 #[test]
 fn a_request_of_one_part_gets_the_best_tools() {
     let engine = weather_and_mail();
     let query = "the weather forecast of the city";
-    let (set, best) = (pick(&engine, query, &PickOptions::default()), pick(&engine, query, &best()));
+    let (set, best) = (
+        pick(&engine, query, &PickOptions::default()),
+        pick(&engine, query, &best()),
+    );
     assert_eq!(ids(&set), ids(&best));
     assert!(set.dropped.is_empty());
 }
@@ -91,83 +191,187 @@ fn the_same_tool_of_several_sources_takes_one_place() {
     let engine = engine(catalog([
         tool("hub", "create_issue", text),
         tool("mirror", "create_issue", text),
-        tool("mirror", "mirror_create_issue", "Makes an issue  in a repository"),
+        tool(
+            "mirror",
+            "mirror_create_issue",
+            "Makes an issue  in a repository",
+        ),
         tool("hub", "close_issue", "Closes an issue of a repository"),
         tool("hub", "list_issues", "Lists the issues of a repository"),
     ]));
-    let low = PickOptions { min_score: 0.0, ..PickOptions::default() };
+    let low = PickOptions {
+        min_score: 0.0,
+        ..PickOptions::default()
+    };
     let selection = pick(&engine, "make an issue in the repository", &low);
     // All that the mirror has is for this.
-    assert_eq!((selection.picks.len(), ids(&selection)[0]), (3, "mirror/create_issue"));
-    assert_eq!(selection.picks[0].same_as, ["hub/create_issue", "mirror/mirror_create_issue"]);
-    assert!(selection.dropped.iter().all(|dropped| dropped.reason == DropReason::Same), "{:?}", selection.dropped);
+    assert_eq!(
+        (selection.picks.len(), ids(&selection)[0]),
+        (3, "mirror/create_issue")
+    );
+    assert_eq!(
+        selection.picks[0].same_as,
+        ["hub/create_issue", "mirror/mirror_create_issue"]
+    );
+    assert!(
+        selection
+            .dropped
+            .iter()
+            .all(|dropped| dropped.reason == DropReason::Same),
+        "{:?}",
+        selection.dropped
+    );
     assert_eq!(selection.dropped.len(), 2);
-    let both = PickOptions { always_include: vec!["mirror/create_issue".into()], ..PickOptions::default() };
-    assert_eq!(ids(&pick(&engine, "make an issue in the repository", &both))[0], "mirror/create_issue");
-    assert_eq!(pick(&engine, "make an issue in the repository", &best()).dropped, []);
+    let both = PickOptions {
+        always_include: vec!["mirror/create_issue".into()],
+        ..PickOptions::default()
+    };
+    assert_eq!(
+        ids(&pick(&engine, "make an issue in the repository", &both))[0],
+        "mirror/create_issue"
+    );
+    assert_eq!(
+        pick(&engine, "make an issue in the repository", &best()).dropped,
+        []
+    );
 }
 
 #[test]
 fn a_family_of_tools_with_one_description_stays_whole() {
     let text = "Works on the customers of the shop";
-    let engine =
-        engine(catalog(["get", "update", "delete"].map(|verb| tool("shop", &format!("{verb}_customer"), text))));
-    assert_eq!(pick(&engine, "work on the customers of the shop", &PickOptions::default()).picks.len(), 3);
+    let engine = engine(catalog(
+        ["get", "update", "delete"].map(|verb| tool("shop", &format!("{verb}_customer"), text)),
+    ));
+    assert_eq!(
+        pick(
+            &engine,
+            "work on the customers of the shop",
+            &PickOptions::default()
+        )
+        .picks
+        .len(),
+        3
+    );
 }
 
 /// A tool that requires others.
 fn requiring(tool: Tool, requires: &[&str]) -> Tool {
-    Tool { requires: requires.iter().map(|&name| name.to_owned()).collect(), ..tool }
+    Tool {
+        requires: requires.iter().map(|&name| name.to_owned()).collect(),
+        ..tool
+    }
 }
 
 /// The ids of what stands beside the picks.
 fn required(selection: &Selection) -> Vec<&str> {
-    selection.required.iter().map(|pick| pick.tool.id.as_str()).collect()
+    selection
+        .required
+        .iter()
+        .map(|pick| pick.tool.id.as_str())
+        .collect()
 }
 
 #[test]
 fn a_picked_tool_brings_what_it_requires_beside_the_picks() {
     let engine = engine(catalog([
-        requiring(tool("ops", "deploy_service", "Rolls a service out"), &["log_in", "nowhere"]),
-        requiring(tool("ops", "log_in", "Opens a session"), &["choose_account", "ops/deploy_service"]),
+        requiring(
+            tool("ops", "deploy_service", "Rolls a service out"),
+            &["log_in", "nowhere"],
+        ),
+        requiring(
+            tool("ops", "log_in", "Opens a session"),
+            &["choose_account", "ops/deploy_service"],
+        ),
         tool("ops", "choose_account", "Sets who one is"),
         tool("web", "choose_account", "Sets who one is"),
     ]));
-    let one = PickOptions { max_candidates: 1, debug: true, ..PickOptions::default() };
+    let one = PickOptions {
+        max_candidates: 1,
+        debug: true,
+        ..PickOptions::default()
+    };
     let selection = pick(&engine, "roll the service out", &one);
     assert_eq!(ids(&selection), ["ops/deploy_service"]);
     let mut found = required(&selection);
     found.sort_unstable();
-    assert_eq!(found, ["ops/choose_account", "ops/log_in"], "the one of its own source");
-    let log_in = selection.required.iter().find(|pick| pick.tool.id == "ops/log_in").expect("it is required");
+    assert_eq!(
+        found,
+        ["ops/choose_account", "ops/log_in"],
+        "the one of its own source"
+    );
+    let log_in = selection
+        .required
+        .iter()
+        .find(|pick| pick.tool.id == "ops/log_in")
+        .expect("it is required");
     assert_eq!(log_in.provenance.required_by, ["ops/deploy_service"]);
-    assert!(log_in.reason.starts_with("\"ops/deploy_service\" requires it"), "{}", log_in.reason);
+    assert!(
+        log_in
+            .reason
+            .starts_with("\"ops/deploy_service\" requires it"),
+        "{}",
+        log_in.reason
+    );
     assert_eq!(selection.below_threshold + selection.shown().len(), 4);
     let considered = selection.considered.as_ref().expect("it is asked for");
     assert_eq!(considered.iter().filter(|one| one.picked).count(), 1);
-    let shown: Vec<String> = selection.shown().iter().map(|tool| tool.id.clone()).collect();
+    let shown: Vec<String> = selection
+        .shown()
+        .iter()
+        .map(|tool| tool.id.clone())
+        .collect();
     assert_eq!((shown.len(), shown[0].as_str()), (3, "ops/deploy_service"));
     // What is picked for itself stands among the picks alone.
-    let named = pick(&engine, "`deploy_service` after `log_in`", &PickOptions::default());
-    assert!(ids(&named).contains(&"ops/log_in") && !required(&named).contains(&"ops/log_in"), "{named:?}");
-    let alone = pick(&engine, "roll the service out", &PickOptions { choice: Choice::Best, ..one });
-    assert_eq!((ids(&alone), required(&alone)), (vec!["ops/deploy_service"], vec![]));
+    let named = pick(
+        &engine,
+        "`deploy_service` after `log_in`",
+        &PickOptions::default(),
+    );
+    assert!(
+        ids(&named).contains(&"ops/log_in") && !required(&named).contains(&"ops/log_in"),
+        "{named:?}"
+    );
+    let alone = pick(
+        &engine,
+        "roll the service out",
+        &PickOptions {
+            choice: Choice::Best,
+            ..one
+        },
+    );
+    assert_eq!(
+        (ids(&alone), required(&alone)),
+        (vec!["ops/deploy_service"], vec![])
+    );
 }
 
 #[test]
 fn what_may_not_be_seen_is_not_brought_but_told() {
     let mut secret = tool("vault", "read_key", "Reads a key");
     secret.safe = Some(false);
-    let engine =
-        engine(catalog([requiring(tool("ops", "deploy_service", "Rolls a service out"), &["vault/read_key"]), secret]));
+    let engine = engine(catalog([
+        requiring(
+            tool("ops", "deploy_service", "Rolls a service out"),
+            &["vault/read_key"],
+        ),
+        secret,
+    ]));
     let selection = pick(&engine, "roll the service out", &PickOptions::default());
     assert_eq!(ids(&selection), ["ops/deploy_service"]);
     let refused = &selection.ineligible.tools[0];
-    assert_eq!((refused.named.as_deref(), refused.asked_by), (Some("vault/read_key"), Some(AskedBy::Tool)));
+    assert_eq!(
+        (refused.named.as_deref(), refused.asked_by),
+        (Some("vault/read_key"), Some(AskedBy::Tool))
+    );
     assert_eq!(refused.required_by, ["ops/deploy_service"]);
     let pick = &selection.picks[0];
     assert_eq!(pick.provenance.requires_ineligible, ["vault/read_key"]);
-    assert!(pick.reason.contains("it requires \"vault/read_key\", which may not be used here"), "{}", pick.reason);
+    assert!(
+        pick.reason
+            .contains("it requires \"vault/read_key\", which may not be used here"),
+        "{}",
+        pick.reason
+    );
 }
 
 #[test]
@@ -179,11 +383,25 @@ fn a_tool_cannot_fill_the_context_with_what_it_requires() {
     );
     let helpers = names.iter().map(|name| tool("ops", name, "Helps"));
     let engine = engine(catalog(std::iter::once(greedy).chain(helpers)));
-    let options = |max_per_source| PickOptions { max_candidates: 1, max_per_source, ..PickOptions::default() };
+    let options = |max_per_source| PickOptions {
+        max_candidates: 1,
+        max_per_source,
+        ..PickOptions::default()
+    };
     let selection = pick(&engine, "roll the service out", &options(None));
     assert_eq!((selection.picks.len(), selection.required.len()), (1, 16));
-    assert!(selection.dropped.iter().any(|dropped| dropped.reason == DropReason::MaxRequired));
+    assert!(
+        selection
+            .dropped
+            .iter()
+            .any(|dropped| dropped.reason == DropReason::MaxRequired)
+    );
     let bounded = pick(&engine, "roll the service out", &options(Some(2)));
     assert_eq!((bounded.picks.len(), bounded.required.len()), (1, 1));
-    assert!(bounded.dropped.iter().any(|dropped| dropped.reason == DropReason::MaxPerSource));
+    assert!(
+        bounded
+            .dropped
+            .iter()
+            .any(|dropped| dropped.reason == DropReason::MaxPerSource)
+    );
 }

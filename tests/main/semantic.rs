@@ -1,4 +1,5 @@
-//! Ranking by meaning: the default, and the rules that hold for any embedding model, shown with a made-up one.
+//! Ranking by meaning: the default, and the rules that hold for any embedding model, shown with a
+//! made-up one.
 
 use std::error::Error;
 use std::fs;
@@ -14,8 +15,8 @@ use picktools::selection::{Stage, StageStatus};
 use picktools::{Engine, Mode, PickError, PickOptions, Selection};
 
 use crate::support::{
-    DIMENSIONS, KEYWORDS, WORKPLACE, catalog, fake_vector, files, ids, in_mode, pick, public_ids, scored_by, tool,
-    workplace,
+    DIMENSIONS, KEYWORDS, WORKPLACE, catalog, fake_vector, files, ids, in_mode, pick, public_ids,
+    scored_by, tool, workplace,
 };
 
 /// What is wrong with a [`Fake`].
@@ -31,7 +32,8 @@ enum Trouble {
     PanicsOnRequests,
 }
 
-/// Adds up one direction a word, so that texts are as similar as they share words; counts what it embeds.
+/// Adds up one direction a word, so that texts are as similar as they share words; counts what it
+/// embeds.
 struct Fake {
     trouble: Trouble,
     documents: AtomicUsize,
@@ -40,7 +42,11 @@ struct Fake {
 
 impl Fake {
     fn new(trouble: Trouble) -> Arc<Self> {
-        Arc::new(Self { trouble, documents: AtomicUsize::new(0), requests: AtomicUsize::new(0) })
+        Arc::new(Self {
+            trouble,
+            documents: AtomicUsize::new(0),
+            requests: AtomicUsize::new(0),
+        })
     }
 
     fn documents(&self) -> usize {
@@ -61,12 +67,28 @@ impl Embedder for Fake {
         text.is_ascii()
     }
 
-    fn embed(&self, role: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let counter = if role == Role::Document { &self.documents } else { &self.requests };
+    fn embed(
+        &self,
+        role: Role,
+        texts: &[&str],
+        progress: EmbedProgress<'_>,
+    ) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let counter = if role == Role::Document {
+            &self.documents
+        } else {
+            &self.requests
+        };
         counter.fetch_add(texts.len(), Ordering::Relaxed);
-        let failed = || Err(EmbedError::Inference { model: "fake:1".to_owned(), reason: "out of order".to_owned() });
+        let failed = || {
+            Err(EmbedError::Inference {
+                model: "fake:1".to_owned(),
+                reason: "out of order".to_owned(),
+            })
+        };
         match (self.trouble, role) {
-            (Trouble::FailsOnTools, Role::Document) | (Trouble::FailsOnRequests, Role::Query) => return failed(),
+            (Trouble::FailsOnTools, Role::Document) | (Trouble::FailsOnRequests, Role::Query) => {
+                return failed();
+            }
             (Trouble::HangsOnRequests, Role::Query) => thread::sleep(Duration::from_secs(10)),
             (Trouble::PanicsOnRequests, Role::Query) => panic!("on purpose"),
             _ => {}
@@ -84,12 +106,18 @@ impl Embedder for Fake {
 }
 
 fn engine(embedder: &Arc<Fake>) -> Engine {
-    Engine::builder(workplace()).embedder(Arc::clone(embedder) as Arc<dyn Embedder>).build().expect("the fake works")
+    Engine::builder(workplace())
+        .embedder(Arc::clone(embedder) as Arc<dyn Embedder>)
+        .build()
+        .expect("the fake works")
 }
 
 fn engine_with_cache(embedder: &Arc<Fake>, folder: &Path) -> (Engine, CacheStatus) {
     let builder = Engine::builder(workplace()).embedder(Arc::clone(embedder) as Arc<dyn Embedder>);
-    let engine = builder.cache_dir(folder).build().expect("a cache never fails a build");
+    let engine = builder
+        .cache_dir(folder)
+        .build()
+        .expect("a cache never fails a build");
     let cache = engine.stats().cache.expect("a cache is used");
     (engine, cache)
 }
@@ -102,20 +130,52 @@ fn json(selection: &Selection) -> String {
 fn with_a_model_the_ranking_is_hybrid_and_says_what_each_retriever_said() {
     let engine = engine(&Fake::new(Trouble::None));
     let selection = pick(&engine, "book a meeting room", &PickOptions::default());
-    assert_eq!((selection.scorer.as_str(), ids(&selection)[0]), ("hybrid", "calendar/book_meeting_room"));
+    assert_eq!(
+        (selection.scorer.as_str(), ids(&selection)[0]),
+        ("hybrid", "calendar/book_meeting_room")
+    );
     let provenance = &selection.picks[0].provenance;
     let keyword = provenance.keyword.as_ref().expect("keywords are evidence");
-    let [helper, semantic] = &provenance.semantic[..] else { panic!("two models: {:?}", provenance.semantic) };
+    let [helper, semantic] = &provenance.semantic[..] else {
+        panic!("two models: {:?}", provenance.semantic)
+    };
     assert!(helper.model.starts_with("static:"), "{}", helper.model);
-    assert_eq!((keyword.rank, semantic.rank, semantic.model.as_str()), (Some(1), Some(1), "fake:1"));
-    assert!(semantic.score > 0.3 && semantic.score <= 1.0, "{}", semantic.score);
+    assert_eq!(
+        (keyword.rank, semantic.rank, semantic.model.as_str()),
+        (Some(1), Some(1), "fake:1")
+    );
+    assert!(
+        semantic.score > 0.3 && semantic.score <= 1.0,
+        "{}",
+        semantic.score
+    );
     let fusion = provenance.fusion.as_ref().expect("fusion is evidence");
-    assert!(fusion.parts.keys().eq(["fake:1", "keyword", &helper.model]), "{:?}", fusion.parts);
+    assert!(
+        fusion.parts.keys().eq(["fake:1", "keyword", &helper.model]),
+        "{:?}",
+        fusion.parts
+    );
     let source = fusion.source.expect("sources tell something");
     assert!(source.best && source.gain > 0.0, "{source:?}");
-    let sum = fusion.parts.values().map(|part| part.weight * part.score).sum::<f32>() + source.gain;
-    assert!((sum - fusion.value).abs() < 1e-4, "{sum} against {}", fusion.value);
-    assert_eq!(json(&selection), json(&pick(&engine, "book a meeting room", &in_mode(Mode::Hybrid))));
+    let sum = fusion
+        .parts
+        .values()
+        .map(|part| part.weight * part.score)
+        .sum::<f32>()
+        + source.gain;
+    assert!(
+        (sum - fusion.value).abs() < 1e-4,
+        "{sum} against {}",
+        fusion.value
+    );
+    assert_eq!(
+        json(&selection),
+        json(&pick(
+            &engine,
+            "book a meeting room",
+            &in_mode(Mode::Hybrid)
+        ))
+    );
 }
 
 /// A [`Fake`] that says of itself what it is told to.
@@ -146,7 +206,12 @@ impl Embedder for Declared {
         self.scope
     }
 
-    fn embed(&self, _: Role, texts: &[&str], _: &(dyn Fn(usize) + Sync)) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn embed(
+        &self,
+        _: Role,
+        texts: &[&str],
+        _: &(dyn Fn(usize) + Sync),
+    ) -> Result<Vec<Vec<f32>>, EmbedError> {
         Ok(texts.iter().map(|text| fake_vector(text)).collect())
     }
 }
@@ -160,13 +225,28 @@ fn only_a_model_that_says_it_is_static_takes_the_place_of_the_static_one() {
         (ModelKind::Contextual, false),
         (ModelKind::Contextual, true),
     ] {
-        let builder = Engine::builder(workplace()).embedder(Arc::new(Declared { kind, cached, scope: None }));
-        let engine = builder.cache_dir(folder.path()).build().expect("the model works");
+        let builder = Engine::builder(workplace()).embedder(Arc::new(Declared {
+            kind,
+            cached,
+            scope: None,
+        }));
+        let engine = builder
+            .cache_dir(folder.path())
+            .build()
+            .expect("the model works");
         let selection = pick(&engine, "book a meeting room", &PickOptions::default());
-        let models: Vec<&str> =
-            selection.picks[0].provenance.semantic.iter().map(|evidence| evidence.model.as_str()).collect();
+        let models: Vec<&str> = selection.picks[0]
+            .provenance
+            .semantic
+            .iter()
+            .map(|evidence| evidence.model.as_str())
+            .collect();
         let expected = if kind == ModelKind::Static { 1 } else { 2 };
-        assert_eq!((models.len(), models.last()), (expected, Some(&"declared:1")), "{kind:?} {cached}");
+        assert_eq!(
+            (models.len(), models.last()),
+            (expected, Some(&"declared:1")),
+            "{kind:?} {cached}"
+        );
         assert_eq!(engine.stats().cache.is_some(), cached, "{kind:?} {cached}");
     }
 }
@@ -174,21 +254,38 @@ fn only_a_model_that_says_it_is_static_takes_the_place_of_the_static_one() {
 #[test]
 fn what_a_model_says_of_the_request_alone_counts_where_it_is_a_number() {
     let answerable = |scope| {
-        let model = Declared { kind: ModelKind::Static, cached: false, scope };
-        let engine = Engine::builder(workplace()).embedder(Arc::new(model)).build().expect("the model works");
+        let model = Declared {
+            kind: ModelKind::Static,
+            cached: false,
+            scope,
+        };
+        let engine = Engine::builder(workplace())
+            .embedder(Arc::new(model))
+            .build()
+            .expect("the model works");
         let selection = pick(&engine, "buy me a new router", &PickOptions::default());
-        selection.answerable.expect("the built-in ranking estimates it")
+        selection
+            .answerable
+            .expect("the built-in ranking estimates it")
     };
     let silent = answerable(None);
     for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-        assert_eq!(answerable(Some(wrong)).to_bits(), silent.to_bits(), "{wrong}");
+        assert_eq!(
+            answerable(Some(wrong)).to_bits(),
+            silent.to_bits(),
+            "{wrong}"
+        );
     }
     assert!(answerable(Some(-6.0)) < 0.8 * silent, "{silent}");
 }
 
 #[test]
 fn a_reason_tells_which_words_are_near() {
-    let hybrid = pick(&WORKPLACE, "make this picture smaller", &PickOptions::default());
+    let hybrid = pick(
+        &WORKPLACE,
+        "make this picture smaller",
+        &PickOptions::default(),
+    );
     let reason = &hybrid.picks[0].reason;
     assert!(reason.ends_with("similar and ranks 1: \"smaller\" is close to \"size\" in its description; of all sources \"media\" fits best."), "{reason}");
     let words = &hybrid.picks[0].provenance.semantic[0].words;
@@ -196,16 +293,32 @@ fn a_reason_tells_which_words_are_near() {
         words.iter().any(|near| near.word == "picture"),
         "evidence has what the keywords have told, too: {words:?}"
     );
-    let semantic = pick(&WORKPLACE, "make this picture smaller", &in_mode(Mode::Semantic));
+    let semantic = pick(
+        &WORKPLACE,
+        "make this picture smaller",
+        &in_mode(Mode::Semantic),
+    );
     let reason = &semantic.picks[0].reason;
-    assert!(reason.contains(": \"picture\" is in its description and \"smaller\" is close to"), "{reason}");
+    assert!(
+        reason.contains(": \"picture\" is in its description and \"smaller\" is close to"),
+        "{reason}"
+    );
 }
 
 #[test]
 fn a_model_that_cannot_tell_words_apart_names_none() {
-    let selection = pick(&engine(&Fake::new(Trouble::None)), "book a meeting room", &PickOptions::default());
-    let [helper, model] = &selection.picks[0].provenance.semantic[..] else { panic!("two models: {selection:?}") };
-    assert!(!helper.words.is_empty() && model.words.is_empty(), "{helper:?} {model:?}");
+    let selection = pick(
+        &engine(&Fake::new(Trouble::None)),
+        "book a meeting room",
+        &PickOptions::default(),
+    );
+    let [helper, model] = &selection.picks[0].provenance.semantic[..] else {
+        panic!("two models: {selection:?}")
+    };
+    assert!(
+        !helper.words.is_empty() && model.words.is_empty(),
+        "{helper:?} {model:?}"
+    );
 }
 
 #[test]
@@ -214,15 +327,45 @@ fn a_mode_uses_its_retrievers_and_no_others() {
     let engine = engine(&fake);
     let semantic = pick(&engine, "book a meeting room", &in_mode(Mode::Semantic));
     assert!(semantic.scorer == "semantic" && !semantic.picks.is_empty());
-    assert!(semantic.picks.iter().all(|pick| pick.provenance.keyword.is_none() && pick.provenance.semantic.len() == 1));
+    assert!(
+        semantic
+            .picks
+            .iter()
+            .all(|pick| pick.provenance.keyword.is_none() && pick.provenance.semantic.len() == 1)
+    );
     let asked = fake.requests.load(Ordering::Relaxed);
     let keyword = pick(&engine, "book a meeting room", &in_mode(Mode::Keyword));
-    assert_eq!(fake.requests.load(Ordering::Relaxed), asked, "keywords ask no model");
-    assert_eq!(json(&keyword), json(&pick(&KEYWORDS, "book a meeting room", &PickOptions::default())));
-    assert_eq!(json(&keyword), json(&pick(&WORKPLACE, "book a meeting room", &in_mode(Mode::Keyword))));
+    assert_eq!(
+        fake.requests.load(Ordering::Relaxed),
+        asked,
+        "keywords ask no model"
+    );
+    assert_eq!(
+        json(&keyword),
+        json(&pick(
+            &KEYWORDS,
+            "book a meeting room",
+            &PickOptions::default()
+        ))
+    );
+    assert_eq!(
+        json(&keyword),
+        json(&pick(
+            &WORKPLACE,
+            "book a meeting room",
+            &in_mode(Mode::Keyword)
+        ))
+    );
     for (stage, selection) in [(Stage::Keyword, &semantic), (Stage::Semantic, &keyword)] {
-        let report = selection.stages.iter().find(|report| report.stage == stage).expect("every stage reports");
-        assert!(matches!(report.status, StageStatus::Skipped { .. }), "{report:?}");
+        let report = selection
+            .stages
+            .iter()
+            .find(|report| report.stage == stage)
+            .expect("every stage reports");
+        assert!(
+            matches!(report.status, StageStatus::Skipped { .. }),
+            "{report:?}"
+        );
     }
 }
 
@@ -232,12 +375,22 @@ fn a_model_that_does_not_read_the_language_of_a_request_is_not_asked_beside_anot
     let engine = engine(&fake);
     let request = "réserver une salle de réunion";
     let hybrid = pick(&engine, request, &PickOptions::default());
-    assert_eq!((fake.requests.load(Ordering::Relaxed), hybrid.degraded.len()), (0, 0));
-    let picks = |selection: &Selection| serde_json::to_string(&selection.picks).expect("picks serialise");
-    assert_eq!(picks(&hybrid), picks(&pick(&WORKPLACE, request, &PickOptions::default())));
+    assert_eq!(
+        (fake.requests.load(Ordering::Relaxed), hybrid.degraded.len()),
+        (0, 0)
+    );
+    let picks =
+        |selection: &Selection| serde_json::to_string(&selection.picks).expect("picks serialise");
+    assert_eq!(
+        picks(&hybrid),
+        picks(&pick(&WORKPLACE, request, &PickOptions::default()))
+    );
     assert_eq!(ids(&hybrid)[0], "calendar/book_meeting_room");
     let alone = pick(&engine, request, &in_mode(Mode::Semantic));
-    assert!(fake.requests.load(Ordering::Relaxed) > 0 && alone.degraded.is_empty(), "alone, it is asked all the same");
+    assert!(
+        fake.requests.load(Ordering::Relaxed) > 0 && alone.degraded.is_empty(),
+        "alone, it is asked all the same"
+    );
 }
 
 #[test]
@@ -255,10 +408,21 @@ fn a_blank_request_asks_no_model() {
 fn exclusions_hold_in_every_mode() {
     let engine = engine(&Fake::new(Trouble::None));
     for mode in [Mode::Semantic, Mode::Hybrid] {
-        let options = PickOptions { min_score: 0.0, max_candidates: 1_000, ..in_mode(mode) };
+        let options = PickOptions {
+            min_score: 0.0,
+            max_candidates: 1_000,
+            ..in_mode(mode)
+        };
         let all = pick(&engine, "`delete_file` or book a meeting room", &options);
-        assert!(ids(&all).iter().all(|id| public_ids(engine.catalog()).contains(id)));
-        assert_eq!(all.ineligible.tools[0].named.as_deref(), Some("delete_file"));
+        assert!(
+            ids(&all)
+                .iter()
+                .all(|id| public_ids(engine.catalog()).contains(id))
+        );
+        assert_eq!(
+            all.ineligible.tools[0].named.as_deref(),
+            Some("delete_file")
+        );
         assert!(all.picks.is_sorted_by(|a, b| a.score >= b.score));
     }
 }
@@ -268,12 +432,24 @@ fn named_and_always_included_tools_are_picked_in_every_mode() {
     let engine = engine(&Fake::new(Trouble::None));
     for mode in [Mode::Semantic, Mode::Hybrid] {
         for min_score in [0.0, 1.0] {
-            let options =
-                PickOptions { min_score, always_include: vec!["dm".to_owned()], max_candidates: 2, ..in_mode(mode) };
-            let named = pick(&engine, "book a meeting room with a projector for the review, then use `ps`", &options);
+            let options = PickOptions {
+                min_score,
+                always_include: vec!["dm".to_owned()],
+                max_candidates: 2,
+                ..in_mode(mode)
+            };
+            let named = pick(
+                &engine,
+                "book a meeting room with a projector for the review, then use `ps`",
+                &options,
+            );
             let mut found = ids(&named);
             found.sort_unstable();
-            assert_eq!(found, ["chat/send_direct_message", "terminal/terminalListProcesses"], "{mode:?} {min_score}");
+            assert_eq!(
+                found,
+                ["chat/send_direct_message", "terminal/terminalListProcesses"],
+                "{mode:?} {min_score}"
+            );
         }
     }
 }
@@ -283,8 +459,11 @@ fn built_in_semantic_scorers_rank_as_their_modes_do() {
     let engine = engine(&Fake::new(Trouble::None));
     for mode in [Mode::Semantic, Mode::Hybrid] {
         let plain = pick(&engine, "list the files of a folder", &in_mode(mode));
-        let scored =
-            pick(&scored_by(Arc::new(engine.scorer(mode))), "list the files of a folder", &PickOptions::default());
+        let scored = pick(
+            &scored_by(Arc::new(engine.scorer(mode))),
+            "list the files of a folder",
+            &PickOptions::default(),
+        );
         assert_eq!(ids(&plain), ids(&scored), "{mode:?}");
     }
 }
@@ -292,51 +471,100 @@ fn built_in_semantic_scorers_rank_as_their_modes_do() {
 #[test]
 fn a_model_that_errs_on_tools_is_an_error_of_the_index() {
     for (trouble, message) in [
-        (Trouble::OneVectorTooFew, "it gave 219 vectors for 220 texts"),
-        (Trouble::WrongDimensions, "it gave a vector of 65 dimensions instead of 64"),
+        (
+            Trouble::OneVectorTooFew,
+            "it gave 219 vectors for 220 texts",
+        ),
+        (
+            Trouble::WrongDimensions,
+            "it gave a vector of 65 dimensions instead of 64",
+        ),
         (Trouble::NotANumber, "no number"),
         (Trouble::FailsOnTools, "out of order"),
     ] {
         let temporary = tempfile::tempdir().expect("a folder can be made");
-        let builder = Engine::builder(workplace()).embedder(Fake::new(trouble) as Arc<dyn Embedder>);
-        let error = builder.cache_dir(temporary.path()).build().expect_err("the model errs");
+        let builder =
+            Engine::builder(workplace()).embedder(Fake::new(trouble) as Arc<dyn Embedder>);
+        let error = builder
+            .cache_dir(temporary.path())
+            .build()
+            .expect_err("the model errs");
         assert!(
             matches!(&error, IndexError::Embed(EmbedError::Inference { model, .. }) if model == "fake:1"),
             "{error}"
         );
         let cause = error.source().map(ToString::to_string).unwrap_or_default();
-        assert!(cause.contains(message) && !error.to_string().contains(&cause), "{error}: {cause}");
+        assert!(
+            cause.contains(message) && !error.to_string().contains(&cause),
+            "{error}: {cause}"
+        );
         let (_, cache) = engine_with_cache(&Fake::new(Trouble::None), temporary.path());
-        assert_eq!((cache.entries, cache.damaged_segments), (220, 0), "nothing wrong was kept");
+        assert_eq!(
+            (cache.entries, cache.damaged_segments),
+            (220, 0),
+            "nothing wrong was kept"
+        );
     }
 }
 
 #[test]
 fn a_model_that_errs_on_a_request_leaves_the_other_retrievers() {
-    let rest = pick(&WORKPLACE, "book a meeting room", &PickOptions { max_candidates: 1, ..PickOptions::default() });
+    let rest = pick(
+        &WORKPLACE,
+        "book a meeting room",
+        &PickOptions {
+            max_candidates: 1,
+            ..PickOptions::default()
+        },
+    );
     for (trouble, reason) in [
         (Trouble::FailsOnRequests, "out of order"),
         (Trouble::HangsOnRequests, "deadline"),
         (Trouble::PanicsOnRequests, "panicked"),
     ] {
         let engine = engine(&Fake::new(trouble));
-        let options =
-            PickOptions { timeout: Some(Duration::from_millis(200)), max_candidates: 1, ..PickOptions::default() };
+        let options = PickOptions {
+            timeout: Some(Duration::from_millis(200)),
+            max_candidates: 1,
+            ..PickOptions::default()
+        };
         let started = Instant::now();
         let selection = pick(&engine, "book a meeting room", &options);
-        assert!(started.elapsed() < Duration::from_secs(2), "{reason}: {:?}", started.elapsed());
+        assert!(
+            started.elapsed() < Duration::from_secs(2),
+            "{reason}: {:?}",
+            started.elapsed()
+        );
         assert_eq!(ids(&selection), ids(&rest), "{reason}");
-        assert_eq!(selection.picks[0].score.to_bits(), rest.picks[0].score.to_bits(), "scored as without the model");
-        let [degraded] = &selection.degraded[..] else { panic!("one stage is degraded: {:?}", selection.degraded) };
-        assert_eq!((degraded.stage, degraded.stage.to_string().as_str()), (Stage::Semantic, "semantic"));
+        assert_eq!(
+            selection.picks[0].score.to_bits(),
+            rest.picks[0].score.to_bits(),
+            "scored as without the model"
+        );
+        let [degraded] = &selection.degraded[..] else {
+            panic!("one stage is degraded: {:?}", selection.degraded)
+        };
+        assert_eq!(
+            (degraded.stage, degraded.stage.to_string().as_str()),
+            (Stage::Semantic, "semantic")
+        );
         assert!(degraded.reason.contains(reason), "{}", degraded.reason);
         for pick in &selection.picks {
-            let Some(semantic) = pick.provenance.semantic.last() else { continue };
+            let Some(semantic) = pick.provenance.semantic.last() else {
+                continue;
+            };
             assert!(semantic.stands_in);
             let told = format!("similar by {:?}, which stands in", semantic.model);
             assert!(pick.reason.contains(&told), "{}", pick.reason);
         }
-        let semantic = pick(&engine, "book a meeting room", &PickOptions { mode: Some(Mode::Semantic), ..options });
+        let semantic = pick(
+            &engine,
+            "book a meeting room",
+            &PickOptions {
+                mode: Some(Mode::Semantic),
+                ..options
+            },
+        );
         assert_eq!(
             ids(&semantic),
             public_ids(engine.catalog())[..1],
@@ -345,12 +573,24 @@ fn a_model_that_errs_on_a_request_leaves_the_other_retrievers() {
     }
 }
 
-/// Checks that a model in trouble with requests leaves the other retrievers' ranking, where there is no deadline.
+/// Checks that a model in trouble with requests leaves the other retrievers' ranking, where there
+/// is no deadline.
 fn check_without_deadline(trouble: Trouble) {
     let rest = pick(&WORKPLACE, "book a meeting room", &PickOptions::default());
-    let selection = pick(&engine(&Fake::new(trouble)), "book a meeting room", &PickOptions::default());
+    let selection = pick(
+        &engine(&Fake::new(trouble)),
+        "book a meeting room",
+        &PickOptions::default(),
+    );
     assert_eq!(ids(&selection), ids(&rest));
-    assert_eq!(selection.degraded.iter().map(|degraded| degraded.stage).collect::<Vec<_>>(), [Stage::Semantic]);
+    assert_eq!(
+        selection
+            .degraded
+            .iter()
+            .map(|degraded| degraded.stage)
+            .collect::<Vec<_>>(),
+        [Stage::Semantic]
+    );
 }
 
 #[test]
@@ -366,8 +606,13 @@ fn a_model_that_panics_is_survived_without_a_deadline_too() {
 #[test]
 fn a_mode_that_needs_a_model_is_refused_without_one() {
     for (mode, name) in [(Mode::Semantic, "semantic"), (Mode::Hybrid, "hybrid")] {
-        let error = KEYWORDS.pick(&"anything".into(), &in_mode(mode)).expect_err("there is no model");
-        assert!(matches!(error, PickError::NoEmbedder { mode } if mode == name), "{error}");
+        let error = KEYWORDS
+            .pick(&"anything".into(), &in_mode(mode))
+            .expect_err("there is no model");
+        assert!(
+            matches!(error, PickError::NoEmbedder { mode } if mode == name),
+            "{error}"
+        );
         assert!(error.to_string().contains("keywords only"), "{error}");
     }
 }
@@ -375,21 +620,51 @@ fn a_mode_that_needs_a_model_is_refused_without_one() {
 #[test]
 fn unless_told_otherwise_the_static_model_ranks_too() {
     let default = WORKPLACE.stats();
-    assert!(default.model.is_some_and(|model| model.starts_with("static:")));
-    let selection = pick(&WORKPLACE, "make this picture smaller", &PickOptions::default());
-    assert_eq!((selection.scorer.as_str(), ids(&selection)[0]), ("hybrid", "media/resize-image"));
+    assert!(
+        default
+            .model
+            .is_some_and(|model| model.starts_with("static:"))
+    );
+    let selection = pick(
+        &WORKPLACE,
+        "make this picture smaller",
+        &PickOptions::default(),
+    );
+    assert_eq!(
+        (selection.scorer.as_str(), ids(&selection)[0]),
+        ("hybrid", "media/resize-image")
+    );
     let keyword = KEYWORDS.stats();
-    assert_eq!((keyword.model, keyword.dimensions, keyword.cache), (None, None, None));
-    let last = Engine::builder(workplace()).keyword_only().embedder(Fake::new(Trouble::None) as Arc<dyn Embedder>);
-    assert_eq!(last.build().expect("the fake works").stats().model.as_deref(), Some("fake:1"), "the last word counts");
+    assert_eq!(
+        (keyword.model, keyword.dimensions, keyword.cache),
+        (None, None, None)
+    );
+    let last = Engine::builder(workplace())
+        .keyword_only()
+        .embedder(Fake::new(Trouble::None) as Arc<dyn Embedder>);
+    assert_eq!(
+        last.build()
+            .expect("the fake works")
+            .stats()
+            .model
+            .as_deref(),
+        Some("fake:1"),
+        "the last word counts"
+    );
 }
 
 #[test]
 fn the_static_model_keeps_nothing_on_disk() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let model = picktools::embed::StaticEmbedder::shared().expect("the model is valid");
-    for builder in [Engine::builder(workplace()), Engine::builder(workplace()).embedder(model)] {
-        let engine = builder.cache_dir(temporary.path()).build().expect("the model needs nothing");
+    for builder in [
+        Engine::builder(workplace()),
+        Engine::builder(workplace()).embedder(model),
+    ] {
+        let engine = builder
+            .cache_dir(temporary.path())
+            .build()
+            .expect("the model needs nothing");
         assert_eq!(engine.stats().cache, None);
         assert!(files(temporary.path()).is_empty());
     }
@@ -399,22 +674,37 @@ fn the_static_model_keeps_nothing_on_disk() {
 fn a_request_that_the_model_knows_nothing_of_says_so() {
     for mode in [Mode::Semantic, Mode::Hybrid] {
         let selection = pick(&WORKPLACE, "𝄞𝄢", &in_mode(mode));
-        assert!(selection.picks.is_empty() && selection.degraded.is_empty(), "{mode:?}: {:?}", ids(&selection));
-        let semantic = selection.stages.iter().find(|report| report.stage == Stage::Semantic).expect("it reports");
+        assert!(
+            selection.picks.is_empty() && selection.degraded.is_empty(),
+            "{mode:?}: {:?}",
+            ids(&selection)
+        );
+        let semantic = selection
+            .stages
+            .iter()
+            .find(|report| report.stage == Stage::Semantic)
+            .expect("it reports");
         let reason = "the model knows nothing of the request".to_owned();
         assert_eq!(semantic.status, StageStatus::Skipped { reason });
         let scored = scored_by(Arc::new(WORKPLACE.scorer(mode)));
-        assert!(pick(&scored, "𝄞𝄢", &PickOptions::default()).picks.is_empty(), "{mode:?}");
+        assert!(
+            pick(&scored, "𝄞𝄢", &PickOptions::default())
+                .picks
+                .is_empty(),
+            "{mode:?}"
+        );
     }
 }
 
 #[test]
 fn progress_is_told_up_to_the_end() {
-    let given = Engine::builder(workplace()).embedder(Fake::new(Trouble::None) as Arc<dyn Embedder>);
+    let given =
+        Engine::builder(workplace()).embedder(Fake::new(Trouble::None) as Arc<dyn Embedder>);
     for builder in [given, Engine::builder(workplace())] {
         let last = Arc::new(std::sync::Mutex::new((0, 0)));
         let told = Arc::clone(&last);
-        let builder = builder.on_progress(move |done, total| *told.lock().expect("nobody panicked") = (done, total));
+        let builder = builder
+            .on_progress(move |done, total| *told.lock().expect("nobody panicked") = (done, total));
         builder.build().expect("the models work");
         assert_eq!(*last.lock().expect("nobody panicked"), (220, 220));
     }
@@ -427,16 +717,27 @@ fn nothing_is_embedded_twice() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let first = Fake::new(Trouble::None);
     let (one, cache) = engine_with_cache(&first, temporary.path());
-    assert_eq!((first.documents(), cache.entries, cache.unsaved), (220, 220, 0));
+    assert_eq!(
+        (first.documents(), cache.entries, cache.unsaved),
+        (220, 220, 0)
+    );
     let second = Fake::new(Trouble::None);
     let (two, cache) = engine_with_cache(&second, temporary.path());
     assert_eq!((second.documents(), cache.entries), (0, 220));
     let query = "book a meeting room";
-    assert_eq!(json(&pick(&one, query, &PickOptions::default())), json(&pick(&two, query, &PickOptions::default())));
+    assert_eq!(
+        json(&pick(&one, query, &PickOptions::default())),
+        json(&pick(&two, query, &PickOptions::default()))
+    );
     let third = Fake::new(Trouble::None);
-    let more = workplace().with_tools([tool("extra", "brew_tea", "Makes tea")]).expect("there is not a conflict");
+    let more = workplace()
+        .with_tools([tool("extra", "brew_tea", "Makes tea")])
+        .expect("there is not a conflict");
     let builder = Engine::builder(more).embedder(Arc::clone(&third) as Arc<dyn Embedder>);
-    builder.cache_dir(temporary.path()).build().expect("the fake works");
+    builder
+        .cache_dir(temporary.path())
+        .build()
+        .expect("the fake works");
     assert_eq!(third.documents(), 1, "only what is new is embedded");
 }
 
@@ -464,7 +765,11 @@ fn a_damaged_cache_heals() {
         cached.iter().for_each(|file| damage(file));
         let again = Fake::new(Trouble::None);
         let (healed, cache) = engine_with_cache(&again, temporary.path());
-        assert_eq!((again.documents(), cache.damaged_segments), (220, cached.len()), "damage {index}");
+        assert_eq!(
+            (again.documents(), cache.damaged_segments),
+            (220, cached.len()),
+            "damage {index}"
+        );
         let query = "book a meeting room";
         assert_eq!(
             json(&pick(&sound, query, &PickOptions::default())),
@@ -472,7 +777,11 @@ fn a_damaged_cache_heals() {
         );
         let after = Fake::new(Trouble::None);
         let (_, cache) = engine_with_cache(&after, temporary.path());
-        assert_eq!((after.documents(), cache.damaged_segments), (0, 0), "damage {index}");
+        assert_eq!(
+            (after.documents(), cache.damaged_segments),
+            (0, 0),
+            "damage {index}"
+        );
     }
 }
 
@@ -483,11 +792,25 @@ fn a_cache_that_cannot_be_used_is_reported_and_missed_by_nobody() {
     fs::write(&file, b"in the way").expect("it can be written");
     let fake = Fake::new(Trouble::None);
     let (engine, cache) = engine_with_cache(&fake, &file.join("cache"));
-    assert_eq!((fake.documents(), cache.entries, cache.unsaved), (220, 220, 220));
+    assert_eq!(
+        (fake.documents(), cache.entries, cache.unsaved),
+        (220, 220, 220)
+    );
     let error = cache.write_error.expect("the reason is reported");
     assert!(error.contains("file"), "the error names the place: {error}");
-    assert_eq!(ids(&pick(&engine, "book a meeting room", &PickOptions::default()))[0], "calendar/book_meeting_room");
-    assert_eq!(fs::read(&file).expect("it can be read"), b"in the way", "what was there is untouched");
+    assert_eq!(
+        ids(&pick(
+            &engine,
+            "book a meeting room",
+            &PickOptions::default()
+        ))[0],
+        "calendar/book_meeting_room"
+    );
+    assert_eq!(
+        fs::read(&file).expect("it can be read"),
+        b"in the way",
+        "what was there is untouched"
+    );
 }
 
 #[test]
@@ -497,7 +820,10 @@ fn two_at_once_share_a_cache() {
         for _ in 0..4 {
             scope.spawn(|| {
                 let (_, cache) = engine_with_cache(&Fake::new(Trouble::None), temporary.path());
-                assert_eq!((cache.entries, cache.unsaved, cache.damaged_segments), (220, 0, 0));
+                assert_eq!(
+                    (cache.entries, cache.unsaved, cache.damaged_segments),
+                    (220, 0, 0)
+                );
             });
         }
     });
@@ -509,8 +835,14 @@ fn two_at_once_share_a_cache() {
 #[test]
 fn an_empty_catalog_needs_no_vectors() {
     let fake = Fake::new(Trouble::None);
-    let engine =
-        Engine::builder(catalog([])).embedder(Arc::clone(&fake) as Arc<dyn Embedder>).build().expect("it is valid");
-    assert!(pick(&engine, "book a meeting room", &PickOptions::default()).picks.is_empty());
+    let engine = Engine::builder(catalog([]))
+        .embedder(Arc::clone(&fake) as Arc<dyn Embedder>)
+        .build()
+        .expect("it is valid");
+    assert!(
+        pick(&engine, "book a meeting room", &PickOptions::default())
+            .picks
+            .is_empty()
+    );
     assert_eq!(fake.documents(), 0);
 }

@@ -1,5 +1,5 @@
-//! Where the fixtures lie, the fixture engine, and short ways to say common things: for the engine's tests and, through
-//! `picktools-testing`, for those of the other crates.
+//! Where the fixtures lie, the fixture engine, and short ways to say common things: for the
+//! engine's tests and, through `picktools-testing`, for those of the other crates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,19 @@ use picktools::{Catalog, Engine, Mode, PickOptions, Query, Selection, Tool};
 pub static WORKPLACE: LazyLock<Engine> = LazyLock::new(|| engine(workplace()));
 
 /// The same, built for keywords only.
-pub static KEYWORDS: LazyLock<Engine> =
-    LazyLock::new(|| Engine::builder(workplace()).keyword_only().build().expect("keywords need nothing"));
+pub static KEYWORDS: LazyLock<Engine> = LazyLock::new(|| {
+    Engine::builder(workplace())
+        .keyword_only()
+        .build()
+        .expect("keywords need nothing")
+});
 
 /// A path below the workspace, wherever the crate of the tests lies in it.
 pub fn root(path: &str) -> PathBuf {
     let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-    let root = folders.into_iter().find(|folder| folder.join("fixtures/catalogs").is_dir());
+    let root = folders
+        .into_iter()
+        .find(|folder| folder.join("fixtures/catalogs").is_dir());
     root.expect("the crate is in the workspace").join(path)
 }
 
@@ -39,14 +45,26 @@ pub fn engine(catalog: Catalog) -> Engine {
 
 /// The engine over the fixture catalog whose tools this scorer ranks.
 pub fn scored_by(scorer: Arc<dyn Scorer>) -> Engine {
-    Engine::builder(workplace()).scorer(scorer).build().expect("the static model needs nothing")
+    Engine::builder(workplace())
+        .scorer(scorer)
+        .build()
+        .expect("the static model needs nothing")
 }
 
 /// Every file below a folder.
 pub fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries =
-        fs::read_dir(folder).expect("the folder can be read").map(|entry| entry.expect("it can be read").path());
-    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+    let entries = fs::read_dir(folder)
+        .expect("the folder can be read")
+        .map(|entry| entry.expect("it can be read").path());
+    entries
+        .flat_map(|path| {
+            if path.is_dir() {
+                files(&path)
+            } else {
+                vec![path]
+            }
+        })
+        .collect()
 }
 
 /// A catalog made in memory.
@@ -64,22 +82,34 @@ pub fn tool(source: &str, name: &str, description: &str) -> Tool {
 
 /// Options for picks in a mode.
 pub fn in_mode(mode: Mode) -> PickOptions {
-    PickOptions { mode: Some(mode), ..PickOptions::default() }
+    PickOptions {
+        mode: Some(mode),
+        ..PickOptions::default()
+    }
 }
 
 /// A pick from valid options.
 pub fn pick(engine: &Engine, query: &str, options: &PickOptions) -> Selection {
-    engine.pick(&Query::new(query), options).expect("the options are valid")
+    engine
+        .pick(&Query::new(query), options)
+        .expect("the options are valid")
 }
 
 /// The ids of the picks, best first.
 pub fn ids(selection: &Selection) -> Vec<&str> {
-    selection.picks.iter().map(|pick| pick.tool.id.as_str()).collect()
+    selection
+        .picks
+        .iter()
+        .map(|pick| pick.tool.id.as_str())
+        .collect()
 }
 
 /// The ids of the tools that everybody may see, in registration order.
 pub fn public_ids(catalog: &Catalog) -> Vec<&str> {
-    let public = catalog.tools().iter().filter(|tool| !tool.is_unsafe() && tool.allowed_roles.is_empty());
+    let public = catalog
+        .tools()
+        .iter()
+        .filter(|tool| !tool.is_unsafe() && tool.allowed_roles.is_empty());
     public.map(|tool| tool.id.as_str()).collect()
 }
 
@@ -94,10 +124,14 @@ pub const DIMENSIONS: usize = 64;
 /// A vector that stands near those of texts with the same words.
 pub fn fake_vector(text: &str) -> Vec<f32> {
     let mut vector = vec![0.01; DIMENSIONS];
-    for word in text.to_lowercase().split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
-        let hash = word
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    for word in text
+        .to_lowercase()
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+    {
+        let hash = word.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
         vector[(hash >> 32) as usize % DIMENSIONS] += 1.0;
     }
     let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();

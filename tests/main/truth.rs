@@ -1,4 +1,5 @@
-//! What a pick says is true: its scores, its reasons, and what it says of tools that may not be used.
+//! What a pick says is true: its scores, its reasons, and what it says of tools that may not be
+//! used.
 
 use picktools::access::IneligibleReason;
 use picktools::options::{Fusion, TellBlocked};
@@ -12,9 +13,21 @@ use crate::support::{WORKPLACE, catalog, engine, ids, in_mode, pick, tool};
 fn no_pick_is_likelier_than_that_any_tool_answers() {
     for mode in [Mode::Keyword, Mode::Semantic, Mode::Hybrid] {
         for request in REQUESTS.iter() {
-            let selection = pick(&WORKPLACE, request, &PickOptions { min_score: 0.0, ..in_mode(mode) });
-            let answerable = selection.answerable.expect("the built-in ranking estimates it");
-            assert!(selection.picks.iter().all(|pick| pick.score <= answerable), "{mode:?}: {request}");
+            let selection = pick(
+                &WORKPLACE,
+                request,
+                &PickOptions {
+                    min_score: 0.0,
+                    ..in_mode(mode)
+                },
+            );
+            let answerable = selection
+                .answerable
+                .expect("the built-in ranking estimates it");
+            assert!(
+                selection.picks.iter().all(|pick| pick.score <= answerable),
+                "{mode:?}: {request}"
+            );
             assert_eq!(selection.uncalibrated, None);
         }
     }
@@ -22,65 +35,177 @@ fn no_pick_is_likelier_than_that_any_tool_answers() {
 
 #[test]
 fn scores_that_are_no_probabilities_say_so() {
-    let ranks = PickOptions { fusion: Fusion::Rrf { k: 60 }, ..PickOptions::default() };
-    assert_eq!(pick(&WORKPLACE, "send an email", &ranks).uncalibrated, Some(Uncalibrated::Ranks));
+    let ranks = PickOptions {
+        fusion: Fusion::Rrf { k: 60 },
+        ..PickOptions::default()
+    };
+    assert_eq!(
+        pick(&WORKPLACE, "send an email", &ranks).uncalibrated,
+        Some(Uncalibrated::Ranks)
+    );
     let alone = engine(catalog([tool("home", "lockDoor", "Locks a door")]));
-    let selection =
-        pick(&alone, "sing me a song of the sea", &PickOptions { min_score: 0.0, ..PickOptions::default() });
+    let selection = pick(
+        &alone,
+        "sing me a song of the sea",
+        &PickOptions {
+            min_score: 0.0,
+            ..PickOptions::default()
+        },
+    );
     assert_eq!(selection.uncalibrated, Some(Uncalibrated::FewTools));
-    assert!(selection.picks[0].score < 0.6, "nothing fits, and it is the only tool: {}", selection.picks[0].score);
+    assert!(
+        selection.picks[0].score < 0.6,
+        "nothing fits, and it is the only tool: {}",
+        selection.picks[0].score
+    );
 }
 
 #[test]
 fn the_best_match_that_may_not_be_used_is_told_with_its_reasons() {
     let told = |tell_blocked, access| {
-        let options = PickOptions { tell_blocked, access, ..PickOptions::default() };
+        let options = PickOptions {
+            tell_blocked,
+            access,
+            ..PickOptions::default()
+        };
         pick(&WORKPLACE, "lock the front door", &options)
     };
     let selection = told(TellBlocked::ExceptRoles, Access::default());
     let blocked = selection.blocked.expect("a better tool is unsafe");
-    assert_eq!((blocked.tool_id.as_str(), &*blocked.reasons), ("home/lockDoor", &[IneligibleReason::Unsafe][..]));
-    assert!(selection.picks.iter().all(|pick| pick.score < blocked.score));
+    assert_eq!(
+        (blocked.tool_id.as_str(), &*blocked.reasons),
+        ("home/lockDoor", &[IneligibleReason::Unsafe][..])
+    );
+    assert!(
+        selection
+            .picks
+            .iter()
+            .all(|pick| pick.score < blocked.score)
+    );
     assert_eq!(told(TellBlocked::Never, Access::default()).blocked, None);
-    let allowed = told(TellBlocked::ExceptRoles, Access { allow_unsafe: true, ..Access::default() });
-    assert_eq!((ids(&allowed)[0], &allowed.blocked), ("home/lockDoor", &None));
+    let allowed = told(
+        TellBlocked::ExceptRoles,
+        Access {
+            allow_unsafe: true,
+            ..Access::default()
+        },
+    );
+    assert_eq!(
+        (ids(&allowed)[0], &allowed.blocked),
+        ("home/lockDoor", &None)
+    );
 
     let mut secret = tool("vault", "read_key", "Reads a key from the vault");
     secret.allowed_roles = ["admin".to_owned()].into();
-    let engine = engine(catalog([secret, tool("chat", "post_message", "Posts a message")]));
-    let told =
-        |tell_blocked| pick(&engine, "read the key", &PickOptions { tell_blocked, ..PickOptions::default() }).blocked;
-    assert_eq!(told(TellBlocked::default()), None, "who has not the role need not learn of the tool");
-    assert_eq!(told(TellBlocked::Always).map(|blocked| blocked.tool_id), Some("vault/read_key".to_owned()));
+    let engine = engine(catalog([
+        secret,
+        tool("chat", "post_message", "Posts a message"),
+    ]));
+    let told = |tell_blocked| {
+        pick(
+            &engine,
+            "read the key",
+            &PickOptions {
+                tell_blocked,
+                ..PickOptions::default()
+            },
+        )
+        .blocked
+    };
+    assert_eq!(
+        told(TellBlocked::default()),
+        None,
+        "who has not the role need not learn of the tool"
+    );
+    assert_eq!(
+        told(TellBlocked::Always).map(|blocked| blocked.tool_id),
+        Some("vault/read_key".to_owned())
+    );
 }
 
 #[test]
 fn a_word_that_shares_nothing_but_a_stem_is_no_reason() {
-    let request = "use terminate_instance on the old web server, then post in the chat that it is done";
-    let selection = pick(&WORKPLACE, request, &PickOptions { debug: true, ..PickOptions::default() });
-    assert!(!ids(&selection).contains(&"terminal/terminalRun"), "{:?}", ids(&selection));
+    let request =
+        "use terminate_instance on the old web server, then post in the chat that it is done";
+    let selection = pick(
+        &WORKPLACE,
+        request,
+        &PickOptions {
+            debug: true,
+            ..PickOptions::default()
+        },
+    );
+    assert!(
+        !ids(&selection).contains(&"terminal/terminalRun"),
+        "{:?}",
+        ids(&selection)
+    );
     let terminates = |considered: &Considered| {
-        let terms = considered.provenance.keyword.iter().flat_map(|keyword| &keyword.terms);
-        terms.filter(|term| term.word == "terminate").map(|term| term.meets.to_lowercase()).collect::<Vec<_>>()
+        let terms = considered
+            .provenance
+            .keyword
+            .iter()
+            .flat_map(|keyword| &keyword.terms);
+        terms
+            .filter(|term| term.word == "terminate")
+            .map(|term| term.meets.to_lowercase())
+            .collect::<Vec<_>>()
     };
-    let met: Vec<String> = selection.considered.iter().flatten().flat_map(terminates).collect();
-    assert!(met.iter().all(|word| word.starts_with("terminat")), "{met:?}");
+    let met: Vec<String> = selection
+        .considered
+        .iter()
+        .flatten()
+        .flat_map(terminates)
+        .collect();
+    assert!(
+        met.iter().all(|word| word.starts_with("terminat")),
+        "{met:?}"
+    );
 }
 
 #[test]
 fn a_function_word_of_another_language_is_no_reason() {
     for (request, function_words) in [
         ("el tiempo de Madrid", &["el", "de"][..]),
-        ("Wie ist das Wetter in der Stadt", &["wie", "ist", "das", "der"]),
+        (
+            "Wie ist das Wetter in der Stadt",
+            &["wie", "ist", "das", "der"],
+        ),
         ("envoie le rapport à Marie", &["le", "à"]),
-        ("prenota un tavolo per due al ristorante", &["un", "per", "al"]),
+        (
+            "prenota un tavolo per due al ristorante",
+            &["un", "per", "al"],
+        ),
     ] {
-        let selection = pick(&WORKPLACE, request, &PickOptions { debug: true, ..PickOptions::default() });
-        for Considered { tool_id, provenance, .. } in selection.considered.iter().flatten() {
-            let matched = provenance.keyword.iter().flat_map(|keyword| &keyword.terms).map(|term| &term.word);
-            let near = provenance.semantic.iter().flat_map(|semantic| &semantic.words).map(|word| &word.word);
+        let selection = pick(
+            &WORKPLACE,
+            request,
+            &PickOptions {
+                debug: true,
+                ..PickOptions::default()
+            },
+        );
+        for Considered {
+            tool_id,
+            provenance,
+            ..
+        } in selection.considered.iter().flatten()
+        {
+            let matched = provenance
+                .keyword
+                .iter()
+                .flat_map(|keyword| &keyword.terms)
+                .map(|term| &term.word);
+            let near = provenance
+                .semantic
+                .iter()
+                .flat_map(|semantic| &semantic.words)
+                .map(|word| &word.word);
             for word in matched.chain(near) {
-                assert!(!function_words.contains(&word.to_lowercase().as_str()), "{request}: {word:?} of {tool_id}");
+                assert!(
+                    !function_words.contains(&word.to_lowercase().as_str()),
+                    "{request}: {word:?} of {tool_id}"
+                );
             }
         }
     }
@@ -88,16 +213,38 @@ fn a_function_word_of_another_language_is_no_reason() {
 
 #[test]
 fn a_reason_shows_the_word_of_the_tool_where_the_request_has_another_form() {
-    let engine = engine(catalog([Tool::without_arguments("book_hotel", "Makes a Booking at one of many hotels")]));
-    let selection = pick(&engine, "bookings in hotels, HOTEL by hotel", &in_mode(Mode::Keyword));
+    let engine = engine(catalog([Tool::without_arguments(
+        "book_hotel",
+        "Makes a Booking at one of many hotels",
+    )]));
+    let selection = pick(
+        &engine,
+        "bookings in hotels, HOTEL by hotel",
+        &in_mode(Mode::Keyword),
+    );
     let best = &selection.picks[0];
     assert!(
-        best.reason.starts_with("\"bookings\" as \"book\" and \"hotels\" as \"hotel\" match in its name"),
+        best.reason
+            .starts_with("\"bookings\" as \"book\" and \"hotels\" as \"hotel\" match in its name"),
         "{}",
         best.reason
     );
     let terms = &best.provenance.keyword.as_ref().expect("words match").terms;
-    let met: Vec<_> = terms.iter().map(|term| (term.word.as_str(), term.meets.as_str())).collect();
-    assert_eq!(met, [("bookings", "book"), ("hotels", "hotel"), ("bookings in hotels", "book_hotel")]);
-    assert!(pick(&engine, "Hotel", &in_mode(Mode::Keyword)).picks[0].reason.starts_with("\"Hotel\" matches"));
+    let met: Vec<_> = terms
+        .iter()
+        .map(|term| (term.word.as_str(), term.meets.as_str()))
+        .collect();
+    assert_eq!(
+        met,
+        [
+            ("bookings", "book"),
+            ("hotels", "hotel"),
+            ("bookings in hotels", "book_hotel")
+        ]
+    );
+    assert!(
+        pick(&engine, "Hotel", &in_mode(Mode::Keyword)).picks[0]
+            .reason
+            .starts_with("\"Hotel\" matches")
+    );
 }

@@ -12,24 +12,82 @@ fn taking(source: &str, name: &str, description: &str, parameters: Value) -> Too
     tool
 }
 
-/// Tools among which the words of values mislead: notes, logs, servers and lines are other tools' business.
+/// Tools among which the words of values mislead: notes, logs, servers and lines are other tools'
+/// business.
 fn tools() -> Vec<Tool> {
     let text = |what: &str| json!({"type": "string", "description": what});
     let (id, words) = (text("which one"), text("the words"));
     let disk = |name, description, parameters| taking("disk", name, description, parameters);
     vec![
-        taking("diary", "write_note", "Writes a note in the diary", json!({"heading": words, "entry": words})),
-        taking("diary", "find_notes", "Finds notes of a year, such as 2024", json!({"words": words})),
-        taking("clinic", "log_treatment", "Logs a treatment of a patient", json!({"patient": id, "remark": words})),
-        taking("clinic", "log_symptom", "Logs what a patient complains of", json!({"patient": id})),
-        taking("racks", "restart_server", "Restarts a server in a rack", json!({"host": id})),
-        taking("racks", "server_status", "Says how a server fares", json!({"host": id})),
-        disk("move_file", "Moves a file, or renames it", json!({"path": text("from"), "target_path": text("to")})),
-        disk("read_lines", "Shows some lines of a file", json!({"path": text(""), "from": {"type": "integer"}})),
-        disk("remove_file", "Removes a file for good", json!({"path": text("")})),
-        taking("post", "send_letter", "Sends a letter by e-mail", json!({"to": {"format": "email"}, "body": words})),
-        taking("post", "fetch_letters", "Fetches new letters", json!({"since": {"format": "date"}})),
-        taking("web", "save_bookmark", "Keeps a page for later", json!({"page": {"format": "uri"}})),
+        taking(
+            "diary",
+            "write_note",
+            "Writes a note in the diary",
+            json!({"heading": words, "entry": words}),
+        ),
+        taking(
+            "diary",
+            "find_notes",
+            "Finds notes of a year, such as 2024",
+            json!({"words": words}),
+        ),
+        taking(
+            "clinic",
+            "log_treatment",
+            "Logs a treatment of a patient",
+            json!({"patient": id, "remark": words}),
+        ),
+        taking(
+            "clinic",
+            "log_symptom",
+            "Logs what a patient complains of",
+            json!({"patient": id}),
+        ),
+        taking(
+            "racks",
+            "restart_server",
+            "Restarts a server in a rack",
+            json!({"host": id}),
+        ),
+        taking(
+            "racks",
+            "server_status",
+            "Says how a server fares",
+            json!({"host": id}),
+        ),
+        disk(
+            "move_file",
+            "Moves a file, or renames it",
+            json!({"path": text("from"), "target_path": text("to")}),
+        ),
+        disk(
+            "read_lines",
+            "Shows some lines of a file",
+            json!({"path": text(""), "from": {"type": "integer"}}),
+        ),
+        disk(
+            "remove_file",
+            "Removes a file for good",
+            json!({"path": text("")}),
+        ),
+        taking(
+            "post",
+            "send_letter",
+            "Sends a letter by e-mail",
+            json!({"to": {"format": "email"}, "body": words}),
+        ),
+        taking(
+            "post",
+            "fetch_letters",
+            "Fetches new letters",
+            json!({"since": {"format": "date"}}),
+        ),
+        taking(
+            "web",
+            "save_bookmark",
+            "Keeps a page for later",
+            json!({"page": {"format": "uri"}}),
+        ),
         taking("web", "look_up", "Looks words up", json!({"words": words})),
     ]
 }
@@ -51,19 +109,57 @@ fn names_of_files_are_not_what_a_request_is_about() {
 fn a_value_finds_a_tool_that_takes_such_a_thing_and_the_reason_says_so() {
     let engine = engine(catalog(tools()));
     for (request, wanted, kind, reason) in [
-        ("get rid of old/report.pdf", "disk", ValueKind::Path, r#"takes a path, like "old/report.pdf""#),
-        ("jo@example.org", "post/send_letter", ValueKind::Email, r#"takes an e-mail address, like "jo@example.org""#),
-        ("anything after 2024-05-01?", "post/fetch_letters", ValueKind::Date, r#"takes a date, like "2024-05-01""#),
-        ("https://example.org/a", "web/save_bookmark", ValueKind::Url, r#"takes a URL, like "https://example.org/a""#),
+        (
+            "get rid of old/report.pdf",
+            "disk",
+            ValueKind::Path,
+            r#"takes a path, like "old/report.pdf""#,
+        ),
+        (
+            "jo@example.org",
+            "post/send_letter",
+            ValueKind::Email,
+            r#"takes an e-mail address, like "jo@example.org""#,
+        ),
+        (
+            "anything after 2024-05-01?",
+            "post/fetch_letters",
+            ValueKind::Date,
+            r#"takes a date, like "2024-05-01""#,
+        ),
+        (
+            "https://example.org/a",
+            "web/save_bookmark",
+            ValueKind::Url,
+            r#"takes a URL, like "https://example.org/a""#,
+        ),
     ] {
         let selection = pick(&engine, request, &in_mode(Mode::Keyword));
         let best = &selection.picks[0];
-        assert!(best.tool.id.starts_with(wanted), "{request}: {}", best.tool.id);
+        assert!(
+            best.tool.id.starts_with(wanted),
+            "{request}: {}",
+            best.tool.id
+        );
         let keyword = best.provenance.keyword.as_ref().expect("keywords found it");
-        let value = keyword.terms.iter().find(|term| term.value == Some(kind)).expect("a parameter takes it");
-        assert!(value.contribution > 0.0 && best.tool.parameters.is_some(), "{value:?}");
-        let parameters = best.tool.parameters.as_ref().map(|schema| &schema["properties"]);
-        assert!(parameters.is_some_and(|parameters| parameters.get(&value.meets).is_some()), "{value:?}");
+        let value = keyword
+            .terms
+            .iter()
+            .find(|term| term.value == Some(kind))
+            .expect("a parameter takes it");
+        assert!(
+            value.contribution > 0.0 && best.tool.parameters.is_some(),
+            "{value:?}"
+        );
+        let parameters = best
+            .tool
+            .parameters
+            .as_ref()
+            .map(|schema| &schema["properties"]);
+        assert!(
+            parameters.is_some_and(|parameters| parameters.get(&value.meets).is_some()),
+            "{value:?}"
+        );
         assert!(best.reason.contains(reason), "{request}: {}", best.reason);
     }
 }
@@ -73,21 +169,40 @@ fn a_tool_that_is_named_in_quotes_or_by_an_identifier_is_found_nonetheless() {
     let mut all = tools();
     all.push(tool("racks", "job-4711", "Does what nobody else does"));
     let engine = engine(catalog(all));
-    let options = PickOptions { max_candidates: 1, ..PickOptions::default() };
+    let options = PickOptions {
+        max_candidates: 1,
+        ..PickOptions::default()
+    };
     for (request, wanted) in [
-        ("with 'write_note', not with /tmp/a.txt or https://example.org", "diary/write_note"),
-        ("please use `save_bookmark` for jo@example.org", "web/save_bookmark"),
+        (
+            "with 'write_note', not with /tmp/a.txt or https://example.org",
+            "diary/write_note",
+        ),
+        (
+            "please use `save_bookmark` for jo@example.org",
+            "web/save_bookmark",
+        ),
         ("run job-4711 on notes.txt", "racks/job-4711"),
     ] {
-        assert_eq!(ids(&pick(&engine, request, &options)), [wanted], "{request}");
+        assert_eq!(
+            ids(&pick(&engine, request, &options)),
+            [wanted],
+            "{request}"
+        );
     }
 }
 
 #[test]
 fn hostile_values_are_answered() {
     let engine = engine(Catalog::from_tools(tools()).expect("the tools are valid"));
-    for part in ["\"", "'a ", "“", "a@", "://", "/a", "#1", "3 May ", "1-", "«x» "] {
-        let selection = pick(&engine, &part.repeat((1 << 20) / part.len()), &PickOptions::default());
+    for part in [
+        "\"", "'a ", "“", "a@", "://", "/a", "#1", "3 May ", "1-", "«x» ",
+    ] {
+        let selection = pick(
+            &engine,
+            &part.repeat((1 << 20) / part.len()),
+            &PickOptions::default(),
+        );
         assert!(selection.picks.len() <= 3, "{part:?}");
     }
 }

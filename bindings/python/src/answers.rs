@@ -21,7 +21,9 @@ pub(crate) struct Pick {
 impl Pick {
     fn pick(&self) -> &picktools::Pick {
         let picks = &self.of.picks;
-        picks.get(self.place).unwrap_or_else(|| &self.of.required[self.place - picks.len()])
+        picks
+            .get(self.place)
+            .unwrap_or_else(|| &self.of.required[self.place - picks.len()])
     }
 }
 
@@ -88,7 +90,12 @@ impl Selection {
     }
 
     fn at(&self, places: Range<usize>) -> Vec<Pick> {
-        places.map(|place| Pick { of: Arc::clone(&self.0), place }).collect()
+        places
+            .map(|place| Pick {
+                of: Arc::clone(&self.0),
+                place,
+            })
+            .collect()
     }
 }
 
@@ -107,7 +114,8 @@ impl Selection {
         self.at(first..first + self.0.required.len())
     }
 
-    /// The tools that a model is to be shown: the picks and what they require, as far as a token budget goes.
+    /// The tools that a model is to be shown: the picks and what they require, as far as a token
+    /// budget goes.
     #[getter]
     fn shown(&self) -> Vec<Tool> {
         self.0.shown().into_iter().map(Tool).collect()
@@ -210,7 +218,11 @@ impl Selection {
     /// All of it as JSON, as the program writes it with `--json` where it is to be pretty.
     #[pyo3(signature = (*, pretty = false))]
     fn to_json(&self, pretty: bool) -> PyResult<String> {
-        if pretty { convert::pretty(&*self.0) } else { convert::json(&*self.0) }
+        if pretty {
+            convert::pretty(&*self.0)
+        } else {
+            convert::json(&*self.0)
+        }
     }
 
     /// All of it.
@@ -222,15 +234,22 @@ impl Selection {
     fn _repr_html_(&self) -> String {
         let row = |pick: &picktools::Pick| {
             let (id, reason) = (escaped(&pick.tool.id), escaped(&pick.reason));
-            format!("<tr><td>{id}</td><td>{:.2}</td><td>{reason}</td></tr>", pick.score)
+            format!(
+                "<tr><td>{id}</td><td>{:.2}</td><td>{reason}</td></tr>",
+                pick.score
+            )
         };
         let rows: String = self.0.picks.iter().map(row).collect();
         format!("<table><tr><th>tool</th><th>score</th><th>reason</th></tr>{rows}</table>")
     }
 
     fn __repr__(&self) -> String {
-        let picks: Vec<String> =
-            self.0.picks.iter().map(|pick| format!("{} {:.2}", pick.tool.id, pick.score)).collect();
+        let picks: Vec<String> = self
+            .0
+            .picks
+            .iter()
+            .map(|pick| format!("{} {:.2}", pick.tool.id, pick.score))
+            .collect();
         format!("<Selection [{}]>", picks.join(", "))
     }
 
@@ -243,13 +262,25 @@ impl Selection {
     }
 
     fn __getitem__(&self, index: isize) -> PyResult<Pick> {
-        let from = if index < 0 { index + self.0.picks.len().cast_signed() } else { index };
-        let place = usize::try_from(from).ok().filter(|&place| place < self.0.picks.len());
-        let pick = place.map(|place| Pick { of: Arc::clone(&self.0), place });
+        let from = if index < 0 {
+            index + self.0.picks.len().cast_signed()
+        } else {
+            index
+        };
+        let place = usize::try_from(from)
+            .ok()
+            .filter(|&place| place < self.0.picks.len());
+        let pick = place.map(|place| Pick {
+            of: Arc::clone(&self.0),
+            place,
+        });
         pick.ok_or_else(|| PyIndexError::new_err(format!("there is no pick {index}")))
     }
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }

@@ -24,7 +24,8 @@ pub(crate) struct Translation(pub(crate) picktools_provider::Translation);
 /// Reads the name of a provider.
 pub(crate) fn provider(given: &Bound<'_, PyAny>) -> PyResult<Provider> {
     let name = convert::string(given, "provider")?;
-    name.parse().map_err(|error| errors::argument(given.py(), "provider", error))
+    name.parse()
+        .map_err(|error| errors::argument(given.py(), "provider", error))
 }
 
 /// Writes tools as a provider wants them.
@@ -35,7 +36,9 @@ pub(crate) fn translated(
     options: &TranslateOptions,
 ) -> PyResult<Translation> {
     let translated = py.detach(|| picktools_provider::translate(tools, provider, options));
-    translated.map(Translation).map_err(|error| errors::argument(py, "provider", errors::whole(&error)))
+    translated
+        .map(Translation)
+        .map_err(|error| errors::argument(py, "provider", errors::whole(&error)))
 }
 
 /// How tools are translated.
@@ -44,11 +47,18 @@ pub(crate) fn view(
     deferred: Option<&Bound<'_, PyAny>>,
     names: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<TranslateOptions> {
-    let names: Option<BTreeMap<String, String>> = names.map(|names| convert::parsed(names, "names")).transpose()?;
+    let names: Option<BTreeMap<String, String>> = names
+        .map(|names| convert::parsed(names, "names"))
+        .transpose()?;
     Ok(TranslateOptions {
-        strict: strict.map(|strict| convert::parsed(strict, "strict")).transpose()?,
+        strict: strict
+            .map(|strict| convert::parsed(strict, "strict"))
+            .transpose()?,
         advertising: names.map_or_else(Advertising::default, Advertising::ProviderMap),
-        deferred: deferred.map(|deferred| convert::parsed(deferred, "deferred")).transpose()?.unwrap_or_default(),
+        deferred: deferred
+            .map(|deferred| convert::parsed(deferred, "deferred"))
+            .transpose()?
+            .unwrap_or_default(),
     })
 }
 
@@ -89,7 +99,11 @@ impl Translation {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Translation of {} tools for {}>", self.0.names.len(), self.0.provider)
+        format!(
+            "<Translation of {} tools for {}>",
+            self.0.names.len(),
+            self.0.provider
+        )
     }
 }
 
@@ -102,7 +116,13 @@ pub(crate) struct Call(Outcome);
 #[serde(untagged)]
 enum Outcome {
     Fits(Box<Hydrated>),
-    Refused { status: &'static str, id: Option<String>, name: String, error: CallError, message: String },
+    Refused {
+        status: &'static str,
+        id: Option<String>,
+        name: String,
+        error: CallError,
+        message: String,
+    },
 }
 
 #[pymethods]
@@ -205,7 +225,12 @@ pub(crate) fn validated(
         hydrator = hydrator.translated(translation);
     }
     let calls = read(calls, translation.map(|translation| translation.provider))?;
-    Ok(py.detach(|| calls.into_iter().map(|call| outcome(&hydrator, call)).collect()))
+    Ok(py.detach(|| {
+        calls
+            .into_iter()
+            .map(|call| outcome(&hydrator, call))
+            .collect()
+    }))
 }
 
 fn outcome(hydrator: &Hydrator, call: ToolCall) -> Call {
@@ -213,7 +238,13 @@ fn outcome(hydrator: &Hydrator, call: ToolCall) -> Call {
         Ok(hydrated) => Outcome::Fits(Box::new(hydrated)),
         Err(error) => {
             let message = error.to_string();
-            Outcome::Refused { status: "refused", id: call.id, name: call.name, error, message }
+            Outcome::Refused {
+                status: "refused",
+                id: call.id,
+                name: call.name,
+                error,
+                message,
+            }
         }
     })
 }
@@ -225,19 +256,27 @@ fn read(calls: &Bound<'_, PyAny>, provider: Option<Provider>) -> PyResult<Vec<To
     match (is_one, provider) {
         (true, Some(provider)) => {
             let answer = convert::value(calls, "calls")?;
-            provider.calls(&answer).map_err(|error| errors::argument(py, "calls", errors::whole(&error)))
+            provider
+                .calls(&answer)
+                .map_err(|error| errors::argument(py, "calls", errors::whole(&error)))
         }
         (true, None) => Ok(vec![call(calls, "calls")?]),
         (false, _) => {
             let items = convert::items(calls, "calls")?.enumerate();
-            items.map(|(index, item)| call(&item?, &format!("calls[{index}]"))).collect()
+            items
+                .map(|(index, item)| call(&item?, &format!("calls[{index}]")))
+                .collect()
         }
     }
 }
 
 fn call(given: &Bound<'_, PyAny>, place: &str) -> PyResult<ToolCall> {
     let Value::Object(mut members) = convert::value(given, place)? else {
-        return Err(errors::of_type(given, place, "a call: {\"name\": …, \"arguments\": …}"));
+        return Err(errors::of_type(
+            given,
+            place,
+            "a call: {\"name\": …, \"arguments\": …}",
+        ));
     };
     let (id, name) = (members.remove("id"), members.remove("name"));
     let arguments = match members.remove("arguments") {
@@ -248,10 +287,24 @@ fn call(given: &Bound<'_, PyAny>, place: &str) -> PyResult<ToolCall> {
     let id = match id {
         None | Some(Value::Null) => None,
         Some(Value::String(id)) => Some(id),
-        Some(_) => return Err(errors::argument(given.py(), "calls", format_args!("{place}: its id is no text"))),
+        Some(_) => {
+            return Err(errors::argument(
+                given.py(),
+                "calls",
+                format_args!("{place}: its id is no text"),
+            ));
+        }
     };
     match name {
-        Some(Value::String(name)) => Ok(ToolCall { id, name, arguments }),
-        _ => Err(errors::argument(given.py(), "calls", format_args!("{place}: it has no name"))),
+        Some(Value::String(name)) => Ok(ToolCall {
+            id,
+            name,
+            arguments,
+        }),
+        _ => Err(errors::argument(
+            given.py(),
+            "calls",
+            format_args!("{place}: it has no name"),
+        )),
     }
 }

@@ -33,16 +33,23 @@ struct Reading<'a, 'py> {
 impl Reading<'_, '_> {
     /// Conflicts are met as `otherwise` says, where nothing else is asked for.
     fn options(&self, py: Python<'_>, otherwise: Conflicts) -> PyResult<CatalogOptions> {
-        let aliases = self.aliases.map(|aliases| match aliases.cast::<PyMapping>() {
-            Ok(mapping) => {
-                let bytes = convert::value(mapping, "aliases")?.to_string().into_bytes();
-                OperatorAliases::from_slice(&bytes, "aliases")
-                    .map_err(|error| errors::argument(py, "aliases", errors::whole(&error)))
-            }
-            Err(_) => OperatorAliases::open(convert::path(aliases, "aliases")?)
-                .map_err(|error| errors::argument(py, "aliases", errors::whole(&error))),
-        });
-        let conflicts = match self.conflicts.map(|given| convert::string(given, "conflicts")).transpose()?.as_deref() {
+        let aliases = self
+            .aliases
+            .map(|aliases| match aliases.cast::<PyMapping>() {
+                Ok(mapping) => {
+                    let bytes = convert::value(mapping, "aliases")?.to_string().into_bytes();
+                    OperatorAliases::from_slice(&bytes, "aliases")
+                        .map_err(|error| errors::argument(py, "aliases", errors::whole(&error)))
+                }
+                Err(_) => OperatorAliases::open(convert::path(aliases, "aliases")?)
+                    .map_err(|error| errors::argument(py, "aliases", errors::whole(&error))),
+            });
+        let conflicts = match self
+            .conflicts
+            .map(|given| convert::string(given, "conflicts"))
+            .transpose()?
+            .as_deref()
+        {
             None => otherwise,
             Some("strict") => Conflicts::Strict,
             Some("warn") => Conflicts::Warn,
@@ -51,12 +58,18 @@ impl Reading<'_, '_> {
                 return Err(errors::argument(py, "conflicts", message));
             }
         };
-        let untrusted = self.untrusted_sources.map(|given| convert::strings(given, "untrusted_sources")).transpose()?;
+        let untrusted = self
+            .untrusted_sources
+            .map(|given| convert::strings(given, "untrusted_sources"))
+            .transpose()?;
         Ok(CatalogOptions {
             conflicts,
             untrusted_sources: untrusted.unwrap_or_default().into_iter().collect(),
             aliases: aliases.transpose()?,
-            default_source: self.source.map(|source| convert::string(source, "source")).transpose()?,
+            default_source: self
+                .source
+                .map(|source| convert::string(source, "source"))
+                .transpose()?,
             readers: picktools_import::readers(),
             ..CatalogOptions::default()
         })
@@ -64,18 +77,30 @@ impl Reading<'_, '_> {
 }
 
 /// Makes a catalog without Python's lock.
-fn read(py: Python<'_>, work: impl FnOnce() -> Result<picktools::Catalog, CatalogError> + Send) -> PyResult<Catalog> {
+fn read(
+    py: Python<'_>,
+    work: impl FnOnce() -> Result<picktools::Catalog, CatalogError> + Send,
+) -> PyResult<Catalog> {
     let pool = work::pool()?;
     let catalog = py.detach(|| pool.install(work));
-    catalog.map(Catalog).map_err(|error| errors::catalog(py, errors::whole(&error)))
+    catalog
+        .map(Catalog)
+        .map_err(|error| errors::catalog(py, errors::whole(&error)))
 }
 
 /// The JSON of tools: of a list, or of an object that holds them.
 fn bytes_of(tools: &Bound<'_, PyAny>, argument: &str) -> PyResult<Vec<u8>> {
     if tools.is_instance_of::<PyString>() {
-        return Err(errors::of_type(tools, argument, "a list of tools; Catalog.open reads files"));
+        return Err(errors::of_type(
+            tools,
+            argument,
+            "a list of tools; Catalog.open reads files",
+        ));
     }
-    let value = match (tools.cast::<PyMapping>().is_ok() || tools.hasattr("model_dump")?, tools.cast::<PyList>()) {
+    let value = match (
+        tools.cast::<PyMapping>().is_ok() || tools.hasattr("model_dump")?,
+        tools.cast::<PyList>(),
+    ) {
         (true, _) | (_, Ok(_)) => convert::value(tools, argument)?,
         (false, Err(_)) => Value::Array(convert::values(tools, argument)?),
     };
@@ -89,9 +114,17 @@ pub(crate) fn definitions(tools: &Bound<'_, PyAny>, argument: &str) -> PyResult<
         return Ok(Vec::new());
     }
     let Catalog(catalog) = read(tools.py(), || {
-        CatalogOptions { readers: picktools_import::readers(), ..CatalogOptions::default() }.read(&bytes, argument)
+        CatalogOptions {
+            readers: picktools_import::readers(),
+            ..CatalogOptions::default()
+        }
+        .read(&bytes, argument)
     })?;
-    Ok(catalog.tools().iter().map(|tool| Definition::clone(tool)).collect())
+    Ok(catalog
+        .tools()
+        .iter()
+        .map(|tool| Definition::clone(tool))
+        .collect())
 }
 
 #[pymethods]
@@ -107,11 +140,27 @@ impl Catalog {
         aliases: Option<&Bound<'_, PyAny>>,
         conflicts: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let is_plain = source.is_none() && untrusted_sources.is_none() && aliases.is_none() && conflicts.is_none();
-        let options = Reading { source, untrusted_sources, aliases, conflicts }.options(py, Conflicts::Strict)?;
-        let paths = paths.iter().map(|path| convert::path(&path, "paths")).collect::<PyResult<Vec<_>>>()?;
+        let is_plain = source.is_none()
+            && untrusted_sources.is_none()
+            && aliases.is_none()
+            && conflicts.is_none();
+        let options = Reading {
+            source,
+            untrusted_sources,
+            aliases,
+            conflicts,
+        }
+        .options(py, Conflicts::Strict)?;
+        let paths = paths
+            .iter()
+            .map(|path| convert::path(&path, "paths"))
+            .collect::<PyResult<Vec<_>>>()?;
         if paths.is_empty() {
-            return Err(errors::argument(py, "paths", "name at least one file or folder"));
+            return Err(errors::argument(
+                py,
+                "paths",
+                "name at least one file or folder",
+            ));
         }
         if let Some(saved) = paths.iter().find(|path| picktools::Catalog::is_saved(path)) {
             if paths.len() > 1 || !is_plain {
@@ -122,13 +171,16 @@ impl Catalog {
             return opened.map(Self).map_err(|error| errors::saved(py, error));
         }
         read(py, || {
-            let files = paths.iter().map(CatalogFile::open).collect::<Result<Vec<_>, _>>()?;
+            let files = paths
+                .iter()
+                .map(CatalogFile::open)
+                .collect::<Result<Vec<_>, _>>()?;
             options.read_files(&files.concat())
         })
     }
 
-    /// Takes definitions in any form: those of MCP, of the providers' APIs, or native ones; as dictionaries, or as objects
-    /// of the kind that pydantic makes.
+    /// Takes definitions in any form: those of MCP, of the providers' APIs, or native ones; as
+    /// dictionaries, or as objects of the kind that pydantic makes.
     #[staticmethod]
     #[pyo3(signature = (tools, *, source = None, untrusted_sources = None, aliases = None, conflicts = None))]
     fn from_tools(
@@ -138,14 +190,20 @@ impl Catalog {
         aliases: Option<&Bound<'_, PyAny>>,
         conflicts: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let options =
-            Reading { source, untrusted_sources, aliases, conflicts }.options(tools.py(), Conflicts::Strict)?;
+        let options = Reading {
+            source,
+            untrusted_sources,
+            aliases,
+            conflicts,
+        }
+        .options(tools.py(), Conflicts::Strict)?;
         let bytes = bytes_of(tools, "tools")?;
         read(tools.py(), || options.read(&bytes, "tools"))
     }
 
-    /// Takes what an MCP server answers to `tools/list`, or a list of its tools. What the protocol does not have is left
-    /// out: a server must not say whom to trust. A tool that is not valid is left out and told in `notices`.
+    /// Takes what an MCP server answers to `tools/list`, or a list of its tools. What the protocol
+    /// does not have is left out: a server must not say whom to trust. A tool that is not valid is
+    /// left out and told in `notices`.
     #[staticmethod]
     #[pyo3(signature = (tools, *, source = None, untrusted_sources = None, aliases = None, conflicts = None))]
     fn from_mcp(
@@ -155,18 +213,25 @@ impl Catalog {
         aliases: Option<&Bound<'_, PyAny>>,
         conflicts: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let options = Reading { source, untrusted_sources, aliases, conflicts }.options(tools.py(), Conflicts::Warn)?;
+        let options = Reading {
+            source,
+            untrusted_sources,
+            aliases,
+            conflicts,
+        }
+        .options(tools.py(), Conflicts::Warn)?;
         let listed = match tools.getattr("tools") {
             Ok(listed) => listed,
             Err(_) => match tools.cast::<PyMapping>() {
-                Ok(result) => result
-                    .get_item("tools")
-                    .map_err(|_| errors::argument(tools.py(), "tools", "the result has no member \"tools\""))?,
+                Ok(result) => result.get_item("tools").map_err(|_| {
+                    errors::argument(tools.py(), "tools", "the result has no member \"tools\"")
+                })?,
                 Err(_) => tools.clone(),
             },
         };
         let items = convert::values(&listed, "tools")?;
-        let file = CatalogFile::of_server(options.default_source.as_deref().unwrap_or("mcp"), &items);
+        let file =
+            CatalogFile::of_server(options.default_source.as_deref().unwrap_or("mcp"), &items);
         read(tools.py(), || options.read_files(&[file]))
     }
 
@@ -181,7 +246,13 @@ impl Catalog {
         conflicts: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let py = document.py();
-        let options = Reading { source, untrusted_sources, aliases, conflicts }.options(py, Conflicts::Strict)?;
+        let options = Reading {
+            source,
+            untrusted_sources,
+            aliases,
+            conflicts,
+        }
+        .options(py, Conflicts::Strict)?;
         if document.cast::<PyMapping>().is_ok() {
             let value = convert::value(document, "document")?;
             if !openapi::is_document(&value) {
@@ -213,7 +284,10 @@ impl Catalog {
     /// All tools, in order.
     #[getter]
     fn tools(&self, py: Python<'_>) -> PyResult<Vec<Tool>> {
-        let tools = self.0.read_all().map_err(|error| errors::saved(py, error))?;
+        let tools = self
+            .0
+            .read_all()
+            .map_err(|error| errors::saved(py, error))?;
         Ok(tools.iter().map(|tool| Tool(Arc::clone(tool))).collect())
     }
 
@@ -226,7 +300,8 @@ impl Catalog {
     }
 
     fn __contains__(&self, id: &Bound<'_, PyAny>) -> bool {
-        id.extract::<String>().is_ok_and(|id| self.0.find(&id).is_some())
+        id.extract::<String>()
+            .is_ok_and(|id| self.0.find(&id).is_some())
     }
 
     fn __getitem__(&self, id: &Bound<'_, PyAny>) -> PyResult<Tool> {
@@ -240,8 +315,8 @@ impl Catalog {
     }
 }
 
-/// Looks a catalog over: invalid entries, clashes, text that is written to deceive a model. `tools` is the path of a file or
-/// folder, or tools as `Catalog.from_tools` takes them.
+/// Looks a catalog over: invalid entries, clashes, text that is written to deceive a model. `tools`
+/// is the path of a file or folder, or tools as `Catalog.from_tools` takes them.
 #[pyfunction]
 #[pyo3(signature = (tools, *, untrusted_sources = None))]
 pub(crate) fn check<'py>(
@@ -249,7 +324,12 @@ pub(crate) fn check<'py>(
     untrusted_sources: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = tools.py();
-    let reading = Reading { source: None, untrusted_sources, aliases: None, conflicts: None };
+    let reading = Reading {
+        source: None,
+        untrusted_sources,
+        aliases: None,
+        conflicts: None,
+    };
     let options = reading.options(py, Conflicts::Strict)?;
     let pool = work::pool()?;
     let report = if convert::is_path(tools)? {
@@ -259,5 +339,8 @@ pub(crate) fn check<'py>(
         let bytes = bytes_of(tools, "tools")?;
         py.detach(|| pool.install(|| CheckReport::read(&bytes, "tools", &options)))
     };
-    convert::object_of(py, &report.map_err(|error| errors::catalog(py, errors::whole(&error)))?)
+    convert::object_of(
+        py,
+        &report.map_err(|error| errors::catalog(py, errors::whole(&error)))?,
+    )
 }

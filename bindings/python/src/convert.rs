@@ -3,7 +3,9 @@
 use picktools::Query;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyMapping, PySet, PyString, PyTuple};
+use pyo3::types::{
+    PyBool, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyMapping, PySet, PyString, PyTuple,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Number, Value};
@@ -13,8 +15,8 @@ use crate::errors;
 /// Deeper values are refused, and with them those that contain themselves.
 const MAX_DEPTH: usize = 100;
 
-/// Reads a value that is JSON in Python's types, or an object that tells its fields by pydantic's `model_dump`. `place` is
-/// where it stands, from the name of the argument.
+/// Reads a value that is JSON in Python's types, or an object that tells its fields by pydantic's
+/// `model_dump`. `place` is where it stands, from the name of the argument.
 pub(crate) fn value(given: &Bound<'_, PyAny>, place: &str) -> PyResult<Value> {
     read(given, place, 0)
 }
@@ -33,16 +35,24 @@ fn read(given: &Bound<'_, PyAny>, place: &str, depth: usize) -> PyResult<Value> 
     } else if let Ok(text) = given.cast::<PyString>() {
         self::text(text, place).map(Value::String)
     } else if given.is_instance_of::<PyInt>() {
-        let whole = given.extract::<i64>().map(Number::from).or_else(|_| given.extract::<u64>().map(Number::from));
-        whole.map(Value::Number).map_err(|_| refused(given, place, "the number has more than 64 bits"))
+        let whole = given
+            .extract::<i64>()
+            .map(Number::from)
+            .or_else(|_| given.extract::<u64>().map(Number::from));
+        whole
+            .map(Value::Number)
+            .map_err(|_| refused(given, place, "the number has more than 64 bits"))
     } else if given.is_instance_of::<PyFloat>() {
         let number = Number::from_f64(given.extract()?);
-        number.map(Value::Number).ok_or_else(|| refused(given, place, "it is no finite number"))
+        number
+            .map(Value::Number)
+            .ok_or_else(|| refused(given, place, "it is no finite number"))
     } else if given.is_instance_of::<PyDict>() || given.cast::<PyMapping>().is_ok() {
         object(given, place, depth).map(Value::Object)
     } else if is_list(given) {
         let items = given.try_iter()?.enumerate();
-        let items = items.map(|(index, item)| read(&item?, &format!("{place}[{index}]"), depth + 1));
+        let items =
+            items.map(|(index, item)| read(&item?, &format!("{place}[{index}]"), depth + 1));
         items.collect::<PyResult<Vec<_>>>().map(Value::Array)
     } else if let Ok(dump) = given.getattr("model_dump") {
         let how = PyDict::new(py);
@@ -51,7 +61,11 @@ fn read(given: &Bound<'_, PyAny>, place: &str, depth: usize) -> PyResult<Value> 
         how.set_item("exclude_none", true)?;
         read(&dump.call((), Some(&how))?, place, depth + 1)
     } else {
-        Err(errors::of_type(given, place, "what JSON can hold, or an object with model_dump"))
+        Err(errors::of_type(
+            given,
+            place,
+            "what JSON can hold, or an object with model_dump",
+        ))
     }
 }
 
@@ -84,7 +98,11 @@ fn refused(given: &Bound<'_, PyAny>, place: &str, message: &str) -> PyErr {
 fn text(given: &Bound<'_, PyString>, place: &str) -> PyResult<String> {
     let text = given.to_cow().map(std::borrow::Cow::into_owned);
     text.map_err(|_| {
-        errors::argument(given.py(), place, "the text has a lone surrogate; decode it with errors=\"replace\"")
+        errors::argument(
+            given.py(),
+            place,
+            "the text has a lone surrogate; decode it with errors=\"replace\"",
+        )
     })
 }
 
@@ -98,12 +116,18 @@ pub(crate) fn string(given: &Bound<'_, PyAny>, place: &str) -> PyResult<String> 
 
 /// Reads texts, of anything that is gone through but of text itself.
 pub(crate) fn strings(given: &Bound<'_, PyAny>, place: &str) -> PyResult<Vec<String>> {
-    items(given, place)?.enumerate().map(|(index, item)| string(&item?, &format!("{place}[{index}]"))).collect()
+    items(given, place)?
+        .enumerate()
+        .map(|(index, item)| string(&item?, &format!("{place}[{index}]")))
+        .collect()
 }
 
 /// Reads values that are JSON in Python's types, as `value` does each.
 pub(crate) fn values(given: &Bound<'_, PyAny>, place: &str) -> PyResult<Vec<Value>> {
-    items(given, place)?.enumerate().map(|(index, item)| value(&item?, &format!("{place}[{index}]"))).collect()
+    items(given, place)?
+        .enumerate()
+        .map(|(index, item)| value(&item?, &format!("{place}[{index}]")))
+        .collect()
 }
 
 /// Goes through a list, or through anything else that is gone through but text and mappings.
@@ -125,7 +149,9 @@ pub(crate) fn is_path(given: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// Reads a path: text, or what `os.fspath` makes text of.
 pub(crate) fn path(given: &Bound<'_, PyAny>, place: &str) -> PyResult<std::path::PathBuf> {
-    given.extract().map_err(|_| errors::of_type(given, place, "a path"))
+    given
+        .extract()
+        .map_err(|_| errors::of_type(given, place, "a path"))
 }
 
 /// Reads pairs of texts.
@@ -134,7 +160,11 @@ pub(crate) fn pairs(given: &Bound<'_, PyAny>, place: &str) -> PyResult<Vec<(Stri
         let (item, place) = (item?, format!("{place}[{index}]"));
         match <[String; 2]>::try_from(strings(&item, &place)?) {
             Ok([tool, request]) => Ok((tool, request)),
-            Err(_) => Err(errors::of_type(&item, &place, "a pair of a tool's name and a request")),
+            Err(_) => Err(errors::of_type(
+                &item,
+                &place,
+                "a pair of a tool's name and a request",
+            )),
         }
     };
     items(given, place)?.enumerate().map(pair).collect()
@@ -144,7 +174,11 @@ pub(crate) fn pairs(given: &Bound<'_, PyAny>, place: &str) -> PyResult<Vec<(Stri
 pub(crate) fn query(given: &Bound<'_, PyAny>, place: &str) -> PyResult<Query> {
     match given.cast::<PyString>() {
         Ok(given) => Ok(Query::new(text(given, place)?)),
-        Err(_) if given.is_none() || given.is_instance_of::<PyInt>() || given.is_instance_of::<PyFloat>() => {
+        Err(_)
+            if given.is_none()
+                || given.is_instance_of::<PyInt>()
+                || given.is_instance_of::<PyFloat>() =>
+        {
             Err(errors::of_type(given, place, "text, or messages"))
         }
         Err(_) => Ok(picktools_provider::query_from_value(&value(given, place)?)),
@@ -172,7 +206,10 @@ fn unwritten(error: serde_json::Error) -> PyErr {
 }
 
 /// Makes Python's values of an answer.
-pub(crate) fn object_of<'py>(py: Python<'py>, answer: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn object_of<'py>(
+    py: Python<'py>,
+    answer: &impl Serialize,
+) -> PyResult<Bound<'py, PyAny>> {
     written(py, &serde_json::to_value(answer).map_err(unwritten)?)
 }
 
@@ -187,12 +224,17 @@ fn written<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
         },
         Value::String(text) => text.into_bound_py_any(py),
         Value::Array(items) => {
-            let items = items.iter().map(|item| written(py, item)).collect::<PyResult<Vec<_>>>()?;
+            let items = items
+                .iter()
+                .map(|item| written(py, item))
+                .collect::<PyResult<Vec<_>>>()?;
             items.into_bound_py_any(py)
         }
         Value::Object(members) => {
             let object = PyDict::new(py);
-            members.iter().try_for_each(|(name, value)| object.set_item(name, written(py, value)?))?;
+            members
+                .iter()
+                .try_for_each(|(name, value)| object.set_item(name, written(py, value)?))?;
             Ok(object.into_any())
         }
     }

@@ -10,25 +10,38 @@ use pyo3::prelude::*;
 
 /// Makes an exception of the class `kind` of `picktools.errors`.
 fn error(py: Python<'_>, kind: &str, message: &dyn Display, argument: Option<&str>) -> PyErr {
-    let made = py.import("picktools.errors").and_then(|errors| errors.getattr(kind)).and_then(|class| {
-        let message = message.to_string();
-        match argument {
-            Some(argument) => class.call1((message, argument)),
-            None => class.call1((message,)),
-        }
-    });
+    let made = py
+        .import("picktools.errors")
+        .and_then(|errors| errors.getattr(kind))
+        .and_then(|class| {
+            let message = message.to_string();
+            match argument {
+                Some(argument) => class.call1((message, argument)),
+                None => class.call1((message,)),
+            }
+        });
     made.map_or_else(|error| error, PyErr::from_value)
 }
 
 /// What stands at this place of an argument makes no sense.
 pub(crate) fn argument(py: Python<'_>, place: &str, message: impl Display) -> PyErr {
-    error(py, "ArgumentError", &format_args!("{place}: {message}"), Some(argument_of(place)))
+    error(
+        py,
+        "ArgumentError",
+        &format_args!("{place}: {message}"),
+        Some(argument_of(place)),
+    )
 }
 
 /// What stands at this place of an argument is of another type than `wanted`.
 pub(crate) fn of_type(given: &Bound<'_, PyAny>, place: &str, wanted: &str) -> PyErr {
     let message = format!("{place} is of the type {}; give {wanted}", type_name(given));
-    error(given.py(), "ArgumentTypeError", &message, Some(argument_of(place)))
+    error(
+        given.py(),
+        "ArgumentTypeError",
+        &message,
+        Some(argument_of(place)),
+    )
 }
 
 /// The argument that a place such as `tools[3].name` is in.
@@ -38,7 +51,10 @@ fn argument_of(place: &str) -> &str {
 
 /// What the type of a value is called.
 pub(crate) fn type_name(value: &Bound<'_, PyAny>) -> String {
-    value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string())
+    value
+        .get_type()
+        .name()
+        .map_or_else(|_| "?".to_owned(), |name| name.to_string())
 }
 
 /// Tools cannot be read.
@@ -60,15 +76,18 @@ pub(crate) fn model(py: Python<'_>, message: impl Display, cause: Option<PyErr>)
 
 /// The process forked after something was made that does not survive it.
 pub(crate) fn forked(py: Python<'_>, what: &str) -> PyErr {
-    let message =
-        format!("{what} was made before the process forked and cannot be used in the child; make an engine there");
+    let message = format!(
+        "{what} was made before the process forked and cannot be used in the child; make an engine there"
+    );
     error(py, "ForkedError", &message, None)
 }
 
 /// An index cannot be built, for `cause` where an exception stopped it.
 pub(crate) fn index(py: Python<'_>, error: &IndexError, cause: Option<PyErr>) -> PyErr {
     match error {
-        IndexError::Model(_) | IndexError::Embed(_) => model(py, format_args!("model: {}", whole(error)), cause),
+        IndexError::Model(_) | IndexError::Embed(_) => {
+            model(py, format_args!("model: {}", whole(error)), cause)
+        }
         IndexError::Saved(_) => saved(py, error),
         IndexError::Skills(_) => argument(py, "skills", whole(error)),
         _ => self::error(py, "PicktoolsError", &whole(error), None),
@@ -93,12 +112,17 @@ pub(crate) fn whole(error: &dyn Error) -> String {
 pub(crate) fn pick(py: Python<'_>, error: &PickError) -> PyErr {
     match error {
         PickError::InvalidOption { option, .. } | PickError::AmbiguousTool { option, .. } => {
-            let argument = if *option == "max_candidates" { "k" } else { option };
+            let argument = if *option == "max_candidates" {
+                "k"
+            } else {
+                option
+            };
             self::argument(py, argument, error)
         }
-        PickError::Access(AccessError::UnknownTool { field: field @ ("always_include" | "in_use"), .. }) => {
-            argument(py, field, error)
-        }
+        PickError::Access(AccessError::UnknownTool {
+            field: field @ ("always_include" | "in_use"),
+            ..
+        }) => argument(py, field, error),
         PickError::Access(_) => argument(py, "access", error),
         PickError::NoEmbedder { .. } => argument(py, "mode", error),
         PickError::NoReranker => argument(py, "rerank", error),

@@ -1,7 +1,8 @@
 //! The engine in Python.
 //!
-//! What crosses is JSON in the forms of the library: `convert` reads Python's values into it and writes answers from it, so
-//! that options, tools and outcomes mean here what they mean on the wire. Whatever takes time runs without Python's lock.
+//! What crosses is JSON in the forms of the library: `convert` reads Python's values into it and
+//! writes answers from it, so that options, tools and outcomes mean here what they mean on the
+//! wire. Whatever takes time runs without Python's lock.
 
 mod answers;
 mod calls;
@@ -16,7 +17,8 @@ mod work;
 
 use pyo3::prelude::*;
 
-/// A pick allocates much and keeps little, which takes a quarter less time so than with the system's allocator.
+/// A pick allocates much and keeps little, which takes a quarter less time so than with the
+/// system's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

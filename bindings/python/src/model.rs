@@ -27,7 +27,11 @@ pub(crate) enum Given {
 
 impl Given {
     /// Opens what `model` says.
-    pub(crate) fn open(model: &Bound<'_, PyAny>, name: Option<String>, watch: &Arc<Watch>) -> PyResult<Self> {
+    pub(crate) fn open(
+        model: &Bound<'_, PyAny>,
+        name: Option<String>,
+        watch: &Arc<Watch>,
+    ) -> PyResult<Self> {
         let py = model.py();
         if model.is_none() {
             return Ok(Self::None);
@@ -37,21 +41,39 @@ impl Given {
                 "static" => Ok(Self::Static),
                 "tuned" => {
                     let Some(opened) = py.detach(TunedEmbedder::shared) else {
-                        return Err(errors::model(py, "model: this build is without the tuned model", None));
+                        return Err(errors::model(
+                            py,
+                            "model: this build is without the tuned model",
+                            None,
+                        ));
                     };
-                    let inner = opened.map_err(|error| errors::model(py, format_args!("model: {error}"), None))?;
-                    let embedder = Arc::new(Stoppable { inner, watch: Arc::clone(watch) });
-                    Ok(Self::Model { embedder, is_tuned: true })
+                    let inner = opened
+                        .map_err(|error| errors::model(py, format_args!("model: {error}"), None))?;
+                    let embedder = Arc::new(Stoppable {
+                        inner,
+                        watch: Arc::clone(watch),
+                    });
+                    Ok(Self::Model {
+                        embedder,
+                        is_tuned: true,
+                    })
                 }
                 other => {
-                    let message =
-                        format!("{other:?} is no model; give \"static\", \"tuned\", None, or something that embeds");
+                    let message = format!(
+                        "{other:?} is no model; give \"static\", \"tuned\", None, or something that embeds"
+                    );
                     Err(errors::argument(py, "model", message))
                 }
             };
         }
         let inner = Arc::new(OfPython::open(model, name, Arc::clone(watch))?);
-        Ok(Self::Model { embedder: Arc::new(Stoppable { inner, watch: Arc::clone(watch) }), is_tuned: false })
+        Ok(Self::Model {
+            embedder: Arc::new(Stoppable {
+                inner,
+                watch: Arc::clone(watch),
+            }),
+            is_tuned: false,
+        })
     }
 }
 
@@ -67,7 +89,10 @@ pub(crate) struct Watch {
 impl Watch {
     /// Takes the exception that a model failed with.
     pub(crate) fn raised(&self) -> Option<PyErr> {
-        self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.raised
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
     /// Ends the work for this exception.
@@ -112,7 +137,12 @@ impl Embedder for Stoppable {
         self.inner.scope(request)
     }
 
-    fn embed(&self, role: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn embed(
+        &self,
+        role: Role,
+        texts: &[&str],
+        progress: EmbedProgress<'_>,
+    ) -> Result<Vec<Vec<f32>>, EmbedError> {
         self.embed_until(role, texts, progress, None)
     }
 
@@ -126,7 +156,9 @@ impl Embedder for Stoppable {
         let mut vectors = Vec::with_capacity(texts.len());
         for batch in texts.chunks(BATCH) {
             if self.watch.cancelled.load(Ordering::Relaxed) {
-                return Err(EmbedError::Late { reason: "it was interrupted".to_owned() });
+                return Err(EmbedError::Late {
+                    reason: "it was interrupted".to_owned(),
+                });
             }
             vectors.extend(self.inner.embed_until(role, batch, progress, deadline)?);
         }
@@ -161,10 +193,21 @@ impl OfPython {
                 ));
             }
         };
-        let (is_named, identity) = (name.is_some(), format!("python/{}", name.as_deref().unwrap_or("unnamed")));
-        let mut model = Self { encode: encode.clone().unbind(), identity, is_named, dimensions: 0, watch };
+        let (is_named, identity) = (
+            name.is_some(),
+            format!("python/{}", name.as_deref().unwrap_or("unnamed")),
+        );
+        let mut model = Self {
+            encode: encode.clone().unbind(),
+            identity,
+            is_named,
+            dimensions: 0,
+            watch,
+        };
         let found = model.vectors(encode.py(), &["text"]);
-        let vectors = found.map_err(|error| errors::model(encode.py(), "model: it fails on a text", Some(error)))?;
+        let vectors = found.map_err(|error| {
+            errors::model(encode.py(), "model: it fails on a text", Some(error))
+        })?;
         model.dimensions = vectors[0].len();
         Ok(model)
     }
@@ -176,24 +219,46 @@ impl OfPython {
         let rows = match given.getattr("astype") {
             Ok(astype) => rows_of_array(&given, &astype.call1(("float32",))?)?,
             Err(_) => {
-                let list = if given.hasattr("tolist")? { given.call_method0("tolist")? } else { given.clone() };
-                list.extract().map_err(|_| invalid(format!("it gives {}, no vectors", errors::type_name(&given))))?
+                let list = if given.hasattr("tolist")? {
+                    given.call_method0("tolist")?
+                } else {
+                    given.clone()
+                };
+                list.extract().map_err(|_| {
+                    invalid(format!(
+                        "it gives {}, no vectors",
+                        errors::type_name(&given)
+                    ))
+                })?
             }
         };
         if rows.len() != texts.len() {
-            return Err(invalid(format!("it gives {} vectors for {} texts", rows.len(), texts.len())));
+            return Err(invalid(format!(
+                "it gives {} vectors for {} texts",
+                rows.len(),
+                texts.len()
+            )));
         }
-        rows.into_iter().map(|row| self.unit(row).map_err(invalid)).collect()
+        rows.into_iter()
+            .map(|row| self.unit(row).map_err(invalid))
+            .collect()
     }
 
     /// Makes a vector one of length 1.
     fn unit(&self, mut row: Vec<f32>) -> Result<Vec<f32>, String> {
         if row.is_empty() || (self.dimensions != 0 && row.len() != self.dimensions) {
-            return Err(format!("it gives a vector of {} numbers after one of {}", row.len(), self.dimensions));
+            return Err(format!(
+                "it gives a vector of {} numbers after one of {}",
+                row.len(),
+                self.dimensions
+            ));
         }
         let length = row.iter().map(|x| x * x).sum::<f32>().sqrt();
         if !length.is_finite() || length == 0.0 {
-            return Err("it gives a vector with a number that is not finite, or without a length".to_owned());
+            return Err(
+                "it gives a vector with a number that is not finite, or without a length"
+                    .to_owned(),
+            );
         }
         row.iter_mut().for_each(|x| *x /= length);
         Ok(row)
@@ -204,14 +269,23 @@ impl OfPython {
 fn rows_of_array(given: &Bound<'_, PyAny>, single: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<f32>>> {
     let shape: Vec<usize> = given.getattr("shape")?.extract()?;
     let [rows, columns] = shape[..] else {
-        let message = format!("it gives an array of {} dimensions; one of texts × dimensions is needed", shape.len());
+        let message = format!(
+            "it gives an array of {} dimensions; one of texts × dimensions is needed",
+            shape.len()
+        );
         return Err(errors::argument(given.py(), "model", message));
     };
     let bytes = single.call_method0("tobytes")?.cast_into::<PyBytes>()?;
     let numbers = bytes.as_bytes().chunks_exact(size_of::<f32>());
-    let numbers: Vec<f32> = numbers.map(|bytes| f32::from_ne_bytes(bytes.try_into().unwrap_or_default())).collect();
+    let numbers: Vec<f32> = numbers
+        .map(|bytes| f32::from_ne_bytes(bytes.try_into().unwrap_or_default()))
+        .collect();
     if columns == 0 || numbers.len() != rows * columns {
-        return Err(errors::argument(given.py(), "model", "it gives an array without numbers"));
+        return Err(errors::argument(
+            given.py(),
+            "model",
+            "it gives an array without numbers",
+        ));
     }
     Ok(numbers.chunks_exact(columns).map(<[f32]>::to_vec).collect())
 }
@@ -229,12 +303,20 @@ impl Embedder for OfPython {
         self.is_named
     }
 
-    fn embed(&self, _: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn embed(
+        &self,
+        _: Role,
+        texts: &[&str],
+        progress: EmbedProgress<'_>,
+    ) -> Result<Vec<Vec<f32>>, EmbedError> {
         let vectors = Python::attach(|py| {
             self.vectors(py, texts).map_err(|error| {
                 let reason = error.to_string();
                 self.watch.keep(error);
-                EmbedError::Inference { model: self.identity.clone(), reason }
+                EmbedError::Inference {
+                    model: self.identity.clone(),
+                    reason,
+                }
             })
         })?;
         progress(texts.len());

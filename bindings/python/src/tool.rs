@@ -82,7 +82,9 @@ impl Tool {
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
-        other.cast::<Self>().is_ok_and(|other| other.get().0 == self.0)
+        other
+            .cast::<Self>()
+            .is_ok_and(|other| other.get().0 == self.0)
     }
 
     fn __hash__(&self) -> u64 {

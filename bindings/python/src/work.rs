@@ -22,7 +22,9 @@ pub(crate) fn pool() -> PyResult<Arc<ThreadPool>> {
         Some((pid, pool)) if *pid == process::id() => Ok(Arc::clone(pool)),
         _ => {
             let pool = ThreadPoolBuilder::new().build();
-            let pool = Arc::new(pool.map_err(|error| PyRuntimeError::new_err(format!("no threads: {error}")))?);
+            let pool = Arc::new(
+                pool.map_err(|error| PyRuntimeError::new_err(format!("no threads: {error}")))?,
+            );
             // The parent's pool is not dropped in the child: nobody is left there who could end it.
             std::mem::forget(made.replace((process::id(), Arc::clone(&pool))));
             Ok(pool)
@@ -30,9 +32,13 @@ pub(crate) fn pool() -> PyResult<Arc<ThreadPool>> {
     }
 }
 
-/// Runs long work on other threads, and meanwhile looks for signals: an interrupt raises `cancelled`, on which the work should
-/// end soon, and is raised itself once it has.
-pub(crate) fn long<T: Send>(py: Python<'_>, cancelled: &AtomicBool, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+/// Runs long work on other threads, and meanwhile looks for signals: an interrupt raises
+/// `cancelled`, on which the work should end soon, and is raised itself once it has.
+pub(crate) fn long<T: Send>(
+    py: Python<'_>,
+    cancelled: &AtomicBool,
+    work: impl FnOnce() -> T + Send,
+) -> PyResult<T> {
     let pool = pool()?;
     let (send, receive) = mpsc::channel();
     let (done, interrupt) = py.detach(move || {
@@ -57,6 +63,8 @@ pub(crate) fn long<T: Send>(py: Python<'_>, cancelled: &AtomicBool, work: impl F
     match (interrupt, done) {
         (Some(interrupt), _) => Err(interrupt),
         (None, Ok(done)) => Ok(done),
-        (None, Err(_)) => Err(PyRuntimeError::new_err("the work panicked; please report this")),
+        (None, Err(_)) => Err(PyRuntimeError::new_err(
+            "the work panicked; please report this",
+        )),
     }
 }

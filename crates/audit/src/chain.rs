@@ -13,7 +13,8 @@ use sha2::{Digest, Sha256};
 pub const VERSION: u32 = 1;
 /// What stands for the digest of the line before the first.
 pub(crate) const NOTHING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
-/// The file of the head, the lock, what the gateway is called in a store, and the folder of catalogs.
+/// The file of the head, the lock, what the gateway is called in a store, and the folder of
+/// catalogs.
 const HEAD: &str = "head.json";
 pub(crate) const LOCK: &str = "lock";
 pub(crate) const GATEWAY: &str = "gateway";
@@ -34,7 +35,11 @@ pub struct Head {
 
 impl Head {
     pub(crate) fn new(number: u64, digest: &str) -> Self {
-        Self { version: VERSION, number, digest: digest.to_owned() }
+        Self {
+            version: VERSION,
+            number,
+            digest: digest.to_owned(),
+        }
     }
 
     /// Reads the head of a folder; `None` where it has none.
@@ -45,10 +50,17 @@ impl Head {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(StateError::new(&path, format!("cannot be read: {error}"))),
         };
-        let head: Self = serde_json::from_slice(&bytes)
-            .map_err(|error| StateError::new(&path, format!("is no head of an audit ({error}); put back a copy")))?;
+        let head: Self = serde_json::from_slice(&bytes).map_err(|error| {
+            StateError::new(
+                &path,
+                format!("is no head of an audit ({error}); put back a copy"),
+            )
+        })?;
         if head.version != VERSION {
-            let message = format!("is of version {}, and this program knows {VERSION}", head.version);
+            let message = format!(
+                "is of version {}, and this program knows {VERSION}",
+                head.version
+            );
             return Err(StateError::new(&path, message));
         }
         Ok(Some(head))
@@ -56,7 +68,9 @@ impl Head {
 
     pub(crate) fn write(&self, folder: &Path) -> Result<(), StateError> {
         let path = folder.join(HEAD);
-        let failed = |error: &dyn std::fmt::Display| StateError::new(&path, format!("cannot be written: {error}"));
+        let failed = |error: &dyn std::fmt::Display| {
+            StateError::new(&path, format!("cannot be written: {error}"))
+        };
         let text = serde_json::to_vec(self).map_err(|error| failed(&error))?;
         write_for_owner(&path, &text).map_err(|error| {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
@@ -86,11 +100,13 @@ impl Chain {
     }
 
     pub(crate) fn last(&self) -> Option<(u64, &str)> {
-        self.last.as_ref().map(|(number, digest)| (*number, digest.as_str()))
+        self.last
+            .as_ref()
+            .map(|(number, digest)| (*number, digest.as_str()))
     }
 
-    /// Goes on with a line, and tells its number, or why it is not the next. What follows a line that is not is held to that
-    /// line.
+    /// Goes on with a line, and tells its number, or why it is not the next. What follows a line
+    /// that is not is held to that line.
     pub(crate) fn follow(&mut self, line: &[u8]) -> Result<u64, String> {
         let digest = sha256(line);
         let link: Link = match serde_json::from_slice(line) {
@@ -101,17 +117,25 @@ impl Chain {
                 return Err(format!("is no record: {error}"));
             }
         };
-        let Link { version, number, previous } = link;
+        let Link {
+            version,
+            number,
+            previous,
+        } = link;
         let expected = self.last.replace((number, digest));
         if version != VERSION {
-            return Err(format!("is of version {version}, and this program knows {VERSION}"));
+            return Err(format!(
+                "is of version {version}, and this program knows {VERSION}"
+            ));
         }
         let Some((before, digest)) = expected else {
             // The first of all follows nothing.
             let is_first = number == 1;
             return match (previous == NOTHING) == is_first {
                 true => Ok(number),
-                false => Err(format!("has the number {number} and does not begin as such a record does")),
+                false => Err(format!(
+                    "has the number {number} and does not begin as such a record does"
+                )),
             };
         };
         if number != before + 1 {
@@ -140,7 +164,10 @@ pub(crate) fn file_name(number: u64) -> String {
 /// With which record a file begins, by its name; `None` where it is no file of an audit.
 fn first_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("audit-")?.strip_suffix(".jsonl")?;
-    digits.parse().ok().filter(|number| file_name(*number) == name)
+    digits
+        .parse()
+        .ok()
+        .filter(|number| file_name(*number) == name)
 }
 
 /// The files of a folder.
@@ -161,7 +188,8 @@ impl Files {
             match first_of(&name) {
                 Some(number) => audit.push((number, entry.path())),
                 // What a write that was broken off leaves begins with a dot.
-                None if [HEAD, LOCK, GATEWAY, CATALOGS].contains(&name.as_str()) || name.starts_with('.') => {}
+                None if [HEAD, LOCK, GATEWAY, CATALOGS].contains(&name.as_str())
+                    || name.starts_with('.') => {}
                 None if name.starts_with("remnant-") => {}
                 None => foreign.push(name),
             }

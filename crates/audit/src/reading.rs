@@ -49,7 +49,11 @@ pub struct Break {
 
 impl std::fmt::Display for Break {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { file, line, message } = self;
+        let Self {
+            file,
+            line,
+            message,
+        } = self;
         match line {
             0 => write!(f, "{file} {message}"),
             line => write!(f, "{file}: line {line} {message}"),
@@ -76,13 +80,20 @@ struct Lines {
 impl Lines {
     fn open(path: &Path) -> Result<Self, StateError> {
         let file = File::open(path).map_err(|error| cannot_read(path, &error))?;
-        Ok(Self { reader: BufReader::new(file), path: path.to_owned(), line: 0 })
+        Ok(Self {
+            reader: BufReader::new(file),
+            path: path.to_owned(),
+            line: 0,
+        })
     }
 
     /// The next line, and whether it has an end.
     fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<bool>, StateError> {
         bytes.clear();
-        let read = self.reader.read_until(b'\n', bytes).map_err(|error| cannot_read(&self.path, &error))?;
+        let read = self
+            .reader
+            .read_until(b'\n', bytes)
+            .map_err(|error| cannot_read(&self.path, &error))?;
         if read == 0 {
             return Ok(None);
         }
@@ -100,14 +111,19 @@ fn cannot_read(path: &Path, error: &io::Error) -> StateError {
 }
 
 fn name_of(path: &Path) -> String {
-    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    path.file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default()
 }
 
 /// The files of a folder that is an audit.
 fn files(folder: &Path) -> Result<Files, StateError> {
     let files = Files::of(folder)?;
     if files.audit.is_empty() {
-        return Err(StateError::new(folder, "holds no audit: there is no file audit-….jsonl"));
+        return Err(StateError::new(
+            folder,
+            "holds no audit: there is no file audit-….jsonl",
+        ));
     }
     Ok(files)
 }
@@ -119,22 +135,39 @@ fn files(folder: &Path) -> Result<Files, StateError> {
 /// [`StateError`] when it cannot be read, or is no audit.
 pub fn size(folder: &Path) -> Result<u64, StateError> {
     let files = files(folder)?.audit;
-    Ok(files.iter().filter_map(|(_, path)| fs::metadata(path).ok()).map(|about| about.len()).sum())
+    Ok(files
+        .iter()
+        .filter_map(|(_, path)| fs::metadata(path).ok())
+        .map(|about| about.len())
+        .sum())
 }
 
-/// Looks whether an audit is whole. `read` is told how many bytes were read since it was told before.
+/// Looks whether an audit is whole. `read` is told how many bytes were read since it was told
+/// before.
 ///
 /// # Errors
 ///
-/// [`StateError`] when the folder is no audit, or cannot be read. That its chain is broken is no error, but what is found.
+/// [`StateError`] when the folder is no audit, or cannot be read. That its chain is broken is no
+/// error, but what is found.
 pub fn verify(folder: &Path, read: &mut dyn FnMut(u64)) -> Result<Verified, StateError> {
     let Files { audit, foreign } = files(folder)?;
-    let mut found = Verified { files: audit.len(), ..Verified::default() };
-    found.notes.extend(foreign.into_iter().map(|name| format!("{name} is no file of the audit")));
+    let mut found = Verified {
+        files: audit.len(),
+        ..Verified::default()
+    };
+    found.notes.extend(
+        foreign
+            .into_iter()
+            .map(|name| format!("{name} is no file of the audit")),
+    );
     let head = match Head::read(folder) {
         Ok(Some(head)) => Some(head),
         Ok(None) => {
-            found.broken(&folder.join("head.json"), 0, "is missing: nobody can tell whether the end is");
+            found.broken(
+                &folder.join("head.json"),
+                0,
+                "is missing: nobody can tell whether the end is",
+            );
             None
         }
         Err(error) => {
@@ -167,28 +200,49 @@ pub fn verify(folder: &Path, read: &mut dyn FnMut(u64)) -> Result<Verified, Stat
             match followed {
                 Err(message) => found.broken(path, lines.line, message),
                 Ok(number) if lines.line == 1 && number != *first => {
-                    found.broken(path, 1, format!("has the number {number}, and not that of the file's name"));
+                    found.broken(
+                        path,
+                        1,
+                        format!("has the number {number}, and not that of the file's name"),
+                    );
                 }
-                Ok(_) if !is_whole => found.broken(path, lines.line, "has no end, and other files come after it"),
+                Ok(_) if !is_whole => found.broken(
+                    path,
+                    lines.line,
+                    "has no end, and other files come after it",
+                ),
                 Ok(_) => {}
             }
-            let Some((number, digest)) = chain.last() else { continue };
-            found.first = if found.records == 1 { number } else { found.first };
+            let Some((number, digest)) = chain.last() else {
+                continue;
+            };
+            found.first = if found.records == 1 {
+                number
+            } else {
+                found.first
+            };
             found.last = number;
-            if head.as_ref().is_some_and(|head| head.number == number && head.digest != digest) {
-                let message =
-                    "is not the record that head.json names: it was altered, or all from one on were written anew";
+            if head
+                .as_ref()
+                .is_some_and(|head| head.number == number && head.digest != digest)
+            {
+                let message = "is not the record that head.json names: it was altered, or all from one on were written anew";
                 found.broken(path, lines.line, message);
             }
         }
     }
     if found.records > 0 && found.first > kept {
-        let message = format!("has the number {}: the records before it were removed, and not by `keep`", found.first);
+        let message = format!(
+            "has the number {}: the records before it were removed, and not by `keep`",
+            found.first
+        );
         found.broken(&audit[0].1, 1, message);
     }
     if let Some(head) = head.filter(|head| head.number > found.last) {
-        let message =
-            format!("ends with the record {}, and head.json names {}: the end was cut off", found.last, head.number);
+        let message = format!(
+            "ends with the record {}, and head.json names {}: the end was cut off",
+            found.last, head.number
+        );
         found.broken(&audit[audit.len() - 1].1, 0, message);
     }
     Ok(found)
@@ -197,7 +251,11 @@ pub fn verify(folder: &Path, read: &mut dyn FnMut(u64)) -> Result<Verified, Stat
 impl Verified {
     fn broken(&mut self, path: &Path, line: usize, message: impl Into<String>) {
         if self.broken.len() < MAX_BROKEN {
-            self.broken.push(Break { file: name_of(path), line, message: message.into() });
+            self.broken.push(Break {
+                file: name_of(path),
+                line,
+                message: message.into(),
+            });
         }
     }
 }
@@ -224,23 +282,40 @@ struct Placed {
     record: Record,
 }
 
-/// Reads the records of an audit in order, and gives each to `take`, which returns `false` to end. Returns how many lines were
-/// passed over, as they are none, or of another version.
+/// Reads the records of an audit in order, and gives each to `take`, which returns `false` to end.
+/// Returns how many lines were passed over, as they are none, or of another version.
 ///
 /// # Errors
 ///
 /// [`StateError`] when the folder is no audit, or cannot be read; and what `take` returns.
-pub fn records<E: From<StateError>>(folder: &Path, mut take: impl FnMut(Read) -> Result<bool, E>) -> Result<u64, E> {
+pub fn records<E: From<StateError>>(
+    folder: &Path,
+    mut take: impl FnMut(Read) -> Result<bool, E>,
+) -> Result<u64, E> {
     let (mut bytes, mut passed_over) = (Vec::new(), 0);
     for (_, path) in files(folder)?.audit {
         let mut lines = Lines::open(&path)?;
         while let Some(is_whole) = lines.next(&mut bytes)? {
-            let placed = serde_json::from_slice::<Placed>(&bytes).ok().filter(|placed| placed.version == VERSION);
-            let Some(Placed { number, at_ms, record, .. }) = placed else {
+            let placed = serde_json::from_slice::<Placed>(&bytes)
+                .ok()
+                .filter(|placed| placed.version == VERSION);
+            let Some(Placed {
+                number,
+                at_ms,
+                record,
+                ..
+            }) = placed
+            else {
                 passed_over += u64::from(is_whole);
                 continue;
             };
-            if is_whole && !take(Read { number, at_ms, record })? {
+            if is_whole
+                && !take(Read {
+                    number,
+                    at_ms,
+                    record,
+                })?
+            {
                 return Ok(passed_over);
             }
         }
@@ -263,15 +338,28 @@ pub fn catalog(folder: &Path, digest: &str) -> Result<Catalog, StateError> {
     let bytes = match fs::read(&path) {
         Ok(bytes) => bytes,
         // Of no tools there is no file.
-        Err(_) if options.collect([]).is_ok_and(|none| none.digest() == digest) => Vec::new(),
+        Err(_)
+            if options
+                .collect([])
+                .is_ok_and(|none| none.digest() == digest) =>
+        {
+            Vec::new()
+        }
         Err(error) => return Err(cannot_read(&path, &error)),
     };
-    let failed = |error: picktools::catalog::CatalogError| StateError::new(&path, error.to_string());
-    let catalog =
-        if bytes.is_empty() { options.collect([]) } else { options.read(&bytes, &path.display().to_string()) };
+    let failed =
+        |error: picktools::catalog::CatalogError| StateError::new(&path, error.to_string());
+    let catalog = if bytes.is_empty() {
+        options.collect([])
+    } else {
+        options.read(&bytes, &path.display().to_string())
+    };
     let catalog = catalog.map_err(failed)?;
     match catalog.digest() == digest {
         true => Ok(catalog),
-        false => Err(StateError::new(&path, "is not the catalog that its name says: it was altered")),
+        false => Err(StateError::new(
+            &path,
+            "is not the catalog that its name says: it was altered",
+        )),
     }
 }

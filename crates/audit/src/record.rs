@@ -81,7 +81,8 @@ pub struct CallRecord {
     /// The tool's id, where the name was that of one.
     #[serde(default)]
     pub tool: Option<String>,
-    /// `done`; `failed` where the tool said so; `asked` where the call waits for the client; else the code of the refusal.
+    /// `done`; `failed` where the tool said so; `asked` where the call waits for the client; else
+    /// the code of the refusal.
     pub outcome: String,
 }
 

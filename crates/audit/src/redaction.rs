@@ -8,7 +8,8 @@ use serde_json::Value;
 
 /// What stands in the place of a secret.
 const REDACTED: &str = "[redacted]";
-/// From how many characters on letters and digits that are mixed look like a key, where no sign parts them, and where some do.
+/// From how many characters on letters and digits that are mixed look like a key, where no sign
+/// parts them, and where some do.
 const LONG: usize = 32;
 const LONG_WITH_SIGNS: usize = 40;
 
@@ -31,7 +32,10 @@ static PATTERNS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         r"[\w.%+-]+@[\w-]+(?:\.[\w-]+)+",
     ];
     // Each of them is a pattern, which a test sees to.
-    patterns.into_iter().filter_map(|pattern| Regex::new(pattern).ok()).collect()
+    patterns
+        .into_iter()
+        .filter_map(|pattern| Regex::new(pattern).ok())
+        .collect()
 });
 
 /// What may be a key that nothing else tells of.
@@ -66,14 +70,22 @@ pub fn redact(text: &str) -> Cow<'_, str> {
 /// Letters and digits that no word and no number has.
 fn looks_random(run: &str) -> bool {
     let has = |is: fn(&char) -> bool| run.chars().any(|c| is(&c));
-    let (digits, lower, upper) =
-        (has(char::is_ascii_digit), has(char::is_ascii_lowercase), has(char::is_ascii_uppercase));
-    let longest = run.split(|c: char| !c.is_ascii_alphanumeric()).map(str::len).max().unwrap_or_default();
+    let (digits, lower, upper) = (
+        has(char::is_ascii_digit),
+        has(char::is_ascii_lowercase),
+        has(char::is_ascii_uppercase),
+    );
+    let longest = run
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .map(str::len)
+        .max()
+        .unwrap_or_default();
     let is_mixed = digits && (lower || upper);
     is_mixed && longest >= LONG || digits && lower && upper && run.len() >= LONG_WITH_SIGNS
 }
 
-/// Replaces it in all texts of a value, and cuts each to so many bytes. Returns `true` if something was replaced.
+/// Replaces it in all texts of a value, and cuts each to so many bytes. Returns `true` if something
+/// was replaced.
 pub fn redact_value(value: &mut Value, most: usize) -> bool {
     match value {
         Value::String(text) => {
@@ -87,8 +99,12 @@ pub fn redact_value(value: &mut Value, most: usize) -> bool {
             has_secret
         }
         // All are looked at, whatever the first has.
-        Value::Array(items) => items.iter_mut().fold(false, |any, item| redact_value(item, most) | any),
-        Value::Object(members) => members.values_mut().fold(false, |any, member| redact_value(member, most) | any),
+        Value::Array(items) => items
+            .iter_mut()
+            .fold(false, |any, item| redact_value(item, most) | any),
+        Value::Object(members) => members
+            .values_mut()
+            .fold(false, |any, member| redact_value(member, most) | any),
         _ => false,
     }
 }
@@ -107,20 +123,40 @@ mod tests {
 
     #[test]
     fn what_looks_like_a_secret_or_an_address_is_replaced() {
-        let jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U";
-        let pem = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\n-----END RSA PRIVATE KEY-----";
+        let jwt =
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U";
+        let pem =
+            "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\n-----END RSA PRIVATE KEY-----";
         for (text, told) in [
-            ("use sk-proj-abcdefghijklmnop1234 for it", "use [redacted] for it"),
+            (
+                "use sk-proj-abcdefghijklmnop1234 for it",
+                "use [redacted] for it",
+            ),
             ("ghp_abcdefghijklmnopqrst1234", "[redacted]"),
             ("key AKIAIOSFODNN7EXAMPLE now", "key [redacted] now"),
             (&format!("send {jwt} on"), "send [redacted] on"),
-            (&format!("sign with\n{pem}\nplease"), "sign with\n[redacted]\nplease"),
-            ("Authorization: Bearer abcdef123456.xyz", "Authorization: Bearer [redacted]"),
-            ("my password is hunter2, log me in", "my password is [redacted], log me in"),
+            (
+                &format!("sign with\n{pem}\nplease"),
+                "sign with\n[redacted]\nplease",
+            ),
+            (
+                "Authorization: Bearer abcdef123456.xyz",
+                "Authorization: Bearer [redacted]",
+            ),
+            (
+                "my password is hunter2, log me in",
+                "my password is [redacted], log me in",
+            ),
             ("{\"api_key\": \"abc\"}", "{\"api_key\": \"[redacted]\"}"),
             ("DB_PASSWORD=s3cr3t psql", "DB_PASSWORD=[redacted] psql"),
-            ("clone https://ada:pw@example.org/x", "clone https://[redacted]example.org/x"),
-            ("mail ada.lovelace@example.org today", "mail [redacted] today"),
+            (
+                "clone https://ada:pw@example.org/x",
+                "clone https://[redacted]example.org/x",
+            ),
+            (
+                "mail ada.lovelace@example.org today",
+                "mail [redacted] today",
+            ),
             ("mail jürgen@müller.example", "mail [redacted]"),
             ("0123456789abcdef0123456789abcdef is it", "[redacted] is it"),
             ("a1B2c3D4-e5F6g7H8_i9J0k1L2-m3N4o5P6q7R8s9T0", "[redacted]"),
@@ -151,7 +187,13 @@ mod tests {
     fn texts_within_values_are_replaced_and_cut() {
         let mut value = json!({"to": ["ada@example.org", 1], "body": "x".repeat(50), "n": null});
         assert!(redact_value(&mut value, 10));
-        assert_eq!(value, json!({"to": ["[redacted]", 1], "body": format!("{}…", "x".repeat(10)), "n": null}));
-        assert!(!redact_value(&mut json!({"a": "long enough to be cut"}), 4), "what is cut is no secret");
+        assert_eq!(
+            value,
+            json!({"to": ["[redacted]", 1], "body": format!("{}…", "x".repeat(10)), "n": null})
+        );
+        assert!(
+            !redact_value(&mut json!({"a": "long enough to be cut"}), 4),
+            "what is cut is no secret"
+        );
     }
 }

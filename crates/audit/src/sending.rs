@@ -1,10 +1,11 @@
-//! How the records of all gateways come to lie in one place: what is on the disk goes to a stream of the store, in order and each
-//! once.
+//! How the records of all gateways come to lie in one place: what is on the disk goes to a stream
+//! of the store, in order and each once.
 //!
-//! The folder stays what holds a record: nothing is sent that is not on the disk, and while the store is away records stay there,
-//! also those of files that `keep` would remove. How far a gateway's records were taken stands beside the stream, as the number
-//! and digest of the last, and is changed in the same step: where an answer is lost, or the store comes back with an older copy, it
-//! tells itself where to go on.
+//! The folder stays what holds a record: nothing is sent that is not on the disk, and while the
+//! store is away records stay there, also those of files that `keep` would remove. How far a
+//! gateway's records were taken stands beside the stream, as the number and digest of the last, and
+//! is changed in the same step: where an answer is lost, or the store comes back with an older
+//! copy, it tells itself where to go on.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -27,11 +28,13 @@ const MAX_BYTES: usize = 512 << 10;
 /// The digits of what a gateway is called in the stream.
 const DIGITS: usize = 16;
 
-/// Tells which record of a gateway is the last one. Where the stream is gone, all gateways begin anew.
+/// Tells which record of a gateway is the last one. Where the stream is gone, all gateways begin
+/// anew.
 const LAST: &str = "\
 if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('DEL', KEYS[2]) end
 return redis.call('HGET', KEYS[2], ARGV[1])";
-/// Takes records where the last one before them is the one that is said. Tells which the last one is then.
+/// Takes records where the last one before them is the one that is said. Tells which the last one
+/// is then.
 const TAKE: &str = "\
 local last = redis.call('HGET', KEYS[2], ARGV[1]) or ARGV[2]
 if last ~= ARGV[3] then return last end
@@ -53,7 +56,10 @@ impl Sending {
     ///
     /// [`StateError`] when the folder is another tenant's, or cannot be read.
     pub fn begin(folder: &Path, store: Store) -> Result<Self, StateError> {
-        let (ends, sent) = (Arc::new((Mutex::new(false), Condvar::new())), Arc::new(AtomicU64::new(0)));
+        let (ends, sent) = (
+            Arc::new((Mutex::new(false), Condvar::new())),
+            Arc::new(AtomicU64::new(0)),
+        );
         let mut sender = Sender {
             gateway: name(folder, store.tenant())?,
             folder: folder.to_owned(),
@@ -68,7 +74,8 @@ impl Sending {
             loop {
                 let has_ended = {
                     let (has_ended, wakes) = &*told;
-                    let waited = wakes.wait_timeout_while(lock(has_ended), LOOK, |has_ended| !*has_ended);
+                    let waited =
+                        wakes.wait_timeout_while(lock(has_ended), LOOK, |has_ended| !*has_ended);
                     waited.map_or(true, |(has_ended, _)| *has_ended)
                 };
                 sender.send();
@@ -77,9 +84,16 @@ impl Sending {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("audit store".to_owned()).spawn(run);
-        let thread = thread.map_err(|error| StateError::new(folder, format!("nothing can send it: {error}")))?;
-        Ok(Self { ends, thread: Some(thread), sent })
+        let thread = std::thread::Builder::new()
+            .name("audit store".to_owned())
+            .spawn(run);
+        let thread = thread
+            .map_err(|error| StateError::new(folder, format!("nothing can send it: {error}")))?;
+        Ok(Self {
+            ends,
+            thread: Some(thread),
+            sent,
+        })
     }
 
     /// Returns the number of the last record that the store has, as it grows.
@@ -107,11 +121,14 @@ impl Drop for Sending {
     }
 }
 
-/// What the gateway of a folder is called in the stream: a random word, which stays with the folder, as does whose records it holds.
+/// What the gateway of a folder is called in the stream: a random word, which stays with the
+/// folder, as does whose records it holds.
 fn name(folder: &Path, tenant: &str) -> Result<String, StateError> {
     let path = folder.join(GATEWAY);
-    let failed = |error: &dyn std::fmt::Display| StateError::new(&path, format!("cannot be used: {error}"));
-    let is_name = |name: &str| name.len() == DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let failed =
+        |error: &dyn std::fmt::Display| StateError::new(&path, format!("cannot be used: {error}"));
+    let is_name =
+        |name: &str| name.len() == DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit());
     match std::fs::read_to_string(&path) {
         Ok(text) => match text.trim().split_once(' ') {
             Some((name, of)) if is_name(name) && of == tenant => Ok(name.to_owned()),
@@ -123,7 +140,8 @@ fn name(folder: &Path, tenant: &str) -> Result<String, StateError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let mut name = random().map_err(|error| failed(&error))?;
             name.truncate(DIGITS);
-            write_for_owner(&path, format!("{name} {tenant}").as_bytes()).map_err(|error| failed(&error))?;
+            write_for_owner(&path, format!("{name} {tenant}").as_bytes())
+                .map_err(|error| failed(&error))?;
             Ok(name)
         }
         Err(error) => Err(failed(&error)),
@@ -152,7 +170,10 @@ struct Last {
 impl Last {
     fn read(text: &str) -> Option<Self> {
         let (number, digest) = text.split_once(' ')?;
-        Some(Self { number: number.parse().ok()?, digest: digest.to_owned() })
+        Some(Self {
+            number: number.parse().ok()?,
+            digest: digest.to_owned(),
+        })
     }
 
     fn text(&self) -> String {
@@ -191,10 +212,13 @@ impl Sender {
         }
     }
 
-    /// Sends a number of records, and tells whether there may be more. The store itself tells of its own failures.
+    /// Sends a number of records, and tells whether there may be more. The store itself tells of
+    /// its own failures.
     fn send_some(&mut self) -> Result<bool, Option<Failure>> {
         // A folder that is not there now is told of by what writes it.
-        let Ok(Some(head)) = Head::read(&self.folder) else { return Ok(false) };
+        let Ok(Some(head)) = Head::read(&self.folder) else {
+            return Ok(false);
+        };
         let last = match &self.last {
             Some(last) => last.clone(),
             None => self.learn()?,
@@ -210,22 +234,36 @@ impl Sender {
                 return Err(Some(Failure::new(Fault::Foreign, message)));
             }
             self.store.note(Purpose::Audit, None);
-            // It is asked each time: where it came back with an older copy, or empty, it gets what it lacks.
+            // It is asked each time: where it came back with an older copy, or empty, it gets what
+            // it lacks.
             self.last = None;
             return Ok(false);
         }
         let (records, end) = self.records(&last, head.number).map_err(Some)?;
-        let (Some(end), Some((first, _))) = (end, records.first()) else { return Ok(false) };
+        let (Some(end), Some((first, _))) = (end, records.first()) else {
+            return Ok(false);
+        };
         let first = *first;
         let (expected, next) = (last.text(), end.text());
-        let none = Last { number: 0, digest: NOTHING.to_owned() }.text();
-        let mut values: Vec<&[u8]> =
-            vec![self.gateway.as_bytes(), none.as_bytes(), expected.as_bytes(), next.as_bytes()];
+        let none = Last {
+            number: 0,
+            digest: NOTHING.to_owned(),
+        }
+        .text();
+        let mut values: Vec<&[u8]> = vec![
+            self.gateway.as_bytes(),
+            none.as_bytes(),
+            expected.as_bytes(),
+            next.as_bytes(),
+        ];
         values.extend(records.iter().map(|(_, line)| line.as_slice()));
         let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
         // What comes after an answer that is lost is not known.
         self.last = None;
-        let answer = self.store.run(Purpose::Audit, TAKE, &keys, &values).map_err(|_| None)?;
+        let answer = self
+            .store
+            .run(Purpose::Audit, TAKE, &keys, &values)
+            .map_err(|_| None)?;
         match answer.text() {
             Some(text) if text == next => {
                 if first > last.number + 1 {
@@ -248,19 +286,34 @@ impl Sender {
     /// Asks which record of this gateway the store has last.
     fn learn(&mut self) -> Result<Last, Option<Failure>> {
         let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
-        let answer = self.store.run(Purpose::Audit, LAST, &keys, &[self.gateway.as_bytes()]).map_err(|_| None)?;
+        let answer = self
+            .store
+            .run(Purpose::Audit, LAST, &keys, &[self.gateway.as_bytes()])
+            .map_err(|_| None)?;
         let last = match &answer {
-            Answer::Nothing => Some(Last { number: 0, digest: NOTHING.to_owned() }),
+            Answer::Nothing => Some(Last {
+                number: 0,
+                digest: NOTHING.to_owned(),
+            }),
             answer => answer.text().and_then(Last::read),
         };
-        let foreign = || Failure::new(Fault::Foreign, format!("{} holds no place of an audit", self.keys[1]));
+        let foreign = || {
+            Failure::new(
+                Fault::Foreign,
+                format!("{} holds no place of an audit", self.keys[1]),
+            )
+        };
         let last = last.ok_or_else(|| Some(foreign()))?;
         self.note(last.clone());
         Ok(last)
     }
 
     /// The records after one, up to that of the head, and the last of them.
-    fn records(&mut self, last: &Last, head: u64) -> Result<(Vec<Numbered>, Option<Last>), Failure> {
+    fn records(
+        &mut self,
+        last: &Last,
+        head: u64,
+    ) -> Result<(Vec<Numbered>, Option<Last>), Failure> {
         let mut tail = match self.tail.take() {
             Some(tail) if tail.after == *last => tail,
             _ => self.open(last)?,
@@ -278,7 +331,10 @@ impl Sender {
                 break;
             }
             bytes += line.len();
-            end = Some(Last { number, digest: sha256(&line) });
+            end = Some(Last {
+                number,
+                digest: sha256(&line),
+            });
             records.push((number, line));
         }
         tail.after = end.clone().unwrap_or(tail.after);
@@ -290,20 +346,29 @@ impl Sender {
     fn read(&self, tail: &mut Tail) -> Result<Option<Numbered>, Failure> {
         loop {
             let mut line = Vec::new();
-            let read = tail.lines.read_until(b'\n', &mut line).map_err(|error| self.unreadable(&error))?;
+            let read = tail
+                .lines
+                .read_until(b'\n', &mut line)
+                .map_err(|error| self.unreadable(&error))?;
             if line.last() == Some(&b'\n') {
                 line.pop();
-                let link: Link = serde_json::from_slice(&line).map_err(|error| self.unreadable(&error))?;
+                let link: Link =
+                    serde_json::from_slice(&line).map_err(|error| self.unreadable(&error))?;
                 return Ok(Some((link.number, line)));
             }
             if read > 0 {
                 // It is being written.
                 let back = i64::try_from(read).unwrap_or(0);
-                tail.lines.seek_relative(-back).map_err(|error| self.unreadable(&error))?;
+                tail.lines
+                    .seek_relative(-back)
+                    .map_err(|error| self.unreadable(&error))?;
                 return Ok(None);
             }
-            let files = Files::of(&self.folder).map_err(|error| self.unreadable(&error))?.audit;
-            let Some((first, path)) = files.into_iter().find(|(first, _)| *first > tail.first) else {
+            let files = Files::of(&self.folder)
+                .map_err(|error| self.unreadable(&error))?
+                .audit;
+            let Some((first, path)) = files.into_iter().find(|(first, _)| *first > tail.first)
+            else {
                 return Ok(None);
             };
             let file = File::open(path).map_err(|error| self.unreadable(&error))?;
@@ -313,13 +378,23 @@ impl Sender {
 
     /// Finds the record after one. Where that one is still there, it must be the same.
     fn open(&self, last: &Last) -> Result<Tail, Failure> {
-        let files = Files::of(&self.folder).map_err(|error| self.unreadable(&error))?.audit;
-        let at = files.iter().rposition(|(first, _)| *first <= last.number.max(1)).unwrap_or(0);
+        let files = Files::of(&self.folder)
+            .map_err(|error| self.unreadable(&error))?
+            .audit;
+        let at = files
+            .iter()
+            .rposition(|(first, _)| *first <= last.number.max(1))
+            .unwrap_or(0);
         let Some((first, path)) = files.get(at) else {
             return Err(self.unreadable(&"it holds no records"));
         };
         let file = File::open(path).map_err(|error| self.unreadable(&error))?;
-        let mut tail = Tail { after: last.clone(), first: *first, lines: BufReader::new(file), next: None };
+        let mut tail = Tail {
+            after: last.clone(),
+            first: *first,
+            lines: BufReader::new(file),
+            next: None,
+        };
         while let Some((number, line)) = self.read(&mut tail)? {
             if number == last.number && sha256(&line) != last.digest {
                 let message = format!(
@@ -339,7 +414,10 @@ impl Sender {
     fn unreadable(&self, error: &dyn std::fmt::Display) -> Failure {
         Failure::new(
             Fault::Refused,
-            format!("the audit in {} cannot be read to be sent: {error}", self.folder.display()),
+            format!(
+                "the audit in {} cannot be read to be sent: {error}",
+                self.folder.display()
+            ),
         )
     }
 }

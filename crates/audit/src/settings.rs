@@ -11,7 +11,8 @@ const LEAST_BYTES: u64 = 10_000;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuditSettings {
-    /// The folder, which is made where it is not there, for its owner alone; each gateway needs its own.
+    /// The folder, which is made where it is not there, for its owner alone; each gateway needs its
+    /// own.
     pub folder: PathBuf,
     /// After how many bytes a new file is begun; 64 MiB unless told otherwise.
     #[serde(default = "max_bytes")]
@@ -28,7 +29,11 @@ fn max_bytes() -> u64 {
 impl AuditSettings {
     /// Makes settings that name a folder and leave the rest as it is where nothing is said.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into(), max_bytes: max_bytes(), keep: 0 }
+        Self {
+            folder: folder.into(),
+            max_bytes: max_bytes(),
+            keep: 0,
+        }
     }
 
     /// Finds what does not fit.
@@ -41,7 +46,9 @@ impl AuditSettings {
             return Err("audit.folder: a folder is needed".to_owned());
         }
         if self.max_bytes < LEAST_BYTES {
-            return Err(format!("audit.max_bytes: at least {LEAST_BYTES} are needed"));
+            return Err(format!(
+                "audit.max_bytes: at least {LEAST_BYTES} are needed"
+            ));
         }
         Ok(())
     }

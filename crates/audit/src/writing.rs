@@ -15,8 +15,7 @@ use crate::chain::{CATALOGS, Chain, Files, Head, LOCK, NOTHING, VERSION, file_na
 use crate::settings::AuditSettings;
 
 /// Where a person sees what is wrong, and how to go on.
-const REMEDY: &str =
-    "`picktools replay FOLDER --verify` tells what is wrong; move the folder aside to begin a new audit";
+const REMEDY: &str = "`picktools replay FOLDER --verify` tells what is wrong; move the folder aside to begin a new audit";
 
 /// A folder that this process alone adds records to.
 pub struct AuditWriter {
@@ -26,7 +25,8 @@ pub struct AuditWriter {
     /// The number of the last record, and the digest of its line.
     number: u64,
     digest: String,
-    /// The file that records are added to, how long it is to be, and the file itself while all goes well.
+    /// The file that records are added to, how long it is to be, and the file itself while all goes
+    /// well.
     path: PathBuf,
     length: u64,
     file: Option<File>,
@@ -68,7 +68,8 @@ impl AuditWriter {
     ///
     /// # Errors
     ///
-    /// [`StateError`] when another process writes it, or it is not whole: then nothing is added to it.
+    /// [`StateError`] when another process writes it, or it is not whole: then nothing is added to
+    /// it.
     pub fn open(settings: AuditSettings) -> Result<Self, StateError> {
         let folder = settings.folder.clone();
         let lock = Some(prepare(&folder)?);
@@ -94,7 +95,9 @@ impl AuditWriter {
             (None, true) => Head::new(0, NOTHING).write(&folder)?,
             (Some(head), _) => writer.go_on(&files, &head)?,
             (None, false) => {
-                let message = format!("has records and no head.json, so that its end may be missing; {REMEDY}");
+                let message = format!(
+                    "has records and no head.json, so that its end may be missing; {REMEDY}"
+                );
                 return Err(StateError::new(&folder, message));
             }
         }
@@ -105,25 +108,38 @@ impl AuditWriter {
     /// Takes up what is there.
     fn go_on(&mut self, files: &Files, head: &Head) -> Result<(), StateError> {
         for (first, path) in files.audit.iter().rev() {
-            let bytes = fs::read(path).map_err(|error| StateError::new(path, format!("cannot be read: {error}")))?;
-            let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+            let bytes = fs::read(path)
+                .map_err(|error| StateError::new(path, format!("cannot be read: {error}")))?;
+            let whole = bytes
+                .iter()
+                .rposition(|&byte| byte == b'\n')
+                .map_or(0, |end| end + 1);
             if self.number == 0 && whole < bytes.len() && self.remnant.is_none() {
                 self.put_aside(path, whole, &bytes[whole..])?;
             }
             if whole == 0 {
                 // It was begun, and no record got into it.
-                fs::remove_file(path)
-                    .map_err(|error| StateError::new(path, format!("is empty and cannot be removed: {error}")))?;
+                fs::remove_file(path).map_err(|error| {
+                    StateError::new(path, format!("is empty and cannot be removed: {error}"))
+                })?;
                 continue;
             }
             let mut chain = Chain::new();
             for (place, line) in bytes[..whole - 1].split(|&byte| byte == b'\n').enumerate() {
-                let broken = |message: String| StateError::new(path, format!("line {} {message}; {REMEDY}", place + 1));
+                let broken = |message: String| {
+                    StateError::new(path, format!("line {} {message}; {REMEDY}", place + 1))
+                };
                 let number = chain.follow(line).map_err(broken)?;
                 if place == 0 && number != *first {
-                    return Err(broken(format!("has the number {number}, and not that of the file's name")));
+                    return Err(broken(format!(
+                        "has the number {number}, and not that of the file's name"
+                    )));
                 }
-                if number == head.number && chain.last().is_some_and(|(_, digest)| digest != head.digest) {
+                if number == head.number
+                    && chain
+                        .last()
+                        .is_some_and(|(_, digest)| digest != head.digest)
+                {
                     return Err(broken("is not the record that head.json names".to_owned()));
                 }
             }
@@ -149,16 +165,25 @@ impl AuditWriter {
 
     /// Puts half a line aside, and takes it off its file.
     fn put_aside(&mut self, path: &Path, whole: usize, rest: &[u8]) -> Result<(), StateError> {
-        let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = path
+            .file_stem()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
         let name = format!("remnant-{name}-{whole}.txt");
         let aside = self.settings.folder.join(&name);
-        write_for_owner(&aside, rest).map_err(|error| StateError::new(&aside, error.to_string()))?;
+        write_for_owner(&aside, rest)
+            .map_err(|error| StateError::new(&aside, error.to_string()))?;
         let cut = File::options().write(true).open(path).and_then(|file| {
             file.set_len(whole as u64)?;
             file.sync_all()
         });
-        cut.map_err(|error| StateError::new(path, format!("half a line cannot be taken off it: {error}")))?;
-        self.remnant = Some(Remnant { file: name, bytes: rest.len() });
+        cut.map_err(|error| {
+            StateError::new(path, format!("half a line cannot be taken off it: {error}"))
+        })?;
+        self.remnant = Some(Remnant {
+            file: name,
+            bytes: rest.len(),
+        });
         Ok(())
     }
 
@@ -204,7 +229,8 @@ impl AuditWriter {
         std::mem::take(&mut self.is_lost)
     }
 
-    /// Returns the number of the first record that is to be kept when a file begins with the next one.
+    /// Returns the number of the first record that is to be kept when a file begins with the next
+    /// one.
     ///
     /// # Errors
     ///
@@ -215,11 +241,21 @@ impl AuditWriter {
             0 => files.len(),
             keep => keep - 1,
         };
-        let kept = files.iter().rev().filter(|(_, path)| *path != self.path).take(before).last();
+        let kept = files
+            .iter()
+            .rev()
+            .filter(|(_, path)| *path != self.path)
+            .take(before)
+            .last();
         let kept = kept.map_or(self.number + 1, |(first, _)| *first);
-        let Some(sent) = &self.sent else { return Ok(kept) };
+        let Some(sent) = &self.sent else {
+            return Ok(kept);
+        };
         let next = sent.load(Ordering::Relaxed) + 1;
-        let unsent = files.iter().rfind(|(first, _)| *first <= next).or(files.first());
+        let unsent = files
+            .iter()
+            .rfind(|(first, _)| *first <= next)
+            .or(files.first());
         Ok(unsent.map_or(kept, |(first, _)| kept.min(*first)))
     }
 
@@ -229,29 +265,41 @@ impl AuditWriter {
     ///
     /// [`StateError`] when the folder cannot be read, or a file not removed.
     pub fn remove_before(&self, first: u64) -> Result<(), StateError> {
-        for (_, path) in Files::of(&self.settings.folder)?.audit.into_iter().filter(|(number, _)| *number < first) {
-            fs::remove_file(&path).map_err(|error| StateError::new(&path, format!("cannot be removed: {error}")))?;
+        for (_, path) in Files::of(&self.settings.folder)?
+            .audit
+            .into_iter()
+            .filter(|(number, _)| *number < first)
+        {
+            fs::remove_file(&path)
+                .map_err(|error| StateError::new(&path, format!("cannot be removed: {error}")))?;
         }
         Ok(())
     }
 
-    /// Adds a record: an object, which gets its place in the chain. Where that fails nothing of it stays, and the next attempt
-    /// begins anew.
+    /// Adds a record: an object, which gets its place in the chain. Where that fails nothing of it
+    /// stays, and the next attempt begins anew.
     ///
     /// # Errors
     ///
     /// [`StateError`] when it cannot be written.
     pub fn append<T: Serialize>(&mut self, record: &T) -> Result<(), StateError> {
         let number = self.number + 1;
-        let line = Line { version: VERSION, number, previous: &self.digest, record };
-        let mut line = serde_json::to_vec(&line).map_err(|error| StateError::new(&self.path, error.to_string()))?;
+        let line = Line {
+            version: VERSION,
+            number,
+            previous: &self.digest,
+            record,
+        };
+        let mut line = serde_json::to_vec(&line)
+            .map_err(|error| StateError::new(&self.path, error.to_string()))?;
         let digest = sha256(&line);
         line.push(b'\n');
         let Some(mut file) = self.file.take() else {
             self.reopen()?;
             return self.append(record);
         };
-        file.write_all(&line).map_err(|error| StateError::new(&self.path, format!("cannot be written: {error}")))?;
+        file.write_all(&line)
+            .map_err(|error| StateError::new(&self.path, format!("cannot be written: {error}")))?;
         self.file = Some(file);
         self.length += line.len() as u64;
         self.unsure.append(&mut line);
@@ -268,14 +316,19 @@ impl AuditWriter {
         if self.file.is_none() {
             self.reopen()?;
         }
-        let Some(file) = self.file.take() else { return Ok(()) };
+        let Some(file) = self.file.take() else {
+            return Ok(());
+        };
         let failed = |message: String| StateError::new(&self.path, message);
         // A file that somebody removed can be written to all the same.
         if !is_at(&file, &self.path) {
-            return Err(failed("is not there any longer, or is another file now".to_owned()));
+            return Err(failed(
+                "is not there any longer, or is another file now".to_owned(),
+            ));
         }
         if self.head < self.number || !self.has_head {
-            file.sync_data().map_err(|error| failed(format!("cannot be brought onto the disk: {error}")))?;
+            file.sync_data()
+                .map_err(|error| failed(format!("cannot be brought onto the disk: {error}")))?;
             Head::new(self.number, &self.digest).write(&self.settings.folder)?;
             (self.head, self.has_head) = (self.number, true);
             self.unsure.clear();
@@ -291,16 +344,19 @@ impl AuditWriter {
         let mut file = self.open_file()?;
         let length = file.metadata().map(|about| about.len()).unwrap_or_default();
         if length < self.length {
-            // What was there is gone. The numbers go on, so that it is seen; what may not have reached the disk does now.
+            // What was there is gone. The numbers go on, so that it is seen; what may not have
+            // reached the disk does now.
             self.begin_at(self.head + 1);
             self.catalogs.clear();
             (self.has_head, self.is_lost) = (false, true);
             file = self.open_file()?;
         }
         let failed = |what, error| StateError::new(&self.path, format!("{what}: {error}"));
-        file.set_len(self.length).map_err(|error| failed("half a line cannot be taken off it", error))?;
+        file.set_len(self.length)
+            .map_err(|error| failed("half a line cannot be taken off it", error))?;
         if self.length == 0 && self.head < self.number {
-            file.write_all(&self.unsure).map_err(|error| failed("cannot be written", error))?;
+            file.write_all(&self.unsure)
+                .map_err(|error| failed("cannot be written", error))?;
             self.length = self.unsure.len() as u64;
         }
         self.file = Some(file);
@@ -312,7 +368,9 @@ impl AuditWriter {
         options.create(true).append(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        options.open(&self.path).map_err(|error| StateError::new(&self.path, format!("cannot be opened: {error}")))
+        options
+            .open(&self.path)
+            .map_err(|error| StateError::new(&self.path, format!("cannot be opened: {error}")))
     }
 
     /// Writes a catalog, once, as it is read again.
@@ -327,7 +385,9 @@ impl AuditWriter {
         }
         let folder = self.settings.folder.join(CATALOGS);
         let path = folder.join(format!("{digest}.jsonl"));
-        let failed = |error: &dyn std::fmt::Display| StateError::new(&path, format!("cannot be written: {error}"));
+        let failed = |error: &dyn std::fmt::Display| {
+            StateError::new(&path, format!("cannot be written: {error}"))
+        };
         if !path.is_file() {
             fs::create_dir_all(&folder).map_err(|error| failed(&error))?;
             let mut lines = Vec::new();
@@ -351,16 +411,19 @@ fn prepare(folder: &Path) -> Result<File, StateError> {
     let file = file.map_err(|error| refused(format!("cannot be opened: {error}")))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            Err(refused("is held: another process writes this audit; give each gateway a folder of its own".to_owned()))
-        }
+        Err(TryLockError::WouldBlock) => Err(refused(
+            "is held: another process writes this audit; give each gateway a folder of its own"
+                .to_owned(),
+        )),
         Err(TryLockError::Error(error)) => Err(refused(format!("cannot be locked: {error}"))),
     }
 }
 
 /// Whether an open file is the one at a path.
 fn is_at(file: &File, path: &Path) -> bool {
-    let (Ok(open), Ok(there)) = (file.metadata(), fs::metadata(path)) else { return false };
+    let (Ok(open), Ok(there)) = (file.metadata(), fs::metadata(path)) else {
+        return false;
+    };
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt;
@@ -392,12 +455,19 @@ mod tests {
         writer.append(&record("one")).expect("it is written");
         if let Ok(full) = File::options().append(true).open("/dev/full") {
             writer.file = Some(full);
-            let error = writer.append(&record("two")).expect_err("the disk is full").to_string();
+            let error = writer
+                .append(&record("two"))
+                .expect_err("the disk is full")
+                .to_string();
             assert!(error.contains("cannot be written"), "{error}");
         }
         // Half of a line reached the disk.
-        let mut half = File::options().append(true).open(&writer.path).expect("the file");
-        half.write_all(b"{\"version\":1,\"num").expect("it is written");
+        let mut half = File::options()
+            .append(true)
+            .open(&writer.path)
+            .expect("the file");
+        half.write_all(b"{\"version\":1,\"num")
+            .expect("it is written");
         writer.file = None;
         writer.append(&record("two")).expect("it is written now");
         writer.sync().expect("it is on the disk");
@@ -416,9 +486,13 @@ mod tests {
         fs::remove_dir_all(&settings.folder).expect("it is removed");
         writer.sync().expect_err("there is no such file");
         fs::write(&settings.folder, "in its place").expect("a file");
-        writer.append(&record("two")).expect_err("it cannot be made");
+        writer
+            .append(&record("two"))
+            .expect_err("it cannot be made");
         fs::remove_file(&settings.folder).expect("it is removed");
-        writer.append(&record("two")).expect("there is a folder again");
+        writer
+            .append(&record("two"))
+            .expect("there is a folder again");
         assert!(writer.take_lost() && !writer.take_lost());
         // One that no disk has yet is not lost with its file.
         fs::remove_dir_all(&settings.folder).expect("it is removed");
@@ -428,7 +502,15 @@ mod tests {
         assert_eq!(writer.next(), 4);
         let verified = verify(&settings.folder, &mut |_| ()).expect("an audit");
         assert_eq!((verified.first, verified.last, verified.records), (2, 3, 2));
-        assert!(verified.broken[0].message.contains("before it were removed"), "{:?}", verified.broken);
-        AuditWriter::open(settings).err().expect("it is written by another, were it in the same process");
+        assert!(
+            verified.broken[0]
+                .message
+                .contains("before it were removed"),
+            "{:?}",
+            verified.broken
+        );
+        AuditWriter::open(settings)
+            .err()
+            .expect("it is written by another, were it in the same process");
     }
 }

@@ -1,8 +1,9 @@
-//! What is measured: hydrating one call (name, parsing, validation), as text, as JSON, with slips that are repaired, and
-//! one that is refused with its faults and an example; and translating a catalog for each provider.
+//! What is measured: hydrating one call (name, parsing, validation), as text, as JSON, with slips
+//! that are repaired, and one that is refused with its faults and an example; and translating a
+//! catalog for each provider.
 //!
-//! On what: the fixture catalog, 220 tools, and its `forge/create_issue`: six parameters, two of them arrays, three
-//! required. The call has five of them and 200 bytes of text.
+//! On what: the fixture catalog, 220 tools, and its `forge/create_issue`: six parameters, two of
+//! them arrays, three required. The call has five of them and 200 bytes of text.
 //!
 //! What is not: compiling the schema, which the first call of a tool pays.
 
@@ -37,9 +38,15 @@ fn hydrate(criterion: &mut Criterion) {
         ("repaired_nested", Arguments::Json(nested), true),
         ("refused", bad, false),
     ] {
-        let call = ToolCall { id: None, name: "forge/create_issue".to_owned(), arguments };
+        let call = ToolCall {
+            id: None,
+            name: "forge/create_issue".to_owned(),
+            arguments,
+        };
         assert_eq!(hydrator.hydrate(&call).is_ok(), fits, "{name}");
-        group.bench_function(name, |bencher| bencher.iter(|| hydrator.hydrate(black_box(&call))));
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| hydrator.hydrate(black_box(&call)))
+        });
     }
 }
 
@@ -47,8 +54,12 @@ fn translation(criterion: &mut Criterion) {
     let catalog = catalog();
     let mut group = criterion.benchmark_group("translate");
     for provider in Provider::ALL {
-        let options = TranslateOptions { strict: Some(provider.has_strict()), ..TranslateOptions::default() };
-        let translated = translate(catalog.tools(), provider, &options).expect("the tools can be shown");
+        let options = TranslateOptions {
+            strict: Some(provider.has_strict()),
+            ..TranslateOptions::default()
+        };
+        let translated =
+            translate(catalog.tools(), provider, &options).expect("the tools can be shown");
         assert_eq!(translated.names.len(), catalog.len());
         group.bench_function(provider.name(), |bencher| {
             bencher.iter(|| translate(black_box(catalog.tools()), provider, &options));

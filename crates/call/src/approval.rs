@@ -36,7 +36,11 @@ pub enum ApprovalError {
 impl ApprovalQueue {
     /// Makes an empty queue whose calls expire after `lifetime`.
     pub fn new(lifetime: Duration) -> Self {
-        Self { lifetime, waiting: BTreeMap::new(), next: 1 }
+        Self {
+            lifetime,
+            waiting: BTreeMap::new(),
+            next: 1,
+        }
     }
 
     /// Lets a call wait, and returns the ticket under which it does.
@@ -58,7 +62,9 @@ impl ApprovalQueue {
     /// Returns the calls that wait, longest first, with their tickets.
     pub fn waiting(&mut self, now: Instant) -> impl Iterator<Item = (u64, &PendingCall)> {
         self.expire(now);
-        self.waiting.iter().map(|(ticket, (_, call))| (*ticket, call))
+        self.waiting
+            .iter()
+            .map(|(ticket, (_, call))| (*ticket, call))
     }
 
     /// Lets a call through.
@@ -81,10 +87,14 @@ impl ApprovalQueue {
 
     fn remove(&mut self, ticket: u64, now: Instant) -> Result<PendingCall, ApprovalError> {
         self.expire(now);
-        self.waiting.remove(&ticket).map(|(_, call)| call).ok_or(ApprovalError::NotWaiting { ticket })
+        self.waiting
+            .remove(&ticket)
+            .map(|(_, call)| call)
+            .ok_or(ApprovalError::NotWaiting { ticket })
     }
 
     fn expire(&mut self, now: Instant) {
-        self.waiting.retain(|_, (since, _)| now.saturating_duration_since(*since) < self.lifetime);
+        self.waiting
+            .retain(|_, (since, _)| now.saturating_duration_since(*since) < self.lifetime);
     }
 }

@@ -11,10 +11,11 @@ pub const MAX_ARGUMENT_BYTES: usize = 1 << 20;
 /// The deepest that arguments may be nested, which is what the JSON parser allows of text.
 const MAX_DEPTH: usize = 127;
 
-/// Reads JSON text. A member that stands twice is an error, since nobody knows which was meant; so are numbers beyond a
-/// double, `NaN` and lone surrogates.
+/// Reads JSON text. A member that stands twice is an error, since nobody knows which was meant; so
+/// are numbers beyond a double, `NaN` and lone surrogates.
 pub fn parse(text: &str) -> Result<Value, String> {
-    let Json { value, repeated } = serde_json::from_str(text).map_err(|error| in_plain_words(&error))?;
+    let Json { value, repeated } =
+        serde_json::from_str(text).map_err(|error| in_plain_words(&error))?;
     match repeated.first() {
         Some(pointer) => Err(format!("the member {pointer:?} stands twice")),
         None => Ok(value),
@@ -29,8 +30,8 @@ fn in_plain_words(error: &serde_json::Error) -> String {
     message
 }
 
-/// About the size of a value as JSON text, in bytes, or the first limit that it breaks. Walks without recursion, as a value may
-/// be nested deeper than text is read.
+/// About the size of a value as JSON text, in bytes, or the first limit that it breaks. Walks
+/// without recursion, as a value may be nested deeper than text is read.
 pub(super) fn measure(value: &Value, most: usize) -> Result<usize, Limit> {
     let mut bytes = 0_usize;
     let mut values = vec![(value, 0)];
@@ -57,7 +58,8 @@ pub(super) fn measure(value: &Value, most: usize) -> Result<usize, Limit> {
     Ok(bytes)
 }
 
-/// About the size of a value as JSON text, in bytes; `None` where it is larger than `most`, or nested too deeply.
+/// About the size of a value as JSON text, in bytes; `None` where it is larger than `most`, or
+/// nested too deeply.
 pub fn size(value: &Value, most: usize) -> Option<usize> {
     measure(value, most).ok()
 }
@@ -101,12 +103,19 @@ mod tests {
             assert!(error.contains(part), "{text}: {error}");
         }
         let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
-        assert!(parse(&deep).expect_err("it is too deep").contains("nested deeper than 127 levels"));
+        assert!(
+            parse(&deep)
+                .expect_err("it is too deep")
+                .contains("nested deeper than 127 levels")
+        );
     }
 
     #[test]
     fn size_and_depth_of_values_are_bounded() {
-        assert!(matches!(measure(&json!({"a": "x".repeat(100)}), 50), Err(Limit::Bytes(100..120))));
+        assert!(matches!(
+            measure(&json!({"a": "x".repeat(100)}), 50),
+            Err(Limit::Bytes(100..120))
+        ));
         let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
         assert_eq!(measure(&deep, 10_000), Err(Limit::Depth));
         assert!(measure(&json!({"a": [1, 2, {"b": null}]}), 100).is_ok());

@@ -21,22 +21,33 @@ pub enum Awaited {
     Confirmation,
     /// The tool has no schema, and its mode asks for a person's approval.
     NoSchema,
-    /// The tool has no schema and may only run where it changes nothing, which no trusted hint says.
+    /// The tool has no schema and may only run where it changes nothing, which no trusted hint
+    /// says.
     NotKnownToRead,
-    /// The caller's execution mode is `read-only`, and no trusted source says that the tool only reads.
+    /// The caller's execution mode is `read-only`, and no trusted source says that the tool only
+    /// reads.
     ReadOnlyMode,
 }
 
 impl Awaited {
     /// Why a call of this tool by this caller waits; `None` where it need not.
-    pub(super) fn of(tool: &Tool, access: &Access, no_schema_mode: Option<NoSchemaMode>) -> Option<Self> {
-        let by = tool.safety.as_ref().map_or(&[][..], |safety| &safety.required_approvals);
+    pub(super) fn of(
+        tool: &Tool,
+        access: &Access,
+        no_schema_mode: Option<NoSchemaMode>,
+    ) -> Option<Self> {
+        let by = tool
+            .safety
+            .as_ref()
+            .map_or(&[][..], |safety| &safety.required_approvals);
         if !by.is_empty() {
             return Some(Self::Approvals { by: by.to_vec() });
         }
         match no_schema_mode {
             Some(NoSchemaMode::HumanApproval) => Some(Self::NoSchema),
-            Some(NoSchemaMode::ReadOnly) if tool.effects() != Effects::OnlyReads => Some(Self::NotKnownToRead),
+            Some(NoSchemaMode::ReadOnly) if tool.effects() != Effects::OnlyReads => {
+                Some(Self::NotKnownToRead)
+            }
             _ if access.must_be_approved(tool) => Some(Self::ReadOnlyMode),
             _ => None,
         }

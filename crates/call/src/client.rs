@@ -9,7 +9,8 @@ use serde_json::Value;
 
 pub use error::ClientError;
 
-/// Something that takes the body of a chat in a provider's format and returns the provider's answer.
+/// Something that takes the body of a chat in a provider's format and returns the provider's
+/// answer.
 pub trait ToolClient: Send + Sync {
     /// Returns the format that it speaks.
     fn provider(&self) -> Provider;
@@ -18,7 +19,8 @@ pub trait ToolClient: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`ClientError`] where there is no answer; [`ClientError::Failed`] takes errors of the client's own.
+    /// [`ClientError`] where there is no answer; [`ClientError::Failed`] takes errors of the
+    /// client's own.
     fn send(&self, body: Value) -> ClientFuture<'_>;
 }
 

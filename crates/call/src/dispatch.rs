@@ -19,7 +19,8 @@ const MAX_REPAIRS: usize = 16;
 pub struct ToolCallOptions {
     /// Strictness, names and deferred loading.
     pub translate: TranslateOptions,
-    /// Asked once per call whose arguments do not fit, where there is one; for the first 16 such calls of an answer.
+    /// Asked once per call whose arguments do not fit, where there is one; for the first 16 such
+    /// calls of an answer.
     pub repairer: Option<Arc<dyn Repairer>>,
 }
 
@@ -27,7 +28,8 @@ pub struct ToolCallOptions {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ToolCalls {
-    /// Its calls in order, each ready to be run, waiting for a person, or refused with what would have been right.
+    /// Its calls in order, each ready to be run, waiting for a person, or refused with what would
+    /// have been right.
     pub calls: Vec<Result<Hydrated, CallError>>,
     /// What the model is to be told of the refused ones, in their order, for [`Provider::results`].
     pub refused: Vec<CallResult>,
@@ -42,7 +44,9 @@ pub struct ToolCalls {
 #[non_exhaustive]
 pub enum ToolCallError {
     /// A tool that is to be shown is none of the hydrator's catalog.
-    #[error("the tool {tool:?} is not in the catalog of the hydrator; show tools that were picked from it")]
+    #[error(
+        "the tool {tool:?} is not in the catalog of the hydrator; show tools that were picked from it"
+    )]
     NotInCatalog {
         /// The tool.
         tool: String,
@@ -51,7 +55,9 @@ pub enum ToolCallError {
     #[error(transparent)]
     Translate(#[from] TranslateError),
     /// The API request cannot take tools.
-    #[error("the body is not a JSON object whose `tools`, if it has them, are an array; give the provider's own body")]
+    #[error(
+        "the body is not a JSON object whose `tools`, if it has them, are an array; give the provider's own body"
+    )]
     Body,
     /// The client got no answer.
     #[error("the model at {provider} did not answer")]
@@ -67,19 +73,20 @@ pub enum ToolCallError {
     Response(#[from] ResponseError),
 }
 
-/// Shows `tools` to a model along with `body`, and hydrates the calls of its answer. Planning stops there: nothing is
-/// run.
+/// Shows `tools` to a model along with `body`, and hydrates the calls of its answer. Planning stops
+/// there: nothing is run.
 ///
 /// The hydrator is made once for a catalog and a caller. What is shown may be shortened
-/// ([`Pick::shown`](picktools::Pick::shown)): each call is held to the catalog's own definition, and to what the caller may run,
-/// and a tool that was not shown is not called.
+/// ([`Pick::shown`](picktools::Pick::shown)): each call is held to the catalog's own definition,
+/// and to what the caller may run, and a tool that was not shown is not called.
 ///
-/// `body` is the provider's own body; the definitions are added to its `tools`. One call's fault is no fault of the
-/// others: each stands for itself in [`ToolCalls::calls`].
+/// `body` is the provider's own body; the definitions are added to its `tools`. One call's fault is
+/// no fault of the others: each stands for itself in [`ToolCalls::calls`].
 ///
 /// # Errors
 ///
-/// [`ToolCallError`] when a tool is not of the hydrator's catalog or cannot be shown, or there is no answer to read.
+/// [`ToolCallError`] when a tool is not of the hydrator's catalog or cannot be shown, or there is
+/// no answer to read.
 ///
 /// ```
 /// use picktools_call::ToolCallOptions;
@@ -121,28 +128,58 @@ pub async fn tool_call(
     options: &ToolCallOptions,
 ) -> Result<ToolCalls, ToolCallError> {
     let provider = client.provider();
-    if let Some(tool) = tools.iter().find(|tool| hydrator.catalog().find(&tool.id).is_none()) {
-        return Err(ToolCallError::NotInCatalog { tool: tool.id.clone() });
+    if let Some(tool) = tools
+        .iter()
+        .find(|tool| hydrator.catalog().find(&tool.id).is_none())
+    {
+        return Err(ToolCallError::NotInCatalog {
+            tool: tool.id.clone(),
+        });
     }
     let translation = translate(tools, provider, &options.translate)?;
     let members: &mut Map<String, Value> = body.as_object_mut().ok_or(ToolCallError::Body)?;
-    match (members.entry("tools").or_insert_with(|| Value::Array(Vec::new())), &translation.tools) {
+    match (
+        members
+            .entry("tools")
+            .or_insert_with(|| Value::Array(Vec::new())),
+        &translation.tools,
+    ) {
         (Value::Array(known), Value::Array(more)) => known.extend(more.iter().cloned()),
         _ => return Err(ToolCallError::Body),
     }
-    let response = client.send(body).await.map_err(|source| ToolCallError::Client { provider, source })?;
+    let response = client
+        .send(body)
+        .await
+        .map_err(|source| ToolCallError::Client { provider, source })?;
     let hydrator = hydrator.translated(&translation);
     let (mut calls, mut refused) = (Vec::new(), Vec::new());
     let mut repairs = MAX_REPAIRS;
     for call in provider.calls(&response)? {
         let mut hydrated = hydrator.hydrate(&call);
-        let is_mendable = matches!(hydrated, Err(CallError::Malformed { .. } | CallError::Invalid { .. }));
-        if let Some(repairer) = options.repairer.as_ref().filter(|_| is_mendable && repairs > 0) {
+        let is_mendable = matches!(
+            hydrated,
+            Err(CallError::Malformed { .. } | CallError::Invalid { .. })
+        );
+        if let Some(repairer) = options
+            .repairer
+            .as_ref()
+            .filter(|_| is_mendable && repairs > 0)
+        {
             repairs -= 1;
             hydrated = hydrator.hydrate_with(&call, repairer.as_ref()).await;
         }
-        refused.extend(hydrated.as_ref().err().map(|error| hydrator.error_result(&call, error)));
+        refused.extend(
+            hydrated
+                .as_ref()
+                .err()
+                .map(|error| hydrator.error_result(&call, error)),
+        );
         calls.push(hydrated);
     }
-    Ok(ToolCalls { calls, refused, response, translation })
+    Ok(ToolCalls {
+        calls,
+        refused,
+        response,
+        translation,
+    })
 }

@@ -24,7 +24,11 @@ pub struct RepairError {
 #[non_exhaustive]
 pub enum CallError {
     /// No tool has the name.
-    #[error("Unknown tool: {}{}", marked(name, MAX_NAME_CHARS), did_you_mean(suggestions))]
+    #[error(
+        "Unknown tool: {}{}",
+        marked(name, MAX_NAME_CHARS),
+        did_you_mean(suggestions)
+    )]
     UnknownTool {
         /// What was called.
         name: String,
@@ -44,7 +48,9 @@ pub enum CallError {
         candidates: Vec<String>,
     },
     /// The name is that of a tool only without characters that nobody sees.
-    #[error("the tool name {name:?} holds the invisible character {character}; call the tool by its name alone")]
+    #[error(
+        "the tool name {name:?} holds the invisible character {character}; call the tool by its name alone"
+    )]
     HiddenCharacter {
         /// What was called, with the characters marked.
         name: String,
@@ -60,7 +66,9 @@ pub enum CallError {
         reasons: Arc<[IneligibleReason]>,
     },
     /// The arguments are larger than is read.
-    #[error("the arguments of {tool} are {bytes} bytes or more, and at most {most} are read; send less at once")]
+    #[error(
+        "the arguments of {tool} are {bytes} bytes or more, and at most {most} are read; send less at once"
+    )]
     TooLarge {
         /// The tool's id.
         tool: String,
@@ -70,7 +78,10 @@ pub enum CallError {
         most: usize,
     },
     /// The arguments are not a JSON object.
-    #[error("the arguments of {tool} cannot be read: {reason}; send one JSON object{}", repair_note(failed_repair))]
+    #[error(
+        "the arguments of {tool} cannot be read: {reason}; send one JSON object{}",
+        repair_note(failed_repair)
+    )]
     Malformed {
         /// The tool's id.
         tool: String,
@@ -100,7 +111,9 @@ pub enum CallError {
         failed_repair: Option<String>,
     },
     /// A tool that may be called without a schema only to read says of itself that it writes.
-    #[error("{tool} has no schema and may only read, but is marked as one that changes things; it cannot be called")]
+    #[error(
+        "{tool} has no schema and may only read, but is marked as one that changes things; it cannot be called"
+    )]
     NotReadOnly {
         /// The tool's id.
         tool: String,
@@ -117,12 +130,18 @@ pub enum CallError {
 
 impl CallError {
     pub(super) fn malformed(tool: &str, reason: impl Into<String>) -> Self {
-        Self::Malformed { tool: tool.to_owned(), reason: reason.into(), failed_repair: None }
+        Self::Malformed {
+            tool: tool.to_owned(),
+            reason: reason.into(),
+            failed_repair: None,
+        }
     }
 
     /// The same error, with what became of an attempt to repair the arguments.
     pub(super) fn with_failed_repair(mut self, by: &str, reason: &str) -> Self {
-        if let Self::Malformed { failed_repair, .. } | Self::Invalid { failed_repair, .. } = &mut self {
+        if let Self::Malformed { failed_repair, .. } | Self::Invalid { failed_repair, .. } =
+            &mut self
+        {
             *failed_repair = Some(format!("{by}: {reason}"));
         }
         self
@@ -130,7 +149,11 @@ impl CallError {
 }
 
 fn described(reasons: &[IneligibleReason]) -> String {
-    reasons.iter().map(IneligibleReason::describe).collect::<Vec<_>>().join("; ")
+    reasons
+        .iter()
+        .map(IneligibleReason::describe)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 fn did_you_mean(suggestions: &[String]) -> String {
@@ -141,13 +164,21 @@ fn did_you_mean(suggestions: &[String]) -> String {
 }
 
 fn list(faults: &[ArgumentFault]) -> String {
-    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    faults
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 fn correct_call(example: &Option<Box<Value>>) -> String {
-    example.as_ref().map_or(String::new(), |example| format!("; correct would be for example {example}"))
+    example.as_ref().map_or(String::new(), |example| {
+        format!("; correct would be for example {example}")
+    })
 }
 
 fn repair_note(failed: &Option<String>) -> String {
-    failed.as_ref().map_or(String::new(), |reason| format!(" (a repair failed: {reason})"))
+    failed.as_ref().map_or(String::new(), |reason| {
+        format!(" (a repair failed: {reason})")
+    })
 }

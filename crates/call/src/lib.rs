@@ -1,14 +1,16 @@
 //! From what a model called to a call that may be run: resolve, parse, validate, repair.
 //!
-//! A model's call is text from a stranger. A [`Hydrator`] finds the tool that its name means, refuses it unless the caller
-//! may see and run it ([`Access`]), reads its arguments within bounds and holds them to the tool's own schema. What comes
-//! out is a [`ValidCall`], which nothing else can make; a call that only a person may let through is a [`PendingCall`]; all
-//! else is a [`CallError`] that says what would have been right, in words that a model can act on. Nothing here runs a
-//! tool.
+//! A model's call is text from a stranger. A [`Hydrator`] finds the tool that its name means,
+//! refuses it unless the caller may see and run it ([`Access`]), reads its arguments within bounds
+//! and holds them to the tool's own schema. What comes out is a [`ValidCall`], which nothing else
+//! can make; a call that only a person may let through is a [`PendingCall`]; all else is a
+//! [`CallError`] that says what would have been right, in words that a model can act on. Nothing
+//! here runs a tool.
 //!
-//! Slips that have one meaning are repaired, and the outcome says which: text that is nearly JSON, and JSON as text where
-//! the schema wants an object or an array. A [`Repairer`], such as another model, may be asked once. What was repaired is
-//! validated like all else, and nothing is ever repaired for a tool that is marked unsafe.
+//! Slips that have one meaning are repaired, and the outcome says which: text that is nearly JSON,
+//! and JSON as text where the schema wants an object or an array. A [`Repairer`], such as another
+//! model, may be asked once. What was repaired is validated like all else, and nothing is ever
+//! repaired for a tool that is marked unsafe.
 
 mod approval;
 pub mod arguments;
@@ -110,7 +112,9 @@ impl fmt::Display for Repair {
         match self {
             Self::Syntax { changes } => write!(f, "repaired: {}", changes.join(", ")),
             Self::Decoded { pointer } => write!(f, "repaired: {pointer} was JSON as text"),
-            Self::Rewritten { by, changes } => write!(f, "rewritten by {by}: {}", changes::told(changes)),
+            Self::Rewritten { by, changes } => {
+                write!(f, "rewritten by {by}: {}", changes::told(changes))
+            }
         }
     }
 }
@@ -152,11 +156,14 @@ impl ValidCall {
     ///
     /// [`CallError::Typed`] when they do not fit it, which a schema may allow.
     pub fn arguments_as<T: DeserializeOwned>(&self) -> Result<T, CallError> {
-        T::deserialize(&self.arguments)
-            .map_err(|error| CallError::Typed { tool: self.tool.id.clone(), reason: error.to_string() })
+        T::deserialize(&self.arguments).map_err(|error| CallError::Typed {
+            tool: self.tool.id.clone(),
+            reason: error.to_string(),
+        })
     }
 
-    /// Returns `true` if the arguments were held to a schema; they were not where the tool has none.
+    /// Returns `true` if the arguments were held to a schema; they were not where the tool has
+    /// none.
     pub fn validated(&self) -> bool {
         self.validated
     }
@@ -166,7 +173,8 @@ impl ValidCall {
         self.no_schema_mode
     }
 
-    /// Returns what was changed before the arguments fitted; nothing where they came as they should.
+    /// Returns what was changed before the arguments fitted; nothing where they came as they
+    /// should.
     pub fn repaired(&self) -> &[Repair] {
         &self.repaired
     }
@@ -270,7 +278,8 @@ struct Callable {
 }
 
 impl Hydrator {
-    /// Makes a hydrator for calls by name, alias, or a variant spelling of either, of tools that `access` may see.
+    /// Makes a hydrator for calls by name, alias, or a variant spelling of either, of tools that
+    /// `access` may see.
     ///
     /// # Errors
     ///
@@ -279,7 +288,12 @@ impl Hydrator {
         let names = NameTable::new(&catalog);
         let eligibility = access.decide(&catalog, &names)?;
         Ok(Self {
-            callable: Arc::new(Callable { catalog, names, access: access.clone(), eligibility }),
+            callable: Arc::new(Callable {
+                catalog,
+                names,
+                access: access.clone(),
+                eligibility,
+            }),
             advertised: HashMap::new(),
             shown: HashMap::new(),
             provider: None,
@@ -287,8 +301,9 @@ impl Hydrator {
         })
     }
 
-    /// Expects calls of what the model was shown: by the names of `translation`, with the arguments in its form, and of no
-    /// other tool. The arguments are held to the catalog's own schemas, however little of them was shown.
+    /// Expects calls of what the model was shown: by the names of `translation`, with the arguments
+    /// in its form, and of no other tool. The arguments are held to the catalog's own schemas,
+    /// however little of them was shown.
     #[must_use]
     pub fn translated(&self, translation: &Translation) -> Self {
         let mut hydrator = self.clone();
@@ -297,8 +312,10 @@ impl Hydrator {
     }
 
     fn show(&mut self, translation: &Translation) {
-        let known =
-            translation.names.iter().filter_map(|(name, id)| Some((name.clone(), self.callable.catalog.find(id)?)));
+        let known = translation
+            .names
+            .iter()
+            .filter_map(|(name, id)| Some((name.clone(), self.callable.catalog.find(id)?)));
         self.advertised = known.collect();
         // In the order of the names, which is the same everywhere.
         for (name, id) in &translation.names {
@@ -320,22 +337,30 @@ impl Hydrator {
     ///
     /// [`CallError`] when there is none, or several.
     pub fn tool_of(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
-        self.resolve(name).map(|found| self.callable.catalog.tool(found.tool))
+        self.resolve(name)
+            .map(|found| self.callable.catalog.tool(found.tool))
     }
 
-    /// Returns what is said of a name that no tool has: for a caller who must not learn that there is one.
+    /// Returns what is said of a name that no tool has: for a caller who must not learn that there
+    /// is one.
     pub fn unknown(&self, name: &str) -> CallError {
         let suggestions = self.callable.names.suggest(name, |tool| self.admits(tool));
-        CallError::UnknownTool { name: marked(name, 100).into_owned(), suggestions }
+        CallError::UnknownTool {
+            name: marked(name, 100).into_owned(),
+            suggestions,
+        }
     }
 
     /// Returns the tools that the caller may run, in the order of the catalog.
     pub fn admitted(&self) -> impl Iterator<Item = &Arc<Tool>> {
         let tools = self.callable.catalog.tools().iter().enumerate();
-        tools.filter(|(index, _)| self.admits(ToolId::from_index(*index))).map(|(_, tool)| tool)
+        tools
+            .filter(|(index, _)| self.admits(ToolId::from_index(*index)))
+            .map(|(_, tool)| tool)
     }
 
-    /// Returns `true` if the tool may be called: by this caller, and by a model that was shown some tools only.
+    /// Returns `true` if the tool may be called: by this caller, and by a model that was shown some
+    /// tools only.
     fn admits(&self, tool: ToolId) -> bool {
         self.callable.eligibility.admits(tool) && self.was_shown(tool)
     }
@@ -344,7 +369,8 @@ impl Hydrator {
         self.provider.is_none() || self.shown.contains_key(&tool)
     }
 
-    /// Refuses arguments of more bytes than this unread; [`MAX_ARGUMENT_BYTES`] unless told otherwise.
+    /// Refuses arguments of more bytes than this unread; [`MAX_ARGUMENT_BYTES`] unless told
+    /// otherwise.
     #[must_use]
     pub fn max_argument_bytes(mut self, bytes: usize) -> Self {
         self.max_argument_bytes = bytes;
@@ -362,7 +388,8 @@ impl Hydrator {
         self.finish(call, found, arguments, repaired)
     }
 
-    /// Finds the tool that a called name means, which the caller may run: what the model was shown comes first.
+    /// Finds the tool that a called name means, which the caller may run: what the model was shown
+    /// comes first.
     pub fn resolve(&self, name: &str) -> Result<Resolved, CallError> {
         let found = self.find(name).inspect_err(|error| {
             if let CallError::UnknownTool { name, .. } = error {
@@ -373,19 +400,33 @@ impl Hydrator {
             return Ok(found);
         }
         if !self.was_shown(found.tool) {
-            return Err(CallError::UnknownTool { name: marked(name, 100).into_owned(), suggestions: Vec::new() });
+            return Err(CallError::UnknownTool {
+                name: marked(name, 100).into_owned(),
+                suggestions: Vec::new(),
+            });
         }
         let tool = self.callable.catalog.tool(found.tool).id.clone();
-        Err(CallError::Ineligible { tool, reasons: self.callable.eligibility.reasons(found.tool) })
+        Err(CallError::Ineligible {
+            tool,
+            reasons: self.callable.eligibility.reasons(found.tool),
+        })
     }
 
     fn find(&self, name: &str) -> Result<Resolved, CallError> {
         if let Some(&tool) = self.advertised.get(name) {
-            return Ok(Resolved { tool, via: ResolvedVia::Advertised, deprecated: false });
+            return Ok(Resolved {
+                tool,
+                via: ResolvedVia::Advertised,
+                deprecated: false,
+            });
         }
         let requested = || marked(name, 100).into_owned();
         let is_unseen = |c: char| c != ' ' && !shows(c);
-        match self.callable.names.resolve_among(name, |tool| self.admits(tool)) {
+        match self
+            .callable
+            .names
+            .resolve_among(name, |tool| self.admits(tool))
+        {
             Resolution::Tool(found) if found.via != ResolvedVia::Normalised => Ok(found),
             Resolution::Tool(found) => match name.trim().chars().find(|&c| is_unseen(c)) {
                 None => Ok(found),
@@ -395,10 +436,19 @@ impl Hydrator {
                 }),
             },
             Resolution::Ambiguous(tools) => {
-                let candidates = tools.into_iter().map(|tool| self.callable.catalog.tool(tool).id.clone()).collect();
-                Err(CallError::AmbiguousTool { name: requested(), candidates })
+                let candidates = tools
+                    .into_iter()
+                    .map(|tool| self.callable.catalog.tool(tool).id.clone())
+                    .collect();
+                Err(CallError::AmbiguousTool {
+                    name: requested(),
+                    candidates,
+                })
             }
-            Resolution::Unknown { suggestions } => Err(CallError::UnknownTool { name: requested(), suggestions }),
+            Resolution::Unknown { suggestions } => Err(CallError::UnknownTool {
+                name: requested(),
+                suggestions,
+            }),
         }
     }
 
@@ -411,7 +461,10 @@ impl Hydrator {
                 Value::Object(_) => Ok((arguments, repaired)),
                 other => Err(CallError::malformed(
                     &tool.id,
-                    format!("they are {}, not an object", picktools::schema::kind(&other)),
+                    format!(
+                        "they are {}, not an object",
+                        picktools::schema::kind(&other)
+                    ),
                 )),
             };
         };
@@ -426,7 +479,11 @@ impl Hydrator {
         if !tool.is_unsafe()
             && let Some((decoded, pointers)) = decode(&check, &arguments)
         {
-            repaired.extend(pointers.into_iter().map(|pointer| Repair::Decoded { pointer }));
+            repaired.extend(
+                pointers
+                    .into_iter()
+                    .map(|pointer| Repair::Decoded { pointer }),
+            );
             return Ok((decoded, repaired));
         }
         let faults = check.faults(&arguments);
@@ -438,14 +495,19 @@ impl Hydrator {
         })
     }
 
-    /// Reads the arguments within bounds. No text at all is no arguments, as some providers send it.
+    /// Reads the arguments within bounds. No text at all is no arguments, as some providers send
+    /// it.
     fn read(&self, tool: &Tool, given: &Arguments) -> Result<(Value, Vec<Repair>), CallError> {
         let most = self.max_argument_bytes;
         match given {
-            Arguments::Text(text) if text.len() > most => {
-                Err(CallError::TooLarge { tool: tool.id.clone(), bytes: text.len(), most })
+            Arguments::Text(text) if text.len() > most => Err(CallError::TooLarge {
+                tool: tool.id.clone(),
+                bytes: text.len(),
+                most,
+            }),
+            Arguments::Text(text) if text.trim().is_empty() => {
+                Ok((Value::Object(Map::new()), Vec::new()))
             }
-            Arguments::Text(text) if text.trim().is_empty() => Ok((Value::Object(Map::new()), Vec::new())),
             Arguments::Text(text) => match arguments::parse(text) {
                 Ok(value) => Ok((value, Vec::new())),
                 Err(reason) if tool.is_unsafe() => Err(CallError::malformed(&tool.id, reason)),
@@ -456,7 +518,11 @@ impl Hydrator {
             },
             Arguments::Json(value) => match arguments::measure(value, most) {
                 Ok(_) => Ok((value.clone(), Vec::new())),
-                Err(arguments::Limit::Bytes(bytes)) => Err(CallError::TooLarge { tool: tool.id.clone(), bytes, most }),
+                Err(arguments::Limit::Bytes(bytes)) => Err(CallError::TooLarge {
+                    tool: tool.id.clone(),
+                    bytes,
+                    most,
+                }),
                 Err(limit) => Err(CallError::malformed(&tool.id, limit.to_string())),
             },
         }
@@ -477,13 +543,19 @@ impl Hydrator {
         log_use(&call.name, advertised.as_deref(), &tool, found.deprecated);
         let no_schema_mode = tool.no_schema_mode.filter(|_| tool.parameters.is_none());
         if no_schema_mode == Some(NoSchemaMode::ReadOnly) && tool.effects() == Effects::Writes {
-            return Err(CallError::NotReadOnly { tool: tool.id.clone() });
+            return Err(CallError::NotReadOnly {
+                tool: tool.id.clone(),
+            });
         }
         let awaits = Awaited::of(&tool, &self.callable.access, no_schema_mode);
         let call = ValidCall {
             id: call.id.clone(),
             marked_unsafe: tool.is_unsafe(),
-            names: CallNames { requested: call.name.clone(), advertised, canonical: tool.name.clone() },
+            names: CallNames {
+                requested: call.name.clone(),
+                advertised,
+                canonical: tool.name.clone(),
+            },
             resolved_via: found.via,
             deprecated: found.deprecated,
             arguments,
@@ -499,7 +571,8 @@ impl Hydrator {
     }
 }
 
-/// Decodes JSON that stands as text where the schema wants an object or an array; only what then fits counts.
+/// Decodes JSON that stands as text where the schema wants an object or an array; only what then
+/// fits counts.
 fn decode(check: &Check, arguments: &Value) -> Option<(Value, Vec<String>)> {
     let mut decoded = arguments.clone();
     let mut pointers = Vec::new();
@@ -507,7 +580,9 @@ fn decode(check: &Check, arguments: &Value) -> Option<(Value, Vec<String>)> {
         let places = check.texts_for_structures(&decoded);
         let before = pointers.len();
         for pointer in places {
-            let Some(place) = decoded.pointer_mut(&pointer) else { continue };
+            let Some(place) = decoded.pointer_mut(&pointer) else {
+                continue;
+            };
             let inner = place.as_str().and_then(|text| arguments::parse(text).ok());
             if let Some(inner @ (Value::Object(_) | Value::Array(_))) = inner {
                 *place = inner;

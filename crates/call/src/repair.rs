@@ -1,9 +1,10 @@
 //! Mending text that is nearly JSON.
 //!
-//! Models wrap JSON in code fences, quote as Python does, leave commas too many or too few, and forget a bracket within
-//! another. All of that has one meaning and is mended, each kind of change named. What has not is refused: text that breaks
-//! off may lack the half that matters (of `15` as of a list), prose around JSON may say not to run it, `NaN` has no value,
-//! and a member that stands twice has two.
+//! Models wrap JSON in code fences, quote as Python does, leave commas too many or too few, and
+//! forget a bracket within another. All of that has one meaning and is mended, each kind of change
+//! named. What has not is refused: text that breaks off may lack the half that matters (of `15` as
+//! of a list), prose around JSON may say not to run it, `NaN` has no value, and a member that
+//! stands twice has two.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,12 @@ const MAX_DEPTH: usize = 127;
 /// JSON that was mended, and the kinds of changes.
 pub fn repair(text: &str) -> Option<(Value, Vec<&'static str>)> {
     let start = text.find(['{', '['])?;
-    let mut reader = Reader { text, at: start, depth: 0, changes: BTreeSet::new() };
+    let mut reader = Reader {
+        text,
+        at: start,
+        depth: 0,
+        changes: BTreeSet::new(),
+    };
     let value = reader.value()?;
     match (text[..start].trim(), text[reader.at..].trim()) {
         ("", "") => {}
@@ -29,7 +35,8 @@ pub fn repair(text: &str) -> Option<(Value, Vec<&'static str>)> {
 
 /// Returns `true` if a text opens a code fence: three backticks and at most one word.
 fn is_fence(text: &str) -> bool {
-    text.strip_prefix("```").is_some_and(|word| word.chars().all(char::is_alphanumeric))
+    text.strip_prefix("```")
+        .is_some_and(|word| word.chars().all(char::is_alphanumeric))
 }
 
 struct Reader<'t> {
@@ -125,7 +132,8 @@ impl Reader<'_> {
         Some(Value::Array(items))
     }
 
-    /// Whether what is open ends here: at its bracket, or at that of what is around it; `None` where the text breaks off.
+    /// Whether what is open ends here: at its bracket, or at that of what is around it; `None`
+    /// where the text breaks off.
     fn ends(&mut self, bracket: char, other: char) -> Option<bool> {
         self.skip();
         match self.peek() {
@@ -165,8 +173,9 @@ impl Reader<'_> {
 
     fn bare_key(&mut self) -> Option<String> {
         let rest = self.rest();
-        let length =
-            rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$' || c == '-')).unwrap_or(rest.len());
+        let length = rest
+            .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$' || c == '-'))
+            .unwrap_or(rest.len());
         let key = rest[..length].to_owned();
         self.at += length;
         self.changes.insert("names were quoted");
@@ -238,7 +247,10 @@ impl Reader<'_> {
 
     fn hex(&mut self) -> Option<u16> {
         let digits = self.rest().get(..4)?;
-        let unit = digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then(|| u16::from_str_radix(digits, 16).ok());
+        let unit = digits
+            .bytes()
+            .all(|digit| digit.is_ascii_hexdigit())
+            .then(|| u16::from_str_radix(digits, 16).ok());
         self.at += 4;
         unit?
     }
@@ -246,7 +258,9 @@ impl Reader<'_> {
     /// A number or one of the words for truth and nothing.
     fn word(&mut self) -> Option<Value> {
         let rest = self.rest();
-        let length = rest.find(|c: char| c.is_whitespace() || ",:{}[]\"'".contains(c)).unwrap_or(rest.len());
+        let length = rest
+            .find(|c: char| c.is_whitespace() || ",:{}[]\"'".contains(c))
+            .unwrap_or(rest.len());
         let word = &rest[..length];
         let (value, as_python) = match word {
             "true" => (Value::Bool(true), false),
@@ -274,19 +288,71 @@ mod tests {
     #[test]
     fn slips_of_one_meaning_are_mended_and_named() {
         for (text, value, change) in [
-            ("```json\n{\"a\": 1}\n```", json!({"a": 1}), "a code fence was left out"),
-            (" ```\n{\"a\": 1}\n```\n", json!({"a": 1}), "a code fence was left out"),
-            ("{'a': 'it\\'s'}", json!({"a": "it's"}), "quotation marks were changed"),
-            ("{“a”: “b”}", json!({"a": "b"}), "quotation marks were changed"),
-            ("{a: 1, b_c: 2}", json!({"a": 1, "b_c": 2}), "names were quoted"),
-            ("{\"a\": [1, 2,], }", json!({"a": [1, 2]}), "commas were left out"),
-            ("{\"a\": 1 \"b\": 2}", json!({"a": 1, "b": 2}), "commas were put in"),
-            ("{\"a\": True, \"b\": None}", json!({"a": true, "b": null}), "Python's words were changed"),
-            ("{\"a\": [1, 2}", json!({"a": [1, 2]}), "brackets were closed"),
-            ("{\"a\": 1, // one\n\"b\": 2 /* two */}", json!({"a": 1, "b": 2}), "comments were left out"),
-            ("{\"a\": \"line\nline\"}", json!({"a": "line\nline"}), "control characters were escaped"),
-            ("{\"a\": \"C:\\data\"}", json!({"a": "C:\\data"}), "backslashes were escaped"),
-            ("{\"a\": \"\\ud83d\\ude80 \\ud800\"}", json!({"a": "🚀 \u{fffd}"}), "half characters were replaced"),
+            (
+                "```json\n{\"a\": 1}\n```",
+                json!({"a": 1}),
+                "a code fence was left out",
+            ),
+            (
+                " ```\n{\"a\": 1}\n```\n",
+                json!({"a": 1}),
+                "a code fence was left out",
+            ),
+            (
+                "{'a': 'it\\'s'}",
+                json!({"a": "it's"}),
+                "quotation marks were changed",
+            ),
+            (
+                "{“a”: “b”}",
+                json!({"a": "b"}),
+                "quotation marks were changed",
+            ),
+            (
+                "{a: 1, b_c: 2}",
+                json!({"a": 1, "b_c": 2}),
+                "names were quoted",
+            ),
+            (
+                "{\"a\": [1, 2,], }",
+                json!({"a": [1, 2]}),
+                "commas were left out",
+            ),
+            (
+                "{\"a\": 1 \"b\": 2}",
+                json!({"a": 1, "b": 2}),
+                "commas were put in",
+            ),
+            (
+                "{\"a\": True, \"b\": None}",
+                json!({"a": true, "b": null}),
+                "Python's words were changed",
+            ),
+            (
+                "{\"a\": [1, 2}",
+                json!({"a": [1, 2]}),
+                "brackets were closed",
+            ),
+            (
+                "{\"a\": 1, // one\n\"b\": 2 /* two */}",
+                json!({"a": 1, "b": 2}),
+                "comments were left out",
+            ),
+            (
+                "{\"a\": \"line\nline\"}",
+                json!({"a": "line\nline"}),
+                "control characters were escaped",
+            ),
+            (
+                "{\"a\": \"C:\\data\"}",
+                json!({"a": "C:\\data"}),
+                "backslashes were escaped",
+            ),
+            (
+                "{\"a\": \"\\ud83d\\ude80 \\ud800\"}",
+                json!({"a": "🚀 \u{fffd}"}),
+                "half characters were replaced",
+            ),
         ] {
             let (found, changes) = repair(text).unwrap_or_else(|| panic!("{text} can be mended"));
             assert_eq!(found, value, "{text}");

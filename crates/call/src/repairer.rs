@@ -13,8 +13,8 @@ pub trait Repairer: Send + Sync {
     /// Returns the name under which a repair is reported.
     fn name(&self) -> &str;
 
-    /// Returns the arguments anew, as JSON text. It is asked once per call, and never for an unsafe tool or one without a
-    /// schema; its answer is read and validated as the model's was.
+    /// Returns the arguments anew, as JSON text. It is asked once per call, and never for an unsafe
+    /// tool or one without a schema; its answer is read and validated as the model's was.
     fn repair<'a>(&'a self, call: FaultyCall<'a>) -> RepairFuture<'a>;
 }
 
@@ -39,7 +39,11 @@ impl Hydrator {
     /// # Errors
     ///
     /// As [`Hydrator::hydrate`], for the arguments as they came.
-    pub async fn hydrate_with(&self, call: &ToolCall, repairer: &dyn Repairer) -> Result<Hydrated, CallError> {
+    pub async fn hydrate_with(
+        &self,
+        call: &ToolCall,
+        repairer: &dyn Repairer,
+    ) -> Result<Hydrated, CallError> {
         let found = self.resolve(&call.name)?;
         let tool = self.callable.catalog.tool(found.tool);
         let problem = match self.arguments(found.tool, &call.arguments) {
@@ -55,22 +59,35 @@ impl Hydrator {
             Arguments::Text(text) => text.clone(),
             Arguments::Json(value) => value.to_string(),
         };
-        let faulty = FaultyCall { tool, arguments: &text, problem: &problem };
+        let faulty = FaultyCall {
+            tool,
+            arguments: &text,
+            problem: &problem,
+        };
         let answer = match repairer.repair(faulty).await {
-            Ok(answer) => self.arguments(found.tool, &Arguments::Text(answer)).map_err(|error| error.to_string()),
+            Ok(answer) => self
+                .arguments(found.tool, &Arguments::Text(answer))
+                .map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         match answer {
             Ok((arguments, mut repaired)) => {
                 let changes = changes::changes(&self.as_sent(tool, &call.arguments), &arguments);
-                repaired.insert(0, Repair::Rewritten { by: repairer.name().to_owned(), changes });
+                repaired.insert(
+                    0,
+                    Repair::Rewritten {
+                        by: repairer.name().to_owned(),
+                        changes,
+                    },
+                );
                 self.finish(call, found, arguments, repaired)
             }
             Err(reason) => Err(problem.with_failed_repair(repairer.name(), &reason)),
         }
     }
 
-    /// The arguments as the model had them, in the form of the tool's own schema; their text where they cannot be read.
+    /// The arguments as the model had them, in the form of the tool's own schema; their text where
+    /// they cannot be read.
     fn as_sent(&self, tool: &Tool, given: &Arguments) -> Value {
         let Ok((mut arguments, _)) = self.read(tool, given) else {
             return match given {

@@ -1,7 +1,8 @@
 //! How the author of a catalog should name and define tools, beside what is invalid.
 //!
-//! Names say what a tool does and on what, every provider takes them, and they are written in one way; calls are held
-//! to schemas. `docs/names.md` has the reasons. Names of one source are of one author, who is told once.
+//! Names say what a tool does and on what, every provider takes them, and they are written in one
+//! way; calls are held to schemas. `docs/names.md` has the reasons. Names of one source are of one
+//! author, who is told once.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -37,14 +38,22 @@ pub(super) fn check(tools: &[&Tool], found: &mut [Vec<Found>]) {
     }
 }
 
-/// Tells each source of the first of its names that `fault` finds fault with, and how many more there are.
-fn names(tools: &[&Tool], found: &mut [Vec<Found>], rule: &'static Rule, fault: fn(&str) -> Option<Cow<'static, str>>) {
+/// Tells each source of the first of its names that `fault` finds fault with, and how many more
+/// there are.
+fn names(
+    tools: &[&Tool],
+    found: &mut [Vec<Found>],
+    rule: &'static Rule,
+    fault: fn(&str) -> Option<Cow<'static, str>>,
+) {
     let mut by_source: HashMap<Option<&str>, (usize, Cow<'static, str>, usize)> = HashMap::new();
     let problems: Vec<_> = tools.par_iter().map(|tool| fault(&tool.name)).collect();
     for (at, problem) in problems.into_iter().enumerate() {
         if let Some(problem) = problem {
             let first = by_source.entry(tools[at].source.as_deref());
-            first.and_modify(|(.., more)| *more += 1).or_insert((at, problem, 0));
+            first
+                .and_modify(|(.., more)| *more += 1)
+                .or_insert((at, problem, 0));
         }
     }
     for (at, problem, more) in by_source.into_values() {
@@ -52,7 +61,10 @@ fn names(tools: &[&Tool], found: &mut [Vec<Found>], rule: &'static Rule, fault: 
         if more > 0 {
             message.push_str(&format!(", and {more} more names of the source likewise"));
         }
-        found[at].push(Found { message, ..Found::new(rule, "/name", &tools[at].name) });
+        found[at].push(Found {
+            message,
+            ..Found::new(rule, "/name", &tools[at].name)
+        });
     }
 }
 
@@ -60,7 +72,8 @@ fn vague(name: &str) -> Option<Cow<'static, str>> {
     if is_reserved(name) {
         return Some("is what agents call such a tool of any host".into());
     }
-    (name.is_ascii() && words_of(name).len() < 2).then_some("does not say what is done, and on what".into())
+    (name.is_ascii() && words_of(name).len() < 2)
+        .then_some("does not say what is done, and on what".into())
 }
 
 fn unportable(name: &str) -> Option<Cow<'static, str>> {
@@ -77,28 +90,39 @@ fn unportable(name: &str) -> Option<Cow<'static, str>> {
     }
 }
 
-/// Tells each source whose names are written in several ways of the first that is not written as most are.
+/// Tells each source whose names are written in several ways of the first that is not written as
+/// most are.
 fn mixed(tools: &[&Tool], found: &mut [Vec<Found>]) {
     let mut sources: HashMap<Option<&str>, HashMap<Style, usize>> = HashMap::new();
     for tool in tools {
         if let Some(style) = style(&tool.name) {
-            *sources.entry(tool.source.as_deref()).or_default().entry(style).or_default() += 1;
+            *sources
+                .entry(tool.source.as_deref())
+                .or_default()
+                .entry(style)
+                .or_default() += 1;
         }
     }
     for (at, tool) in tools.iter().enumerate() {
-        let Some(counts) = sources.get(&tool.source.as_deref()) else { continue };
+        let Some(counts) = sources.get(&tool.source.as_deref()) else {
+            continue;
+        };
         let all: usize = counts.values().sum();
         let is_usual = |style: &Style| counts.get(style).is_some_and(|count| 2 * count > all);
         if STYLES.iter().any(is_usual) && style(&tool.name).is_some_and(|style| !is_usual(&style)) {
             let name = super::shown(&tool.name);
             let message = format!("{name:?} is not written as most names of the source are");
-            found[at].push(Found { message, ..Found::new(&MIXED_NAMES, "/name", &tool.name) });
+            found[at].push(Found {
+                message,
+                ..Found::new(&MIXED_NAMES, "/name", &tool.name)
+            });
             sources.remove(&tool.source.as_deref());
         }
     }
 }
 
-/// How a name of several words is written; `None` for one word, and for what is written in no known way.
+/// How a name of several words is written; `None` for one word, and for what is written in no known
+/// way.
 fn style(name: &str) -> Option<Style> {
     let is_camel = || {
         name.chars()

@@ -1,4 +1,5 @@
-//! Text as the rules read it: sentences, without what is quoted as an example, and with disguised letters read as letters.
+//! Text as the rules read it: sentences, without what is quoted as an example, and with disguised
+//! letters read as letters.
 
 use std::borrow::Cow;
 
@@ -7,7 +8,8 @@ pub(crate) use picktools::text::fold::{fold, is_mixed, words};
 /// Fewer letters in a row, each a word of its own, are a list.
 const LEAST_SPACED: usize = 8;
 
-/// Returns `true` if a text sets letters apart (`i g n o r e`), which hides words from whoever searches for them.
+/// Returns `true` if a text sets letters apart (`i g n o r e`), which hides words from whoever
+/// searches for them.
 pub(crate) fn is_spaced_out(text: &str) -> bool {
     let mut run = 0;
     text.split([' ', '.', '-', '_']).any(|part| {
@@ -17,7 +19,8 @@ pub(crate) fn is_spaced_out(text: &str) -> bool {
     })
 }
 
-/// Digits in words read as the letters they stand for: `1gn0re` is a word too. `None` where there is none.
+/// Digits in words read as the letters they stand for: `1gn0re` is a word too. `None` where there
+/// is none.
 pub(crate) fn without_digits_for_letters(folded: &str) -> Option<String> {
     let is_written_so = |word: &str| {
         word.len() > 3
@@ -45,8 +48,8 @@ pub(crate) fn letter_for(c: char) -> char {
     }
 }
 
-/// Cuts a text into sentences, none of them long: at full stops, question and exclamation marks, semicolons and empty
-/// lines.
+/// Cuts a text into sentences, none of them long: at full stops, question and exclamation marks,
+/// semicolons and empty lines.
 pub(crate) fn sentences(text: &str) -> Vec<&str> {
     const MOST: usize = 600;
     let mut sentences = Vec::new();
@@ -129,7 +132,10 @@ mod tests {
                 && !is_spaced_out("a b c, or d")
                 && !is_spaced_out("A B C D E F G")
         );
-        assert_eq!(without_digits_for_letters("1gn0re a11").as_deref(), Some("ignore aii"));
+        assert_eq!(
+            without_digits_for_letters("1gn0re a11").as_deref(),
+            Some("ignore aii")
+        );
         assert_eq!(without_digits_for_letters("in 2024 at 10"), None);
     }
 
@@ -139,7 +145,10 @@ mod tests {
             without_examples("finds phrases such as \"ignore all rules\", and more"),
             "finds phrases such as , and more"
         );
-        assert_eq!(without_examples("set 'mode' and don't stop"), "set 'mode' and don't stop");
+        assert_eq!(
+            without_examples("set 'mode' and don't stop"),
+            "set 'mode' and don't stop"
+        );
         assert!(without_examples("call \"ignore all rules\" now").contains("ignore all rules"));
     }
 }

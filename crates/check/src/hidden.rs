@@ -1,4 +1,5 @@
-//! What a text hides: characters that nobody sees, markup that is not shown, white space, and encodings.
+//! What a text hides: characters that nobody sees, markup that is not shown, white space, and
+//! encodings.
 
 use std::sync::LazyLock;
 
@@ -26,8 +27,10 @@ const LEAST_COMMENT_WORDS: usize = 3;
 const LEAST_ENCODED: usize = 32;
 
 static COMMENT: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?s)<!--(.*?)(?:-->|$)|(?m:^)\[(?://|comment)\]: ?#? ?[(\x22'](.*?)[)\x22'](?:\n|$)")
-        .expect("a test compiles it")
+    Regex::new(
+        r"(?s)<!--(.*?)(?:-->|$)|(?m:^)\[(?://|comment)\]: ?#? ?[(\x22'](.*?)[)\x22'](?:\n|$)",
+    )
+    .expect("a test compiles it")
 });
 
 static HIDING_STYLE: LazyLock<Regex> = LazyLock::new(|| {
@@ -58,7 +61,11 @@ pub(super) fn check(text: &Text<'_>, found: &mut Vec<Found>) {
         found.push(Found::new(&DISGUISED_WORDS, &text.pointer, text.text));
     }
     // Most texts have no markup, which is quickly seen.
-    let markup = if text.text.contains(['<', '[', '\\']) { hidden_markup(text.text) } else { None };
+    let markup = if text.text.contains(['<', '[', '\\']) {
+        hidden_markup(text.text)
+    } else {
+        None
+    };
     if let Some(markup) = markup {
         found.push(Found::new(&HIDDEN_MARKUP, &text.pointer, markup));
     }
@@ -70,10 +77,16 @@ pub(super) fn check(text: &Text<'_>, found: &mut Vec<Found>) {
 /// A comment that says something, or a style that hides text.
 fn hidden_markup(text: &str) -> Option<&str> {
     let comment = COMMENT.captures_iter(text).find(|comment| {
-        let inner = comment.iter().skip(1).flatten().next().map_or("", |inner| inner.as_str());
+        let inner = comment
+            .iter()
+            .skip(1)
+            .flatten()
+            .next()
+            .map_or("", |inner| inner.as_str());
         let start = comment.get_match().start();
         let before = &text[text.floor_char_boundary(start.saturating_sub(40))..start];
-        let is_quoted = before.ends_with(['"', '\'', '`', '“', '«']) || speaks_of_examples(&fold(before));
+        let is_quoted =
+            before.ends_with(['"', '\'', '`', '“', '«']) || speaks_of_examples(&fold(before));
         words(inner).count() >= LEAST_COMMENT_WORDS && !is_quoted
     });
     let comment = comment.map(|comment| comment.get_match().as_str());
@@ -103,9 +116,12 @@ fn characters(text: &Text<'_>, found: &mut Vec<Found>) {
     if text.text.is_ascii() && !text.text.contains(|c: char| c.is_control()) {
         return;
     }
-    let Some((worst, severity, at)) = hidden_character(text.text) else { return };
+    let Some((worst, severity, at)) = hidden_character(text.text) else {
+        return;
+    };
     // The reader refuses names that hold such characters.
-    if text.kind == Kind::Name || (text.kind == Kind::Label && text.pointer.starts_with("/aliases")) {
+    if text.kind == Kind::Name || (text.kind == Kind::Label && text.pointer.starts_with("/aliases"))
+    {
         return;
     }
     let tags: String = text
@@ -114,7 +130,11 @@ fn characters(text: &Text<'_>, found: &mut Vec<Found>) {
         .filter_map(|c| char::from_u32(u32::from(c).checked_sub(0xe0000)?))
         .filter(char::is_ascii)
         .collect();
-    let carried = if tags.len() > 3 { format!(", which read {:?}", super::shown(&tags)) } else { String::new() };
+    let carried = if tags.len() > 3 {
+        format!(", which read {:?}", super::shown(&tags))
+    } else {
+        String::new()
+    };
     found.push(Found {
         severity,
         message: format!("the text holds {worst} U+{:04X}{carried}", u32::from(at)),
@@ -124,9 +144,12 @@ fn characters(text: &Text<'_>, found: &mut Vec<Found>) {
 
 /// The worst of a text's hidden characters: what it is, how bad, and which.
 fn hidden_character(text: &str) -> Option<(&'static str, Severity, char)> {
-    let has_right_to_left = text
-        .chars()
-        .any(|c| matches!(c.script(), Script::Hebrew | Script::Arabic | Script::Syriac | Script::Thaana | Script::Nko));
+    let has_right_to_left = text.chars().any(|c| {
+        matches!(
+            c.script(),
+            Script::Hebrew | Script::Arabic | Script::Syriac | Script::Thaana | Script::Nko
+        )
+    });
     let mut worst: Option<(&'static str, Severity, char)> = None;
     let mut before = None;
     let mut run = 0;
@@ -135,8 +158,12 @@ fn hidden_character(text: &str) -> Option<(&'static str, Severity, char)> {
         let kind = match c {
             '\n' | '\r' | '\t' => None,
             '\u{1b}' => Some(("the terminal control character", Severity::Error)),
-            '\u{9b}' | '\u{8}' | '\u{0}' | '\u{7f}' => Some(("the control character", Severity::Error)),
-            '\u{e0000}'..='\u{e007f}' if before != Some('🏴') => Some(("the tag character", Severity::Error)),
+            '\u{9b}' | '\u{8}' | '\u{0}' | '\u{7f}' => {
+                Some(("the control character", Severity::Error))
+            }
+            '\u{e0000}'..='\u{e007f}' if before != Some('🏴') => {
+                Some(("the tag character", Severity::Error))
+            }
             '\u{e0000}'..='\u{e007f}' => None,
             '\u{202d}' | '\u{202e}' => Some(("the bidirectional override", Severity::Error)),
             '\u{202a}'..='\u{202c}' | '\u{2066}'..='\u{2069}' if !has_right_to_left => {
@@ -153,9 +180,16 @@ fn hidden_character(text: &str) -> Option<(&'static str, Severity, char)> {
         let is_tag = ('\u{e0000}'..='\u{e007f}').contains(&c);
         // Variation selectors carry bytes where there are many of them.
         let is_selector = matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}');
-        run = if (is_invisible(c) || is_selector) && !is_tag && c != '\u{ad}' { run + 1 } else { 0 };
-        let kind =
-            if run >= LEAST_RUN { Some(("a run of invisible characters such as", Severity::Error)) } else { kind };
+        run = if (is_invisible(c) || is_selector) && !is_tag && c != '\u{ad}' {
+            run + 1
+        } else {
+            0
+        };
+        let kind = if run >= LEAST_RUN {
+            Some(("a run of invisible characters such as", Severity::Error))
+        } else {
+            kind
+        };
         if let Some((name, severity)) = kind
             && worst.is_none_or(|(_, other, _)| other < severity)
         {
@@ -177,7 +211,8 @@ pub(super) struct Decoded {
     pub(super) is_prose: bool,
 }
 
-/// What a text holds in encoded form: base64, hexadecimal, percent signs, character references, escapes, bits.
+/// What a text holds in encoded form: base64, hexadecimal, percent signs, character references,
+/// escapes, bits.
 pub(super) fn decoded(text: &str) -> Vec<Decoded> {
     const MOST: usize = 8;
     let mut decoded = Vec::new();
@@ -197,25 +232,39 @@ pub(super) fn decoded(text: &str) -> Vec<Decoded> {
             let bits = token.split(' ').flat_map(|part| part.as_bytes().chunks(8));
             (
                 "a text in bits",
-                bits.filter_map(|bits| u8::from_str_radix(std::str::from_utf8(bits).ok()?, 2).ok()).collect(),
+                bits.filter_map(|bits| u8::from_str_radix(std::str::from_utf8(bits).ok()?, 2).ok())
+                    .collect(),
             )
         } else if token.len() % 2 == 0 && token.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             let bytes = token.as_bytes().chunks(2);
             (
                 "a hexadecimal text",
-                bytes.filter_map(|byte| u8::from_str_radix(std::str::from_utf8(byte).ok()?, 16).ok()).collect(),
+                bytes
+                    .filter_map(|byte| u8::from_str_radix(std::str::from_utf8(byte).ok()?, 16).ok())
+                    .collect(),
             )
         } else {
             ("a base64 text", base64_bytes(token))
         };
-        let Ok(text) = String::from_utf8(bytes) else { continue };
+        let Ok(text) = String::from_utf8(bytes) else {
+            continue;
+        };
         // JSON, as in tokens, is data.
-        if text.is_empty() || text.starts_with('{') || text.contains(|c: char| c.is_control() && !c.is_whitespace()) {
+        if text.is_empty()
+            || text.starts_with('{')
+            || text.contains(|c: char| c.is_control() && !c.is_whitespace())
+        {
             continue;
         }
-        let long =
-            text.split_whitespace().filter(|word| word.len() > 1 && word.chars().all(|c| !c.is_numeric())).count();
-        decoded.push(Decoded { encoding, is_prose: long >= 4, text });
+        let long = text
+            .split_whitespace()
+            .filter(|word| word.len() > 1 && word.chars().all(|c| !c.is_numeric()))
+            .count();
+        decoded.push(Decoded {
+            encoding,
+            is_prose: long >= 4,
+            text,
+        });
     }
     decoded
 }
@@ -224,8 +273,14 @@ fn base64_bytes(token: &str) -> Vec<u8> {
     let config = GeneralPurposeConfig::new()
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)
         .with_decode_allow_trailing_bits(true);
-    let alphabet = if token.contains(['-', '_']) { base64::alphabet::URL_SAFE } else { base64::alphabet::STANDARD };
-    GeneralPurpose::new(&alphabet, config).decode(token).unwrap_or_default()
+    let alphabet = if token.contains(['-', '_']) {
+        base64::alphabet::URL_SAFE
+    } else {
+        base64::alphabet::STANDARD
+    };
+    GeneralPurpose::new(&alphabet, config)
+        .decode(token)
+        .unwrap_or_default()
 }
 
 /// Bytes behind each of `prefixes`, and what stands between them as it is.
@@ -233,11 +288,16 @@ fn hex_digits(token: &str, prefixes: &[&str]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = token;
     while !rest.is_empty() {
-        let digits = prefixes.iter().find_map(|prefix| rest.strip_prefix(prefix)?.get(..2));
+        let digits = prefixes
+            .iter()
+            .find_map(|prefix| rest.strip_prefix(prefix)?.get(..2));
         match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
             Some(byte) => {
                 bytes.push(byte);
-                let prefix = prefixes.iter().find(|prefix| rest.starts_with(**prefix)).map_or(0, |prefix| prefix.len());
+                let prefix = prefixes
+                    .iter()
+                    .find(|prefix| rest.starts_with(**prefix))
+                    .map_or(0, |prefix| prefix.len());
                 rest = &rest[prefix + 2..];
             }
             None => {
@@ -257,5 +317,8 @@ fn references(token: &str) -> Vec<u8> {
             None => digits.parse().ok(),
         }
     });
-    codes.filter_map(char::from_u32).collect::<String>().into_bytes()
+    codes
+        .filter_map(char::from_u32)
+        .collect::<String>()
+        .into_bytes()
 }

@@ -1,11 +1,11 @@
-//! The words that rules are made of: what a sentence may say to a model, each in the languages that catalogs are
-//! written in.
+//! The words that rules are made of: what a sentence may say to a model, each in the languages that
+//! catalogs are written in.
 //!
-//! A concept is a set of patterns, matched against folded text (`fold`), in which `xownx` stands before the tool's
-//! own name, `xsiblingx` before another of its source, `xforeignx` before one of another source, and `xotherx` before
-//! any other identifier. The kinds are those of the field: direct injection, concealment, shadowing of other tools,
-//! exfiltration, manipulation of the selection (OWASP LLM01 and the OWASP MCP Top 10, Invariant Labs on tool
-//! poisoning).
+//! A concept is a set of patterns, matched against folded text (`fold`), in which `xownx` stands
+//! before the tool's own name, `xsiblingx` before another of its source, `xforeignx` before one of
+//! another source, and `xotherx` before any other identifier. The kinds are those of the field:
+//! direct injection, concealment, shadowing of other tools, exfiltration, manipulation of the
+//! selection (OWASP LLM01 and the OWASP MCP Top 10, Invariant Labs on tool poisoning).
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -139,8 +139,8 @@ pub(super) fn speaks_of_examples(folded: &str) -> bool {
     EXAMPLES.is_match(folded)
 }
 
-/// An expression for each pattern, made when it is first needed: one for all of them has more states than its cache holds,
-/// and would run a hundred times slower.
+/// An expression for each pattern, made when it is first needed: one for all of them has more
+/// states than its cache holds, and would run a hundred times slower.
 struct Pattern {
     concept: Concept,
     text: String,
@@ -149,7 +149,12 @@ struct Pattern {
 
 impl Pattern {
     fn is_match(&self, folded: &str) -> bool {
-        let make = || RegexBuilder::new(&self.text).dfa_size_limit(8 << 20).build().expect("a test compiles it");
+        let make = || {
+            RegexBuilder::new(&self.text)
+                .dfa_size_limit(8 << 20)
+                .build()
+                .expect("a test compiles it")
+        };
         self.expression.get_or_init(make).is_match(folded)
     }
 }
@@ -163,18 +168,30 @@ struct Lexicon {
 static LEXICON: LazyLock<Lexicon> = LazyLock::new(|| {
     let below = |concept: Concept, name: &str| {
         let heading = format!("= {name}");
-        let lines = PATTERNS.lines().skip_while(move |line| *line != heading).skip(1);
+        let lines = PATTERNS
+            .lines()
+            .skip_while(move |line| *line != heading)
+            .skip(1);
         let lines = lines.take_while(|line| !line.is_empty());
-        lines.map(move |line| Pattern { concept, text: ascii_bounds(line), expression: OnceLock::new() })
+        lines.map(move |line| Pattern {
+            concept,
+            text: ascii_bounds(line),
+            expression: OnceLock::new(),
+        })
     };
-    let patterns: Vec<Pattern> = CONCEPT_NAMES.iter().flat_map(|&(concept, name)| below(concept, name)).collect();
+    let patterns: Vec<Pattern> = CONCEPT_NAMES
+        .iter()
+        .flat_map(|&(concept, name)| below(concept, name))
+        .collect();
     let literals = Literals::new(patterns.iter().map(|pattern| pattern.text.as_str()));
     Lexicon { patterns, literals }
 });
 
 /// Word bounds by ASCII, which the folded text of Latin scripts is; they keep the automaton fast.
 fn ascii_bounds(pattern: &str) -> String {
-    pattern.replace(r"\b", r"(?-u:\b)").replace(r"\w", "[a-z0-9_а-я]")
+    pattern
+        .replace(r"\b", r"(?-u:\b)")
+        .replace(r"\w", "[a-z0-9_а-я]")
 }
 
 fn compiled(pattern: &str) -> Regex {
@@ -193,12 +210,18 @@ pub(super) struct Reading {
 
 impl Reading {
     pub(super) fn new(folded: String) -> Self {
-        Self { patterns: LEXICON.literals.in_text(&folded), folded }
+        Self {
+            patterns: LEXICON.literals.in_text(&folded),
+            folded,
+        }
     }
 
     /// What the sentence may say; it says nothing else.
     pub(super) fn may_say(&self) -> Concepts {
-        let concepts = self.patterns.iter().map(|&pattern| Concepts::one(LEXICON.patterns[pattern].concept));
+        let concepts = self
+            .patterns
+            .iter()
+            .map(|&pattern| Concepts::one(LEXICON.patterns[pattern].concept));
         concepts.fold(Concepts::default(), Concepts::union)
     }
 
@@ -208,7 +231,10 @@ impl Reading {
         for &pattern in &self.patterns {
             let pattern = &LEXICON.patterns[pattern];
             let concept = Concepts::one(pattern.concept);
-            if wanted.has_any(concept) && !concepts.has_any(concept) && pattern.is_match(&self.folded) {
+            if wanted.has_any(concept)
+                && !concepts.has_any(concept)
+                && pattern.is_match(&self.folded)
+            {
                 concepts = concepts.union(concept);
             }
         }
@@ -261,23 +287,54 @@ mod tests {
 
     #[test]
     fn every_concept_has_patterns_and_every_heading_is_a_concept() {
-        assert!(LEXICON.patterns.iter().all(|pattern| !pattern.is_match("")), "a pattern matches nothing at all");
-        let has_patterns = |concept| LEXICON.patterns.iter().any(|pattern| pattern.concept == concept);
-        assert!(CONCEPT_NAMES.iter().all(|&(concept, _)| has_patterns(concept)));
-        let headings: Vec<&str> = PATTERNS.lines().filter_map(|line| line.strip_prefix("= ")).collect();
-        assert_eq!(headings, CONCEPT_NAMES.iter().map(|(_, name)| *name).collect::<Vec<_>>());
+        assert!(
+            LEXICON.patterns.iter().all(|pattern| !pattern.is_match("")),
+            "a pattern matches nothing at all"
+        );
+        let has_patterns = |concept| {
+            LEXICON
+                .patterns
+                .iter()
+                .any(|pattern| pattern.concept == concept)
+        };
+        assert!(
+            CONCEPT_NAMES
+                .iter()
+                .all(|&(concept, _)| has_patterns(concept))
+        );
+        let headings: Vec<&str> = PATTERNS
+            .lines()
+            .filter_map(|line| line.strip_prefix("= "))
+            .collect();
+        assert_eq!(
+            headings,
+            CONCEPT_NAMES
+                .iter()
+                .map(|(_, name)| *name)
+                .collect::<Vec<_>>()
+        );
         assert!(headings.len() <= 64, "a set of concepts has 64 bits");
     }
 
     #[test]
     fn a_sentence_says_what_every_pattern_by_itself_finds_in_it() {
         let files = ["attacks", "benign", "second-attacks", "second-benign"];
-        for file in files.map(|file| format!("{}/../../fixtures/hostile/{file}.jsonl", env!("CARGO_MANIFEST_DIR"))) {
+        for file in files.map(|file| {
+            format!(
+                "{}/../../fixtures/hostile/{file}.jsonl",
+                env!("CARGO_MANIFEST_DIR")
+            )
+        }) {
             let text = std::fs::read_to_string(file).expect("it is there");
             for sentence in text.lines().flat_map(sentences) {
                 let folded = fold(sentence);
-                let said = LEXICON.patterns.iter().filter(|pattern| pattern.is_match(&folded));
-                let said = said.fold(Concepts::default(), |said, pattern| said.union(Concepts::one(pattern.concept)));
+                let said = LEXICON
+                    .patterns
+                    .iter()
+                    .filter(|pattern| pattern.is_match(&folded));
+                let said = said.fold(Concepts::default(), |said, pattern| {
+                    said.union(Concepts::one(pattern.concept))
+                });
                 assert_eq!(Concepts::of(folded.clone()), said, "{folded}");
                 assert!(Reading::new(folded).may_say().has_all(said));
             }

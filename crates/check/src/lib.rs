@@ -1,13 +1,15 @@
-//! Linting a catalog: what is invalid, what clashes, and what is written to deceive a model or its user.
+//! Linting a catalog: what is invalid, what clashes, and what is written to deceive a model or its
+//! user.
 //!
-//! A catalog is read leniently: what the reader refuses becomes a finding, and everything else is looked at still, so
-//! that one run shows all. `texts` lists what a model gets to read of a tool; `fold` undresses it; `lexicon` tells
-//! what a sentence says, and `rules` which things said together are a finding; `wording` applies them. `hidden` looks
-//! at what is not seen, `shape` at lengths and lists, `identity` at whom a tool gives itself out for, `copies` at
-//! whose text it has, `conventions` at how it should be named and defined.
+//! A catalog is read leniently: what the reader refuses becomes a finding, and everything else is
+//! looked at still, so that one run shows all. `texts` lists what a model gets to read of a tool;
+//! `fold` undresses it; `lexicon` tells what a sentence says, and `rules` which things said
+//! together are a finding; `wording` applies them. `hidden` looks at what is not seen, `shape` at
+//! lengths and lists, `identity` at whom a tool gives itself out for, `copies` at whose text it
+//! has, `conventions` at how it should be named and defined.
 //!
-//! Findings are hints, not a defence: who knows the rules can write around them. What they find is worth a person's
-//! look.
+//! Findings are hints, not a defence: who knows the rules can write around them. What they find is
+//! worth a person's look.
 
 mod conventions;
 mod copies;
@@ -29,8 +31,8 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use picktools::catalog::{
-    CatalogError, CatalogFault, CatalogFile, CatalogOptions, Conflicts, Entries, Examined, FaultKind, Position, Tool,
-    UnknownValue,
+    CatalogError, CatalogFault, CatalogFile, CatalogOptions, Conflicts, Entries, Examined,
+    FaultKind, Position, Tool, UnknownValue,
 };
 use picktools::excerpt::marked;
 
@@ -105,7 +107,8 @@ impl CheckReport {
     ///
     /// # Errors
     ///
-    /// [`CatalogError`] when the file cannot be read or holds no catalog at all; everything else is a finding.
+    /// [`CatalogError`] when the file cannot be read or holds no catalog at all; everything else is
+    /// a finding.
     pub fn open(path: impl AsRef<Path>, options: &CatalogOptions) -> Result<Self, CatalogError> {
         Self::read_files(&CatalogFile::open(path)?, options)
     }
@@ -115,7 +118,11 @@ impl CheckReport {
     /// # Errors
     ///
     /// As [`CheckReport::open`].
-    pub fn read(bytes: &[u8], origin: &str, options: &CatalogOptions) -> Result<Self, CatalogError> {
+    pub fn read(
+        bytes: &[u8],
+        origin: &str,
+        options: &CatalogOptions,
+    ) -> Result<Self, CatalogError> {
         Self::read_files(&[CatalogFile::new(origin, bytes)], options)
     }
 
@@ -124,7 +131,10 @@ impl CheckReport {
     /// # Errors
     ///
     /// As [`CheckReport::open`].
-    pub fn read_files(files: &[CatalogFile], options: &CatalogOptions) -> Result<Self, CatalogError> {
+    pub fn read_files(
+        files: &[CatalogFile],
+        options: &CatalogOptions,
+    ) -> Result<Self, CatalogError> {
         let (origin, entries) = options.read_entries(files)?;
         Ok(Self::of(entries, origin, options))
     }
@@ -136,7 +146,10 @@ impl CheckReport {
 
     /// Returns the number of findings of a severity.
     pub fn count(&self, severity: Severity) -> usize {
-        self.findings.iter().filter(|finding| finding.severity == severity).count()
+        self.findings
+            .iter()
+            .filter(|finding| finding.severity == severity)
+            .count()
     }
 
     /// Returns the severity of the worst finding.
@@ -146,28 +159,61 @@ impl CheckReport {
 
     fn of(entries: Entries, catalog: String, options: &CatalogOptions) -> Self {
         let examined = options.examine(entries);
-        let tools: Vec<&Tool> = examined.tools.iter().map(|(_, tool)| tool.as_ref()).collect();
+        let tools: Vec<&Tool> = examined
+            .tools
+            .iter()
+            .map(|(_, tool)| tool.as_ref())
+            .collect();
         let names = wording::Names::new(tools.iter().copied());
         // Side by side: much of what looks at all tools together is done on one core.
         let (mut found, together) = rayon::join(
-            || tools.par_iter().map(|tool| of_tool(tool, &names)).collect::<Vec<_>>(),
-            || TOGETHER.par_iter().map(|check| of_all(&tools, *check)).collect::<Vec<_>>(),
+            || {
+                tools
+                    .par_iter()
+                    .map(|tool| of_tool(tool, &names))
+                    .collect::<Vec<_>>()
+            },
+            || {
+                TOGETHER
+                    .par_iter()
+                    .map(|check| of_all(&tools, *check))
+                    .collect::<Vec<_>>()
+            },
         );
         for more in together {
-            found.iter_mut().zip(more).for_each(|(found, more)| found.extend(more));
+            found
+                .iter_mut()
+                .zip(more)
+                .for_each(|(found, more)| found.extend(more));
         }
         let mut findings = refused(&examined, options.conflicts);
         for ((position, tool), found) in examined.tools.iter().zip(found) {
             findings.extend(found.into_iter().map(|found| found.at(position, tool)));
         }
-        findings.sort_by(|a, b| a.position.cmp(&b.position).then(b.severity.cmp(&a.severity)));
+        findings.sort_by(|a, b| {
+            a.position
+                .cmp(&b.position)
+                .then(b.severity.cmp(&a.severity))
+        });
         // What the reader has said of a place need not be said again.
-        findings.dedup_by(|b, a| a.code == b.code && a.position == b.position && a.pointer == b.pointer);
-        let Examined { tools, unknown_values, .. } = examined;
+        findings.dedup_by(|b, a| {
+            a.code == b.code && a.position == b.position && a.pointer == b.pointer
+        });
+        let Examined {
+            tools,
+            unknown_values,
+            ..
+        } = examined;
         let count = tools.len();
         // Freeing many takes its time, and nobody waits for it.
         rayon::spawn(move || drop(tools));
-        Self { version: CHECK_VERSION, catalog, tools: count, findings, unknown_values }
+        Self {
+            version: CHECK_VERSION,
+            catalog,
+            tools: count,
+            findings,
+            unknown_values,
+        }
     }
 }
 
@@ -204,8 +250,8 @@ pub struct TextFinding {
     pub evidence: String,
 }
 
-/// Looks for what is hidden, or written to deceive a model, in a text that belongs to no definition, such as the result of
-/// a tool.
+/// Looks for what is hidden, or written to deceive a model, in a text that belongs to no
+/// definition, such as the result of a tool.
 ///
 /// # Complexity
 ///
@@ -220,9 +266,14 @@ pub fn scan(text: &str) -> Vec<TextFinding> {
     let tool = Tool::without_arguments("result", text);
     let texts = texts::texts(&tool);
     let mut found = wording::check(&tool, &texts, &wording::Names::new(std::iter::once(&tool)));
-    texts.iter().for_each(|text| hidden::check(text, &mut found));
-    let finding =
-        |found: Found| TextFinding { code: found.rule.code, severity: found.severity, evidence: found.evidence };
+    texts
+        .iter()
+        .for_each(|text| hidden::check(text, &mut found));
+    let finding = |found: Found| TextFinding {
+        code: found.rule.code,
+        severity: found.severity,
+        evidence: found.evidence,
+    };
     found.into_iter().map(finding).collect()
 }
 
@@ -232,8 +283,11 @@ fn refused(examined: &Examined, conflicts: Conflicts) -> Vec<Finding> {
         Conflicts::Strict => Severity::Error,
         Conflicts::Warn => Severity::Warning,
     };
-    let tools: HashMap<&Position, &Tool> =
-        examined.tools.iter().map(|(position, tool)| (position, tool.as_ref())).collect();
+    let tools: HashMap<&Position, &Tool> = examined
+        .tools
+        .iter()
+        .map(|(position, tool)| (position, tool.as_ref()))
+        .collect();
     let place = |fault: &CatalogFault| {
         let tool = tools.get(&fault.position);
         tool.map(|tool| (tool.id.clone(), tool.source.clone()))
@@ -244,19 +298,41 @@ fn refused(examined: &Examined, conflicts: Conflicts) -> Vec<Finding> {
             code: rule_of(fault.kind).code,
             severity,
             position: fault.position.clone(),
-            tool: tool.as_ref().map(|(id, _)| id.clone()).or_else(|| fault.name.clone()).map(|id| shown(&id)),
-            source: tool.and_then(|(_, source)| source).map(|source| shown(&source)),
+            tool: tool
+                .as_ref()
+                .map(|(id, _)| id.clone())
+                .or_else(|| fault.name.clone())
+                .map(|id| shown(&id)),
+            source: tool
+                .and_then(|(_, source)| source)
+                .map(|source| shown(&source)),
             pointer: fault.pointer.clone(),
             message: shown(&fault.message),
             evidence: String::new(),
             remedy: fault.remedy.clone(),
         }
     };
-    let entries = examined.faults.iter().map(|fault| finding(fault, Severity::Error));
-    let clashes = examined.conflicts.iter().map(|fault| finding(fault, settled));
-    let operator = examined.alias_faults.iter().map(|fault| finding(fault, Severity::Error));
-    let left_out = examined.left_out.iter().map(|fault| finding(fault, rule_of(fault.kind).severity));
-    entries.chain(clashes).chain(operator).chain(left_out).collect()
+    let entries = examined
+        .faults
+        .iter()
+        .map(|fault| finding(fault, Severity::Error));
+    let clashes = examined
+        .conflicts
+        .iter()
+        .map(|fault| finding(fault, settled));
+    let operator = examined
+        .alias_faults
+        .iter()
+        .map(|fault| finding(fault, Severity::Error));
+    let left_out = examined
+        .left_out
+        .iter()
+        .map(|fault| finding(fault, rule_of(fault.kind).severity));
+    entries
+        .chain(clashes)
+        .chain(operator)
+        .chain(left_out)
+        .collect()
 }
 
 fn rule_of(kind: FaultKind) -> &'static Rule {

@@ -1,7 +1,9 @@
-//! Which of many patterns may match a text: those of which a literal stands in it, found in one pass.
+//! Which of many patterns may match a text: those of which a literal stands in it, found in one
+//! pass.
 //!
-//! A pattern cannot match where none of certain literals stands, such as the words of an alternation that it cannot do
-//! without. They are read from its syntax tree, so that no pattern needs a hint.
+//! A pattern cannot match where none of certain literals stands, such as the words of an
+//! alternation that it cannot do without. They are read from its syntax tree, so that no pattern
+//! needs a hint.
 
 use aho_corasick::AhoCorasick;
 use regex_syntax::hir::{Hir, HirKind};
@@ -25,17 +27,30 @@ impl Literals {
     pub(super) fn new<'a>(patterns: impl Iterator<Item = &'a str>) -> Self {
         let (mut literals, mut always) = (Vec::new(), Vec::new());
         for (place, pattern) in patterns.enumerate() {
-            match regex_syntax::parse(pattern).ok().and_then(|tree| required(&tree)) {
-                Some(required) => literals.extend(required.into_iter().map(|literal| (literal, place))),
+            match regex_syntax::parse(pattern)
+                .ok()
+                .and_then(|tree| required(&tree))
+            {
+                Some(required) => {
+                    literals.extend(required.into_iter().map(|literal| (literal, place)))
+                }
                 None => always.push(place),
             }
         }
         literals.sort();
         literals.dedup();
         let runs: Vec<&[(Vec<u8>, usize)]> = literals.chunk_by(|a, b| a.0 == b.0).collect();
-        let automaton = AhoCorasick::new(runs.iter().map(|run| &run[0].0)).expect("a test builds it");
-        let patterns = runs.iter().map(|run| run.iter().map(|(_, place)| *place).collect()).collect();
-        Self { automaton, patterns, always }
+        let automaton =
+            AhoCorasick::new(runs.iter().map(|run| &run[0].0)).expect("a test builds it");
+        let patterns = runs
+            .iter()
+            .map(|run| run.iter().map(|(_, place)| *place).collect())
+            .collect();
+        Self {
+            automaton,
+            patterns,
+            always,
+        }
     }
 
     /// Returns the places of the patterns that may match `text`, in order.
@@ -50,7 +65,8 @@ impl Literals {
     }
 }
 
-/// Literals of which one at least stands in every text that an expression matches; `None` where there are no such.
+/// Literals of which one at least stands in every text that an expression matches; `None` where
+/// there are no such.
 fn required(tree: &Hir) -> Option<Vec<Vec<u8>>> {
     match tree.kind() {
         HirKind::Literal(literal) => Some(vec![literal.0.to_vec()]),
@@ -63,7 +79,9 @@ fn required(tree: &Hir) -> Option<Vec<Vec<u8>>> {
         }),
         HirKind::Alternation(ways) => {
             let literals: Option<Vec<Vec<Vec<u8>>>> = ways.iter().map(required).collect();
-            literals.map(|literals| literals.concat()).filter(|literals| literals.len() <= MOST)
+            literals
+                .map(|literals| literals.concat())
+                .filter(|literals| literals.len() <= MOST)
         }
         _ => None,
     }
@@ -79,10 +97,18 @@ mod tests {
 
     #[test]
     fn a_pattern_may_match_where_a_literal_stands_that_it_cannot_do_without() {
-        let patterns = ["(?:do|does) not (?:tell|show)", "[a-z]+", "x?ignore(?:s|d)?|(?:forget){1,2}"];
+        let patterns = [
+            "(?:do|does) not (?:tell|show)",
+            "[a-z]+",
+            "x?ignore(?:s|d)?|(?:forget){1,2}",
+        ];
         assert_eq!(in_text(&patterns, "it does not show"), [0, 1]);
         assert_eq!(in_text(&patterns, "it does show, and forgets"), [1, 2]);
         assert_eq!(in_text(&patterns, "nothing"), [1]);
-        assert_eq!(in_text(&["(?:a|b*)c?", "", "(?:|y)"], "z"), [0, 1, 2], "what can be empty is found everywhere");
+        assert_eq!(
+            in_text(&["(?:a|b*)c?", "", "(?:|y)"], "z"),
+            [0, 1, 2],
+            "what can be empty is found everywhere"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The rules: every code that a finding may have, and what a sentence says that breaks a rule of wording.
+//! The rules: every code that a finding may have, and what a sentence says that breaks a rule of
+//! wording.
 
 use serde::Serialize;
 
@@ -194,7 +195,10 @@ const fn said(rule: &'static Rule, all: &[Concept], any: &[Concept], none: &[Con
 
 impl Wording {
     const fn across(self) -> Self {
-        Self { across: true, ..self }
+        Self {
+            across: true,
+            ..self
+        }
     }
 
     const fn at(self, place: Place) -> Self {
@@ -202,83 +206,213 @@ impl Wording {
     }
 
     const fn warning(self) -> Self {
-        Self { severity: Severity::Warning, ..self }
+        Self {
+            severity: Severity::Warning,
+            ..self
+        }
     }
 
     const fn error(self) -> Self {
-        Self { severity: Severity::Error, ..self }
+        Self {
+            severity: Severity::Error,
+            ..self
+        }
     }
 }
 
 use Concept::{
-    Addressed, AgainstOthers, Always, Answering, AroundCalls, Authority, Besides, Broken, CallMe, CallOther, ChecksOff,
-    ChooseMe, Commanding, Concealing, Conversation, Credentials, Deceiving, Decoding, Documenting, EachCall, Elsewhere,
-    Guarding, History, IfThere, Justifying, LocalFiles, Obliging, Orders, OtherName, OtherTools, Overriding, Personal,
-    Praise, Replacing, Rewriting, Rigging, RoleMarkup, RolePrefix, RoleTag, Secrets, Sending, SkipOthers, Suspended,
-    Unasked, UserData, UsesOther, Whole,
+    Addressed, AgainstOthers, Always, Answering, AroundCalls, Authority, Besides, Broken, CallMe,
+    CallOther, ChecksOff, ChooseMe, Commanding, Concealing, Conversation, Credentials, Deceiving,
+    Decoding, Documenting, EachCall, Elsewhere, Guarding, History, IfThere, Justifying, LocalFiles,
+    Obliging, Orders, OtherName, OtherTools, Overriding, Personal, Praise, Replacing, Rewriting,
+    Rigging, RoleMarkup, RolePrefix, RoleTag, Secrets, Sending, SkipOthers, Suspended, Unasked,
+    UserData, UsesOther, Whole,
 };
 
-/// The rules of wording. Each asks for several things said together, because each alone is what honest tools say too.
+/// The rules of wording. Each asks for several things said together, because each alone is what
+/// honest tools say too.
 pub(super) static WORDINGS: &[Wording] = &[
     // Direct injection: orders that do away with other orders.
-    said(&OVERRIDES_INSTRUCTIONS, &[Overriding, Orders], &[], &[Guarding]).warning(),
-    said(&OVERRIDES_INSTRUCTIONS, &[Suspended, Orders], &[Addressed, RoleMarkup, RolePrefix, Unasked, Concealing], &[])
-        .across()
-        .warning(),
-    said(&OVERRIDES_INSTRUCTIONS, &[Overriding, Orders], &[Addressed, RoleMarkup, RolePrefix, Concealing], &[Guarding])
-        .across()
-        .error(),
+    said(
+        &OVERRIDES_INSTRUCTIONS,
+        &[Overriding, Orders],
+        &[],
+        &[Guarding],
+    )
+    .warning(),
+    said(
+        &OVERRIDES_INSTRUCTIONS,
+        &[Suspended, Orders],
+        &[Addressed, RoleMarkup, RolePrefix, Unasked, Concealing],
+        &[],
+    )
+    .across()
+    .warning(),
+    said(
+        &OVERRIDES_INSTRUCTIONS,
+        &[Overriding, Orders],
+        &[Addressed, RoleMarkup, RolePrefix, Concealing],
+        &[Guarding],
+    )
+    .across()
+    .error(),
     said(&ROLE_MARKUP, &[RoleMarkup], &[], &[Guarding, Documenting]),
     said(
         &ROLE_MARKUP,
         &[RoleTag],
-        &[Obliging, Orders, Overriding, Unasked, Concealing, Addressed, Suspended, ChooseMe, CallOther, Sending],
+        &[
+            Obliging, Orders, Overriding, Unasked, Concealing, Addressed, Suspended, ChooseMe,
+            CallOther, Sending,
+        ],
         &[Guarding],
     ),
-    said(&ROLE_MARKUP, &[RolePrefix], &[Unasked, Concealing, Overriding, Always, Sending, Deceiving], &[]),
+    said(
+        &ROLE_MARKUP,
+        &[RolePrefix],
+        &[Unasked, Concealing, Overriding, Always, Sending, Deceiving],
+        &[],
+    ),
     said(&ADDRESSES_MODEL, &[Addressed], &[], &[]),
-    said(&ADDRESSES_MODEL, &[Answering], &[Obliging, Always, Unasked, Concealing, Overriding, Elsewhere], &[]),
+    said(
+        &ADDRESSES_MODEL,
+        &[Answering],
+        &[Obliging, Always, Unasked, Concealing, Overriding, Elsewhere],
+        &[],
+    ),
     said(&CONCEALS, &[Concealing], &[], &[]),
     said(&CONCEALS, &[ChecksOff], &[], &[]),
     said(&CONCEALS, &[Deceiving], &[Unasked, Answering], &[]),
-    said(&INSTRUCTS_IN_VALUE, &[], &[Overriding, Deceiving, Unasked, Addressed, RolePrefix], &[]).at(Place::Label),
+    said(
+        &INSTRUCTS_IN_VALUE,
+        &[],
+        &[Overriding, Deceiving, Unasked, Addressed, RolePrefix],
+        &[],
+    )
+    .at(Place::Label),
     // Shadowing: what is said of other tools.
-    said(&STEERS_OTHER_TOOLS, &[AgainstOthers], &[Broken, ChooseMe, Always, Praise, Replacing], &[]).across(),
-    said(&STEERS_OTHER_TOOLS, &[AroundCalls, OtherTools], &[Always, ChooseMe, Sending, CallOther], &[]),
+    said(
+        &STEERS_OTHER_TOOLS,
+        &[AgainstOthers],
+        &[Broken, ChooseMe, Always, Praise, Replacing],
+        &[],
+    )
+    .across(),
+    said(
+        &STEERS_OTHER_TOOLS,
+        &[AroundCalls, OtherTools],
+        &[Always, ChooseMe, Sending, CallOther],
+        &[],
+    ),
     said(&STEERS_OTHER_TOOLS, &[Replacing, OtherTools], &[], &[]),
     said(&STEERS_OTHER_TOOLS, &[Replacing, Broken], &[], &[]),
-    said(&STEERS_OTHER_TOOLS, &[IfThere], &[Sending, CallOther, Always], &[]),
+    said(
+        &STEERS_OTHER_TOOLS,
+        &[IfThere],
+        &[Sending, CallOther, Always],
+        &[],
+    ),
     said(&STEERS_OTHER_TOOLS, &[CallOther], &[], &[]),
-    said(&STEERS_OTHER_TOOLS, &[UsesOther], &[Obliging, Unasked, Concealing], &[]),
+    said(
+        &STEERS_OTHER_TOOLS,
+        &[UsesOther],
+        &[Obliging, Unasked, Concealing],
+        &[],
+    ),
     said(&STEERS_OTHER_TOOLS, &[UsesOther, Whole, Secrets], &[], &[]),
     said(&STEERS_OTHER_TOOLS, &[AroundCalls, OtherTools], &[], &[]),
     said(&STEERS_OTHER_TOOLS, &[SkipOthers], &[], &[]),
-    said(&STEERS_OTHER_TOOLS, &[EachCall, Obliging], &[OtherTools, OtherName], &[]),
-    said(&STEERS_OTHER_TOOLS, &[EachCall, OtherName], &[Sending, CallMe], &[]),
+    said(
+        &STEERS_OTHER_TOOLS,
+        &[EachCall, Obliging],
+        &[OtherTools, OtherName],
+        &[],
+    ),
+    said(
+        &STEERS_OTHER_TOOLS,
+        &[EachCall, OtherName],
+        &[Sending, CallMe],
+        &[],
+    ),
     said(&STEERS_OTHER_TOOLS, &[AgainstOthers, OtherTools], &[], &[]),
     said(&STEERS_OTHER_TOOLS, &[Replacing], &[OtherTools], &[]).across(),
-    said(&STEERS_OTHER_TOOLS, &[Rewriting, Obliging, OtherName], &[], &[]),
-    said(&STEERS_OTHER_TOOLS, &[Rewriting, Obliging, OtherTools], &[], &[]),
+    said(
+        &STEERS_OTHER_TOOLS,
+        &[Rewriting, Obliging, OtherName],
+        &[],
+        &[],
+    ),
+    said(
+        &STEERS_OTHER_TOOLS,
+        &[Rewriting, Obliging, OtherTools],
+        &[],
+        &[],
+    ),
     // Exfiltration.
     said(&ASKS_FOR_CONVERSATION, &[Conversation, Whole], &[], &[]).at(Place::UnrelatedParameter),
-    said(&ASKS_FOR_CONVERSATION, &[Conversation, Whole], &[Sending, Elsewhere], &[]).at(Place::Unrelated),
+    said(
+        &ASKS_FOR_CONVERSATION,
+        &[Conversation, Whole],
+        &[Sending, Elsewhere],
+        &[],
+    )
+    .at(Place::Unrelated),
     said(&ASKS_FOR_CONVERSATION, &[History], &[], &[]).at(Place::UnrelatedParameter),
-    said(&ASKS_FOR_CONVERSATION, &[Conversation, Justifying], &[], &[]).at(Place::UnrelatedParameter),
-    said(&ASKS_FOR_CONVERSATION, &[History], &[Whole, Elsewhere, Sending], &[]).at(Place::Unrelated),
+    said(
+        &ASKS_FOR_CONVERSATION,
+        &[Conversation, Justifying],
+        &[],
+        &[],
+    )
+    .at(Place::UnrelatedParameter),
+    said(
+        &ASKS_FOR_CONVERSATION,
+        &[History],
+        &[Whole, Elsewhere, Sending],
+        &[],
+    )
+    .at(Place::Unrelated),
     said(&ASKS_FOR_SECRETS, &[LocalFiles], &[], &[]).at(Place::UnrelatedParameter),
     said(&ASKS_FOR_SECRETS, &[Secrets], &[], &[]).at(Place::UnrelatedParameter),
     said(&ASKS_FOR_SECRETS, &[Secrets, Sending], &[], &[]).at(Place::Unrelated),
     said(&ASKS_FOR_SECRETS, &[Credentials], &[], &[]).at(Place::UnrelatedParameter),
     said(&ASKS_FOR_SECRETS, &[Credentials, Sending], &[], &[]).at(Place::Unrelated),
     said(&ASKS_FOR_SECRETS, &[Personal], &[], &[]).at(Place::UnrelatedParameter),
-    said(&SENDS_ELSEWHERE, &[Sending, Elsewhere, UserData], &[Always, Whole, Besides], &[]).at(Place::Unrelated),
-    said(&SENDS_ELSEWHERE, &[Sending, Elsewhere, UserData], &[Unasked, Concealing], &[]),
+    said(
+        &SENDS_ELSEWHERE,
+        &[Sending, Elsewhere, UserData],
+        &[Always, Whole, Besides],
+        &[],
+    )
+    .at(Place::Unrelated),
+    said(
+        &SENDS_ELSEWHERE,
+        &[Sending, Elsewhere, UserData],
+        &[Unasked, Concealing],
+        &[],
+    ),
     // Manipulation of the selection.
-    said(&PROMOTES_ITSELF, &[ChooseMe], &[Always, Praise, OtherTools, Replacing], &[]),
-    said(&PROMOTES_ITSELF, &[Praise], &[ChooseMe, SkipOthers, AgainstOthers], &[]).across(),
+    said(
+        &PROMOTES_ITSELF,
+        &[ChooseMe],
+        &[Always, Praise, OtherTools, Replacing],
+        &[],
+    ),
+    said(
+        &PROMOTES_ITSELF,
+        &[Praise],
+        &[ChooseMe, SkipOthers, AgainstOthers],
+        &[],
+    )
+    .across(),
     said(&PROMOTES_ITSELF, &[Praise, OtherTools], &[], &[]),
     said(&PROMOTES_ITSELF, &[Rigging], &[], &[]),
-    said(&PROMOTES_ITSELF, &[Authority], &[Praise, ChooseMe, Always], &[]).across(),
+    said(
+        &PROMOTES_ITSELF,
+        &[Authority],
+        &[Praise, ChooseMe, Always],
+        &[],
+    )
+    .across(),
     said(&PROMOTES_ITSELF, &[ChooseMe], &[], &[]).at(Place::Label),
     // Hidden orders.
     said(&ENCODED_TEXT, &[Decoding], &[], &[]),

@@ -1,4 +1,5 @@
-//! The shape of a text: how long it is, and whether its words are there to be found rather than read.
+//! The shape of a text: how long it is, and whether its words are there to be found rather than
+//! read.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -23,7 +24,8 @@ const MOST_TAGS: usize = 24;
 const MOST_TITLE_PARTS: usize = 5;
 /// A tool that names more subjects of everyday services does not do them all.
 const MOST_SUBJECTS: usize = 6;
-/// A word that stands so often, and makes up such a part of a short text, is repeated for its own sake.
+/// A word that stands so often, and makes up such a part of a short text, is repeated for its own
+/// sake.
 const LEAST_REPEATS: usize = 9;
 const REPEATED_SHARE: f64 = 0.2;
 /// The longest text whose words are counted, in words.
@@ -71,7 +73,8 @@ static SUBJECTS: LazyLock<RegexSet> = LazyLock::new(|| {
         r"\b(?:math|calculator|calculat\w+)\b|计算",
         r"\b(?:slack|telegram|whatsapp|discord|sms|chat)\b|微信|聊天|短信",
     ];
-    RegexSet::new(subjects.map(|subject| subject.replace(r"\b", r"(?-u:\b)"))).expect("a test compiles them")
+    RegexSet::new(subjects.map(|subject| subject.replace(r"\b", r"(?-u:\b)")))
+        .expect("a test compiles them")
 });
 
 /// Labels that praise rather than tell a subject, in folded text.
@@ -104,12 +107,16 @@ const PRAISING: [&str; 24] = [
 
 /// Looks at the shape of a tool's texts.
 pub(super) fn check(tool: &Tool, texts: &[Text<'_>], found: &mut Vec<Found>) {
-    for (pointer, count, most) in
-        [("/aliases", tool.aliases.len(), MOST_ALIASES), ("/tags", tool.tags.len(), MOST_TAGS)]
-    {
+    for (pointer, count, most) in [
+        ("/aliases", tool.aliases.len(), MOST_ALIASES),
+        ("/tags", tool.tags.len(), MOST_TAGS),
+    ] {
         if count > most {
             let message = format!("{count} are more than a tool has names and subjects for");
-            found.push(Found { message, ..Found::new(&KEYWORD_STUFFING, pointer, "") });
+            found.push(Found {
+                message,
+                ..Found::new(&KEYWORD_STUFFING, pointer, "")
+            });
         }
     }
     let labels = texts.iter().filter(|text| text.kind == Kind::Label);
@@ -127,11 +134,22 @@ pub(super) fn check(tool: &Tool, texts: &[Text<'_>], found: &mut Vec<Found>) {
     let subjects: BTreeSet<usize> = texts
         .iter()
         .filter(|text| matches!(text.kind, Kind::Title | Kind::Label))
-        .flat_map(|text| SUBJECTS.matches(&fold(bounded(text.text))).into_iter().collect::<Vec<_>>())
+        .flat_map(|text| {
+            SUBJECTS
+                .matches(&fold(bounded(text.text)))
+                .into_iter()
+                .collect::<Vec<_>>()
+        })
         .collect();
     if subjects.len() > MOST_SUBJECTS {
-        let message = format!("the title, aliases and tags name {} unlike subjects", subjects.len());
-        found.push(Found { message, ..Found::new(&KEYWORD_STUFFING, "/tags", &tool.tags.join(", ")) });
+        let message = format!(
+            "the title, aliases and tags name {} unlike subjects",
+            subjects.len()
+        );
+        found.push(Found {
+            message,
+            ..Found::new(&KEYWORD_STUFFING, "/tags", &tool.tags.join(", "))
+        });
     }
 }
 
@@ -145,10 +163,17 @@ fn long(text: &Text<'_>, found: &mut Vec<Found>) {
         _ => MOST_LABEL_CHARS,
     };
     // A character has a byte at least.
-    let chars = if text.text.len() > most { text.text.chars().count() } else { 0 };
+    let chars = if text.text.len() > most {
+        text.text.chars().count()
+    } else {
+        0
+    };
     if chars > most {
         let message = format!("the text has {chars} characters, more than {most}");
-        found.push(Found { message, ..Found::new(&LONG_TEXT, &text.pointer, text.text) });
+        found.push(Found {
+            message,
+            ..Found::new(&LONG_TEXT, &text.pointer, text.text)
+        });
     }
 }
 
@@ -159,12 +184,25 @@ fn stuffed(text: &Text<'_>, found: &mut Vec<Found>) {
         _ => return,
     };
     let folded = fold(bounded(text.text));
-    let parts = folded.split(['|', '•', '/', ',', '·', ';']).filter(|part| !part.trim().is_empty()).count();
+    let parts = folded
+        .split(['|', '•', '/', ',', '·', ';'])
+        .filter(|part| !part.trim().is_empty())
+        .count();
     // A parameter may list what it takes.
     let is_parameter = text.kind == Kind::Parameter;
     let has_subjects = !is_parameter && folded.len() < 2_000;
-    let subjects = if has_subjects { SUBJECTS.matches(&folded).iter().count() } else { 0 };
-    let repeated = || if is_parameter { None } else { repeated(&folded) };
+    let subjects = if has_subjects {
+        SUBJECTS.matches(&folded).iter().count()
+    } else {
+        0
+    };
+    let repeated = || {
+        if is_parameter {
+            None
+        } else {
+            repeated(&folded)
+        }
+    };
     let message = if parts > least {
         format!("the {what} is a list of {parts} parts")
     } else if let Some(count) = bare_words(text, &folded) {
@@ -174,24 +212,40 @@ fn stuffed(text: &Text<'_>, found: &mut Vec<Found>) {
     } else if subjects > MOST_SUBJECTS {
         format!("the {what} names {subjects} unlike subjects")
     } else if let Some((word, count)) = repeated() {
-        format!("the {what} has the word {:?} {count} times", super::shown(&word))
+        format!(
+            "the {what} has the word {:?} {count} times",
+            super::shown(&word)
+        )
     } else {
         return;
     };
-    if found.iter().all(|other| other.rule != &KEYWORD_STUFFING || other.pointer != text.pointer) {
-        found.push(Found { message, ..Found::new(&KEYWORD_STUFFING, &text.pointer, text.text) });
+    if found
+        .iter()
+        .all(|other| other.rule != &KEYWORD_STUFFING || other.pointer != text.pointer)
+    {
+        found.push(Found {
+            message,
+            ..Found::new(&KEYWORD_STUFFING, &text.pointer, text.text)
+        });
     }
 }
 
 /// How many words stand in a row without one that binds them and without a mark.
 fn bare_words(text: &Text<'_>, folded: &str) -> Option<usize> {
-    if text.kind != Kind::Description || !folded.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b' ') {
+    if text.kind != Kind::Description
+        || !folded
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte == b' ')
+    {
         return None;
     }
     let count = words(folded).count();
     let binds = |word: &str| {
         is_function_word(word)
-            || matches!(word, "a" | "an" | "of" | "in" | "to" | "by" | "on" | "or" | "as" | "is" | "its" | "at")
+            || matches!(
+                word,
+                "a" | "an" | "of" | "in" | "to" | "by" | "on" | "or" | "as" | "is" | "its" | "at"
+            )
     };
     (count >= LEAST_BARE && !words(folded).any(binds)).then_some(count)
 }
@@ -203,25 +257,34 @@ fn search_terms(folded: &str) -> Option<usize> {
             .expect("a test compiles it")
     });
     let end = TERMS.find(folded)?.end();
-    let parts = folded[end..].split([',', '|', ';', '、', '，', '/']).filter(|part| !part.trim().is_empty()).count();
+    let parts = folded[end..]
+        .split([',', '|', ';', '、', '，', '/'])
+        .filter(|part| !part.trim().is_empty())
+        .count();
     (parts >= LEAST_TERMS).then_some(parts)
 }
 
-/// A word that a short text repeats for its own sake. In scripts without blanks pairs of characters stand for words.
+/// A word that a short text repeats for its own sake. In scripts without blanks pairs of characters
+/// stand for words.
 fn repeated(folded: &str) -> Option<(String, usize)> {
     let mut counts: HashMap<Cow<'_, str>, usize> = HashMap::new();
     let mut total = 0;
     for word in words(folded).take(MOST_COUNTED + 1) {
         if word.is_ascii() {
             total += 1;
-            if word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_alphabetic()) && !is_function_word(word) {
+            if word.len() > 2
+                && word.bytes().all(|byte| byte.is_ascii_alphabetic())
+                && !is_function_word(word)
+            {
                 *counts.entry(word.into()).or_default() += 1;
             }
         } else if word.chars().next().is_some_and(|c| c >= '\u{2e80}') {
             let chars: Vec<char> = word.chars().take(MOST_COUNTED).collect();
             total += chars.len() / 2;
             for pair in chars.windows(2) {
-                *counts.entry(pair.iter().collect::<String>().into()).or_default() += 1;
+                *counts
+                    .entry(pair.iter().collect::<String>().into())
+                    .or_default() += 1;
             }
         } else {
             total += 1;
@@ -237,7 +300,8 @@ fn repeated(folded: &str) -> Option<(String, usize)> {
         .into_iter()
         .filter(|(_, count)| {
             *count >= LEAST_REPEATS
-                && *count as f64 >= REPEATED_SHARE * f64::from(u32::try_from(total).unwrap_or(u32::MAX))
+                && *count as f64
+                    >= REPEATED_SHARE * f64::from(u32::try_from(total).unwrap_or(u32::MAX))
         })
         .max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(&a.0)))
         .map(|(word, count)| (word.into_owned(), count))

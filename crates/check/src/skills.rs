@@ -8,8 +8,9 @@ use picktools::names::{NameTable, ToolMeaning};
 use picktools_skills::{SkillError, SkillFolder};
 
 impl CheckReport {
-    /// Adds what is wrong with skills: files that cannot be read or used, descriptions that are written to deceive a
-    /// model, and, where there is a catalog to hold them to, tools that it does not have.
+    /// Adds what is wrong with skills: files that cannot be read or used, descriptions that are
+    /// written to deceive a model, and, where there is a catalog to hold them to, tools that it
+    /// does not have.
     #[must_use]
     pub fn with_skills(mut self, folder: &SkillFolder, catalog: Option<&Catalog>) -> Self {
         self.findings.extend(folder.errors.iter().map(|error| {
@@ -26,18 +27,38 @@ impl CheckReport {
             let position = Position::Skill(shown(&skill.path));
             let document = Tool::without_arguments(&skill.name, &skill.description);
             self.findings.extend(
-                super::of_tool(&document, &nothing).into_iter().map(|found: Found| found.at(&position, &document)),
+                super::of_tool(&document, &nothing)
+                    .into_iter()
+                    .map(|found: Found| found.at(&position, &document)),
             );
-            let report = table.as_ref().map(|(catalog, table)| skill.compatibility(catalog, table));
+            let report = table
+                .as_ref()
+                .map(|(catalog, table)| skill.compatibility(catalog, table));
             let Some(report) = report else { continue };
             if !report.is_compatible() {
-                self.findings.push(finding(&rules::INCOMPATIBLE_SKILL, &position, report.to_string()));
+                self.findings.push(finding(
+                    &rules::INCOMPATIBLE_SKILL,
+                    &position,
+                    report.to_string(),
+                ));
             }
-            for SkillTool { allowed, meaning, .. } in &report.tools {
-                if let ToolMeaning::Tool { tool, deprecated: true, .. } = meaning {
+            for SkillTool {
+                allowed, meaning, ..
+            } in &report.tools
+            {
+                if let ToolMeaning::Tool {
+                    tool,
+                    deprecated: true,
+                    ..
+                } = meaning
+                {
                     let name = marked(&allowed.name, MAX_NAME_CHARS);
-                    let message = format!("the skill {:?} calls {tool} by the deprecated alias {name:?}", report.name);
-                    self.findings.push(finding(&rules::DEPRECATED_ALIAS, &position, message));
+                    let message = format!(
+                        "the skill {:?} calls {tool} by the deprecated alias {name:?}",
+                        report.name
+                    );
+                    self.findings
+                        .push(finding(&rules::DEPRECATED_ALIAS, &position, message));
                 }
             }
         }

@@ -38,7 +38,13 @@ pub struct Text<'a> {
 /// The texts of a tool. The depth of schemas is bounded by the reader of JSON.
 pub fn texts(tool: &Tool) -> Vec<Text<'_>> {
     let mut texts = Vec::new();
-    let mut add = |pointer: String, kind, text| texts.push(Text { pointer, kind, text });
+    let mut add = |pointer: String, kind, text| {
+        texts.push(Text {
+            pointer,
+            kind,
+            text,
+        })
+    };
     add("/name".to_owned(), Kind::Name, tool.name.as_str());
     if let Some(title) = &tool.title {
         add("/title".to_owned(), Kind::Title, title);
@@ -46,7 +52,11 @@ pub fn texts(tool: &Tool) -> Vec<Text<'_>> {
     if let Some(title) = &tool.annotations.title {
         add("/annotations/title".to_owned(), Kind::Title, title);
     }
-    add("/description".to_owned(), Kind::Description, &tool.description);
+    add(
+        "/description".to_owned(),
+        Kind::Description,
+        &tool.description,
+    );
     for (index, alias) in tool.aliases.iter().enumerate() {
         add(format!("/aliases/{index}"), Kind::Label, &alias.name);
     }
@@ -60,7 +70,11 @@ pub fn texts(tool: &Tool) -> Vec<Text<'_>> {
     ];
     for (field, schema) in schemas {
         if let Some(schema) = schema {
-            Walk { pointer: field.to_owned(), texts: &mut texts }.visit(schema, Kind::Parameter);
+            Walk {
+                pointer: field.to_owned(),
+                texts: &mut texts,
+            }
+            .visit(schema, Kind::Parameter);
         }
     }
     texts
@@ -68,7 +82,11 @@ pub fn texts(tool: &Tool) -> Vec<Text<'_>> {
 
 /// The names of the tool's parameters, without case and separators.
 pub(super) fn parameter_names(texts: &[Text<'_>]) -> HashSet<String> {
-    texts.iter().filter(|text| text.kind == Kind::ParameterName).map(|text| normalise(text.text)).collect()
+    texts
+        .iter()
+        .filter(|text| text.kind == Kind::ParameterName)
+        .map(|text| normalise(text.text))
+        .collect()
 }
 
 struct Walk<'w, 'a> {
@@ -79,7 +97,11 @@ struct Walk<'w, 'a> {
 impl<'a> Walk<'_, 'a> {
     fn visit(&mut self, value: &'a Value, kind: Kind) {
         match value {
-            Value::String(text) => self.texts.push(Text { pointer: self.pointer.clone(), kind, text }),
+            Value::String(text) => self.texts.push(Text {
+                pointer: self.pointer.clone(),
+                kind,
+                text,
+            }),
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
                     self.below(&index.to_string(), |walk| walk.visit(item, kind));
@@ -96,18 +118,32 @@ impl<'a> Walk<'_, 'a> {
 
     fn member(&mut self, key: &'a str, member: &'a Value, kind: Kind) {
         match (key, member) {
-            // What a validator reads and no model takes for prose; the reader has looked at references.
-            ("type" | "format" | "pattern" | "$ref" | "$schema" | "$id" | "contentEncoding" | "required", _) => {}
-            ("properties" | "$defs" | "definitions" | "patternProperties", Value::Object(properties)) => {
+            // What a validator reads and no model takes for prose; the reader has looked at
+            // references.
+            (
+                "type" | "format" | "pattern" | "$ref" | "$schema" | "$id" | "contentEncoding"
+                | "required",
+                _,
+            ) => {}
+            (
+                "properties" | "$defs" | "definitions" | "patternProperties",
+                Value::Object(properties),
+            ) => {
                 for (name, property) in properties {
                     self.below(name, |walk| {
                         let pointer = walk.pointer.clone();
-                        walk.texts.push(Text { pointer, kind: Kind::ParameterName, text: name });
+                        walk.texts.push(Text {
+                            pointer,
+                            kind: Kind::ParameterName,
+                            text: name,
+                        });
                         walk.visit(property, Kind::Parameter);
                     });
                 }
             }
-            ("enum" | "const" | "default" | "examples" | "example", value) => self.visit(value, Kind::Value),
+            ("enum" | "const" | "default" | "examples" | "example", value) => {
+                self.visit(value, Kind::Value)
+            }
             (_, value) => self.visit(value, kind),
         }
     }

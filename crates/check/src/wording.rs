@@ -66,7 +66,9 @@ impl<'a> Names<'a> {
     pub(super) fn new(tools: impl Iterator<Item = &'a Tool>) -> Self {
         let mut names = HashMap::new();
         for tool in tools {
-            names.entry(normalise(&tool.name)).or_insert(tool.source.as_deref());
+            names
+                .entry(normalise(&tool.name))
+                .or_insert(tool.source.as_deref());
         }
         Self(names)
     }
@@ -97,17 +99,28 @@ pub(super) fn check(tool: &Tool, texts: &[Text<'_>], names: &Names<'_>) -> Vec<F
     found
 }
 
-/// Returns `true` if what `concepts` ask for belongs to what the tool says it is for: its name, its title, and the first
-/// sentence of its description.
+/// Returns `true` if what `concepts` ask for belongs to what the tool says it is for: its name, its
+/// title, and the first sentence of its description.
 fn covers(tool: &Tool, text: &Text<'_>, concepts: Concepts) -> bool {
-    let first = sentences(&tool.description).into_iter().next().unwrap_or_default();
+    let first = sentences(&tool.description)
+        .into_iter()
+        .next()
+        .unwrap_or_default();
     let title = tool.title.as_deref().unwrap_or_default();
-    let purpose = fold(&format!("{} {title} {}", tool.name, &first[..first.floor_char_boundary(300)]));
-    let needs =
-        |expression: &Regex, all: &[Concept]| !concepts.has_any(Concepts::all(all)) || expression.is_match(&purpose);
+    let purpose = fold(&format!(
+        "{} {title} {}",
+        tool.name,
+        &first[..first.floor_char_boundary(300)]
+    ));
+    let needs = |expression: &Regex, all: &[Concept]| {
+        !concepts.has_any(Concepts::all(all)) || expression.is_match(&purpose)
+    };
     needs(&NEEDS_SECRETS, &[Concept::Secrets])
         && (is_declared(text) || needs(&NEEDS_SECRETS, &[Concept::Credentials]))
-        && needs(&NEEDS_CONVERSATION, &[Concept::Conversation, Concept::History])
+        && needs(
+            &NEEDS_CONVERSATION,
+            &[Concept::Conversation, Concept::History],
+        )
         && needs(&NEEDS_FILES, &[Concept::LocalFiles])
         && needs(&NEEDS_PERSONAL, &[Concept::Personal])
         && needs(&NEEDS_ADDRESS, &[Concept::Elsewhere])
@@ -115,7 +128,10 @@ fn covers(tool: &Tool, text: &Text<'_>, concepts: Concepts) -> bool {
 
 /// Returns `true` if a text is about a parameter whose name says that it takes a credential.
 fn is_declared(text: &Text<'_>) -> bool {
-    let name = text.pointer.rsplit_once("/properties/").map(|(_, rest)| rest.split('/').next().unwrap_or_default());
+    let name = text
+        .pointer
+        .rsplit_once("/properties/")
+        .map(|(_, rest)| rest.split('/').next().unwrap_or_default());
     name.is_some_and(|name| CREDENTIAL.is_match(&normalise(name)))
 }
 
@@ -129,25 +145,52 @@ fn check_text(
     let is_label = matches!(text.kind, Kind::Name | Kind::ParameterName);
     let mut before = Sentence::default();
     for sentence in sentences(bounded) {
-        let spaced = if is_label { sentence.replace(['_', '-'], " ") } else { mark(sentence, marked) };
+        let spaced = if is_label {
+            sentence.replace(['_', '-'], " ")
+        } else {
+            mark(sentence, marked)
+        };
         let read = Sentence::read(&fold(&spaced));
         // Only what may come to a finding is looked for: in most sentences, nothing.
         let may_match = |wording: &&Wording| {
-            let said = if wording.across { read.may_say.union(before.may_say) } else { read.may_say };
+            let said = if wording.across {
+                read.may_say.union(before.may_say)
+            } else {
+                read.may_say
+            };
             may_match(wording, said, read.may_say) && wording.place.holds(text.kind, || false)
         };
         let told_by = |wording: &Wording| wording.all.union(wording.any).union(wording.none);
-        let wanted = WORDINGS.iter().filter(may_match).map(told_by).fold(Concepts::default(), Concepts::union);
-        apply(text, sentence, read.says(wanted), before.says(wanted), tool, found);
+        let wanted = WORDINGS
+            .iter()
+            .filter(may_match)
+            .map(told_by)
+            .fold(Concepts::default(), Concepts::union);
+        apply(
+            text,
+            sentence,
+            read.says(wanted),
+            before.says(wanted),
+            tool,
+            found,
+        );
         before = read;
     }
     for hidden in hidden::decoded(bounded) {
         let concepts = sentences(&hidden.text)
             .into_iter()
-            .fold(Concepts::default(), |all, sentence| all.union(Concepts::of(fold(sentence))));
-        let speaks = WORDINGS.iter().any(|wording| !wording.across && matches(wording, concepts, concepts));
+            .fold(Concepts::default(), |all, sentence| {
+                all.union(Concepts::of(fold(sentence)))
+            });
+        let speaks = WORDINGS
+            .iter()
+            .any(|wording| !wording.across && matches(wording, concepts, concepts));
         if speaks || (hidden.is_prose && text.kind != Kind::Value) {
-            let severity = if speaks { Severity::Error } else { Severity::Warning };
+            let severity = if speaks {
+                Severity::Error
+            } else {
+                Severity::Warning
+            };
             found.push(Found {
                 severity,
                 message: format!("{} decodes to prose", hidden.encoding),
@@ -169,12 +212,18 @@ impl Sentence {
         let read = without_examples(folded).into_owned();
         let letters = without_digits_for_letters(&read).map(Reading::new);
         let readings: Vec<Reading> = iter::once(Reading::new(read)).chain(letters).collect();
-        let may_say = readings.iter().map(Reading::may_say).fold(Concepts::default(), Concepts::union);
+        let may_say = readings
+            .iter()
+            .map(Reading::may_say)
+            .fold(Concepts::default(), Concepts::union);
         Self { readings, may_say }
     }
 
     fn says(&self, wanted: Concepts) -> Concepts {
-        self.readings.iter().map(|reading| reading.says(wanted)).fold(Concepts::default(), Concepts::union)
+        self.readings
+            .iter()
+            .map(|reading| reading.says(wanted))
+            .fold(Concepts::default(), Concepts::union)
     }
 }
 
@@ -182,7 +231,8 @@ fn matches(wording: &Wording, concepts: Concepts, own: Concepts) -> bool {
     may_match(wording, concepts, own) && !concepts.has_any(wording.none)
 }
 
-/// Returns `true` if a sentence that says a part of `concepts`, of these `own` by itself, may match.
+/// Returns `true` if a sentence that says a part of `concepts`, of these `own` by itself, may
+/// match.
 fn may_match(wording: &Wording, concepts: Concepts, own: Concepts) -> bool {
     concepts.has_all(wording.all)
         && (wording.any.is_empty() || concepts.has_any(wording.any))
@@ -190,21 +240,42 @@ fn may_match(wording: &Wording, concepts: Concepts, own: Concepts) -> bool {
         && own.has_any(wording.all.union(wording.any))
 }
 
-fn apply(text: &Text<'_>, sentence: &str, concepts: Concepts, before: Concepts, tool: &Tool, found: &mut Vec<Found>) {
+fn apply(
+    text: &Text<'_>,
+    sentence: &str,
+    concepts: Concepts,
+    before: Concepts,
+    tool: &Tool,
+    found: &mut Vec<Found>,
+) {
     if concepts.is_empty() {
         return;
     }
     for wording in WORDINGS {
-        let said = if wording.across { concepts.union(before) } else { concepts };
-        if !matches(wording, said, concepts) || !wording.place.holds(text.kind, || covers(tool, text, wording.all)) {
+        let said = if wording.across {
+            concepts.union(before)
+        } else {
+            concepts
+        };
+        if !matches(wording, said, concepts)
+            || !wording
+                .place
+                .holds(text.kind, || covers(tool, text, wording.all))
+        {
             continue;
         }
         // "Forget password" is a title, and no order.
         if wording.place == Place::Label && words(sentence).nth(LEAST_ORDER - 1).is_none() {
             continue;
         }
-        let finding = Found { severity: wording.severity, ..Found::new(wording.rule, &text.pointer, sentence.trim()) };
-        match found.iter_mut().find(|other| other.rule == wording.rule && other.pointer == text.pointer) {
+        let finding = Found {
+            severity: wording.severity,
+            ..Found::new(wording.rule, &text.pointer, sentence.trim())
+        };
+        match found
+            .iter_mut()
+            .find(|other| other.rule == wording.rule && other.pointer == text.pointer)
+        {
             Some(other) if other.severity < finding.severity => *other = finding,
             Some(_) => {}
             None => found.push(finding),
@@ -212,11 +283,14 @@ fn apply(text: &Text<'_>, sentence: &str, concepts: Concepts, before: Concepts, 
     }
 }
 
-/// Returns `true` if what stands before an identifier says that it is a value and no tool: `set to abc_def`,
-/// `type=abc_def`.
+/// Returns `true` if what stands before an identifier says that it is a value and no tool:
+/// `set to abc_def`, `type=abc_def`.
 fn is_value(before: &str) -> bool {
     let before = before.trim_end_matches(['`', '\'', '"', ' ']);
-    before.ends_with('=') || ["set to", "equal to"].iter().any(|said| before.ends_with(said))
+    before.ends_with('=')
+        || ["set to", "equal to"]
+            .iter()
+            .any(|said| before.ends_with(said))
 }
 
 /// Puts before each identifier what it is.
@@ -235,9 +309,16 @@ fn mark(sentence: &str, marked: &dyn Fn(&str) -> &'static str) -> String {
         let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
         let word = &rest[..end];
         let name = word.trim_matches(['.', '-']);
-        let camel = || name.chars().zip(name.chars().skip(1)).any(|(a, b)| a.is_lowercase() && b.is_uppercase());
+        let camel = || {
+            name.chars()
+                .zip(name.chars().skip(1))
+                .any(|(a, b)| a.is_lowercase() && b.is_uppercase())
+        };
         let is_quoted = quoted && rest[end..].starts_with('`');
-        if name.len() < 128 && !text.ends_with(['<', '|', '/']) && (name.contains('_') || is_quoted || camel()) {
+        if name.len() < 128
+            && !text.ends_with(['<', '|', '/'])
+            && (name.contains('_') || is_quoted || camel())
+        {
             let kind = match marked(name) {
                 "xotherx " if is_value(&text) => "",
                 kind => kind,

@@ -1,4 +1,5 @@
-//! `picktools approve`: the definitions of MCP servers that wait, and what changed; and the calls that wait.
+//! `picktools approve`: the definitions of MCP servers that wait, and what changed; and the calls
+//! that wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal, Write};
@@ -26,7 +27,8 @@ pub(super) struct ApproveCommand {
     /// Approve all that waits of a server, but for what was refused.
     #[arg(long, value_name = "SERVER", help_heading = heading::GATEWAY)]
     all_of: Option<String>,
-    /// Refuse these: they stay held, and are no longer shown; by its name one can still be approved.
+    /// Refuse these: they stay held, and are no longer shown; by its name one can still be
+    /// approved.
     #[arg(long, value_name = "NAME", help_heading = heading::GATEWAY)]
     deny: Vec<String>,
     /// Let a call that waits run once, by its id; it must come again within ten minutes.
@@ -43,8 +45,8 @@ pub(super) struct ApproveCommand {
     state_dir: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
-    /// Say what becomes of approvals that the store lost when it came back with an older copy: those that gateways still knew are
-    /// put back (restore), or the older copy holds (accept).
+    /// Say what becomes of approvals that the store lost when it came back with an older copy:
+    /// those that gateways still knew are put back (restore), or the older copy holds (accept).
     #[arg(long, value_name = "WHAT", value_parser = ["restore", "accept"], help_heading = heading::GATEWAY)]
     lost: Option<String>,
     /// Do not ask.
@@ -88,7 +90,10 @@ impl ApproveCommand {
                  puts approvals back that gateways knew, --lost accept goes on with the older copy"
             ));
         }
-        for (ids, may_run, done) in [(&self.call, true, "may run once"), (&self.deny_call, false, "refused")] {
+        for (ids, may_run, done) in [
+            (&self.call, true, "may run once"),
+            (&self.deny_call, false, "refused"),
+        ] {
             for id in ids {
                 let call = queue.decide(id, may_run)?;
                 output::note(format!("{done}: {}", marked(&call.shown, MAX_VALUE_CHARS)));
@@ -102,18 +107,30 @@ impl ApproveCommand {
         }
         for name in &self.deny {
             let held = pins.held()?;
-            let held = held.get(name).with_context(|| format!("{name:?} does not wait"))?;
+            let held = held
+                .get(name)
+                .with_context(|| format!("{name:?} does not wait"))?;
             pins.deny(name, &held.digest)?;
             output::note(format!("refused {name}"));
             has_decided = true;
         }
         let held = pins.held()?;
-        let of_source = |name: &String| self.all_of.as_ref().is_some_and(|all| name.split('/').next() == Some(all));
+        let of_source = |name: &String| {
+            self.all_of
+                .as_ref()
+                .is_some_and(|all| name.split('/').next() == Some(all))
+        };
         // What was refused is approved by its name alone.
-        let of_all = held.iter().filter(|(name, held)| of_source(name) && !held.denied).map(|(name, _)| name);
+        let of_all = held
+            .iter()
+            .filter(|(name, held)| of_source(name) && !held.denied)
+            .map(|(name, _)| name);
         let named: BTreeSet<&String> = self.names.iter().chain(of_all).collect();
         for name in &named {
-            anyhow::ensure!(held.contains_key(*name), "{name:?} does not wait; `picktools approve` shows what does");
+            anyhow::ensure!(
+                held.contains_key(*name),
+                "{name:?} does not wait; `picktools approve` shows what does"
+            );
         }
         anyhow::ensure!(
             self.all_of.is_none() || !named.is_empty(),
@@ -121,20 +138,38 @@ impl ApproveCommand {
             self.all_of.as_deref().unwrap_or_default()
         );
         let is_shown = |name: &String, held: &Held| {
-            if named.is_empty() { !held.denied && !has_decided } else { named.contains(name) }
+            if named.is_empty() {
+                !held.denied && !has_decided
+            } else {
+                named.contains(name)
+            }
         };
         let mut waiting = Vec::new();
         for (name, held) in held.iter().filter(|(name, held)| is_shown(name, held)) {
             let approved = pins.approved(name)?;
-            waiting.push(Waiting { name, held, changes: changes(approved.as_ref(), &held.definition) });
+            waiting.push(Waiting {
+                name,
+                held,
+                changes: changes(approved.as_ref(), &held.definition),
+            });
         }
-        let calls = if named.is_empty() && !has_decided { queue.waiting()? } else { BTreeMap::new() };
+        let calls = if named.is_empty() && !has_decided {
+            queue.waiting()?
+        } else {
+            BTreeMap::new()
+        };
         if self.json {
-            output::json(&Shown { definitions: &waiting, calls: &calls })?;
+            output::json(&Shown {
+                definitions: &waiting,
+                calls: &calls,
+            })?;
         } else {
             waiting.iter().try_for_each(show)?;
             for (id, call) in &calls {
-                output::answer(format!("call {id}: {}", marked(&call.shown, MAX_VALUE_CHARS)))?;
+                output::answer(format!(
+                    "call {id}: {}",
+                    marked(&call.shown, MAX_VALUE_CHARS)
+                ))?;
             }
         }
         if named.is_empty() {
@@ -142,14 +177,20 @@ impl ApproveCommand {
             if !self.json && nothing_waits && !has_decided {
                 output::note("nothing waits");
             }
-            return Ok(if nothing_waits { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+            return Ok(if nothing_waits {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            });
         }
         if !self.yes && !asked(waiting.len())? {
             output::note("nothing was approved");
             return Ok(ExitCode::FAILURE);
         }
-        let shown: Vec<(String, String)> =
-            waiting.iter().map(|waiting| (waiting.name.to_owned(), waiting.held.digest.clone())).collect();
+        let shown: Vec<(String, String)> = waiting
+            .iter()
+            .map(|waiting| (waiting.name.to_owned(), waiting.held.digest.clone()))
+            .collect();
         pins.approve(&shown)?;
         output::note(format!("approved {}", shown.len()));
         Ok(ExitCode::SUCCESS)
@@ -169,7 +210,11 @@ fn asked(count: usize) -> anyhow::Result<bool> {
 }
 
 fn show(waiting: &Waiting<'_>) -> anyhow::Result<()> {
-    output::answer(format!("{}: {}", marked(waiting.name, 200), waiting.held.why))?;
+    output::answer(format!(
+        "{}: {}",
+        marked(waiting.name, 200),
+        waiting.held.why
+    ))?;
     for finding in &waiting.held.findings {
         output::answer(format!("  ! {}", marked(finding, MAX_VALUE_CHARS)))?;
     }

@@ -43,7 +43,8 @@ enum FusionArg {
 /// How the picks are chosen from the ranking.
 #[derive(Clone, Copy, ValueEnum)]
 enum ChoiceArg {
-    /// As a set, that covers the parts of the request, repeats no tool, and has what the picks require.
+    /// As a set, that covers the parts of the request, repeats no tool, and has what the picks
+    /// require.
     Set,
     /// Each for itself: those that score best.
     Best,
@@ -91,13 +92,15 @@ pub(super) struct ModelArgs {
     /// What ranks.
     #[arg(long, value_enum, default_value = "hybrid", help_heading = heading::RANKING)]
     mode: ModeArg,
-    /// Embedding model: `static` or `tuned` (our own), a model's name (`picktools models list`), a folder with
-    /// model.onnx and tokenizer.json, a file of the tuned kind (FILE.onnx) or the static kind (FILE.bin), or the
-    /// name that the endpoint of --embed-url gives it [default: static].
+    /// Embedding model: `static` or `tuned` (our own), a model's name (`picktools models list`), a
+    /// folder with model.onnx and tokenizer.json, a file of the tuned kind (FILE.onnx) or the
+    /// static kind (FILE.bin), or the name that the endpoint of --embed-url gives it [default:
+    /// static].
     #[arg(long, value_name = "static|tuned|NAME|DIR|FILE")]
     model: Option<String>,
-    /// OpenAI-compatible embedding endpoint, such as http://localhost:11434/v1; its key is read from
-    /// PICKTOOLS_EMBED_API_KEY, else from OPENAI_API_KEY; set the first to nothing to send none.
+    /// OpenAI-compatible embedding endpoint, such as http://localhost:11434/v1; its key is read
+    /// from PICKTOOLS_EMBED_API_KEY, else from OPENAI_API_KEY; set the first to nothing to send
+    /// none.
     #[arg(long, value_name = "URL")]
     embed_url: Option<String>,
     #[command(flatten)]
@@ -138,17 +141,21 @@ impl RankingArgs {
         self.model.mode()
     }
 
-    /// Reads the static model, where a pick asks no other, while something else is read. Whoever needs it sooner waits for it.
+    /// Reads the static model, where a pick asks no other, while something else is read. Whoever
+    /// needs it sooner waits for it.
     pub(super) fn read_ahead(&self) {
-        if self.mode() != Mode::Keyword && self.model.embed_url.is_none() && self.model.named() == STATIC {
+        if self.mode() != Mode::Keyword
+            && self.model.embed_url.is_none()
+            && self.model.named() == STATIC
+        {
             // Without a thread it is read when it is needed.
             drop(thread::Builder::new().spawn(|| drop(picktools::embed::StaticEmbedder::shared())));
         }
     }
 
-    /// Opens the model and indexes `catalog` for a pick, which a model does not stand in the way of that is not ready by
-    /// `deadline`, or an endpoint that fails: the semantic stage then fails for that reason, and the other retrievers
-    /// rank.
+    /// Opens the model and indexes `catalog` for a pick, which a model does not stand in the way of
+    /// that is not ready by `deadline`, or an endpoint that fails: the semantic stage then fails
+    /// for that reason, and the other retrievers rank.
     pub(super) fn engine_for_pick(
         &self,
         catalog: Catalog,
@@ -158,10 +165,18 @@ impl RankingArgs {
         let builder = Engine::builder(catalog);
         let (builder, is_quick) = match self.model.opener(self.model.mode, deadline)? {
             None => (builder.keyword_only(), true),
-            Some(Opener { open, is_quick: true }) => (builder.embedder(open()?), true),
-            Some(Opener { open, is_quick: false }) => (builder.optional_embedder(deadline, open), false),
+            Some(Opener {
+                open,
+                is_quick: true,
+            }) => (builder.embedder(open()?), true),
+            Some(Opener {
+                open,
+                is_quick: false,
+            }) => (builder.optional_embedder(deadline, open), false),
         };
-        let cache_dir = (!is_quick).then(|| self.model.folders.cache_dir()).flatten();
+        let cache_dir = (!is_quick)
+            .then(|| self.model.folders.cache_dir())
+            .flatten();
         build(beside.into(builder), !is_quick, cache_dir)
     }
 
@@ -176,8 +191,14 @@ impl RankingArgs {
         let shared = picktools::embed::StaticEmbedder::shared()?;
         let is_other = named.identity() != Some(shared.identity());
         let cache_dir = named.cache_dir.clone();
-        let shared = Model { name: STATIC.to_owned(), embedder: Some(shared), cache_dir };
-        Ok(std::iter::once(named).chain(is_other.then_some(shared)).collect())
+        let shared = Model {
+            name: STATIC.to_owned(),
+            embedder: Some(shared),
+            cache_dir,
+        };
+        Ok(std::iter::once(named)
+            .chain(is_other.then_some(shared))
+            .collect())
     }
 }
 
@@ -201,9 +222,16 @@ impl ModelArgs {
     }
 
     fn open_as(&self, mode: ModeArg) -> anyhow::Result<Model> {
-        let embedder = self.opener(mode, None)?.map(|opener| (opener.open)()).transpose()?;
+        let embedder = self
+            .opener(mode, None)?
+            .map(|opener| (opener.open)())
+            .transpose()?;
         let name = short_name(self.named());
-        Ok(Model { name, embedder, cache_dir: self.folders.cache_dir() })
+        Ok(Model {
+            name,
+            embedder,
+            cache_dir: self.folders.cache_dir(),
+        })
     }
 
     /// Says how the model is opened, which may take long; an endpoint answers by `deadline`.
@@ -232,7 +260,9 @@ impl ModelArgs {
         };
         let url = url.to_owned();
         Ok(Opener::slow(move || {
-            Ok(Arc::new(picktools_llm::EndpointEmbedder::open_until(&url, &model, &options, deadline)?))
+            Ok(Arc::new(picktools_llm::EndpointEmbedder::open_until(
+                &url, &model, &options, deadline,
+            )?))
         }))
     }
 }
@@ -249,14 +279,19 @@ impl FolderArgs {
 
     /// Where fastembed keeps what it fetches: the hub's own variable comes first.
     pub(super) fn hub_dir(&self) -> Option<PathBuf> {
-        std::env::var_os("HF_HOME").map(PathBuf::from).or_else(|| self.models_dir())
+        std::env::var_os("HF_HOME")
+            .map(PathBuf::from)
+            .or_else(|| self.models_dir())
     }
 
     fn tuned(self) -> anyhow::Result<Opener> {
-        Ok(Opener::slow(move || Ok(known::open_tuned(self.models_dir().as_deref())?)))
+        Ok(Opener::slow(move || {
+            Ok(known::open_tuned(self.models_dir().as_deref())?)
+        }))
     }
 
-    /// Says how a model is opened that fastembed runs, from a folder or by name; one that is not here is fetched.
+    /// Says how a model is opened that fastembed runs, from a folder or by name; one that is not
+    /// here is fetched.
     #[cfg(feature = "onnx")]
     pub(super) fn embedder(self, model: &str) -> anyhow::Result<Opener> {
         let model = model.to_owned();
@@ -264,12 +299,19 @@ impl FolderArgs {
             let options = self.onnx_options();
             let is_folder = Path::new(&model).is_dir();
             let named = || FastEmbedder::from_name(&model, &options);
-            let embedder = if is_folder { FastEmbedder::from_folder(&model, &options) } else { named() };
-            Ok(Arc::new(embedder.map_err(|error| no_such_folder(&model, known::with_own_names(error)))?))
+            let embedder = if is_folder {
+                FastEmbedder::from_folder(&model, &options)
+            } else {
+                named()
+            };
+            Ok(Arc::new(embedder.map_err(|error| {
+                no_such_folder(&model, known::with_own_names(error))
+            })?))
         }))
     }
 
-    /// Opens a cross-encoder that fastembed runs, from a folder or by name; one that is not here is fetched.
+    /// Opens a cross-encoder that fastembed runs, from a folder or by name; one that is not here is
+    /// fetched.
     #[cfg(feature = "onnx")]
     pub(super) fn cross_encoder(&self, model: &str) -> anyhow::Result<Arc<dyn Reranker>> {
         let options = self.onnx_options();
@@ -278,18 +320,25 @@ impl FolderArgs {
         } else {
             picktools_onnx::CrossEncoder::from_name(model, &options)
         };
-        Ok(Arc::new(reranker.map_err(|error| no_such_folder(model, error))?))
+        Ok(Arc::new(
+            reranker.map_err(|error| no_such_folder(model, error))?,
+        ))
     }
 
     #[cfg(not(feature = "onnx"))]
     pub(super) fn cross_encoder(&self, model: &str) -> anyhow::Result<Arc<dyn Reranker>> {
-        anyhow::bail!("cannot open the reranker {model:?}: this build has none; build with the feature onnx")
+        anyhow::bail!(
+            "cannot open the reranker {model:?}: this build has none; build with the feature onnx"
+        )
     }
 
     #[cfg(feature = "onnx")]
     fn onnx_options(&self) -> picktools_onnx::OnnxOptions {
         picktools_onnx::OnnxOptions {
-            runtime: self.onnx_runtime.clone().filter(|path| !path.as_os_str().is_empty()),
+            runtime: self
+                .onnx_runtime
+                .clone()
+                .filter(|path| !path.as_os_str().is_empty()),
             models_dir: self.models_dir(),
             show_download_progress: true,
         }
@@ -297,7 +346,9 @@ impl FolderArgs {
 
     #[cfg(not(feature = "onnx"))]
     pub(super) fn embedder(self, model: &str) -> anyhow::Result<Opener> {
-        let meant = known::own_name_like(model).map(|own| format!(" (did you mean {own:?}?)")).unwrap_or_default();
+        let meant = known::own_name_like(model)
+            .map(|own| format!(" (did you mean {own:?}?)"))
+            .unwrap_or_default();
         anyhow::bail!(
             "cannot open the model {model:?}{meant}: this build has none but {STATIC} and {TUNED}; build with the \
              feature onnx"
@@ -316,11 +367,13 @@ fn no_such_folder(model: &str, error: EmbedError) -> EmbedError {
     }
 }
 
-/// Whether the file of a model of our own is named, not a folder or a name: tuned ones end in `.onnx`, static ones in
-/// `.bin`.
+/// Whether the file of a model of our own is named, not a folder or a name: tuned ones end in
+/// `.onnx`, static ones in `.bin`.
 fn is_file_of(model: &str, kind: &str) -> bool {
     let path = Path::new(model);
-    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(kind)) && !path.is_dir()
+    path.extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case(kind))
+        && !path.is_dir()
 }
 
 fn static_file(path: &str) -> Opener {
@@ -330,7 +383,9 @@ fn static_file(path: &str) -> Opener {
 
 fn tuned_file(path: &str) -> anyhow::Result<Opener> {
     let path = path.to_owned();
-    Ok(Opener::slow(move || Ok(Arc::new(picktools_tuned::TunedEmbedder::from_file(path)?))))
+    Ok(Opener::slow(move || {
+        Ok(Arc::new(picktools_tuned::TunedEmbedder::from_file(path)?))
+    }))
 }
 
 /// The key of an embedding endpoint. An empty one of our own keeps the other from being sent.
@@ -339,7 +394,9 @@ fn api_key() -> anyhow::Result<Option<String>> {
 }
 
 /// The value of the first variable that is set, were it to nothing.
-pub(super) fn first_variable(names: impl Iterator<Item = &'static str>) -> anyhow::Result<Option<String>> {
+pub(super) fn first_variable(
+    names: impl Iterator<Item = &'static str>,
+) -> anyhow::Result<Option<String>> {
     for name in names {
         match std::env::var(name) {
             Ok(key) => return Ok(Some(key)),
@@ -350,10 +407,13 @@ pub(super) fn first_variable(names: impl Iterator<Item = &'static str>) -> anyho
     Ok(None)
 }
 
-/// What a model is called in a table: a file or folder by its name, unless that is the name of a model of our own.
+/// What a model is called in a table: a file or folder by its name, unless that is the name of a
+/// model of our own.
 fn short_name(model: &str) -> String {
     let name = Path::new(model).file_name().and_then(|name| name.to_str());
-    name.filter(|name| ![STATIC, TUNED].contains(name)).unwrap_or(model).to_owned()
+    name.filter(|name| ![STATIC, TUNED].contains(name))
+        .unwrap_or(model)
+        .to_owned()
 }
 
 /// How a model is opened.
@@ -366,12 +426,20 @@ pub(super) struct Opener {
 type Open = Box<dyn FnOnce() -> Result<Arc<dyn Embedder>, EmbedError> + Send>;
 
 impl Opener {
-    fn quick(open: impl FnOnce() -> Result<Arc<dyn Embedder>, EmbedError> + Send + 'static) -> Self {
-        Self { open: Box::new(open), is_quick: true }
+    fn quick(
+        open: impl FnOnce() -> Result<Arc<dyn Embedder>, EmbedError> + Send + 'static,
+    ) -> Self {
+        Self {
+            open: Box::new(open),
+            is_quick: true,
+        }
     }
 
     fn slow(open: impl FnOnce() -> Result<Arc<dyn Embedder>, EmbedError> + Send + 'static) -> Self {
-        Self { open: Box::new(open), is_quick: false }
+        Self {
+            open: Box::new(open),
+            is_quick: false,
+        }
     }
 }
 
@@ -396,12 +464,16 @@ impl Model {
     /// Returns it where it ranks beside the static one.
     pub(super) fn beside_static(&self) -> Option<Arc<dyn Embedder>> {
         let is_static = |embedder: &Arc<dyn Embedder>| {
-            picktools::embed::StaticEmbedder::shared().is_ok_and(|shared| shared.identity() == embedder.identity())
+            picktools::embed::StaticEmbedder::shared()
+                .is_ok_and(|shared| shared.identity() == embedder.identity())
         };
-        self.embedder.clone().filter(|embedder| !is_static(embedder))
+        self.embedder
+            .clone()
+            .filter(|embedder| !is_static(embedder))
     }
 
-    /// Indexes `catalog`, with a progress bar while it is embedded, and warns where the cache is of no use.
+    /// Indexes `catalog`, with a progress bar while it is embedded, and warns where the cache is of
+    /// no use.
     pub(super) fn engine(&self, catalog: Catalog) -> anyhow::Result<Engine> {
         self.engine_with(catalog, Beside::default())
     }
@@ -412,13 +484,25 @@ impl Model {
             None => Engine::builder(catalog).keyword_only(),
         };
         // A model that needs no cache needs no patience either.
-        let is_slow = self.embedder.as_ref().is_some_and(|embedder| embedder.worth_caching());
-        build(beside.into(builder), is_slow, self.cache_dir.clone().filter(|_| is_slow))
+        let is_slow = self
+            .embedder
+            .as_ref()
+            .is_some_and(|embedder| embedder.worth_caching());
+        build(
+            beside.into(builder),
+            is_slow,
+            self.cache_dir.clone().filter(|_| is_slow),
+        )
     }
 }
 
-/// Indexes a catalog, with a progress bar where that takes a while, and warns where the cache is of no use.
-fn build(builder: EngineBuilder, is_slow: bool, cache_dir: Option<PathBuf>) -> anyhow::Result<Engine> {
+/// Indexes a catalog, with a progress bar where that takes a while, and warns where the cache is of
+/// no use.
+fn build(
+    builder: EngineBuilder,
+    is_slow: bool,
+    cache_dir: Option<PathBuf>,
+) -> anyhow::Result<Engine> {
     let mut builder = builder.token_counter(Arc::new(picktools_provider::Definitions));
     let bar = is_slow.then(|| progress_bar("embedding"));
     if let Some(bar) = bar.clone() {
@@ -437,10 +521,15 @@ fn build(builder: EngineBuilder, is_slow: bool, cache_dir: Option<PathBuf>) -> a
     let engine = engine?;
     if let Some(cache) = engine.stats().cache {
         for reason in [cache.read_error, cache.write_error].into_iter().flatten() {
-            output::warn(format!("the embedding cache is not used to the full: {reason}"));
+            output::warn(format!(
+                "the embedding cache is not used to the full: {reason}"
+            ));
         }
         if cache.damaged_segments > 0 {
-            output::warn(format!("{} damaged files of the embedding cache were replaced", cache.damaged_segments));
+            output::warn(format!(
+                "{} damaged files of the embedding cache were replaced",
+                cache.damaged_segments
+            ));
         }
     }
     Ok(engine)
@@ -485,15 +574,19 @@ pub(super) fn progress_bar(what: &'static str) -> ProgressBar {
 
 /// The folder of caches where nothing else is said.
 fn user_cache_dir() -> Option<PathBuf> {
-    directories::ProjectDirs::from("", "", "picktools").map(|folders| folders.cache_dir().to_owned())
+    directories::ProjectDirs::from("", "", "picktools")
+        .map(|folders| folders.cache_dir().to_owned())
 }
 
 /// The folder of caches for what has no option of its own.
 pub(super) fn default_cache_dir() -> Option<PathBuf> {
-    std::env::var_os("PICKTOOLS_CACHE_DIR").map(PathBuf::from).or_else(user_cache_dir)
+    std::env::var_os("PICKTOOLS_CACHE_DIR")
+        .map(PathBuf::from)
+        .or_else(user_cache_dir)
 }
 
-/// The folder of what must not be lost, such as approvals: whole, as clients start programs in folders of their own.
+/// The folder of what must not be lost, such as approvals: whole, as clients start programs in
+/// folders of their own.
 pub(super) fn data_dir() -> anyhow::Result<PathBuf> {
     use anyhow::Context;
     match std::env::var_os("PICKTOOLS_DATA_DIR").filter(|folder| !folder.is_empty()) {

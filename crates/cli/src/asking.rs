@@ -1,4 +1,5 @@
-//! The arguments that picking and evaluating share: who asks, what was done before, and how tools are ranked.
+//! The arguments that picking and evaluating share: who asks, what was done before, and how tools
+//! are ranked.
 
 use std::collections::BTreeMap;
 
@@ -37,8 +38,8 @@ pub(super) struct AccessArgs {
     /// A role of the caller; may be repeated.
     #[arg(long = "role", value_name = "ROLE")]
     roles: Vec<String>,
-    /// The mode that the agent runs in; with read-only, what changes things may be neither picked nor called, and calls
-    /// of tools that are not known to change nothing wait for approval.
+    /// The mode that the agent runs in; with read-only, what changes things may be neither picked
+    /// nor called, and calls of tools that are not known to change nothing wait for approval.
     #[arg(long, value_name = "MODE")]
     execution_mode: Option<String>,
     /// What every tool must be capable of; may be repeated.
@@ -47,10 +48,12 @@ pub(super) struct AccessArgs {
     /// The most that one call may cost.
     #[arg(long, value_name = "COST", value_parser = number::<f64>, allow_negative_numbers = true)]
     max_cost: Option<f64>,
-    /// How many calls are left of a tool, which may be neither picked nor called where that is 0; may be repeated.
+    /// How many calls are left of a tool, which may be neither picked nor called where that is 0;
+    /// may be repeated.
     #[arg(long = "quota", value_name = "TOOL=CALLS", value_parser = quota)]
     quotas: Vec<(String, u64)>,
-    /// The highest threat level of a tool that may be picked and called; one that is marked unsafe and names none is high.
+    /// The highest threat level of a tool that may be picked and called; one that is marked unsafe
+    /// and names none is high.
     #[arg(long, value_name = "LEVEL", value_parser = ["low", "medium", "high", "critical"])]
     max_threat_level: Option<String>,
     /// A source that is allowed, which forbids the others; may be repeated.
@@ -79,9 +82,11 @@ impl AccessArgs {
             execution_mode: self.execution_mode,
             capabilities: self.capabilities.into_iter().collect(),
             max_cost: self.max_cost,
-            max_threat_level: self
-                .max_threat_level
-                .and_then(|level| ThreatLevel::ALL.into_iter().find(|known| known.name() == level)),
+            max_threat_level: self.max_threat_level.and_then(|level| {
+                ThreatLevel::ALL
+                    .into_iter()
+                    .find(|known| known.name() == level)
+            }),
             allow_sources: self.allow_sources.into_iter().collect(),
             deny_sources: self.deny_sources.into_iter().collect(),
             exclude: self.exclude.into_iter().collect(),
@@ -92,8 +97,9 @@ impl AccessArgs {
 
 /// Reads `TOOL=CALLS`; a tool's name may hold the sign.
 fn quota(text: &str) -> Result<(String, u64), &'static str> {
-    let (tool, calls) =
-        text.rsplit_once('=').ok_or("give a tool and how many calls are left of it, as send_email=3")?;
+    let (tool, calls) = text
+        .rsplit_once('=')
+        .ok_or("give a tool and how many calls are left of it, as send_email=3")?;
     Ok((tool.to_owned(), whole(calls)?))
 }
 

@@ -31,16 +31,27 @@ impl CallCommand {
             None => (self.args == "-").then_some("-"),
         };
         let text = match file {
-            Some(file) => String::from_utf8(read_input(file.as_ref())?).context("the arguments are not UTF-8")?,
+            Some(file) => String::from_utf8(read_input(file.as_ref())?)
+                .context("the arguments are not UTF-8")?,
             None => self.args,
         };
-        let call = ToolCall { id: None, name: self.name, arguments: Arguments::Text(text) };
+        let call = ToolCall {
+            id: None,
+            name: self.name,
+            arguments: Arguments::Text(text),
+        };
         let json = self.running.json;
         let executed = self.running.execute(&[call])?;
-        let Some(executed) = executed.first() else { return Ok(ExitCode::from(1)) };
+        let Some(executed) = executed.first() else {
+            return Ok(ExitCode::from(1));
+        };
         if !json {
             output::result(&executed.result)?;
         }
-        Ok(if executed.result.is_success() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        Ok(if executed.result.is_success() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(1)
+        })
     }
 }

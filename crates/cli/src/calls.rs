@@ -16,8 +16,9 @@ pub(super) struct Unreadable {
 
 pub(super) type Calls = Vec<Result<ToolCall, Unreadable>>;
 
-/// A call of the file: `{"name", "arguments"}`, `{"name", "input"}` as Anthropic has it, or OpenAI's `{"function": {"name",
-/// "arguments"}}`. The arguments are kept as they are written, so that what is wrong with them is seen.
+/// A call of the file: `{"name", "arguments"}`, `{"name", "input"}` as Anthropic has it, or
+/// OpenAI's `{"function": {"name", "arguments"}}`. The arguments are kept as they are written, so
+/// that what is wrong with them is seen.
 #[derive(Deserialize)]
 struct Line<'a> {
     id: Option<String>,
@@ -43,11 +44,16 @@ impl Line<'_> {
         };
         let raw = raw.map_or("", RawValue::get);
         let arguments = serde_json::from_str(raw).unwrap_or_else(|_| raw.to_owned());
-        Some(ToolCall { id: self.id, name, arguments: Arguments::Text(arguments) })
+        Some(ToolCall {
+            id: self.id,
+            name,
+            arguments: Arguments::Text(arguments),
+        })
     }
 }
 
-/// Reads the calls of a file. What is no call among calls is one of the results; a file without any is an error.
+/// Reads the calls of a file. What is no call among calls is one of the results; a file without any
+/// is an error.
 pub(super) fn read_calls(bytes: &[u8], provider: Option<Provider>) -> anyhow::Result<Calls> {
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
     let own = read_own(bytes);
@@ -78,19 +84,26 @@ fn answered(bytes: &[u8], provider: Provider) -> anyhow::Result<Vec<ToolCall>> {
     Ok(stream.finish()?)
 }
 
-/// Tells whose answer it is: the one provider's in whose form there are calls. `None` for calls in our own form.
+/// Tells whose answer it is: the one provider's in whose form there are calls. `None` for calls in
+/// our own form.
 pub(super) fn provider_of(bytes: &[u8]) -> anyhow::Result<Option<Provider>> {
     if read_own(bytes).iter().any(Result::is_ok) {
         return Ok(None);
     }
-    let has_calls = |provider: &Provider| answered(bytes, *provider).is_ok_and(|calls| !calls.is_empty());
+    let has_calls =
+        |provider: &Provider| answered(bytes, *provider).is_ok_and(|calls| !calls.is_empty());
     let providers: Vec<Provider> = Provider::ALL.into_iter().filter(has_calls).collect();
     match providers.as_slice() {
         [one] => Ok(Some(*one)),
-        [] => bail!("no whole calls in the form of any provider; name it with --provider to learn what is wrong"),
+        [] => bail!(
+            "no whole calls in the form of any provider; name it with --provider to learn what is wrong"
+        ),
         several => {
             let names: Vec<&str> = several.iter().map(|provider| provider.name()).collect();
-            bail!("the answer may be of {}; say which with --provider", names.join(" or "))
+            bail!(
+                "the answer may be of {}; say which with --provider",
+                names.join(" or ")
+            )
         }
     }
 }
@@ -98,7 +111,9 @@ pub(super) fn provider_of(bytes: &[u8]) -> anyhow::Result<Option<Provider>> {
 /// What is wrong, with the column; the line is told beside it.
 fn told(error: &serde_json::Error) -> String {
     let message = error.to_string();
-    let told = message.rsplit_once(" at line ").map_or(message.as_str(), |(told, _)| told);
+    let told = message
+        .rsplit_once(" at line ")
+        .map_or(message.as_str(), |(told, _)| told);
     format!("column {}: {told}", error.column())
 }
 
@@ -114,11 +129,18 @@ fn read_own(bytes: &[u8]) -> Calls {
     };
     if let Ok(entries) = serde_json::from_slice::<Vec<&RawValue>>(bytes) {
         let entries = entries.iter().enumerate();
-        return entries.map(|(index, entry)| read(format!("entry {}", index + 1), entry.get().as_bytes())).collect();
+        return entries
+            .map(|(index, entry)| read(format!("entry {}", index + 1), entry.get().as_bytes()))
+            .collect();
     }
     if let Ok(call) = read(String::new(), bytes) {
         return vec![Ok(call)];
     }
-    let lines = bytes.split(|&byte| byte == b'\n').enumerate().filter(|(_, line)| !line.trim_ascii().is_empty());
-    lines.map(|(index, line)| read(format!("line {}", index + 1), line)).collect()
+    let lines = bytes
+        .split(|&byte| byte == b'\n')
+        .enumerate()
+        .filter(|(_, line)| !line.trim_ascii().is_empty());
+    lines
+        .map(|(index, line)| read(format!("line {}", index + 1), line))
+        .collect()
 }

@@ -65,7 +65,10 @@ impl CheckCommand {
         if let Some(folder) = &self.skills {
             let found = SkillFolder::open(folder)?;
             // What is wrong with the catalog is told already.
-            let options = CatalogOptions { conflicts: Conflicts::Warn, ..self.catalog.options(&files)? };
+            let options = CatalogOptions {
+                conflicts: Conflicts::Warn,
+                ..self.catalog.options(&files)?
+            };
             let catalog = options.read_files(&files).ok();
             if catalog.is_none() {
                 output::warn("the skills' tools are looked for once the catalog can be read");
@@ -73,7 +76,9 @@ impl CheckCommand {
             report = report.with_skills(&found, catalog.as_ref());
         }
         let denied = report.worst() >= Some(self.deny.severity());
-        report.findings.retain(|finding| finding.severity >= self.min_severity.severity());
+        report
+            .findings
+            .retain(|finding| finding.severity >= self.min_severity.severity());
         if self.json {
             output::json(&report)?;
         } else if self.sarif {
@@ -81,7 +86,11 @@ impl CheckCommand {
         } else {
             output::answer(text(&report))?;
         }
-        Ok(if denied { ExitCode::from(1) } else { ExitCode::SUCCESS })
+        Ok(if denied {
+            ExitCode::from(1)
+        } else {
+            ExitCode::SUCCESS
+        })
     }
 }
 
@@ -92,25 +101,55 @@ fn text(report: &CheckReport) -> String {
     for finding in worst(&report.findings) {
         let place = (&finding.position, &finding.tool);
         if last != Some(place) {
-            let tool = finding.tool.as_deref().map(|tool| format!(": {tool}")).unwrap_or_default();
+            let tool = finding
+                .tool
+                .as_deref()
+                .map(|tool| format!(": {tool}"))
+                .unwrap_or_default();
             let _infallible = writeln!(text, "{}{tool}", finding.position);
             last = Some(place);
         }
-        let Finding { code, pointer, message, evidence, remedy, .. } = finding;
-        let at = if pointer.is_empty() { String::new() } else { format!(" at {pointer}") };
-        let _infallible = writeln!(text, "  {} {code}{at}: {message}; {remedy}", finding.severity.name());
+        let Finding {
+            code,
+            pointer,
+            message,
+            evidence,
+            remedy,
+            ..
+        } = finding;
+        let at = if pointer.is_empty() {
+            String::new()
+        } else {
+            format!(" at {pointer}")
+        };
+        let _infallible = writeln!(
+            text,
+            "  {} {code}{at}: {message}; {remedy}",
+            finding.severity.name()
+        );
         if !evidence.is_empty() {
             let _infallible = writeln!(text, "    | {evidence}");
         }
     }
-    if let Some(more) = report.findings.len().checked_sub(MAX_FINDINGS).filter(|more| *more > 0) {
+    if let Some(more) = report
+        .findings
+        .len()
+        .checked_sub(MAX_FINDINGS)
+        .filter(|more| *more > 0)
+    {
         let _infallible = writeln!(text, "… and {more} more; --json and --sarif list them all");
     }
-    let counts = [Severity::Error, Severity::Warning, Severity::Note].map(|severity| match report.count(severity) {
+    let counts = [Severity::Error, Severity::Warning, Severity::Note].map(|severity| match report
+        .count(severity)
+    {
         1 => format!("1 {}", severity.name()),
         count => format!("{count} {}s", severity.name()),
     });
-    let tools = if report.tools == 1 { "1 tool".to_owned() } else { format!("{} tools", report.tools) };
+    let tools = if report.tools == 1 {
+        "1 tool".to_owned()
+    } else {
+        format!("{} tools", report.tools)
+    };
     let _infallible = write!(text, "{tools}: {}", counts.join(", "));
     text
 }
@@ -137,18 +176,26 @@ fn sarif(report: &CheckReport) -> Value {
             })
         })
         .collect();
-    let index = |code: &str| CheckReport::rules().iter().position(|rule| rule.code == code);
+    let index = |code: &str| {
+        CheckReport::rules()
+            .iter()
+            .position(|rule| rule.code == code)
+    };
     let results: Vec<Value> = report
         .findings
         .iter()
         .map(|finding| {
             let (file, line) = file_and_line(&finding.position);
-            let mut physical = json!({"artifactLocation": {"uri": uri(file.unwrap_or(&report.catalog))}});
+            let mut physical =
+                json!({"artifactLocation": {"uri": uri(file.unwrap_or(&report.catalog))}});
             if let Some(line) = line {
                 physical["region"] = json!({"startLine": line});
             }
-            let quoted =
-                if finding.evidence.is_empty() { String::new() } else { format!(" Found: {}", finding.evidence) };
+            let quoted = if finding.evidence.is_empty() {
+                String::new()
+            } else {
+                format!(" Found: {}", finding.evidence)
+            };
             let position = finding.position.to_string();
             let tool = finding.tool.as_deref().unwrap_or(&position);
             json!({
@@ -179,7 +226,9 @@ fn sarif(report: &CheckReport) -> Value {
 /// Which of several files it is, and the line of JSON Lines.
 fn file_and_line(position: &Position) -> (Option<&str>, Option<usize>) {
     match position {
-        Position::File { origin, position, .. } => (Some(origin), file_and_line(position).1),
+        Position::File {
+            origin, position, ..
+        } => (Some(origin), file_and_line(position).1),
         Position::Part(whole, _) => file_and_line(whole),
         Position::Line(line) => (None, Some(*line)),
         _ => (None, None),
@@ -188,7 +237,11 @@ fn file_and_line(position: &Position) -> (Option<&str>, Option<usize>) {
 
 /// A path as a URI reference: with slashes, and with percent signs for what a URI cannot hold.
 fn uri(path: &str) -> String {
-    let path = if std::path::MAIN_SEPARATOR == '\\' { path.replace('\\', "/") } else { path.to_owned() };
+    let path = if std::path::MAIN_SEPARATOR == '\\' {
+        path.replace('\\', "/")
+    } else {
+        path.to_owned()
+    };
     let mut uri = String::with_capacity(path.len());
     for byte in path.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
@@ -197,5 +250,9 @@ fn uri(path: &str) -> String {
             let _infallible = write!(uri, "%{byte:02X}");
         }
     }
-    if path.starts_with('/') { format!("file://{uri}") } else { uri }
+    if path.starts_with('/') {
+        format!("file://{uri}")
+    } else {
+        uri
+    }
 }

@@ -28,8 +28,9 @@ use super::{heading, output, signals};
 use picktools::rerank::Reranker;
 use picktools::{Catalog, Engine, PickOptions, Query};
 use picktools_eval::{
-    Abstention, Calibration, CompareOptions, Comparison, ConfigurationReport, EvalReport, Latency, Measure,
-    MeasureKind, PerQuery, Qrels, QuerySet, Run, SetReport, check_writable, compare, evaluate, write_atomically,
+    Abstention, Calibration, CompareOptions, Comparison, ConfigurationReport, EvalReport, Latency,
+    Measure, MeasureKind, PerQuery, Qrels, QuerySet, Run, SetReport, check_writable, compare,
+    evaluate, write_atomically,
 };
 use picktools_store::{SharedEngine, SharedOptions};
 
@@ -66,18 +67,22 @@ pub(super) struct EvalCommand {
     /// Write the run of each set to DIR, as SET.trec.
     #[arg(long, value_name = "DIR", help_heading = heading::OUTPUT)]
     run_out: Option<PathBuf>,
-    /// Write what each retriever says of each tool to DIR/SET, for fitting the fusion: NumPy arrays, queries by tools.
+    /// Write what each retriever says of each tool to DIR/SET, for fitting the fusion: NumPy
+    /// arrays, queries by tools.
     #[arg(long, value_name = "DIR", help_heading = heading::OUTPUT)]
     signals_out: Option<PathBuf>,
-    /// Ask each query a second time without the tools that answer it, and report how well the two are told apart.
+    /// Ask each query a second time without the tools that answer it, and report how well the two
+    /// are told apart.
     #[arg(long, help_heading = heading::EVALUATION)]
     abstention: bool,
-    /// Write a report to FILE: one page of HTML that needs nothing else. It compares the ranking that the other options
-    /// name with those of the same model by other modes, and where it is another, with the static model.
+    /// Write a report to FILE: one page of HTML that needs nothing else. It compares the ranking
+    /// that the other options name with those of the same model by other modes, and where it is
+    /// another, with the static model.
     #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
     report: Option<PathBuf>,
-    /// Ask a seeded sample of 200 requests of each set with hostile tools in the catalog, and report what they change.
-    /// The set's own sources are trusted; no other has more than one tool unless --max-per-source says so.
+    /// Ask a seeded sample of 200 requests of each set with hostile tools in the catalog, and
+    /// report what they change. The set's own sources are trusted; no other has more than one tool
+    /// unless --max-per-source says so.
     #[arg(long, value_enum, value_name = "KIND",
         conflicts_with_all = ["run_out", "signals_out", "abstention", "report", "compare", "rerank",
             "sequences", "examples", "in_use"], help_heading = heading::EVALUATION)]
@@ -142,13 +147,17 @@ impl EvalCommand {
     pub(super) fn run(mut self) -> anyhow::Result<()> {
         let sets = self.sets()?;
         if let Some(folder) = &self.run_out {
-            fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+            fs::create_dir_all(folder)
+                .with_context(|| format!("cannot make the folder {}", folder.display()))?;
         }
         if let Some(page) = &self.report {
             check_writable(page)?;
         }
         let options = self.options();
-        let reranker = self.asking.rerank.open(self.asking.ranking.folders(), None)?;
+        let reranker = self
+            .asking
+            .rerank
+            .open(self.asking.ranking.folders(), None)?;
         if let Some(poison) = self.poison {
             return self.poison(poison, &sets, &options);
         }
@@ -163,8 +172,12 @@ impl EvalCommand {
             let set = self.evaluate(set, &plan, reranker.as_ref(), &measures)?;
             if let Some(folder) = &self.compare {
                 let scores = &set.outcomes[plan.subject].scores;
-                let comparison = self.compare_with(folder, &set.name, &set.qrels, &measures, scores)?;
-                comparisons.push(SetComparison { set: set.name.clone(), comparison });
+                let comparison =
+                    self.compare_with(folder, &set.name, &set.qrels, &measures, scores)?;
+                comparisons.push(SetComparison {
+                    set: set.name.clone(),
+                    comparison,
+                });
             }
             evaluated.push(set);
         }
@@ -173,17 +186,31 @@ impl EvalCommand {
             write_atomically(path, page(&plan, &evaluated, &configurations)?.as_bytes())?;
         }
         let report = &configurations[plan.subject].report;
-        let compared = if self.report.is_some() { &configurations[..] } else { &[] };
+        let compared = if self.report.is_some() {
+            &configurations[..]
+        } else {
+            &[]
+        };
         if self.json {
-            return output::json(&Output { report, comparisons, configurations: compared });
+            return output::json(&Output {
+                report,
+                comparisons,
+                configurations: compared,
+            });
         }
         output::answer(tables::table(report))?;
         for SetComparison { set, comparison } in &comparisons {
-            output::answer(format!("\n{set}: against {}", self.compare.as_deref().unwrap_or(Path::new("")).display()))?;
+            output::answer(format!(
+                "\n{set}: against {}",
+                self.compare.as_deref().unwrap_or(Path::new("")).display()
+            ))?;
             output::answer(tables::comparison_table(comparison))?;
         }
         if let Some(path) = &self.report {
-            output::answer(format!("\nmean over the sets\n\n{}", tables::configurations_table(compared)))?;
+            output::answer(format!(
+                "\nmean over the sets\n\n{}",
+                tables::configurations_table(compared)
+            ))?;
             output::note(format!("the report is in {}", path.display()));
         }
         Ok(())
@@ -200,22 +227,47 @@ impl EvalCommand {
         let qrels = Qrels::read(&set.qrels)?;
         let context = || format!("cannot evaluate the set {}", set.name);
         let queries = QuerySet::read(&set.queries)?;
-        let catalog = self.reading.open_for_picks(&set.catalog).with_context(context)?;
-        let (sequences, examples) = (self.asking.history.sequences()?, self.asking.history.examples()?);
-        let beside = Beside { skills: None, sequences, examples, reranker: reranker.cloned() };
-        let engines = plan.models.iter().map(|model| model.engine_with(catalog.clone(), beside.clone()));
-        let engines = engines.collect::<anyhow::Result<Vec<Engine>>>().with_context(context)?;
+        let catalog = self
+            .reading
+            .open_for_picks(&set.catalog)
+            .with_context(context)?;
+        let (sequences, examples) = (
+            self.asking.history.sequences()?,
+            self.asking.history.examples()?,
+        );
+        let beside = Beside {
+            skills: None,
+            sequences,
+            examples,
+            reranker: reranker.cloned(),
+        };
+        let engines = plan
+            .models
+            .iter()
+            .map(|model| model.engine_with(catalog.clone(), beside.clone()));
+        let engines = engines
+            .collect::<anyhow::Result<Vec<Engine>>>()
+            .with_context(context)?;
         let subject = plan.subject();
-        self.asking.history.warn_of_strangers(&engines[subject.model]);
+        self.asking
+            .history
+            .warn_of_strangers(&engines[subject.model]);
         let engine = &engines[subject.model];
         let unknown = subject.options.unknown_values(&catalog);
-        output::warnings(unknown.iter().map(|unknown| format!("{}: {unknown}", set.name)), "");
+        output::warnings(
+            unknown
+                .iter()
+                .map(|unknown| format!("{}: {unknown}", set.name)),
+            "",
+        );
         if let Some(folder) = &self.signals_out {
-            signals::write(&folder.join(&set.name), engine, &queries, &subject.options).with_context(context)?;
+            signals::write(&folder.join(&set.name), engine, &queries, &subject.options)
+                .with_context(context)?;
         }
         let shared = self.shared(plan, &engines).with_context(context)?;
         let mut outcomes = Vec::new();
-        for (index, Configuration { model, options, .. }) in plan.configurations.iter().enumerate() {
+        for (index, Configuration { model, options, .. }) in plan.configurations.iter().enumerate()
+        {
             let mut options = options.clone();
             // What the subject is compared with is what it would be without.
             if index == plan.subject {
@@ -227,31 +279,57 @@ impl EvalCommand {
             };
             let answers = pick_all(pick, &queries, &options).with_context(context)?;
             let scores = evaluate(&answers.run, &qrels, measures);
-            let mut report = SetReport::new(catalog.len(), &scores, Latency::from_durations(&answers.times));
+            let mut report = SetReport::new(
+                catalog.len(),
+                &scores,
+                Latency::from_durations(&answers.times),
+            );
             if answers.estimates.is_some() {
                 report.calibration = Calibration::new(&answers.run, &qrels);
             }
-            outcomes.push(Outcome { answers, scores, report });
+            outcomes.push(Outcome {
+                answers,
+                scores,
+                report,
+            });
         }
-        let Outcome { answers, report, .. } = &mut outcomes[plan.subject];
+        let Outcome {
+            answers, report, ..
+        } = &mut outcomes[plan.subject];
         warn_of_strangers(&set.name, &qrels, &answers.run, &catalog);
         if let Some(folder) = &self.run_out {
-            answers.run.write_trec(&folder.join(format!("{}.trec", set.name)), "picktools")?;
+            answers
+                .run
+                .write_trec(&folder.join(format!("{}.trec", set.name)), "picktools")?;
         }
         let mut doubts = None;
         if self.abstention || self.report.is_some() {
-            doubts = asking::doubts(engine, &queries, &qrels, answers, &subject.options).with_context(context)?;
+            doubts = asking::doubts(engine, &queries, &qrels, answers, &subject.options)
+                .with_context(context)?;
             if self.abstention && doubts.is_none() {
-                bail!("--abstention needs estimates of whether a request can be answered: leave out --fusion rrf");
+                bail!(
+                    "--abstention needs estimates of whether a request can be answered: leave out --fusion rrf"
+                );
             }
-            report.abstention = doubts.as_ref().and_then(|doubts| Abstention::new(&doubts.with, &doubts.without));
+            report.abstention = doubts
+                .as_ref()
+                .and_then(|doubts| Abstention::new(&doubts.with, &doubts.without));
         }
-        Ok(Evaluated { name: set.name.clone(), queries, qrels, outcomes, doubts })
+        Ok(Evaluated {
+            name: set.name.clone(),
+            queries,
+            qrels,
+            outcomes,
+            doubts,
+        })
     }
 
-    /// Publishes a set, and opens it again by each model; none where no store is named. Every pick then asks the store.
+    /// Publishes a set, and opens it again by each model; none where no store is named. Every pick
+    /// then asks the store.
     fn shared(&self, plan: &Plan, engines: &[Engine]) -> anyhow::Result<Vec<SharedEngine>> {
-        let Some(store) = self.store.store_of_sets()? else { return Ok(Vec::new()) };
+        let Some(store) = self.store.store_of_sets()? else {
+            return Ok(Vec::new());
+        };
         if self.asking.history.reads_files() {
             bail!("--store picks from what was published: leave out --sequences and --examples");
         }
@@ -259,7 +337,11 @@ impl EvalCommand {
             bail!("--store measures one model: leave out --report, or name the static model");
         };
         picktools_store::publish(engine, &store, &|_, _| {})?;
-        let options = SharedOptions { model: model.beside_static(), whole: 0, ..SharedOptions::default() };
+        let options = SharedOptions {
+            model: model.beside_static(),
+            whole: 0,
+            ..SharedOptions::default()
+        };
         Ok(vec![SharedEngine::open(store, options)?])
     }
 
@@ -270,17 +352,36 @@ impl EvalCommand {
             let (queries, qrels) = (QuerySet::read(&set.queries)?, Qrels::read(&set.qrels)?);
             let catalog = self.reading.open(&set.catalog)?;
             let asked = (&queries, &qrels);
-            poison::poisoned(set.name.clone(), poison, &model, &catalog, asked, options, self.seed)
-                .with_context(|| format!("cannot poison the set {}", set.name))
+            poison::poisoned(
+                set.name.clone(),
+                poison,
+                &model,
+                &catalog,
+                asked,
+                options,
+                self.seed,
+            )
+            .with_context(|| format!("cannot poison the set {}", set.name))
         });
         let report = PoisonReport::new(poison, options, poisoned.collect::<anyhow::Result<_>>()?);
-        if self.json { output::json(&report) } else { output::answer(report.table()) }
+        if self.json {
+            output::json(&report)
+        } else {
+            output::answer(report.table())
+        }
     }
 
     fn sets(&self) -> anyhow::Result<Vec<Set>> {
-        if let ([first, ..], Some(queries), Some(qrels)) = (&self.catalog[..], &self.queries, &self.qrels) {
+        if let ([first, ..], Some(queries), Some(qrels)) =
+            (&self.catalog[..], &self.queries, &self.qrels)
+        {
             let (catalog, queries, qrels) = (self.catalog.clone(), queries.clone(), qrels.clone());
-            return Ok(vec![Set { name: name_of(first)?, catalog, queries, qrels }]);
+            return Ok(vec![Set {
+                name: name_of(first)?,
+                catalog,
+                queries,
+                qrels,
+            }]);
         }
         self.sets
             .iter()
@@ -313,7 +414,11 @@ impl EvalCommand {
     /// The standard measures, and the most common ones at the cutoff that was asked for.
     fn measures(&self) -> Vec<Measure> {
         let mut measures = Measure::STANDARD.to_vec();
-        for kind in [MeasureKind::Ndcg, MeasureKind::Recall, MeasureKind::Completeness] {
+        for kind in [
+            MeasureKind::Ndcg,
+            MeasureKind::Recall,
+            MeasureKind::Completeness,
+        ] {
             let measure = Measure::new(kind, self.k);
             if !measures.contains(&measure) {
                 measures.push(measure);
@@ -330,8 +435,19 @@ impl EvalCommand {
         measures: &[Measure],
         scores: &PerQuery,
     ) -> anyhow::Result<Comparison> {
-        let baseline = evaluate(&Run::read_trec(&folder.join(format!("{set}.trec")))?, qrels, measures);
-        Ok(compare(&baseline, scores, CompareOptions { seed: self.seed, ..CompareOptions::default() })?)
+        let baseline = evaluate(
+            &Run::read_trec(&folder.join(format!("{set}.trec")))?,
+            qrels,
+            measures,
+        );
+        Ok(compare(
+            &baseline,
+            scores,
+            CompareOptions {
+                seed: self.seed,
+                ..CompareOptions::default()
+            },
+        )?)
     }
 }
 
@@ -340,24 +456,45 @@ fn name_of(path: &Path) -> anyhow::Result<String> {
     if path == Path::new("-") {
         return Ok("set".to_owned());
     }
-    let path = path.canonicalize().with_context(|| format!("cannot read {}", path.display()))?;
-    let stem = if path.is_dir() { path.file_name() } else { path.file_stem() };
-    Ok(stem.map_or_else(|| "set".to_owned(), |stem| stem.to_string_lossy().into_owned()))
+    let path = path
+        .canonicalize()
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    let stem = if path.is_dir() {
+        path.file_name()
+    } else {
+        path.file_stem()
+    };
+    Ok(stem.map_or_else(
+        || "set".to_owned(),
+        |stem| stem.to_string_lossy().into_owned(),
+    ))
 }
 
 /// The reports of all configurations, in the order of the plan.
 fn configurations(plan: &Plan, sets: &[Evaluated]) -> anyhow::Result<Vec<ConfigurationReport>> {
     let report = |(index, configuration): (usize, &Configuration)| {
-        let sets = sets.iter().map(|set| (set.name.clone(), set.outcomes[index].report.clone()));
-        Ok(ConfigurationReport { name: configuration.name.clone(), report: EvalReport::new(sets.collect())? })
+        let sets = sets
+            .iter()
+            .map(|set| (set.name.clone(), set.outcomes[index].report.clone()));
+        Ok(ConfigurationReport {
+            name: configuration.name.clone(),
+            report: EvalReport::new(sets.collect())?,
+        })
     };
     plan.configurations.iter().enumerate().map(report).collect()
 }
 
 /// The report as a page of HTML.
-fn page(plan: &Plan, sets: &[Evaluated], configurations: &[ConfigurationReport]) -> anyhow::Result<String> {
+fn page(
+    plan: &Plan,
+    sets: &[Evaluated],
+    configurations: &[ConfigurationReport],
+) -> anyhow::Result<String> {
     let sets = sets.iter().map(|set| {
-        let side = |index: usize| Side { run: &set.outcomes[index].answers.run, scores: &set.outcomes[index].scores };
+        let side = |index: usize| Side {
+            run: &set.outcomes[index].answers.run,
+            scores: &set.outcomes[index].scores,
+        };
         PageSet {
             name: &set.name,
             queries: &set.queries,
@@ -365,10 +502,16 @@ fn page(plan: &Plan, sets: &[Evaluated], configurations: &[ConfigurationReport])
             subject: side(plan.subject),
             baseline: side(plan.baseline),
             times: &set.outcomes[plan.subject].answers.times,
-            estimates: set.doubts.as_ref().map(|doubts| (&doubts.with[..], &doubts.without[..])),
+            estimates: set
+                .doubts
+                .as_ref()
+                .map(|doubts| (&doubts.with[..], &doubts.without[..])),
         }
     });
-    let models = plan.models.iter().filter_map(|model| Some((model.name(), model.identity()?)));
+    let models = plan
+        .models
+        .iter()
+        .filter_map(|model| Some((model.name(), model.identity()?)));
     let page = Page {
         configurations,
         subject: plan.subject,
@@ -383,13 +526,24 @@ fn page(plan: &Plan, sets: &[Evaluated], configurations: &[ConfigurationReport])
 
 /// Warns of judgments that no pick can satisfy, which mostly are slips in ids.
 fn warn_of_strangers(set: &str, qrels: &Qrels, run: &Run, catalog: &Catalog) {
-    let queries = qrels.iter().filter(|(query, _)| run.get(query).is_none()).count();
+    let queries = qrels
+        .iter()
+        .filter(|(query, _)| run.get(query).is_none())
+        .count();
     if queries > 0 {
-        output::warn(format!("{set}: {queries} judged queries are not among the queries and score 0"));
+        output::warn(format!(
+            "{set}: {queries} judged queries are not among the queries and score 0"
+        ));
     }
     let judged = qrels.iter().flat_map(|(_, judgments)| judgments.iter());
-    let tools: BTreeSet<&str> = judged.map(|(tool, _)| tool).filter(|tool| catalog.find(tool).is_none()).collect();
+    let tools: BTreeSet<&str> = judged
+        .map(|(tool, _)| tool)
+        .filter(|tool| catalog.find(tool).is_none())
+        .collect();
     if let Some(first) = tools.first() {
-        output::warn(format!("{set}: {} judged tools are not in the catalog, {first:?} for one", tools.len()));
+        output::warn(format!(
+            "{set}: {} judged tools are not in the catalog, {first:?} for one",
+            tools.len()
+        ));
     }
 }

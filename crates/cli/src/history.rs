@@ -14,19 +14,21 @@ use picktools::{Engine, PickOptions};
 #[derive(Args)]
 #[command(next_help_heading = heading::RANKING)]
 pub(super) struct HistoryArgs {
-    /// A tool that the task has called before, the latest last: it stays, beside those picked; may be repeated.
+    /// A tool that the task has called before, the latest last: it stays, beside those picked; may
+    /// be repeated.
     #[arg(long = "in-use", value_name = "NAME")]
     in_use: Vec<String>,
-    /// What earlier tasks called, as JSON Lines: a line is an array of the tools that one task called. It raises tools
-    /// that go with those in use.
+    /// What earlier tasks called, as JSON Lines: a line is an array of the tools that one task
+    /// called. It raises tools that go with those in use.
     #[arg(long, value_name = "FILE")]
     sequences: Option<PathBuf>,
-    /// Let tools gain by being called often in --sequences: at most fourfold in odds, and those alone that are good enough
-    /// without it. `eval` tells whether it helps.
+    /// Let tools gain by being called often in --sequences: at most fourfold in odds, and those
+    /// alone that are good enough without it. `eval` tells whether it helps.
     #[arg(long, requires = "sequences")]
     popularity: bool,
-    /// Requests that tools served, as JSON Lines: {"tool": NAME, "request": TEXT} (`picktools learn` and `picktools enrich`
-    /// write some); may be repeated. A request like one of them raises the tool.
+    /// Requests that tools served, as JSON Lines: {"tool": NAME, "request": TEXT}
+    /// (`picktools learn` and `picktools enrich` write some); may be repeated. A request like one
+    /// of them raises the tool.
     #[arg(long = "examples", value_name = "FILE")]
     examples: Vec<PathBuf>,
 }
@@ -62,11 +64,19 @@ impl HistoryArgs {
             && stats.unknown > 0
         {
             let path = path.display();
-            output::warn(format!("{path}: {} names are no tools of the catalog, or ambiguous", stats.unknown));
+            output::warn(format!(
+                "{path}: {} names are no tools of the catalog, or ambiguous",
+                stats.unknown
+            ));
         }
-        if let Some(stats) = engine.example_stats().filter(|stats| !stats.unknown.is_empty()) {
+        if let Some(stats) = engine
+            .example_stats()
+            .filter(|stats| !stats.unknown.is_empty())
+        {
             let names = excerpt::list(&stats.unknown, ", ");
-            output::warn(format!("examples are of names that are no tools of the catalog, or ambiguous: {names}"));
+            output::warn(format!(
+                "examples are of names that are no tools of the catalog, or ambiguous: {names}"
+            ));
         }
     }
 }

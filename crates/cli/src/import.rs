@@ -20,7 +20,8 @@ enum What {
     /// The operations of OpenAPI documents (2.0, 3.0, 3.1; JSON or YAML).
     #[command(name = "openapi")]
     OpenApi(openapi::OpenApiCommand),
-    /// The tools of MCP servers: those of configuration files, of an address, or of a command after `--`.
+    /// The tools of MCP servers: those of configuration files, of an address, or of a command after
+    /// `--`.
     Mcp(mcp::McpCommand),
 }
 

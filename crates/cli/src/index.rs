@@ -22,7 +22,8 @@ pub(super) struct IndexCommand {
     catalog: CatalogArgs,
     #[command(flatten)]
     model: ModelArgs,
-    /// Save the index in this folder, in the place of one that is there; then `--index DIR` does wherever `--catalog PATH` does.
+    /// Save the index in this folder, in the place of one that is there; then `--index DIR` does
+    /// wherever `--catalog PATH` does.
     #[arg(long, value_name = "DIR", help_heading = heading::OUTPUT)]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -60,7 +61,11 @@ fn size(bytes: usize) -> String {
 impl IndexCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let model = self.model.open()?;
-        let origin = self.out.is_some().then(|| self.catalog.origin()).transpose()?;
+        let origin = self
+            .out
+            .is_some()
+            .then(|| self.catalog.origin())
+            .transpose()?;
         let started = Instant::now();
         let catalog = self.catalog.open_for_picks()?;
         let read = started.elapsed();
@@ -68,7 +73,10 @@ impl IndexCommand {
         let (stats, memory) = (engine.stats(), engine.memory());
         // Times are for whoever waits, and for whoever asks.
         if self.stats || io::stderr().is_terminal() {
-            output::note(format!("read in {read:.1?}, indexed in {:.1?}", started.elapsed() - read));
+            output::note(format!(
+                "read in {read:.1?}, indexed in {:.1?}",
+                started.elapsed() - read
+            ));
         }
         if let Some(folder) = &self.out {
             let started = Instant::now();
@@ -79,9 +87,17 @@ impl IndexCommand {
         }
         let published = self.publish(&engine)?;
         if self.json {
-            return output::json(&Report { version: 1, stats, memory, published });
+            return output::json(&Report {
+                version: 1,
+                stats,
+                memory,
+                published,
+            });
         }
-        output::answer(format!("{} tools of {} sources, {} terms", stats.tools, stats.sources, stats.terms))?;
+        output::answer(format!(
+            "{} tools of {} sources, {} terms",
+            stats.tools, stats.sources, stats.terms
+        ))?;
         if let Some(published) = published {
             output::answer(told(&published))?;
         }
@@ -92,21 +108,34 @@ impl IndexCommand {
             output::answer(format!("vectors of {dimensions} dimensions by {model}"))?;
         }
         if let Some(cache) = &stats.cache {
-            output::answer(format!("{} vectors in the cache", cache.entries - cache.unsaved))?;
+            output::answer(format!(
+                "{} vectors in the cache",
+                cache.entries - cache.unsaved
+            ))?;
         }
         output::answer(format!("catalog {}", stats.catalog))?;
         let total: usize = memory.iter().map(|part| part.bytes).sum();
         let per_tool = |bytes: usize| bytes / stats.tools.max(1);
-        output::answer(format!("{} in memory beside the definitions, {} bytes a tool", size(total), per_tool(total)))?;
+        output::answer(format!(
+            "{} in memory beside the definitions, {} bytes a tool",
+            size(total),
+            per_tool(total)
+        ))?;
         for MemoryPart { part, bytes, .. } in memory {
-            output::answer(format!("  {part:<12} {:>10}  {:>5}", size(bytes), per_tool(bytes)))?;
+            output::answer(format!(
+                "  {part:<12} {:>10}  {:>5}",
+                size(bytes),
+                per_tool(bytes)
+            ))?;
         }
         Ok(())
     }
 
     /// Publishes what was indexed, where a store is named.
     fn publish(&self, engine: &Engine) -> anyhow::Result<Option<Publication>> {
-        let Some(store) = self.store.catalog_store()? else { return Ok(None) };
+        let Some(store) = self.store.catalog_store()? else {
+            return Ok(None);
+        };
         let bar = progress_bar("publishing");
         let progress = |done: usize, total: usize| {
             bar.set_length(total as u64);
@@ -123,11 +152,21 @@ impl IndexCommand {
 
 /// What became of a publication, for people.
 fn told(published: &Publication) -> String {
-    let Publication { version, written, removed, anew, took_ms, .. } = published;
+    let Publication {
+        version,
+        written,
+        removed,
+        anew,
+        took_ms,
+        ..
+    } = published;
     let changed = match (anew, written, removed) {
         (true, ..) => "all of it written anew".to_owned(),
         (false, 0, 0) => "nothing has changed".to_owned(),
         (false, written, removed) => format!("{written} tools written, {removed} removed"),
     };
-    format!("published as snapshot {version}: {changed}, in {:.1} s", *took_ms as f64 / 1e3)
+    format!(
+        "published as snapshot {version}: {changed}, in {:.1} s",
+        *took_ms as f64 / 1e3
+    )
 }

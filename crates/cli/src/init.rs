@@ -1,7 +1,8 @@
 //! `picktools init`: the gateway before the MCP servers that clients are configured with.
 //!
-//! A client's file is read, shown and, after a yes, written: its servers move to a file that `picktools mcp` reads, and
-//! one entry that starts the gateway stands in their place. A backup is written first, which `--undo` puts back.
+//! A client's file is read, shown and, after a yes, written: its servers move to a file that
+//! `picktools mcp` reads, and one entry that starts the gateway stands in their place. A backup is
+//! written first, which `--undo` puts back.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
@@ -103,7 +104,9 @@ enum Step {
 impl InitCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let program = std::env::current_exe().context("the path of this program is not known")?;
-        let program = program.to_str().context("the path of this program is not UTF-8")?;
+        let program = program
+            .to_str()
+            .context("the path of this program is not UTF-8")?;
         let places = places::places(&self.clients)?;
         let mut reports = Vec::new();
         for place in &places {
@@ -113,7 +116,9 @@ impl InitCommand {
                 false => plan(place, program, &mut report),
             };
             // Files that are not there are not spoken of.
-            let Some(step) = planned.transpose() else { continue };
+            let Some(step) = planned.transpose() else {
+                continue;
+            };
             let done = step.and_then(|step| {
                 self.show(&report)?;
                 self.go(place, step, &mut report)
@@ -145,7 +150,11 @@ impl InitCommand {
         }
         match step {
             Step::Leave => {}
-            Step::Write { file, upstreams, edited } => {
+            Step::Write {
+                file,
+                upstreams,
+                edited,
+            } => {
                 // The client's file comes last: whatever ends this before leaves it as it was.
                 files::write_upstreams(place, &file, &upstreams, &edited)?;
                 report.backup = Some(shown(&file.back_up()?));
@@ -154,7 +163,10 @@ impl InitCommand {
             }
             Step::Restore { file, backup } => {
                 if report.status == Status::Changed {
-                    report.message = Some(format!("what it was is in {}", file.keep_undone()?.display()));
+                    report.message = Some(format!(
+                        "what it was is in {}",
+                        file.keep_undone()?.display()
+                    ));
                 }
                 file.replace(&backup)?;
                 report.status = Status::Restored;
@@ -168,15 +180,33 @@ impl InitCommand {
         if self.json {
             return Ok(());
         }
-        output::answer(format!("{} ({}): {}", report.title, report.client, report.file))?;
-        let width = report.servers.iter().map(|server| server.name.chars().count()).max().unwrap_or(0).min(40);
+        output::answer(format!(
+            "{} ({}): {}",
+            report.title, report.client, report.file
+        ))?;
+        let width = report
+            .servers
+            .iter()
+            .map(|server| server.name.chars().count())
+            .max()
+            .unwrap_or(0)
+            .min(40);
         for server in &report.servers {
-            let off = if server.disabled { "  (switched off)" } else { "" };
-            output::answer(output::line(format!("  {:width$}  {}{off}", server.name, server.at)))?;
+            let off = if server.disabled {
+                "  (switched off)"
+            } else {
+                ""
+            };
+            output::answer(output::line(format!(
+                "  {:width$}  {}{off}",
+                server.name, server.at
+            )))?;
         }
         if !report.variables.is_empty() {
             let names = report.variables.join(", ");
-            output::answer(output::line(format!("  they ask for variables that the client has to pass on: {names}")))?;
+            output::answer(output::line(format!(
+                "  they ask for variables that the client has to pass on: {names}"
+            )))?;
         }
         if let (Some(upstreams), Some(entry)) = (&report.upstreams, &report.entry) {
             output::answer(format!("  they move to {upstreams}"))?;
@@ -205,7 +235,9 @@ impl InitCommand {
             Status::NoBackup => "  it has no backup".to_owned(),
             Status::WouldRestore => format!("  {backup} would be put back"),
             Status::Changed => {
-                format!("  it was changed since; --undo --yes puts {backup} back all the same, and keeps a copy")
+                format!(
+                    "  it was changed since; --undo --yes puts {backup} back all the same, and keeps a copy"
+                )
             }
             Status::Restored if message.is_empty() => format!("  {backup} was put back"),
             Status::Restored => format!("  {backup} was put back; {message}"),
@@ -215,12 +247,21 @@ impl InitCommand {
 
     /// Says what came of it all.
     fn conclude(&self, places: &[Place], reports: &[Report]) -> anyhow::Result<ExitCode> {
-        let any = |statuses: &[Status]| reports.iter().any(|report| statuses.contains(&report.status));
+        let any = |statuses: &[Status]| {
+            reports
+                .iter()
+                .any(|report| statuses.contains(&report.status))
+        };
         let code = if self.dry_run {
             0
         } else if any(&[Status::WouldWrite, Status::Changed]) {
             1
-        } else if any(&[Status::Written, Status::Already, Status::Restored, Status::AsBefore]) {
+        } else if any(&[
+            Status::Written,
+            Status::Already,
+            Status::Restored,
+            Status::AsBefore,
+        ]) {
             0
         } else if any(&[Status::Failed]) {
             2
@@ -230,14 +271,19 @@ impl InitCommand {
         if self.json {
             let mut answer = json!({"version": 1, "files": reports});
             if code == 2 {
-                let causes = reports.iter().filter_map(|report| report.message.as_deref());
+                let causes = reports
+                    .iter()
+                    .filter_map(|report| report.message.as_deref());
                 let causes: Vec<_> = causes.map(output::line).collect();
                 answer["error"] = json!({"message": "nothing could be written", "causes": causes});
             }
             output::json(&answer)?;
         } else if reports.is_empty() {
             let files: Vec<_> = places.iter().map(|place| shown(&place.file)).collect();
-            output::answer(format!("no client is configured here; looked for:\n  {}", files.join("\n  ")))?;
+            output::answer(format!(
+                "no client is configured here; looked for:\n  {}",
+                files.join("\n  ")
+            ))?;
         } else if code == 1 && any(&[Status::WouldWrite]) {
             output::note("--yes writes without asking");
         }
@@ -264,7 +310,9 @@ impl Report {
 
 /// Plans what `init` does to a file; `None` where there is none.
 fn plan(place: &Place, program: &str, report: &mut Report) -> anyhow::Result<Option<Step>> {
-    let Some(file) = ClientFile::read(place)? else { return Ok(None) };
+    let Some(file) = ClientFile::read(place)? else {
+        return Ok(None);
+    };
     let servers = match edit::find(&file.text, place.client, place.scope, &place.upstreams)? {
         Found::Nothing => return Ok(Some(Step::Leave)),
         Found::Gateway => {
@@ -273,9 +321,15 @@ fn plan(place: &Place, program: &str, report: &mut Report) -> anyhow::Result<Opt
         }
         Found::Servers(servers) => servers,
     };
-    let path = place.upstreams.to_str().context("the path of its upstreams file is not UTF-8")?;
+    let path = place
+        .upstreams
+        .to_str()
+        .context("the path of its upstreams file is not UTF-8")?;
     let entry = edit::entry(place.client, program, path);
-    let (upstreams, edited) = (servers.upstreams(&file.text, place.client), servers.replaced(&file.text, &entry));
+    let (upstreams, edited) = (
+        servers.upstreams(&file.text, place.client),
+        servers.replaced(&file.text, &entry),
+    );
     file.check_writable()?;
     files::check_upstreams(place, &upstreams)?;
     report.status = Status::WouldWrite;
@@ -283,12 +337,18 @@ fn plan(place: &Place, program: &str, report: &mut Report) -> anyhow::Result<Opt
     report.entry = Some(entry);
     report.servers = servers.shown;
     report.variables = servers.variables.into_iter().collect();
-    Ok(Some(Step::Write { file, upstreams, edited }))
+    Ok(Some(Step::Write {
+        file,
+        upstreams,
+        edited,
+    }))
 }
 
 /// Plans what `--undo` does to a file; `None` where there is none.
 fn plan_undo(place: &Place, report: &mut Report) -> anyhow::Result<Option<Step>> {
-    let Some(file) = ClientFile::read(place)? else { return Ok(None) };
+    let Some(file) = ClientFile::read(place)? else {
+        return Ok(None);
+    };
     let Some((path, backup)) = file.newest_backup()? else {
         report.status = Status::NoBackup;
         return Ok(Some(Step::Leave));
@@ -299,14 +359,20 @@ fn plan_undo(place: &Place, report: &mut Report) -> anyhow::Result<Option<Step>>
         return Ok(Some(Step::Leave));
     }
     file.check_writable()?;
-    report.status = if file.is_as_written(place) { Status::WouldRestore } else { Status::Changed };
+    report.status = if file.is_as_written(place) {
+        Status::WouldRestore
+    } else {
+        Status::Changed
+    };
     Ok(Some(Step::Restore { file, backup }))
 }
 
 /// Asks whoever sits at the terminal.
 fn ask(status: Status) -> io::Result<bool> {
     let question = match status {
-        Status::Changed => "  It was changed since picktools wrote it. Put the backup back, and keep a copy? [y/N] ",
+        Status::Changed => {
+            "  It was changed since picktools wrote it. Put the backup back, and keep a copy? [y/N] "
+        }
         _ => "  Write it? [y/N] ",
     };
     let mut answer = String::new();

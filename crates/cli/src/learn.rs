@@ -16,12 +16,12 @@ use picktools_learn::Served;
 
 #[derive(Args)]
 pub(super) struct LearnCommand {
-    /// Logs: lines `request TAB tool`, transcripts in any provider's shape, or audit records as JSON Lines with `request` and
-    /// `called`; `-` for standard input.
+    /// Logs: lines `request TAB tool`, transcripts in any provider's shape, or audit records as
+    /// JSON Lines with `request` and `called`; `-` for standard input.
     #[arg(value_name = "FILE", required = true)]
     logs: Vec<PathBuf>,
-    /// The catalog that the tools are of: names become ids, unknown ones are left out and reported, and words of the tools,
-    /// such as GitHub, are not masked; may be repeated.
+    /// The catalog that the tools are of: names become ids, unknown ones are left out and reported,
+    /// and words of the tools, such as GitHub, are not masked; may be repeated.
     #[arg(long, visible_alias = "index", value_name = "PATH", help_heading = heading::CATALOG)]
     catalog: Vec<PathBuf>,
     #[command(flatten)]
@@ -39,10 +39,19 @@ impl LearnCommand {
         if let Some(path) = &self.out {
             disk::check_writable(path)?;
         }
-        let catalog = if self.catalog.is_empty() { None } else { Some(self.reading.open(&self.catalog)?) };
+        let catalog = if self.catalog.is_empty() {
+            None
+        } else {
+            Some(self.reading.open(&self.catalog)?)
+        };
         let names = catalog.as_ref().map(NameTable::new);
         let vocabulary = catalog.as_ref().map(Vocabulary::of).unwrap_or_default();
-        let mut examples = self.examples.as_ref().map(Examples::open).transpose()?.unwrap_or_default();
+        let mut examples = self
+            .examples
+            .as_ref()
+            .map(Examples::open)
+            .transpose()?
+            .unwrap_or_default();
         let before = examples.len();
         let (mut requests, mut pairs) = (0_usize, 0_usize);
         let mut unknown: BTreeSet<String> = BTreeSet::new();
@@ -53,8 +62,9 @@ impl LearnCommand {
                 for name in called {
                     pairs += 1;
                     let meant = catalog.as_ref().zip(names.as_ref());
-                    let Some(tool) = meant.map_or(Some(name.clone()), |(catalog, names)| id_of(catalog, names, &name))
-                    else {
+                    let Some(tool) = meant.map_or(Some(name.clone()), |(catalog, names)| {
+                        id_of(catalog, names, &name)
+                    }) else {
                         unknown.insert(name);
                         continue;
                     };
@@ -64,7 +74,9 @@ impl LearnCommand {
         }
         if !unknown.is_empty() {
             let names = excerpt::list(&unknown.iter().collect::<Vec<_>>(), ", ");
-            output::warn(format!("left out are names that are no tools of the catalog, or ambiguous: {names}"));
+            output::warn(format!(
+                "left out are names that are no tools of the catalog, or ambiguous: {names}"
+            ));
         }
         let text = examples.to_json_lines();
         match &self.out {
@@ -72,8 +84,13 @@ impl LearnCommand {
             None if text.is_empty() => {}
             None => output::verbatim(text.trim_end())?,
         }
-        let (learned, tools) =
-            (examples.len() - before, examples.iter().map(|example| &example.tool).collect::<BTreeSet<_>>());
+        let (learned, tools) = (
+            examples.len() - before,
+            examples
+                .iter()
+                .map(|example| &example.tool)
+                .collect::<BTreeSet<_>>(),
+        );
         output::note(format!(
             "{learned} examples learned of {pairs} in {requests} requests; {} in all, of {} tools",
             examples.len(),

@@ -25,7 +25,8 @@ const AT_ONCE: usize = 16;
 #[derive(Args, Clone)]
 #[command(next_help_heading = heading::CATALOG)]
 pub(super) struct LiveArgs {
-    /// Ask MCP servers for their tools again, also where what they sent within the last hour is in the cache.
+    /// Ask MCP servers for their tools again, also where what they sent within the last hour is in
+    /// the cache.
     #[arg(long, conflicts_with = "offline")]
     refresh: bool,
     /// Do not start or call MCP servers; use what they sent before, however long ago.
@@ -50,38 +51,64 @@ pub(super) struct Answers {
 /// Reads a configuration file.
 pub(super) fn configuration(path: &Path, text: &str) -> anyhow::Result<Configuration> {
     let variable = |name: &str| std::env::var(name).ok();
-    // A bare name, and `-`, have an empty parent: they stand for the folder that the program works in.
-    let folder = match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+    // A bare name, and `-`, have an empty parent: they stand for the folder that the program works
+    // in.
+    let folder = match path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
         Some(folder) => std::path::absolute(folder),
         None => std::env::current_dir(),
     };
     let folder = folder.context("cannot tell the folder of the configuration")?;
-    mcp::read(text, &Surroundings { variable: &variable, folder: &folder })
-        .with_context(|| format!("cannot read the configuration {}", path.display()))
+    mcp::read(
+        text,
+        &Surroundings {
+            variable: &variable,
+            folder: &folder,
+        },
+    )
+    .with_context(|| format!("cannot read the configuration {}", path.display()))
 }
 
 impl LiveArgs {
     /// Asks servers anew.
     pub(super) fn refreshed(&self) -> Self {
-        Self { refresh: !self.offline, ..self.clone() }
+        Self {
+            refresh: !self.offline,
+            ..self.clone()
+        }
     }
 
     /// How long a server may take.
     pub(super) fn limits(&self) -> Limits {
-        Limits { time: Duration::from_millis(self.server_timeout_ms), ..Limits::default() }
+        Limits {
+            time: Duration::from_millis(self.server_timeout_ms),
+            ..Limits::default()
+        }
     }
 
     /// The tools of the servers of a configuration.
     pub(super) fn tools(&self, configuration: &Configuration) -> anyhow::Result<Answers> {
         let mut answers = Answers::default();
-        answers.missing.extend(configuration.faults.iter().map(ToString::to_string));
+        answers
+            .missing
+            .extend(configuration.faults.iter().map(ToString::to_string));
         if !configuration.disabled.is_empty() {
-            output::note(format!("switched off: {}", configuration.disabled.join(", ")));
+            output::note(format!(
+                "switched off: {}",
+                configuration.disabled.join(", ")
+            ));
         }
         let servers = &configuration.servers;
         let progress = ProgressBar::new(servers.len() as u64);
-        progress.set_style(ProgressStyle::with_template("{spinner} {pos}/{len} MCP servers").context("progress")?);
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        progress.set_style(
+            ProgressStyle::with_template("{spinner} {pos}/{len} MCP servers")
+                .context("progress")?,
+        );
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?;
         let asked = runtime.block_on(async {
             let permits = Semaphore::new(AT_ONCE);
             let ask = |server| {
@@ -106,7 +133,9 @@ impl LiveArgs {
             let (tools, missing) = answer;
             answers.missing.extend(missing);
             if let Some(tools) = tools {
-                answers.files.push(CatalogFile::of_server(&server.name, &tools));
+                answers
+                    .files
+                    .push(CatalogFile::of_server(&server.name, &tools));
                 answers.servers.push(server.clone());
             }
         }
@@ -115,33 +144,53 @@ impl LiveArgs {
 
     /// The tools of one server, and what is missing.
     async fn tools_of(&self, server: &Server) -> (Option<Vec<Value>>, Option<String>) {
-        let cache = crate::args::default_cache_dir().map(|folder| KeptTools::new(folder.join("mcp")));
+        let cache =
+            crate::args::default_cache_dir().map(|folder| KeptTools::new(folder.join("mcp")));
         let kept = cache.as_ref().and_then(|cache| cache.get(server));
         match kept {
             Some((tools, age)) if self.offline || (!self.refresh && age < MAX_AGE) => {
                 return (Some(tools), None);
             }
             None if self.offline => {
-                let missing =
-                    format!("{}: nothing that it sent is in the cache; ask it without --offline", server.name);
+                let missing = format!(
+                    "{}: nothing that it sent is in the cache; ask it without --offline",
+                    server.name
+                );
                 return (None, Some(missing));
             }
             _ => {}
         }
         match picktools_mcp::list(server, &|name| std::env::var_os(name), &self.limits()).await {
-            Ok(Listing { tools, incomplete: None, .. }) => {
+            Ok(Listing {
+                tools,
+                incomplete: None,
+                ..
+            }) => {
                 if let Some(cache) = cache {
                     cache.put(server, &tools);
                 }
                 (Some(tools), None)
             }
-            Ok(Listing { tools, incomplete: Some(reason), .. }) => {
-                (Some(tools), Some(format!("{}: some of its tools are missing: {reason}", server.name)))
-            }
+            Ok(Listing {
+                tools,
+                incomplete: Some(reason),
+                ..
+            }) => (
+                Some(tools),
+                Some(format!(
+                    "{}: some of its tools are missing: {reason}",
+                    server.name
+                )),
+            ),
             Err(error) => match kept {
                 Some((tools, age)) => {
                     let age = age.as_secs() / 60;
-                    (Some(tools), Some(format!("{error}\n  its tools of {age} minutes ago are used")))
+                    (
+                        Some(tools),
+                        Some(format!(
+                            "{error}\n  its tools of {age} minutes ago are used"
+                        )),
+                    )
                 }
                 None => (None, Some(error.to_string())),
             },

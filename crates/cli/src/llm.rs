@@ -11,23 +11,25 @@ use picktools_provider::Provider;
 #[derive(Args)]
 #[command(next_help_heading = heading::LANGUAGE_MODEL)]
 pub(super) struct LlmArgs {
-    /// Base of the language model's API, such as http://localhost:8080/v1 (llama.cpp, vLLM, LM Studio),
-    /// http://localhost:11434 (Ollama) or `https://api.anthropic.com/v1`; its key is read from PICKTOOLS_LLM_API_KEY, else
-    /// from OPENAI_API_KEY or ANTHROPIC_API_KEY as the provider has it; set the first to nothing to send none.
+    /// Base of the language model's API, such as http://localhost:8080/v1 (llama.cpp, vLLM, LM
+    /// Studio), http://localhost:11434 (Ollama) or `https://api.anthropic.com/v1`; its key is read
+    /// from PICKTOOLS_LLM_API_KEY, else from OPENAI_API_KEY or ANTHROPIC_API_KEY as the provider
+    /// has it; set the first to nothing to send none.
     #[arg(long, value_name = "URL")]
     llm_url: Option<String>,
     /// Name of the language model.
     #[arg(long, value_name = "NAME")]
     llm_model: Option<String>,
-    /// Format that the language model is asked in: openai, and all that speak it, anthropic or ollama.
+    /// Format that the language model is asked in: openai, and all that speak it, anthropic or
+    /// ollama.
     #[arg(long, value_name = "PROVIDER", default_value = "openai")]
     llm_provider: Provider,
     /// How long the language model may take for one answer, where there is no --timeout-ms.
     #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = whole::<u64>,
         allow_negative_numbers = true)]
     llm_timeout_ms: u64,
-    /// Members for the body of requests to the language model, as a JSON object; null takes one away, as in
-    /// {"temperature": null}.
+    /// Members for the body of requests to the language model, as a JSON object; null takes one
+    /// away, as in {"temperature": null}.
     #[arg(long, value_name = "JSON")]
     llm_extra: Option<String>,
 }
@@ -58,7 +60,12 @@ impl LlmArgs {
         };
         let client = picktools_llm::ProviderClient::new(self.llm_provider, url, &options)?;
         let timeout = Duration::from_millis(self.llm_timeout_ms);
-        Ok(Llm { client, model: model.to_owned(), extra, timeout })
+        Ok(Llm {
+            client,
+            model: model.to_owned(),
+            extra,
+            timeout,
+        })
     }
 
     fn named(&self, does: &str) -> anyhow::Result<(&str, &str, Map<String, Value>)> {

@@ -1,7 +1,9 @@
-//! The program `picktools`: one file per command, each of which reads, calls the library and renders.
+//! The program `picktools`: one file per command, each of which reads, calls the library and
+//! renders.
 //!
-//! Answers go to standard output, everything else to standard error. Exit codes: 0 done, 1 answered "no",
-//! 2 usage or input error; with `--json` an error is an answer too: `{"error": {"message": …, "causes": […]}}`.
+//! Answers go to standard output, everything else to standard error. Exit codes: 0 done, 1 answered
+//! "no", 2 usage or input error; with `--json` an error is an answer too:
+//! `{"error": {"message": …, "causes": […]}}`.
 
 mod approve;
 mod args;
@@ -61,15 +63,18 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Makes the runtime of a gateway.
 fn gateway_runtime() -> io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
 }
 
-/// The few tools a request needs, out of thousands, with a reason for every pick and every exclusion.
+/// The few tools a request needs, out of thousands, with a reason for every pick and every
+/// exclusion.
 #[derive(Parser)]
 #[command(name = "picktools", version, about, propagate_version = true, after_help = EXIT_CODES)]
 struct Cli {
-    /// Log on standard error what is registered and resolved, such as each alias; PICKTOOLS_LOG sets levels, as in
-    /// picktools=debug, and counts before this.
+    /// Log on standard error what is registered and resolved, such as each alias; PICKTOOLS_LOG
+    /// sets levels, as in picktools=debug, and counts before this.
     #[arg(short, long, global = true, help_heading = heading::OUTPUT)]
     verbose: bool,
     /// How lines for the log are written: for people, or a JSON object each.
@@ -87,7 +92,8 @@ With --json an error is an object on standard output: {\"error\": {\"message\": 
 enum Command {
     /// Pick the tools that a request needs.
     Pick(pick::PickCommand),
-    /// Index a catalog and tell what the index holds; this fills the embedding cache of a model that needs one.
+    /// Index a catalog and tell what the index holds; this fills the embedding cache of a model
+    /// that needs one.
     Index(index::IndexCommand),
     /// Tell which tools names mean: by name or alias, also in a variant spelling.
     Resolve(resolve::ResolveCommand),
@@ -99,17 +105,19 @@ enum Command {
     Call(call::CallCommand),
     /// Run all calls of a model's answer.
     Run(run::RunCommand),
-    /// Look for what is wrong with a catalog: schemas, names and aliases, and texts written to deceive a model.
+    /// Look for what is wrong with a catalog: schemas, names and aliases, and texts written to
+    /// deceive a model.
     Check(check::CheckCommand),
-    /// Serve one client as one MCP server before many: on standard input and output, it shows the few tools that a request
-    /// needs.
+    /// Serve one client as one MCP server before many: on standard input and output, it shows the
+    /// few tools that a request needs.
     Mcp(mcp::McpCommand),
     /// Serve many clients as one MCP server before many, over HTTP.
     Serve(serve::ServeCommand),
-    /// Show the definitions of MCP servers that wait for approval, with what changed, and approve them.
+    /// Show the definitions of MCP servers that wait for approval, with what changed, and approve
+    /// them.
     Approve(approve::ApproveCommand),
-    /// Tell whether the audit of a gateway is whole, and run its selections again: with what they were made with, or with
-    /// another catalog, model or policy.
+    /// Tell whether the audit of a gateway is whole, and run its selections again: with what they
+    /// were made with, or with another catalog, model or policy.
     Replay(replay::ReplayCommand),
     /// Make a catalog, as JSON Lines, of what people already have: OpenAPI documents, MCP servers.
     Import(import::ImportCommand),
@@ -117,10 +125,11 @@ enum Command {
     Init(init::InitCommand),
     /// Measure ranking quality and latency on queries with known answers.
     Eval(eval::EvalCommand),
-    /// Make a file of examples, for --examples, of what tools have served: transcripts, audit records, or lines of a request
-    /// and a tool.
+    /// Make a file of examples, for --examples, of what tools have served: transcripts, audit
+    /// records, or lines of a request and a tool.
     Learn(learn::LearnCommand),
-    /// Ask a language model for sample requests of each tool, once a tool, and keep them in a file of examples.
+    /// Ask a language model for sample requests of each tool, once a tool, and keep them in a file
+    /// of examples.
     Enrich(enrich::EnrichCommand),
     /// Look after a catalog in a store that several share.
     Store(store::StoreCommand),
@@ -182,7 +191,10 @@ fn main() -> ExitCode {
 
 /// Whether answers are JSON, as far as can be told before the arguments are understood.
 fn wants_json() -> bool {
-    std::env::args_os().skip(1).take_while(|argument| argument != "--").any(|argument| argument == "--json")
+    std::env::args_os()
+        .skip(1)
+        .take_while(|argument| argument != "--")
+        .any(|argument| argument == "--json")
 }
 
 /// A reader that has seen enough (`picktools … | head`) is not an error.
@@ -197,9 +209,14 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 fn init_logging(verbose: bool, as_json: bool) -> anyhow::Result<impl Sized> {
     let level = if verbose { "picktools=debug" } else { "error" };
     let filter = EnvFilter::try_from_env("PICKTOOLS_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let lines =
-        tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal() && !as_json);
-    let lines = if as_json { lines.json().with_filter(filter).boxed() } else { lines.with_filter(filter).boxed() };
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal() && !as_json);
+    let lines = if as_json {
+        lines.json().with_filter(filter).boxed()
+    } else {
+        lines.with_filter(filter).boxed()
+    };
     let registry = tracing_subscriber::registry().with(lines);
     #[cfg(feature = "otel")]
     {

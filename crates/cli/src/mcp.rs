@@ -23,7 +23,8 @@ use crate::{args, heading, output};
 
 /// How often is looked whether another catalog was published.
 const LOOK: Duration = Duration::from_millis(200);
-/// Every how many looks it is looked whether a file has become another, and whether a store answers again.
+/// Every how many looks it is looked whether a file has become another, and whether a store answers
+/// again.
 const LOOKS_AT_FILES: usize = 5;
 
 #[derive(Args)]
@@ -40,8 +41,8 @@ pub(super) struct GatewayArgs {
     /// A file of settings: what is shown, who may do what, how servers are kept (docs/gateway.md).
     #[arg(long, value_name = "FILE", help_heading = heading::GATEWAY)]
     settings: Option<PathBuf>,
-    /// What the client is shown: all tools where they cost few tokens, and else tools that search and call; or one of these
-    /// always.
+    /// What the client is shown: all tools where they cost few tokens, and else tools that search
+    /// and call; or one of these always.
     #[arg(long, value_name = "MODE", value_parser = ["auto", "search", "dynamic", "pass-through"], help_heading = heading::GATEWAY)]
     mode: Option<String>,
     /// What becomes of calls of tools that are marked as destructive.
@@ -55,8 +56,8 @@ pub(super) struct GatewayArgs {
     /// The catalog in the store.
     #[arg(skip)]
     published: Box<std::cell::RefCell<Published>>,
-    /// Record what is decided in this folder, which no other gateway writes (docs/audit.md); nothing is picked or run while
-    /// that cannot be done.
+    /// Record what is decided in this folder, which no other gateway writes (docs/audit.md);
+    /// nothing is picked or run while that cannot be done.
     #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
     audit: Option<PathBuf>,
     #[arg(skip)]
@@ -111,8 +112,18 @@ impl CatalogFiles {
 
     /// The files that can become others, those of folders among them.
     fn files(&self) -> Vec<PathBuf> {
-        let walk = |path: &PathBuf| walkdir::WalkDir::new(path).max_depth(1).into_iter().filter_map(Result::ok);
-        self.paths.iter().flat_map(walk).map(walkdir::DirEntry::into_path).filter(|path| path.is_file()).collect()
+        let walk = |path: &PathBuf| {
+            walkdir::WalkDir::new(path)
+                .max_depth(1)
+                .into_iter()
+                .filter_map(Result::ok)
+        };
+        self.paths
+            .iter()
+            .flat_map(walk)
+            .map(walkdir::DirEntry::into_path)
+            .filter(|path| path.is_file())
+            .collect()
     }
 }
 
@@ -126,7 +137,10 @@ pub(super) struct Providers {
 impl Providers {
     /// Puts the addresses into the settings; what those say of a provider besides stays.
     fn set(&self, proxy: &mut ProxySettings) {
-        let given = [(&self.openai, &mut proxy.openai), (&self.anthropic, &mut proxy.anthropic)];
+        let given = [
+            (&self.openai, &mut proxy.openai),
+            (&self.anthropic, &mut proxy.anthropic),
+        ];
         for (url, provider) in given {
             let Some(url) = url else { continue };
             match provider {
@@ -152,7 +166,11 @@ pub(super) fn approvals(store: Option<&Store>, folder: &Path) -> anyhow::Result<
 }
 
 /// The servers of a gateway; where it has a catalog or stands before models, there may be none.
-fn configuration(servers: &ServerArgs, settings: &Settings, has_catalog: bool) -> anyhow::Result<Configuration> {
+fn configuration(
+    servers: &ServerArgs,
+    settings: &Settings,
+    has_catalog: bool,
+) -> anyhow::Result<Configuration> {
     let has_models = settings.proxy.openai.is_some() || settings.proxy.anthropic.is_some();
     if (has_models || has_catalog) && !servers.are_named() {
         return Ok(Configuration::default());
@@ -167,7 +185,8 @@ impl GatewayArgs {
     fn settings(&self) -> anyhow::Result<Settings> {
         let mut settings = match &self.settings {
             Some(path) => {
-                let text = String::from_utf8(reading::read_input(path)?).context("the settings are not UTF-8")?;
+                let text = String::from_utf8(reading::read_input(path)?)
+                    .context("the settings are not UTF-8")?;
                 Settings::read(&text).with_context(|| format!("{}", path.display()))?
             }
             None => Settings::default(),
@@ -181,8 +200,10 @@ impl GatewayArgs {
             };
         }
         if let Some(what) = &self.marked_unsafe {
-            let role: &mut Role =
-                settings.roles.entry(picktools_gateway::settings::DEFAULT_ROLE.to_owned()).or_default();
+            let role: &mut Role = settings
+                .roles
+                .entry(picktools_gateway::settings::DEFAULT_ROLE.to_owned())
+                .or_default();
             role.marked_unsafe = match what.as_str() {
                 "deny" => Unsafe::Deny,
                 "allow" => Unsafe::Allow,
@@ -201,7 +222,11 @@ impl GatewayArgs {
     }
 
     /// What a gateway before these servers is made of.
-    pub(super) fn options(&self, servers: &ServerArgs, share: Share) -> anyhow::Result<GatewayOptions> {
+    pub(super) fn options(
+        &self,
+        servers: &ServerArgs,
+        share: Share,
+    ) -> anyhow::Result<GatewayOptions> {
         let settings = self.settings()?;
         let catalog = self.own_tools()?;
         let lacks_all = self.store.is_named() && catalog.is_none() && !servers.are_named();
@@ -233,20 +258,36 @@ impl GatewayArgs {
 }
 
 impl GatewayArgs {
-    /// Follows the files of a gateway: when one of them has become another, the gateway takes what they say now.
+    /// Follows the files of a gateway: when one of them has become another, the gateway takes what
+    /// they say now.
     pub(super) async fn follow_files(&self, servers: &ServerArgs, gateway: &Gateway) {
-        let files: Vec<&PathBuf> = servers.files().iter().chain(&self.settings).filter(|path| path.is_file()).collect();
+        let files: Vec<&PathBuf> = servers
+            .files()
+            .iter()
+            .chain(&self.settings)
+            .filter(|path| path.is_file())
+            .collect();
         let read = || {
             let catalog = self.catalog.iter().flat_map(CatalogFiles::files);
             let catalog: Vec<_> = catalog.map(|path| (stamp(&path), path)).collect();
-            (files.iter().map(|path| std::fs::read(path).ok()).collect::<Vec<_>>(), catalog)
+            (
+                files
+                    .iter()
+                    .map(|path| std::fs::read(path).ok())
+                    .collect::<Vec<_>>(),
+                catalog,
+            )
         };
         let follow_store = || tokio::task::block_in_place(|| self.follow_store());
         let (mut last, mut last_published) = (read(), follow_store());
         for look in 1_usize.. {
             tokio::time::sleep(LOOK).await;
             let is_slow_look = look.is_multiple_of(LOOKS_AT_FILES);
-            let published = if is_slow_look || self.store_answers() { follow_store() } else { last_published };
+            let published = if is_slow_look || self.store_answers() {
+                follow_store()
+            } else {
+                last_published
+            };
             let now = if is_slow_look { read() } else { last.clone() };
             if now == last && published == last_published {
                 continue;
@@ -264,7 +305,8 @@ impl GatewayArgs {
         }
     }
 
-    /// The tools that no server has: those of files, or else those that were published in the store.
+    /// The tools that no server has: those of files, or else those that were published in the
+    /// store.
     fn own_tools(&self) -> anyhow::Result<Option<Catalog>> {
         if let Some(files) = &self.catalog {
             return files.open().map(Some);
@@ -274,12 +316,15 @@ impl GatewayArgs {
             if published.catalog.is_none() {
                 published.follow(&self.store)?;
             }
-            Ok(published.catalog.as_ref().map(|shared| shared.catalog().clone()))
+            Ok(published
+                .catalog
+                .as_ref()
+                .map(|shared| shared.catalog().clone()))
         }
     }
 
-    /// Takes over what was published in the store; returns which snapshot the gateway's own tools are of. What is wrong with the store
-    /// is told when it begins.
+    /// Takes over what was published in the store; returns which snapshot the gateway's own tools
+    /// are of. What is wrong with the store is told when it begins.
     fn follow_store(&self) -> Option<u64> {
         if self.catalog.is_some() {
             return None;
@@ -297,7 +342,10 @@ impl GatewayArgs {
         if let Some(gateways) = &published.gateways {
             gateways.catalog_fault(fault);
         }
-        published.catalog.as_ref().map(|shared| shared.snapshot().version)
+        published
+            .catalog
+            .as_ref()
+            .map(|shared| shared.snapshot().version)
     }
 
     /// Whether the store can be asked at every look.

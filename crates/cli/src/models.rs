@@ -64,7 +64,10 @@ impl ModelsCommand {
 
 impl ListCommand {
     fn run(self) -> anyhow::Result<()> {
-        let models = known::models(self.folders.models_dir().as_deref(), self.folders.hub_dir().as_deref())?;
+        let models = known::models(
+            self.folders.models_dir().as_deref(),
+            self.folders.hub_dir().as_deref(),
+        )?;
         if self.json {
             return output::json(&Report { version: 1, models });
         }
@@ -85,7 +88,10 @@ fn table(models: &[KnownModel]) -> String {
         table.add_row([
             model.name.clone(),
             model.dimensions.to_string(),
-            model.bytes.map_or_else(|| "–".to_owned(), |bytes| format!("{:.1} MB", bytes as f64 / 1e6)),
+            model.bytes.map_or_else(
+                || "–".to_owned(),
+                |bytes| format!("{:.1} MB", bytes as f64 / 1e6),
+            ),
             model.licence.unwrap_or("–").to_owned(),
             place,
             model.description.clone(),
@@ -104,7 +110,9 @@ impl PullCommand {
             STATIC => in_program(STATIC),
             TUNED => self.pull_tuned()?,
             _ if self.from.is_some() => {
-                anyhow::bail!("--from is for the model {TUNED}; others come from their hub, under their name alone")
+                anyhow::bail!(
+                    "--from is for the model {TUNED}; others come from their hub, under their name alone"
+                )
             }
             _ => {
                 // A model that was opened is here, and works.
@@ -121,7 +129,11 @@ impl PullCommand {
             bar.set_length(total.unwrap_or(done));
             bar.set_position(done);
         };
-        let pulled = known::pull_tuned(self.folders.models_dir().as_deref(), self.from.as_deref(), &progress);
+        let pulled = known::pull_tuned(
+            self.folders.models_dir().as_deref(),
+            self.from.as_deref(),
+            &progress,
+        );
         bar.finish_and_clear();
         Ok(match pulled? {
             Pulled::InProgram => in_program(TUNED),

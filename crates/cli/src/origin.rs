@@ -12,7 +12,8 @@ use sha2::{Digest, Sha256};
 
 use super::reading::ReadingNote;
 
-/// A file that was written so shortly before it was noted may have been written again without showing.
+/// A file that was written so shortly before it was noted may have been written again without
+/// showing.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// The files of a catalog and how they were read, as an index notes it.
@@ -36,16 +37,29 @@ struct NotedFile {
 }
 
 impl Origin {
-    /// Notes what is to be read now; to be called before it is read. Standard input cannot be looked at again.
+    /// Notes what is to be read now; to be called before it is read. Standard input cannot be
+    /// looked at again.
     pub(super) fn note(paths: &[PathBuf], reading: ReadingNote) -> anyhow::Result<Self> {
-        let paths = paths.iter().filter(|path| *path != Path::new("-")).map(std::path::absolute);
-        let paths: Vec<PathBuf> = paths.collect::<io::Result<_>>().context("the folder that this runs in is gone")?;
-        let files = files(&paths, &reading)?.into_iter().map(NotedFile::of).collect::<anyhow::Result<_>>()?;
-        Ok(Self { paths, reading, files })
+        let paths = paths
+            .iter()
+            .filter(|path| *path != Path::new("-"))
+            .map(std::path::absolute);
+        let paths: Vec<PathBuf> = paths
+            .collect::<io::Result<_>>()
+            .context("the folder that this runs in is gone")?;
+        let files = files(&paths, &reading)?
+            .into_iter()
+            .map(NotedFile::of)
+            .collect::<anyhow::Result<_>>()?;
+        Ok(Self {
+            paths,
+            reading,
+            files,
+        })
     }
 
-    /// Returns what is not as it was noted: a file that has changed, or one that has come to a folder or gone. Of a
-    /// catalog of which no path is here the index was carried elsewhere.
+    /// Returns what is not as it was noted: a file that has changed, or one that has come to a
+    /// folder or gone. Of a catalog of which no path is here the index was carried elsewhere.
     pub(super) fn changed(&self) -> Option<String> {
         if self.paths.iter().all(|path| !path.exists()) {
             return None;
@@ -71,11 +85,18 @@ impl NotedFile {
         let noted = || -> io::Result<_> {
             let (bytes, modified) = stamp(&path)?;
             let settled = SystemTime::now().checked_sub(SETTLED).and_then(since_1970);
-            let modified = modified.filter(|modified| settled.is_some_and(|settled| *modified < settled));
+            let modified =
+                modified.filter(|modified| settled.is_some_and(|settled| *modified < settled));
             Ok((bytes, modified, sha256(&path)?))
         };
-        let (bytes, modified, sha256) = noted().with_context(|| format!("cannot read {}", path.display()))?;
-        Ok(Self { path, bytes, modified, sha256 })
+        let (bytes, modified, sha256) =
+            noted().with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(Self {
+            path,
+            bytes,
+            modified,
+            sha256,
+        })
     }
 
     fn has_changed(&self) -> io::Result<bool> {
@@ -100,7 +121,10 @@ fn files(paths: &[PathBuf], reading: &ReadingNote) -> anyhow::Result<Vec<PathBuf
 
 fn stamp(path: &Path) -> io::Result<(u64, Option<u64>)> {
     let metadata = fs::metadata(path)?;
-    Ok((metadata.len(), metadata.modified().ok().and_then(since_1970)))
+    Ok((
+        metadata.len(),
+        metadata.modified().ok().and_then(since_1970),
+    ))
 }
 
 fn since_1970(time: SystemTime) -> Option<u64> {
@@ -109,10 +133,17 @@ fn since_1970(time: SystemTime) -> Option<u64> {
 }
 
 fn sha256(path: &Path) -> io::Result<String> {
-    let (mut file, mut digest, mut piece) = (fs::File::open(path)?, Sha256::new(), vec![0; 1 << 16]);
+    let (mut file, mut digest, mut piece) =
+        (fs::File::open(path)?, Sha256::new(), vec![0; 1 << 16]);
     loop {
         match file.read(&mut piece)? {
-            0 => return Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()),
+            0 => {
+                return Ok(digest
+                    .finalize()
+                    .iter()
+                    .map(|byte| format!("{byte:02x}"))
+                    .collect());
+            }
             read => digest.update(&piece[..read]),
         }
     }

@@ -1,7 +1,8 @@
 //! Writing to the two streams.
 //!
-//! What is printed for people is bounded and holds no character that hides something, whatever a catalog says: lines
-//! are cut, lists show their first items, and the rest is in the JSON. JSON itself is whole.
+//! What is printed for people is bounded and holds no character that hides something, whatever a
+//! catalog says: lines are cut, lists show their first items, and the rest is in the JSON. JSON
+//! itself is whole.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -27,7 +28,11 @@ pub(super) fn line(text: impl Display) -> String {
 
 /// The lines of a text. A tab hides nothing, but may stand for more than is seen of it.
 fn lines(text: &str) -> String {
-    text.replace('\t', "    ").split('\n').map(line).collect::<Vec<_>>().join("\n")
+    text.replace('\t', "    ")
+        .split('\n')
+        .map(line)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// The first `most` of several lines, and after them how many more there are and where.
@@ -68,7 +73,8 @@ pub(super) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     verbatim(serde_json::to_string_pretty(value)?)
 }
 
-/// Writes what a tool gave: its texts as they are, other fields by name; or its error, with what to do.
+/// Writes what a tool gave: its texts as they are, other fields by name; or its error, with what to
+/// do.
 pub(super) fn result(result: &picktools_runtime::ToolResult) -> anyhow::Result<()> {
     for (name, value) in &result.fields {
         match value.as_str() {
@@ -77,8 +83,16 @@ pub(super) fn result(result: &picktools_runtime::ToolResult) -> anyhow::Result<(
         }
     }
     if let Some(failure) = &result.failure {
-        let suggestion = failure.suggestion.as_ref().map(|text| format!("; {text}")).unwrap_or_default();
-        note(format!("{} ({}){suggestion}", failure.error, failure.error_type.name()));
+        let suggestion = failure
+            .suggestion
+            .as_ref()
+            .map(|text| format!("; {text}"))
+            .unwrap_or_default();
+        note(format!(
+            "{} ({}){suggestion}",
+            failure.error,
+            failure.error_type.name()
+        ));
     }
     Ok(())
 }
@@ -100,12 +114,20 @@ pub(super) fn warn(text: impl Display) {
 
 /// Writes the first of several warnings, and how many more there are.
 pub(super) fn warnings(warnings: impl IntoIterator<Item = impl Display>, whole: &'static str) {
-    first(warnings.into_iter().map(|warning| warning.to_string()), MAX_LISTED, whole).for_each(warn);
+    first(
+        warnings.into_iter().map(|warning| warning.to_string()),
+        MAX_LISTED,
+        whole,
+    )
+    .for_each(warn);
 }
 
 /// What is to be said of a deprecated alias that is used.
 pub(super) fn deprecated(alias: &str, tool: &str) -> String {
-    format!("{:?} is a deprecated alias of {tool}; use the tool's name", marked(alias, MAX_NAME_CHARS))
+    format!(
+        "{:?} is a deprecated alias of {tool}; use the tool's name",
+        marked(alias, MAX_NAME_CHARS)
+    )
 }
 
 /// Warns of values of the options that no tool of the catalog has.
@@ -113,10 +135,13 @@ pub(super) fn warn_of_unknown(values: &[UnknownValue]) {
     warnings(values, "");
 }
 
-/// Writes an error and its causes, and which option mends it: as JSON to standard output, or as text to standard error.
+/// Writes an error and its causes, and which option mends it: as JSON to standard output, or as
+/// text to standard error.
 pub(super) fn error(error: &anyhow::Error, as_json: bool) {
     let option = error.chain().find_map(of_model).and_then(option);
-    let option = option.map(|option| format!("; {option}")).unwrap_or_default();
+    let option = option
+        .map(|option| format!("; {option}"))
+        .unwrap_or_default();
     // Faults stand on lines of their own.
     let shown = |text: String| match error.downcast_ref::<CatalogError>() {
         Some(_) => lines(&text),
@@ -126,7 +151,11 @@ pub(super) fn error(error: &anyhow::Error, as_json: bool) {
         let causes: Vec<String> = error.chain().skip(1).map(line).collect();
         return report(&shown(format!("{error}{option}")), &causes);
     }
-    let _closed = writeln!(io::stderr().lock(), "{}", shown(format!("error: {error:#}{option}")));
+    let _closed = writeln!(
+        io::stderr().lock(),
+        "{}",
+        shown(format!("error: {error:#}{option}"))
+    );
 }
 
 /// Writes what is wrong with the arguments, in the same ways.
@@ -159,9 +188,9 @@ fn option(error: &EmbedError) -> Option<&'static str> {
         EmbedError::UnknownModel { .. } | EmbedError::MissingFolder { .. } => {
             Some("`picktools models list` lists those that embed")
         }
-        EmbedError::InvalidEndpoint { .. } | EmbedError::Endpoint { .. } => {
-            Some("the URL is that of --embed-url, and the key that of PICKTOOLS_EMBED_API_KEY or OPENAI_API_KEY")
-        }
+        EmbedError::InvalidEndpoint { .. } | EmbedError::Endpoint { .. } => Some(
+            "the URL is that of --embed-url, and the key that of PICKTOOLS_EMBED_API_KEY or OPENAI_API_KEY",
+        ),
         _ => None,
     }
 }

@@ -22,9 +22,9 @@ use picktools::excerpt::{self, MAX_LISTED, marked};
 use picktools::names::{NameTable, tools_section};
 use picktools::options::{Fusion, TokenBudget};
 use picktools::selection::{
-    AskedBy, BlockedMatch, CalledOften, CalledTogether, Definition, DropReason, ExampleEvidence, Field, IneligibleTool,
-    NothingFits, PriorEvidence, Provenance, RerankEvidence, RerankReport, SkillPick, TermEvidence, TokenReport,
-    WordEvidence,
+    AskedBy, BlockedMatch, CalledOften, CalledTogether, Definition, DropReason, ExampleEvidence,
+    Field, IneligibleTool, NothingFits, PriorEvidence, Provenance, RerankEvidence, RerankReport,
+    SkillPick, TermEvidence, TokenReport, WordEvidence,
 };
 use picktools::skills::{Skill, SkillReport, ToolMeaning, skills_section};
 use picktools::{Access, Catalog, Pick, PickOptions, Query, Selection, Tool};
@@ -33,7 +33,8 @@ use picktools_provider::{TranslateOptions, Translation};
 use picktools_skills::SkillFolder;
 use picktools_store::{RedisStore, SharedEngine, SharedOptions};
 
-/// What a pick has at least, whatever came before it took: words and the static model need a few milliseconds.
+/// What a pick has at least, whatever came before it took: words and the static model need a few
+/// milliseconds.
 const LEAST_TIME: Duration = Duration::from_millis(50);
 /// How much is shown of a name that no tool has.
 const SHOWN_CHARS: usize = 80;
@@ -46,12 +47,12 @@ pub(super) struct PickCommand {
     /// The request.
     #[arg(required_unless_present = "input", conflicts_with = "input")]
     query: Option<String>,
-    /// Read the request from a file, or from standard input for `-`: text, any JSON, or a transcript as providers write
-    /// it, whose last message of the user is the request.
+    /// Read the request from a file, or from standard input for `-`: text, any JSON, or a
+    /// transcript as providers write it, whose last message of the user is the request.
     #[arg(long, value_name = "FILE|-", help_heading = heading::REQUEST)]
     input: Option<PathBuf>,
-    /// The catalog: a file of tools, an OpenAPI document, a configuration of MCP servers, `-` for standard input, a folder of such, or the
-    /// folder of an index; may be repeated.
+    /// The catalog: a file of tools, an OpenAPI document, a configuration of MCP servers, `-` for
+    /// standard input, a folder of such, or the folder of an index; may be repeated.
     #[arg(long, visible_alias = "index", value_name = "PATH", help_heading = heading::CATALOG)]
     #[arg(required_unless_present = "store", conflicts_with = "store")]
     catalog: Vec<PathBuf>,
@@ -66,8 +67,8 @@ pub(super) struct PickCommand {
     asking: AskingArgs,
     #[command(flatten)]
     picks: PicksArgs,
-    /// Print the picks as definitions in a provider's format, ready for a request, in place of the list; with --json both
-    /// (openai, openai-responses, anthropic, gemini, ollama, mcp).
+    /// Print the picks as definitions in a provider's format, ready for a request, in place of the
+    /// list; with --json both (openai, openai-responses, anthropic, gemini, ollama, mcp).
     #[arg(long, value_name = "PROVIDER", conflicts_with = "explain", help_heading = heading::DEFINITIONS)]
     provider: Option<Provider>,
     #[command(flatten)]
@@ -78,15 +79,16 @@ pub(super) struct PickCommand {
     /// Leave out what speaks for each pick, which takes time to find.
     #[arg(long, conflicts_with = "explain", help_heading = heading::OUTPUT)]
     no_reasons: bool,
-    /// When to tell of the tool that would have been the best, had the caller been allowed to use it.
+    /// When to tell of the tool that would have been the best, had the caller been allowed to use
+    /// it.
     #[arg(long, value_enum, value_name = "WHEN", default_value = "except-roles", help_heading = heading::OUTPUT)]
     tell_blocked: TellBlockedArg,
     /// Show how long each stage took, on standard error.
     #[arg(long, help_heading = heading::OUTPUT)]
     timings: bool,
-    /// Print tools and skills as a section of a prompt, in place of the list: the picked tools, or all that the caller
-    /// may use. With --provider or --names they have the names of their definitions (in the format of --provider, else
-    /// of openai).
+    /// Print tools and skills as a section of a prompt, in place of the list: the picked tools, or
+    /// all that the caller may use. With --provider or --names they have the names of their
+    /// definitions (in the format of --provider, else of openai).
     #[arg(long, value_name = "TOOLS", value_enum, num_args = 0..=1, require_equals = true,
         default_missing_value = "picks", conflicts_with_all = ["json", "explain"], help_heading = heading::OUTPUT)]
     prompt_section: Option<Listed>,
@@ -119,12 +121,12 @@ struct PicksArgs {
     /// A tool that is picked whatever its score; may be repeated.
     #[arg(long = "always-include", value_name = "TOOL")]
     always_include: Vec<String>,
-    /// The most tokens of the picks' definitions (o200k_base, in the format of --provider, else of openai): tools are shown
-    /// in less detail, or left out, so that they fit.
+    /// The most tokens of the picks' definitions (o200k_base, in the format of --provider, else of
+    /// openai): tools are shown in less detail, or left out, so that they fit.
     #[arg(long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     token_budget: Option<usize>,
-    /// Return what is ranked by then, counted from the start of the program: a model that is not ready is left out, and
-    /// its stage says so.
+    /// Return what is ranked by then, counted from the start of the program: a model that is not
+    /// ready is left out, and its stage says so.
     #[arg(long, value_name = "MS", value_parser = whole::<u64>, allow_negative_numbers = true)]
     timeout_ms: Option<u64>,
 }
@@ -145,16 +147,24 @@ struct Asked {
 
 impl PickCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let deadline =
-            self.picks.timeout_ms.and_then(|timeout| Instant::now().checked_add(Duration::from_millis(timeout)));
+        let deadline = self
+            .picks
+            .timeout_ms
+            .and_then(|timeout| Instant::now().checked_add(Duration::from_millis(timeout)));
         let query = self.query()?;
         if query.is_blank() && query.context().is_empty() {
             bail!("the request is empty; say what is to be done");
         }
         if query.truncated() {
-            output::warn(format!("only the first {} bytes of the request are read", query.text().len()));
+            output::warn(format!(
+                "only the first {} bytes of the request are read",
+                query.text().len()
+            ));
         }
-        let reranker = self.asking.rerank.open(self.asking.ranking.folders(), deadline)?;
+        let reranker = self
+            .asking
+            .rerank
+            .open(self.asking.ranking.folders(), deadline)?;
         if let Some(store) = self.store.catalog_store()? {
             let is_reranked = reranker.is_some();
             return self.pick_shared(store, &query, deadline, is_reranked);
@@ -162,13 +172,30 @@ impl PickCommand {
         self.asking.ranking.read_ahead();
         let catalog = self.reading.open_for_picks(&self.catalog)?;
         let skills = self.skills.as_deref().map(read_skills).transpose()?;
-        let (sequences, examples) = (self.asking.history.sequences()?, self.asking.history.examples()?);
+        let (sequences, examples) = (
+            self.asking.history.sequences()?,
+            self.asking.history.examples()?,
+        );
         let skills = skills.unwrap_or_default();
         let beside = Some(skills.clone()).filter(|_| self.skills.is_some());
-        let beside = Beside { skills: beside, sequences, examples, reranker };
-        let engine = self.asking.ranking.engine_for_pick(catalog, beside, deadline)?;
+        let beside = Beside {
+            skills: beside,
+            sequences,
+            examples,
+            reranker,
+        };
+        let engine = self
+            .asking
+            .ranking
+            .engine_for_pick(catalog, beside, deadline)?;
         self.asking.history.warn_of_strangers(&engine);
-        output::warnings(engine.skill_reports().iter().filter(|report| !report.is_compatible()), "");
+        output::warnings(
+            engine
+                .skill_reports()
+                .iter()
+                .filter(|report| !report.is_compatible()),
+            "",
+        );
         let asked = self.options(deadline)?;
         let (options, view) = (&asked.options, &asked.view);
         let named = self.provider.is_some() || self.view.chooses_names();
@@ -218,7 +245,12 @@ impl PickCommand {
         // One request needs no more than its candidates.
         let engine = SharedEngine::open(
             store,
-            SharedOptions { model, keep: 0, whole: 0, token_counter: Some(Arc::new(picktools_provider::Definitions)) },
+            SharedOptions {
+                model,
+                keep: 0,
+                whole: 0,
+                token_counter: Some(Arc::new(picktools_provider::Definitions)),
+            },
         )?;
         let asked = self.options(deadline)?;
         let selection = engine.pick(query, &asked.options)?;
@@ -233,20 +265,32 @@ impl PickCommand {
             min_score: self.picks.min_score,
             always_include: self.picks.always_include.clone(),
             access: self.asking.access.clone().access(),
-            timeout: deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()).max(LEAST_TIME)),
+            timeout: deadline.map(|deadline| {
+                deadline
+                    .saturating_duration_since(Instant::now())
+                    .max(LEAST_TIME)
+            }),
             reasons: !self.no_reasons,
             debug: self.explain,
             tell_blocked: self.tell_blocked.into(),
             ..PickOptions::default()
         };
         let named = self.provider.is_some() || self.view.chooses_names();
-        let asked =
-            self.provider.is_some() || self.picks.token_budget.is_some() || (self.prompt_section.is_some() && named);
-        let view = if asked { self.view.options()? } else { TranslateOptions::default() };
+        let asked = self.provider.is_some()
+            || self.picks.token_budget.is_some()
+            || (self.prompt_section.is_some() && named);
+        let view = if asked {
+            self.view.options()?
+        } else {
+            TranslateOptions::default()
+        };
         if let Some(tokens) = self.picks.token_budget {
             let provider = self.provider.unwrap_or(Provider::OpenAiChat);
-            options.token_budget =
-                Some(TokenBudget { tokens, provider: provider.name().to_owned(), view: view.clone() });
+            options.token_budget = Some(TokenBudget {
+                tokens,
+                provider: provider.name().to_owned(),
+                view: view.clone(),
+            });
         }
         self.asking.history.apply(&mut options);
         self.asking.sources.clone().apply(&mut options);
@@ -260,7 +304,10 @@ impl PickCommand {
         output::warn_of_unknown(&selection.unknown_values);
         output::warnings(&selection.deprecated_aliases, output::IN_JSON);
         for degraded in &selection.degraded {
-            output::warn(format!("degraded in the stage {}: {}", degraded.stage, degraded.reason));
+            output::warn(format!(
+                "degraded in the stage {}: {}",
+                degraded.stage, degraded.reason
+            ));
         }
         if self.timings {
             for (stage, time) in &selection.timings.0 {
@@ -271,9 +318,17 @@ impl PickCommand {
 
     /// Prints a selection.
     fn tell(&self, selection: Selection, view: &TranslateOptions) -> anyhow::Result<()> {
-        let definitions = self.provider.map(|provider| definitions(&selection, provider, view)).transpose()?;
+        let definitions = self
+            .provider
+            .map(|provider| definitions(&selection, provider, view))
+            .transpose()?;
         match (self.json, definitions) {
-            (true, definitions) => return output::json(&Answer { selection, definitions }),
+            (true, definitions) => {
+                return output::json(&Answer {
+                    selection,
+                    definitions,
+                });
+            }
             (false, Some(definitions)) => return output::json(&definitions.tools),
             (false, None) => {}
         }
@@ -286,7 +341,10 @@ impl PickCommand {
         };
         let bytes = read_input(path)?;
         let Ok(text) = String::from_utf8(bytes) else {
-            bail!("the request in {} is not valid UTF-8; save it as UTF-8", path.display());
+            bail!(
+                "the request in {} is not valid UTF-8; save it as UTF-8",
+                path.display()
+            );
         };
         match serde_json::from_str::<Value>(&text) {
             Ok(value) => Ok(picktools_provider::query_from_value(&value)),
@@ -305,8 +363,14 @@ fn read_skills(folder: &Path) -> anyhow::Result<Vec<Skill>> {
 /// The tools that the caller may use, in the order of the catalog.
 fn available(catalog: &Catalog, access: &Access) -> anyhow::Result<Vec<Arc<Tool>>> {
     let eligibility = access.decide(catalog, &NameTable::of(catalog)?)?;
-    let may_use = |tool: &&Arc<Tool>| catalog.find(&tool.id).is_some_and(|id| eligibility.admits(id));
-    let tools = catalog.read_all().map_err(|error| anyhow::anyhow!("{error}"))?;
+    let may_use = |tool: &&Arc<Tool>| {
+        catalog
+            .find(&tool.id)
+            .is_some_and(|id| eligibility.admits(id))
+    };
+    let tools = catalog
+        .read_all()
+        .map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(tools.iter().filter(may_use).cloned().collect())
 }
 
@@ -314,20 +378,39 @@ fn available(catalog: &Catalog, access: &Access) -> anyhow::Result<Vec<Arc<Tool>
 fn usable<'a>(skills: &'a [Skill], reports: &[SkillReport], tools: &[Arc<Tool>]) -> Vec<&'a Skill> {
     let among = |id: &str| tools.iter().any(|tool| tool.id == id);
     let has_tools = |report: &SkillReport| {
-        report.tools.iter().all(|needed| matches!(&needed.meaning, ToolMeaning::Tool { tool, .. } if among(tool)))
+        report
+            .tools
+            .iter()
+            .all(|needed| matches!(&needed.meaning, ToolMeaning::Tool { tool, .. } if among(tool)))
     };
-    let usable = |skill: &&Skill| reports.iter().any(|report| report.path == skill.path && has_tools(report));
+    let usable = |skill: &&Skill| {
+        reports
+            .iter()
+            .any(|report| report.path == skill.path && has_tools(report))
+    };
     skills.iter().filter(usable).collect()
 }
 
 /// Writes the picked skills whose tools the caller may have, for a model; warns of the others.
 fn skills_of(selection: &Selection) -> String {
-    let (eligible, others): (Vec<&SkillPick>, Vec<&SkillPick>) =
-        selection.skills.iter().flatten().partition(|pick| pick.is_eligible());
-    for SkillPick { skill, ineligible, .. } in others {
-        let tools: Vec<String> =
-            ineligible.iter().map(|tool| format!("{} is {}", tool.tool_id, reasons(&tool.reasons))).collect();
-        output::warn(format!("the skill {} is not in the section: {}", skill.name, tools.join("; ")));
+    let (eligible, others): (Vec<&SkillPick>, Vec<&SkillPick>) = selection
+        .skills
+        .iter()
+        .flatten()
+        .partition(|pick| pick.is_eligible());
+    for SkillPick {
+        skill, ineligible, ..
+    } in others
+    {
+        let tools: Vec<String> = ineligible
+            .iter()
+            .map(|tool| format!("{} is {}", tool.tool_id, reasons(&tool.reasons)))
+            .collect();
+        output::warn(format!(
+            "the skill {} is not in the section: {}",
+            skill.name,
+            tools.join("; ")
+        ));
     }
     skills_section(eligible.into_iter().map(|pick| &*pick.skill))
 }
@@ -335,24 +418,70 @@ fn skills_of(selection: &Selection) -> String {
 /// Writes a selection for people, with at least as many picks as were asked for.
 fn render(selection: &Selection, most: usize, explain: bool) -> anyhow::Result<String> {
     let mut text = String::new();
-    let picks = selection.picks.iter().enumerate().map(|(place, pick)| pick_lines(place, pick));
-    list(&mut text, "", output::first(picks, most.max(MAX_LISTED), output::IN_JSON))?;
+    let picks = selection
+        .picks
+        .iter()
+        .enumerate()
+        .map(|(place, pick)| pick_lines(place, pick));
+    list(
+        &mut text,
+        "",
+        output::first(picks, most.max(MAX_LISTED), output::IN_JSON),
+    )?;
     if selection.picks.is_empty() {
         writeln!(text, "{}{}.", why_none(selection), nothing_fits(selection))?;
     }
     if !selection.required.is_empty() {
         writeln!(text, "Required by the picks:")?;
-        let required = selection.required.iter().enumerate().map(|(place, pick)| pick_lines(place, pick));
-        list(&mut text, "", output::first(required, MAX_LISTED, output::IN_JSON))?;
+        let required = selection
+            .required
+            .iter()
+            .enumerate()
+            .map(|(place, pick)| pick_lines(place, pick));
+        list(
+            &mut text,
+            "",
+            output::first(required, MAX_LISTED, output::IN_JSON),
+        )?;
     }
     if let Some(skills) = &selection.skills {
         skill_list(&mut text, skills).context("cannot write the skills")?;
     }
-    let told = selection.ineligible.tools.iter().filter(|tool| explain || tool.named.is_some());
-    let told = told.map(|tool| format!("{} is left out{}: {}", tool.tool_id, though(tool), reasons(&tool.reasons)));
-    list(&mut text, " -  ", output::first(told, if explain { MAX_EXPLAINED } else { MAX_LISTED }, output::IN_JSON))?;
-    let named = |id: &str| selection.ineligible.tools.iter().any(|tool| tool.tool_id == id && tool.named.is_some());
-    if let Some(BlockedMatch { tool_id, score, reasons: why, .. }) = &selection.blocked
+    let told = selection
+        .ineligible
+        .tools
+        .iter()
+        .filter(|tool| explain || tool.named.is_some());
+    let told = told.map(|tool| {
+        format!(
+            "{} is left out{}: {}",
+            tool.tool_id,
+            though(tool),
+            reasons(&tool.reasons)
+        )
+    });
+    list(
+        &mut text,
+        " -  ",
+        output::first(
+            told,
+            if explain { MAX_EXPLAINED } else { MAX_LISTED },
+            output::IN_JSON,
+        ),
+    )?;
+    let named = |id: &str| {
+        selection
+            .ineligible
+            .tools
+            .iter()
+            .any(|tool| tool.tool_id == id && tool.named.is_some())
+    };
+    if let Some(BlockedMatch {
+        tool_id,
+        score,
+        reasons: why,
+        ..
+    }) = &selection.blocked
         && !named(tool_id)
     {
         writeln!(
@@ -362,13 +491,32 @@ fn render(selection: &Selection, most: usize, explain: bool) -> anyhow::Result<S
         )?;
     }
     let unknown = selection.unknown_in_use.iter();
-    let unknown = unknown.map(|name| format!("{:?} is in use, and no tool of the catalog", marked(name, SHOWN_CHARS)));
-    list(&mut text, " -  ", output::first(unknown, MAX_LISTED, output::IN_JSON))?;
-    let dropped =
-        selection.dropped.iter().map(|dropped| format!("{} is left out: {}", dropped.tool_id, dropped.reason));
-    list(&mut text, " -  ", output::first(dropped, MAX_LISTED, output::IN_JSON))?;
+    let unknown = unknown.map(|name| {
+        format!(
+            "{:?} is in use, and no tool of the catalog",
+            marked(name, SHOWN_CHARS)
+        )
+    });
+    list(
+        &mut text,
+        " -  ",
+        output::first(unknown, MAX_LISTED, output::IN_JSON),
+    )?;
+    let dropped = selection
+        .dropped
+        .iter()
+        .map(|dropped| format!("{} is left out: {}", dropped.tool_id, dropped.reason));
+    list(
+        &mut text,
+        " -  ",
+        output::first(dropped, MAX_LISTED, output::IN_JSON),
+    )?;
     let errors = selection.scorer_errors.iter().map(output::line);
-    list(&mut text, " -  ", output::first(errors, MAX_LISTED, output::IN_JSON))?;
+    list(
+        &mut text,
+        " -  ",
+        output::first(errors, MAX_LISTED, output::IN_JSON),
+    )?;
     writeln!(text, "{}", summary(selection))?;
     if let Some(why) = selection.uncalibrated {
         writeln!(text, "The scores are no probabilities: {why}")?;
@@ -384,7 +532,9 @@ fn render(selection: &Selection, most: usize, explain: bool) -> anyhow::Result<S
 
 /// Writes each item after the same mark.
 fn list(text: &mut String, mark: &str, items: impl Iterator<Item = String>) -> std::fmt::Result {
-    items.into_iter().try_for_each(|item| writeln!(text, "{mark}{item}"))
+    items
+        .into_iter()
+        .try_for_each(|item| writeln!(text, "{mark}{item}"))
 }
 
 /// A pick, its reason, and what else is to be told of it.
@@ -397,7 +547,10 @@ fn pick_lines(place: usize, pick: &Pick) -> String {
         text.push_str(&format!("\n    Shown: {}, {tokens} tokens", detail.name()));
     }
     if !pick.same_as.is_empty() {
-        text.push_str(&format!("\n    The same: {}", excerpt::list(&pick.same_as, ", ")));
+        text.push_str(&format!(
+            "\n    The same: {}",
+            excerpt::list(&pick.same_as, ", ")
+        ));
     }
     text
 }
@@ -406,7 +559,10 @@ fn pick_lines(place: usize, pick: &Pick) -> String {
 fn though(tool: &IneligibleTool) -> String {
     match tool.asked_by {
         None => String::new(),
-        Some(AskedBy::Tool) => format!(", though required by {}", excerpt::list(&tool.required_by, ", ")),
+        Some(AskedBy::Tool) => format!(
+            ", though required by {}",
+            excerpt::list(&tool.required_by, ", ")
+        ),
         Some(AskedBy::Request) => ", though named".to_owned(),
         Some(AskedBy::Caller) => ", though it was to be always included".to_owned(),
         Some(AskedBy::Task) => ", though in use".to_owned(),
@@ -421,22 +577,56 @@ fn reasons(reasons: &[IneligibleReason]) -> String {
 
 /// Writes the picked skills, each with what became of its tools.
 fn skill_list(text: &mut String, skills: &[SkillPick]) -> std::fmt::Result {
-    writeln!(text, "{}", if skills.is_empty() { "No skill fits." } else { "Skills:" })?;
-    for (place, SkillPick { skill, score, reason, tool_ids, ineligible, .. }) in skills.iter().enumerate() {
-        writeln!(text, "{:>2}. {}  {score:.2}  {}", place + 1, skill.name, output::line(&skill.path))?;
+    writeln!(
+        text,
+        "{}",
+        if skills.is_empty() {
+            "No skill fits."
+        } else {
+            "Skills:"
+        }
+    )?;
+    for (
+        place,
+        SkillPick {
+            skill,
+            score,
+            reason,
+            tool_ids,
+            ineligible,
+            ..
+        },
+    ) in skills.iter().enumerate()
+    {
+        writeln!(
+            text,
+            "{:>2}. {}  {score:.2}  {}",
+            place + 1,
+            skill.name,
+            output::line(&skill.path)
+        )?;
         writeln!(text, "    {reason}")?;
         if !tool_ids.is_empty() {
             writeln!(text, "    Its tools: {}", excerpt::list(tool_ids, ", "))?;
         }
         for tool in ineligible {
-            writeln!(text, "    {} is left out, though it needs it: {}", tool.tool_id, reasons(&tool.reasons))?;
+            writeln!(
+                text,
+                "    {} is left out, though it needs it: {}",
+                tool.tool_id,
+                reasons(&tool.reasons)
+            )?;
         }
     }
     Ok(())
 }
 
 fn why_none(selection: &Selection) -> &'static str {
-    if selection.dropped.iter().any(|dropped| dropped.reason == DropReason::TokenBudget) {
+    if selection
+        .dropped
+        .iter()
+        .any(|dropped| dropped.reason == DropReason::TokenBudget)
+    {
         "No tool fits the token budget"
     } else if selection.below_threshold > 0 {
         "No tool fits: none of the eligible tools scores high enough"
@@ -451,7 +641,10 @@ fn why_none(selection: &Selection) -> &'static str {
 fn nothing_fits(selection: &Selection) -> String {
     match &selection.nothing_fits {
         Some(NothingFits::NearSource { source }) => {
-            format!("; of all sources \"{}\" is near what it asks for", marked(source, SHOWN_CHARS))
+            format!(
+                "; of all sources \"{}\" is near what it asks for",
+                marked(source, SHOWN_CHARS)
+            )
         }
         Some(NothingFits::OutOfScope) => "; no source is near what it asks for".to_owned(),
         _ => String::new(),
@@ -459,12 +652,31 @@ fn nothing_fits(selection: &Selection) -> String {
 }
 
 fn summary(selection: &Selection) -> String {
-    let Selection { picks, required, below_threshold, ineligible, .. } = selection;
-    let required = if required.is_empty() { String::new() } else { format!(", {} required by them", required.len()) };
-    let counts: Vec<String> = ineligible.counts.iter().map(|(code, count)| format!("{code} {count}")).collect();
-    let counts = if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) };
-    let answerable =
-        selection.answerable.map_or(String::new(), |estimate| format!(", a tool fits with probability {estimate:.2}"));
+    let Selection {
+        picks,
+        required,
+        below_threshold,
+        ineligible,
+        ..
+    } = selection;
+    let required = if required.is_empty() {
+        String::new()
+    } else {
+        format!(", {} required by them", required.len())
+    };
+    let counts: Vec<String> = ineligible
+        .counts
+        .iter()
+        .map(|(code, count)| format!("{code} {count}"))
+        .collect();
+    let counts = if counts.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", counts.join(", "))
+    };
+    let answerable = selection.answerable.map_or(String::new(), |estimate| {
+        format!(", a tool fits with probability {estimate:.2}")
+    });
     format!(
         "{} picked by {}{answerable}{required}, {below_threshold} below the threshold, {} not eligible{counts}",
         picks.len(),
@@ -474,11 +686,20 @@ fn summary(selection: &Selection) -> String {
 }
 
 fn token_summary(tokens: &TokenReport) -> String {
-    let TokenReport { budget, provider, tokenizer, catalog, picks, .. } = tokens;
-    let catalog = catalog.filter(|catalog| *catalog > 0).map_or_else(String::new, |catalog| {
-        let saved = 100.0 * (1.0 - *picks as f64 / catalog as f64);
-        format!(" in place of {catalog} for the whole catalog, {saved:.1} % less")
-    });
+    let TokenReport {
+        budget,
+        provider,
+        tokenizer,
+        catalog,
+        picks,
+        ..
+    } = tokens;
+    let catalog = catalog
+        .filter(|catalog| *catalog > 0)
+        .map_or_else(String::new, |catalog| {
+            let saved = 100.0 * (1.0 - *picks as f64 / catalog as f64);
+            format!(" in place of {catalog} for the whole catalog, {saved:.1} % less")
+        });
     format!("{picks} of {budget} tokens ({tokenizer}, {provider}){catalog}")
 }
 
@@ -486,71 +707,175 @@ fn token_summary(tokens: &TokenReport) -> String {
 fn details(text: &mut String, selection: &Selection) -> std::fmt::Result {
     for (place, candidate) in selection.considered.iter().flatten().enumerate() {
         let mark = if candidate.picked { '*' } else { ' ' };
-        let trust = if candidate.untrusted { "  untrusted source" } else { "" };
-        writeln!(text, "\n{mark}{:>3}. {}  {:.4}{trust}", place + 1, candidate.tool_id, candidate.score)?;
+        let trust = if candidate.untrusted {
+            "  untrusted source"
+        } else {
+            ""
+        };
+        writeln!(
+            text,
+            "\n{mark}{:>3}. {}  {:.4}{trust}",
+            place + 1,
+            candidate.tool_id,
+            candidate.score
+        )?;
         evidence(text, &candidate.provenance)?;
     }
     writeln!(text)?;
     for report in &selection.stages {
-        writeln!(text, "stage {:<12} {}", report.stage, output::line(&report.status))?;
+        writeln!(
+            text,
+            "stage {:<12} {}",
+            report.stage,
+            output::line(&report.status)
+        )?;
     }
-    if let Some(RerankReport { reranker, window, top_margin, cut_margin, .. }) = &selection.rerank {
-        let margin = |margin: Option<f32>| margin.map_or_else(|| "none".to_owned(), |margin| format!("{margin:.2}"));
+    if let Some(RerankReport {
+        reranker,
+        window,
+        top_margin,
+        cut_margin,
+        ..
+    }) = &selection.rerank
+    {
+        let margin = |margin: Option<f32>| {
+            margin.map_or_else(|| "none".to_owned(), |margin| format!("{margin:.2}"))
+        };
         let (top, cut) = (margin(*top_margin), margin(*cut_margin));
-        writeln!(text, "reranker {reranker}, window {window}, margin of the best {top}, at the cutoff {cut}")?;
+        writeln!(
+            text,
+            "reranker {reranker}, window {window}, margin of the best {top}, at the cutoff {cut}"
+        )?;
     }
     writeln!(text, "catalog {}", selection.catalog_digest)
 }
 
 fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
-    let rank = |rank: Option<usize>| rank.map_or("no match".to_owned(), |rank| format!("rank {rank}"));
+    let rank =
+        |rank: Option<usize>| rank.map_or("no match".to_owned(), |rank| format!("rank {rank}"));
     if let Some(keyword) = &provenance.keyword {
-        writeln!(text, "      keyword   {}, BM25 {:.3}", rank(keyword.rank), keyword.score)?;
+        writeln!(
+            text,
+            "      keyword   {}, BM25 {:.3}",
+            rank(keyword.rank),
+            keyword.score
+        )?;
         context(text, keyword.context)?;
         of_examples(text, keyword.examples)?;
         for term in &keyword.terms {
-            let fields: Vec<&str> = term.fields.iter().map(|field: &Field| field.label()).collect();
-            let TermEvidence { word, meets, contribution, .. } = term;
-            writeln!(text, "        {word:<20} {contribution:>7.3}  {}: {meets}", fields.join(", "))?;
+            let fields: Vec<&str> = term
+                .fields
+                .iter()
+                .map(|field: &Field| field.label())
+                .collect();
+            let TermEvidence {
+                word,
+                meets,
+                contribution,
+                ..
+            } = term;
+            writeln!(
+                text,
+                "        {word:<20} {contribution:>7.3}  {}: {meets}",
+                fields.join(", ")
+            )?;
         }
     }
     for semantic in &provenance.semantic {
-        writeln!(text, "      semantic  {}, cosine {:.3} ({})", rank(semantic.rank), semantic.score, semantic.model)?;
+        writeln!(
+            text,
+            "      semantic  {}, cosine {:.3} ({})",
+            rank(semantic.rank),
+            semantic.score,
+            semantic.model
+        )?;
         context(text, semantic.context)?;
         of_examples(text, semantic.examples)?;
-        for WordEvidence { word, contribution, meets, field, similarity, .. } in &semantic.words {
+        for WordEvidence {
+            word,
+            contribution,
+            meets,
+            field,
+            similarity,
+            ..
+        } in &semantic.words
+        {
             let field = field.label();
-            writeln!(text, "        {word:<20} {contribution:>7.3}  {field}: {meets} ({similarity:.2} similar)")?;
+            writeln!(
+                text,
+                "        {word:<20} {contribution:>7.3}  {field}: {meets} ({similarity:.2} similar)"
+            )?;
         }
     }
     if let Some(ExampleEvidence { gain, nearest, .. }) = &provenance.examples {
-        writeln!(text, "      examples  {gain:+.4}, the nearest: {}", output::line(nearest))?;
+        writeln!(
+            text,
+            "      examples  {gain:+.4}, the nearest: {}",
+            output::line(nearest)
+        )?;
     }
-    if let Some(PriorEvidence { gain, by, popular, .. }) = &provenance.prior {
+    if let Some(PriorEvidence {
+        gain, by, popular, ..
+    }) = &provenance.prior
+    {
         writeln!(text, "      prior     {gain:+.4}")?;
-        if let Some(CalledOften { tasks, expected, log_ratio, .. }) = popular {
+        if let Some(CalledOften {
+            tasks,
+            expected,
+            log_ratio,
+            ..
+        }) = popular
+        {
             writeln!(
                 text,
                 "        {:<20} {log_ratio:>+7.3}  {tasks} tasks called it, {expected:.2} a tool that is called",
                 "often"
             )?;
         }
-        for CalledTogether { tool_id, together, expected, log_ratio, .. } in by {
+        for CalledTogether {
+            tool_id,
+            together,
+            expected,
+            log_ratio,
+            ..
+        } in by
+        {
             let more = format!("{together} times in one task, {expected:.2} by chance");
             writeln!(text, "        {tool_id:<20} {log_ratio:>+7.3}  {more}")?;
         }
     }
     if let Some(fusion) = &provenance.fusion {
         let prior = provenance.prior.as_ref().map_or("", |_| " + prior");
-        let parts: Vec<String> =
-            fusion.parts.iter().map(|(name, part)| format!("{name} {:.3} × {:.3}", part.weight, part.score)).collect();
+        let parts: Vec<String> = fusion
+            .parts
+            .iter()
+            .map(|(name, part)| format!("{name} {:.3} × {:.3}", part.weight, part.score))
+            .collect();
         match fusion.method {
-            Fusion::Rrf { k } => writeln!(text, "      fused     {:.4} from the ranks, k = {k}", fusion.value)?,
-            Fusion::Weighted => writeln!(text, "      fused     {:.4} = {}{prior}", fusion.value, parts.join(" + "))?,
+            Fusion::Rrf { k } => writeln!(
+                text,
+                "      fused     {:.4} from the ranks, k = {k}",
+                fusion.value
+            )?,
+            Fusion::Weighted => writeln!(
+                text,
+                "      fused     {:.4} = {}{prior}",
+                fusion.value,
+                parts.join(" + ")
+            )?,
         }
     }
-    if let Some(RerankEvidence { score, before, after, .. }) = provenance.rerank {
-        writeln!(text, "      reranked  {score:.3}, from place {before} to {after}")?;
+    if let Some(RerankEvidence {
+        score,
+        before,
+        after,
+        ..
+    }) = provenance.rerank
+    {
+        writeln!(
+            text,
+            "      reranked  {score:.3}, from place {before} to {after}"
+        )?;
     }
     Ok(())
 }

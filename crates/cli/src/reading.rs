@@ -20,9 +20,10 @@ use picktools_mcp::Limits;
 #[derive(Args)]
 #[command(next_help_heading = heading::CATALOG)]
 pub(super) struct CatalogArgs {
-    /// A file of tools, an OpenAPI document, or a configuration of MCP servers, which are asked for their tools; `-` for
-    /// standard input; or a folder: its tools.jsonl or tools.json, else all its *.json, *.jsonl, *.yaml and *.yml files;
-    /// may be repeated. Or the folder of an index that `picktools index --out` saved.
+    /// A file of tools, an OpenAPI document, or a configuration of MCP servers, which are asked for
+    /// their tools; `-` for standard input; or a folder: its tools.jsonl or tools.json, else all
+    /// its *.json, *.jsonl, *.yaml and *.yml files; may be repeated. Or the folder of an index that
+    /// `picktools index --out` saved.
     #[arg(long, visible_alias = "index", value_name = "PATH", required = true)]
     catalog: Vec<PathBuf>,
     #[command(flatten)]
@@ -33,15 +34,18 @@ pub(super) struct CatalogArgs {
 #[derive(Args)]
 #[command(next_help_heading = heading::CATALOG)]
 pub(super) struct ReadingArgs {
-    /// Aliases of your own: a JSON object from aliases to tools, such as {"bash": "terminalRun"}; or `ecosystem`, the
-    /// names that skills and models use for the tools that nearly every host has.
+    /// Aliases of your own: a JSON object from aliases to tools, such as {"bash": "terminalRun"};
+    /// or `ecosystem`, the names that skills and models use for the tools that nearly every host
+    /// has.
     #[arg(long, value_name = "FILE|ecosystem")]
     aliases: Option<PathBuf>,
-    /// What becomes of names and aliases that two tools claim: refuse the catalog (strict), or keep the first and warn, as is
-    /// done where MCP servers are asked: one of them must not take down the others.
+    /// What becomes of names and aliases that two tools claim: refuse the catalog (strict), or keep
+    /// the first and warn, as is done where MCP servers are asked: one of them must not take down
+    /// the others.
     #[arg(long, value_enum, value_name = "HOW")]
     conflicts: Option<ConflictsArg>,
-    /// An untrusted source, with all that look like it: its aliases do not count, its names give way; may be repeated.
+    /// An untrusted source, with all that look like it: its aliases do not count, its names give
+    /// way; may be repeated.
     #[arg(long = "untrusted-source", value_name = "SOURCE")]
     untrusted_sources: Vec<String>,
     /// Let aliases that untrusted sources claim count, but for those of the ecosystem.
@@ -73,13 +77,16 @@ impl CatalogArgs {
         self.reading.open_for_picks(&self.catalog)
     }
 
-    /// What it is read from and how, for an index that is made of it; `None` where an index does not tell.
+    /// What it is read from and how, for an index that is made of it; `None` where an index does
+    /// not tell.
     pub(super) fn origin(&self) -> anyhow::Result<Option<Origin>> {
         let Some(folder) = saved(&self.catalog)? else {
             return Origin::note(&self.catalog, self.reading.note()).map(Some);
         };
         match origin_of(folder, &Catalog::open_saved(folder)?)? {
-            Some(origin) if origin.changed().is_some() => Origin::note(&origin.paths, origin.reading).map(Some),
+            Some(origin) if origin.changed().is_some() => {
+                Origin::note(&origin.paths, origin.reading).map(Some)
+            }
             origin => Ok(origin),
         }
     }
@@ -97,7 +104,8 @@ impl CatalogArgs {
 
 impl ReadingArgs {
     /// The options by which files are read, for who has none of these.
-    pub(super) const NAMES: &str = "--aliases, --conflicts, --untrusted-source and --allow-claimed-aliases";
+    pub(super) const NAMES: &str =
+        "--aliases, --conflicts, --untrusted-source and --allow-claimed-aliases";
 
     /// Whether anything is said of how files are read.
     pub(super) fn says_something(&self) -> bool {
@@ -113,7 +121,8 @@ impl ReadingArgs {
         }
     }
 
-    /// As [`open`](Self::open), but for the definitions of an index, which are read when they are needed.
+    /// As [`open`](Self::open), but for the definitions of an index, which are read when they are
+    /// needed.
     pub(super) fn open_for_picks(&self, paths: &[PathBuf]) -> anyhow::Result<Catalog> {
         match saved(paths)? {
             Some(folder) => self.open_saved(folder),
@@ -137,7 +146,10 @@ impl ReadingArgs {
             if given == ReadingNote::default() {
                 return Ok(catalog);
             }
-            bail!("how the index {} was read is not noted in it; leave out how it is to be read", folder.display());
+            bail!(
+                "how the index {} was read is not noted in it; leave out how it is to be read",
+                folder.display()
+            );
         };
         if given != ReadingNote::default() && given != origin.reading {
             bail!(
@@ -146,7 +158,9 @@ impl ReadingArgs {
                 origin.reading
             );
         }
-        let Some(changed) = origin.changed() else { return Ok(catalog) };
+        let Some(changed) = origin.changed() else {
+            return Ok(catalog);
+        };
         output::warn(format!(
             "the index {} is stale, as {changed}: the catalog is read and indexed again; `picktools index` with `--out` makes it quick",
             folder.display()
@@ -156,7 +170,12 @@ impl ReadingArgs {
 
     /// As this, with what an index notes.
     fn again(&self, note: ReadingNote) -> Self {
-        let ReadingNote { aliases, conflicts, untrusted_sources, allow_claimed_aliases } = note;
+        let ReadingNote {
+            aliases,
+            conflicts,
+            untrusted_sources,
+            allow_claimed_aliases,
+        } = note;
         Self {
             aliases,
             conflicts,
@@ -216,11 +235,20 @@ impl ReadingArgs {
     fn live(&self, path: &Path, text: &str) -> anyhow::Result<Vec<CatalogFile>> {
         let answers = self.live.tools(&live::configuration(path, text)?)?;
         if answers.files.is_empty() {
-            let reasons = answers.missing.iter().map(|missing| format!("\n  {missing}")).collect::<String>();
+            let reasons = answers
+                .missing
+                .iter()
+                .map(|missing| format!("\n  {missing}"))
+                .collect::<String>();
             bail!("no MCP server of {} gave tools{reasons}", path.display());
         }
         output::warnings(answers.missing, "; `picktools import mcp` lists them all");
-        self.asked.borrow_mut().extend(answers.servers.into_iter().zip(answers.files.iter().cloned()));
+        self.asked.borrow_mut().extend(
+            answers
+                .servers
+                .into_iter()
+                .zip(answers.files.iter().cloned()),
+        );
         Ok(answers.files)
     }
 
@@ -268,11 +296,30 @@ impl ReadingNote {
 impl fmt::Display for ReadingNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut said: Vec<String> = Vec::new();
-        said.extend(self.aliases.iter().map(|path| format!("--aliases {}", path.display())));
-        said.extend(self.conflicts.iter().map(|how| format!("--conflicts {}", format!("{how:?}").to_lowercase())));
-        said.extend(self.untrusted_sources.iter().map(|source| format!("--untrusted-source {source:?}")));
-        said.extend(self.allow_claimed_aliases.then(|| "--allow-claimed-aliases".to_owned()));
-        f.write_str(&if said.is_empty() { "with nothing set".to_owned() } else { said.join(" ") })
+        said.extend(
+            self.aliases
+                .iter()
+                .map(|path| format!("--aliases {}", path.display())),
+        );
+        said.extend(
+            self.conflicts
+                .iter()
+                .map(|how| format!("--conflicts {}", format!("{how:?}").to_lowercase())),
+        );
+        said.extend(
+            self.untrusted_sources
+                .iter()
+                .map(|source| format!("--untrusted-source {source:?}")),
+        );
+        said.extend(
+            self.allow_claimed_aliases
+                .then(|| "--allow-claimed-aliases".to_owned()),
+        );
+        f.write_str(&if said.is_empty() {
+            "with nothing set".to_owned()
+        } else {
+            said.join(" ")
+        })
     }
 }
 
@@ -297,15 +344,23 @@ fn saved(paths: &[PathBuf]) -> anyhow::Result<Option<&Path>> {
 /// What an index was made of, where that is noted.
 fn origin_of(folder: &Path, index: &Catalog) -> anyhow::Result<Option<Origin>> {
     let note = index.note().filter(|note| !note.is_null()).cloned();
-    note.map(serde_json::from_value).transpose().with_context(|| {
-        format!("the note of the index {} cannot be read; build it again with `picktools index`", folder.display())
-    })
+    note.map(serde_json::from_value)
+        .transpose()
+        .with_context(|| {
+            format!(
+                "the note of the index {} cannot be read; build it again with `picktools index`",
+                folder.display()
+            )
+        })
 }
 
 /// The definitions of an index, as a file of them.
 fn definitions(folder: &Path, catalog: &Catalog) -> anyhow::Result<CatalogFile> {
     let mut lines = Vec::new();
-    for tool in catalog.read_all().map_err(|error| anyhow::anyhow!("{error}"))? {
+    for tool in catalog
+        .read_all()
+        .map_err(|error| anyhow::anyhow!("{error}"))?
+    {
         serde_json::to_writer(&mut lines, tool)?;
         lines.push(b'\n');
     }
@@ -319,10 +374,13 @@ static INPUT_READ: AtomicBool = AtomicBool::new(false);
 pub(super) fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
     if path == Path::new("-") {
         if INPUT_READ.swap(true, Ordering::Relaxed) {
-            bail!("`-` stands for standard input, which can be read once only; name a file in one of the places");
+            bail!(
+                "`-` stands for standard input, which can be read once only; name a file in one of the places"
+            );
         }
         let mut bytes = Vec::new();
-        std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes).context("cannot read standard input")?;
+        std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes)
+            .context("cannot read standard input")?;
         return Ok(bytes);
     }
     std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))

@@ -34,13 +34,15 @@ pub(super) struct ReplayCommand {
     /// A file of settings: who may see what by these, in place of what held then.
     #[arg(long, value_name = "FILE", help_heading = heading::AUDIT)]
     settings: Option<PathBuf>,
-    /// Write the requests after which tools were called to FILE, for `picktools eval`, and run nothing.
+    /// Write the requests after which tools were called to FILE, for `picktools eval`, and run
+    /// nothing.
     #[arg(long, value_name = "FILE", requires = "qrels", help_heading = heading::AUDIT)]
     queries: Option<PathBuf>,
     /// Write which tools those were to FILE.
     #[arg(long, value_name = "FILE", requires = "queries", help_heading = heading::AUDIT)]
     qrels: Option<PathBuf>,
-    /// Write what was called together to FILE, for --sequences of `picktools pick`, and run nothing.
+    /// Write what was called together to FILE, for --sequences of `picktools pick`, and run
+    /// nothing.
     #[arg(long, value_name = "FILE", help_heading = heading::AUDIT)]
     sequences: Option<PathBuf>,
     /// Pick from this catalog, in place of the recorded ones; may be repeated.
@@ -76,21 +78,45 @@ struct ServedCounts {
 
 impl ReplayCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        for path in [&self.queries, &self.qrels, &self.sequences].into_iter().flatten() {
+        for path in [&self.queries, &self.qrels, &self.sequences]
+            .into_iter()
+            .flatten()
+        {
             disk::check_writable(path)?;
         }
         let verified = self.look_through()?;
         let is_whole = verified.broken.is_empty();
         if self.verify {
-            return self.end(&Answer { audit: &verified, selections: None, differences: &[], served: None }, is_whole);
+            return self.end(
+                &Answer {
+                    audit: &verified,
+                    selections: None,
+                    differences: &[],
+                    served: None,
+                },
+                is_whole,
+            );
         }
         if self.queries.is_some() || self.sequences.is_some() {
             let served = Some(self.write_served()?);
-            return self.end(&Answer { audit: &verified, selections: None, differences: &[], served }, is_whole);
+            return self.end(
+                &Answer {
+                    audit: &verified,
+                    selections: None,
+                    differences: &[],
+                    served,
+                },
+                is_whole,
+            );
         }
         let selections = verified.kinds.get("selection").copied().unwrap_or_default();
         let (counts, differences) = self.again(selections)?;
-        let answer = Answer { audit: &verified, selections: Some(&counts), differences: &differences, served: None };
+        let answer = Answer {
+            audit: &verified,
+            selections: Some(&counts),
+            differences: &differences,
+            served: None,
+        };
         self.end(&answer, is_whole && counts.are_same())
     }
 
@@ -105,17 +131,28 @@ impl ReplayCommand {
 
     /// Runs the selections again.
     fn again(&self, selections: u64) -> anyhow::Result<(Counts, Vec<Difference>)> {
-        let catalog = if self.catalog.is_empty() { None } else { Some(self.reading.open(&self.catalog)?) };
+        let catalog = if self.catalog.is_empty() {
+            None
+        } else {
+            Some(self.reading.open(&self.catalog)?)
+        };
         let settings = match &self.settings {
             Some(path) => {
-                let text = String::from_utf8(read_input(path)?).context("the settings are not UTF-8")?;
+                let text =
+                    String::from_utf8(read_input(path)?).context("the settings are not UTF-8")?;
                 Some(Settings::read(&text).with_context(|| format!("{}", path.display()))?)
             }
             None => None,
         };
         let bar = args::progress_bar("replaying");
         bar.set_length(selections);
-        let mut again = Again::new(&self.folder, self.model.open()?, self.model.mode(), catalog, settings);
+        let mut again = Again::new(
+            &self.folder,
+            self.model.open()?,
+            self.model.mode(),
+            catalog,
+            settings,
+        );
         let passed_over = audit::records(&self.folder, |read| {
             bar.inc(u64::from(again.take(read)?));
             anyhow::Ok(true)
@@ -146,7 +183,10 @@ impl ReplayCommand {
         if let Some(path) = &self.sequences {
             disk::write(path, served.sequences()?.as_bytes())?;
         }
-        Ok(ServedCounts { requests: served.requests.len(), tasks: served.tasks.len() })
+        Ok(ServedCounts {
+            requests: served.requests.len(),
+            tasks: served.tasks.len(),
+        })
     }
 
     fn end(&self, answer: &Answer<'_>, is_same: bool) -> anyhow::Result<ExitCode> {
@@ -155,28 +195,61 @@ impl ReplayCommand {
         } else {
             self.show(answer)?;
         }
-        Ok(if is_same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if is_same {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
     }
 
     fn show(&self, answer: &Answer<'_>) -> anyhow::Result<()> {
-        let Verified { records, files, first, last, broken, notes, .. } = answer.audit;
+        let Verified {
+            records,
+            files,
+            first,
+            last,
+            broken,
+            notes,
+            ..
+        } = answer.audit;
         output::notes(notes.iter().cloned(), output::IN_JSON);
-        let told = if broken.is_empty() { "the chain is whole" } else { "THE CHAIN IS BROKEN" };
-        let in_files = if *files == 1 { "1 file".to_owned() } else { format!("{files} files") };
-        output::answer(format!("{records} records in {in_files}, {first} to {last}: {told}"))?;
-        for line in output::first(broken.iter().map(|place| format!("  {place}")), SHOWN * 2, output::IN_JSON) {
+        let told = if broken.is_empty() {
+            "the chain is whole"
+        } else {
+            "THE CHAIN IS BROKEN"
+        };
+        let in_files = if *files == 1 {
+            "1 file".to_owned()
+        } else {
+            format!("{files} files")
+        };
+        output::answer(format!(
+            "{records} records in {in_files}, {first} to {last}: {told}"
+        ))?;
+        for line in output::first(
+            broken.iter().map(|place| format!("  {place}")),
+            SHOWN * 2,
+            output::IN_JSON,
+        ) {
             output::answer(line)?;
         }
         if let Some(ServedCounts { requests, tasks }) = answer.served {
             if let (Some(queries), Some(qrels)) = (&self.queries, &self.qrels) {
                 let (queries, qrels) = (queries.display(), qrels.display());
-                output::answer(format!("{requests} requests that tools served: {queries}, {qrels}"))?;
+                output::answer(format!(
+                    "{requests} requests that tools served: {queries}, {qrels}"
+                ))?;
             }
             if let Some(sequences) = &self.sequences {
-                output::answer(format!("{tasks} tasks that called tools: {}", sequences.display()))?;
+                output::answer(format!(
+                    "{tasks} tasks that called tools: {}",
+                    sequences.display()
+                ))?;
             }
         }
-        let Some(counts) = answer.selections else { return Ok(()) };
+        let Some(counts) = answer.selections else {
+            return Ok(());
+        };
         output::answer(counts)?;
         if answer.differences.is_empty() {
             return Ok(());

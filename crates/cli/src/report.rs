@@ -1,8 +1,9 @@
 //! The report of an evaluation as a page: one file of HTML that loads nothing, in light and dark.
 //!
-//! Catalogs and requests are strangers' text: whatever of it reaches the page goes through the template, which escapes it and
-//! spells out what is odd ([`filters`]), or through a chart's labels, which are escaped too. The page tells no time of day, so
-//! that equal results make equal pages but for the latencies.
+//! Catalogs and requests are strangers' text: whatever of it reaches the page goes through the
+//! template, which escapes it and spells out what is odd ([`filters`]), or through a chart's
+//! labels, which are escaped too. The page tells no time of day, so that equal results make equal
+//! pages but for the latencies.
 
 mod charts;
 mod filters;
@@ -50,7 +51,8 @@ pub(super) struct PageSet<'a> {
     pub(super) baseline: Side<'a>,
     /// How long the subject took for each request.
     pub(super) times: &'a [Duration],
-    /// The subject's estimates of whether a request can be answered, with and without the tools that answer it.
+    /// The subject's estimates of whether a request can be answered, with and without the tools
+    /// that answer it.
     pub(super) estimates: Option<(&'a [f64], &'a [f64])>,
 }
 

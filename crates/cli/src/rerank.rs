@@ -31,12 +31,14 @@ enum RerankArg {
 #[derive(Args)]
 #[command(next_help_heading = heading::RERANKING)]
 pub(super) struct RerankArgs {
-    /// Put the best candidates in another order: never, always by a cross-encoder on this machine (local) or by a language
-    /// model (llm), or by the one that is named where scores lie close together (auto).
+    /// Put the best candidates in another order: never, always by a cross-encoder on this machine
+    /// (local) or by a language model (llm), or by the one that is named where scores lie close
+    /// together (auto).
     #[arg(long, value_enum, default_value = "never")]
     rerank: RerankArg,
     /// The cross-encoder: its name (BGERerankerBase, BGERerankerV2M3, JINARerankerV1TurboEn,
-    /// JINARerankerV2BaseMultilingual, or that on its hub), or a folder with model.onnx and tokenizer.json.
+    /// JINARerankerV2BaseMultilingual, or that on its hub), or a folder with model.onnx and
+    /// tokenizer.json.
     #[arg(long, value_name = "NAME|DIR")]
     rerank_model: Option<String>,
     #[command(flatten)]
@@ -69,30 +71,47 @@ impl RerankArgs {
                 (Some(_), false) => self.local(folders, deadline).map(Some),
                 (None, true) => self.llm().map(Some),
                 (None, false) => {
-                    bail!("--rerank auto needs --rerank-model NAME|DIR, or --llm-url URL and --llm-model NAME")
+                    bail!(
+                        "--rerank auto needs --rerank-model NAME|DIR, or --llm-url URL and --llm-model NAME"
+                    )
                 }
             },
         }
     }
 
-    fn local(&self, folders: &FolderArgs, deadline: Option<Instant>) -> anyhow::Result<Arc<dyn Reranker>> {
+    fn local(
+        &self,
+        folders: &FolderArgs,
+        deadline: Option<Instant>,
+    ) -> anyhow::Result<Arc<dyn Reranker>> {
         let Some(model) = self.rerank_model.clone() else {
             bail!("--rerank local needs --rerank-model NAME|DIR");
         };
-        let Some(deadline) = deadline else { return folders.cross_encoder(&model) };
+        let Some(deadline) = deadline else {
+            return folders.cross_encoder(&model);
+        };
         let (name, folders) = (model.clone(), folders.clone());
         let (sender, receiver) = mpsc::channel();
         thread::Builder::new().spawn(move || sender.send(folders.cross_encoder(&model)))?;
         match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(reranker) => reranker,
             Err(RecvTimeoutError::Timeout) => Ok(Arc::new(Late(name))),
-            Err(RecvTimeoutError::Disconnected) => bail!("the reranker {name:?} panicked when it was opened"),
+            Err(RecvTimeoutError::Disconnected) => {
+                bail!("the reranker {name:?} panicked when it was opened")
+            }
         }
     }
 
     fn llm(&self) -> anyhow::Result<Arc<dyn Reranker>> {
-        let Llm { client, model, extra, timeout } = self.llm.open("reranks")?;
-        let reranker = picktools_llm::LlmReranker::new(client, &model)?.extra(extra).timeout(timeout);
+        let Llm {
+            client,
+            model,
+            extra,
+            timeout,
+        } = self.llm.open("reranks")?;
+        let reranker = picktools_llm::LlmReranker::new(client, &model)?
+            .extra(extra)
+            .timeout(timeout);
         Ok(Arc::new(picktools::rerank::CircuitBreaker::new(reranker)))
     }
 }
@@ -105,8 +124,18 @@ impl Reranker for Late {
         &self.0
     }
 
-    fn rerank<'a>(&'a self, _: &'a Query, _: &'a [Arc<Tool>], _: Option<Instant>) -> RerankFuture<'a> {
+    fn rerank<'a>(
+        &'a self,
+        _: &'a Query,
+        _: &'a [Arc<Tool>],
+        _: Option<Instant>,
+    ) -> RerankFuture<'a> {
         let reason = "it was not open when the deadline passed".to_owned();
-        Box::pin(async move { Err(RerankError::Failed { reranker: self.0.clone(), reason }) })
+        Box::pin(async move {
+            Err(RerankError::Failed {
+                reranker: self.0.clone(),
+                reason,
+            })
+        })
     }
 }

@@ -47,22 +47,40 @@ impl ResolveCommand {
             let meaning = ToolMeaning::of(&name, &catalog, &table);
             Answer { name, meaning }
         });
-        let report = Report { version: 1, names: answers.collect() };
+        let report = Report {
+            version: 1,
+            names: answers.collect(),
+        };
         if let Some(error) = catalog.fault() {
             bail!("{error}");
         }
         for Answer { name, meaning } in &report.names {
-            if let ToolMeaning::Tool { deprecated: true, tool, .. } = meaning {
+            if let ToolMeaning::Tool {
+                deprecated: true,
+                tool,
+                ..
+            } = meaning
+            {
                 output::warn(output::deprecated(name, tool));
             }
             if !self.json {
-                output::answer(output::line(format!("{}: {meaning}", marked(name, MAX_NAME_CHARS))))?;
+                output::answer(output::line(format!(
+                    "{}: {meaning}",
+                    marked(name, MAX_NAME_CHARS)
+                )))?;
             }
         }
         if self.json {
             output::json(&report)?;
         }
-        let all = report.names.iter().all(|answer| matches!(answer.meaning, ToolMeaning::Tool { .. }));
-        Ok(if all { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        let all = report
+            .names
+            .iter()
+            .all(|answer| matches!(answer.meaning, ToolMeaning::Tool { .. }));
+        Ok(if all {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(1)
+        })
     }
 }

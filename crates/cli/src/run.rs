@@ -16,14 +16,16 @@ use super::{heading, output};
 
 #[derive(Args)]
 pub(super) struct RunCommand {
-    /// A model's answer, or its stream, in the form of any provider; or calls as `validate` takes them; `-` for standard
-    /// input.
+    /// A model's answer, or its stream, in the form of any provider; or calls as `validate` takes
+    /// them; `-` for standard input.
     #[arg(value_name = "FILE|-")]
     answer: PathBuf,
-    /// Whose answer it is: openai, openai-responses, anthropic, gemini, ollama or mcp; found out unless told.
+    /// Whose answer it is: openai, openai-responses, anthropic, gemini, ollama or mcp; found out
+    /// unless told.
     #[arg(long, value_name = "PROVIDER", help_heading = heading::CALLS)]
     provider: Option<Provider>,
-    /// Print what the model is to be told: the messages or items for the next request to the provider.
+    /// Print what the model is to be told: the messages or items for the next request to the
+    /// provider.
     #[arg(long, conflicts_with = "json", help_heading = heading::OUTPUT)]
     results: bool,
     #[command(flatten)]
@@ -44,7 +46,9 @@ impl RunCommand {
         let calls = match calls {
             Ok(calls) => calls,
             // Half an answer is not run.
-            Err(Unreadable { place, message }) => bail!("{}: {place}: {message}; nothing was run", origin()),
+            Err(Unreadable { place, message }) => {
+                bail!("{}: {place}: {message}; nothing was run", origin())
+            }
         };
         let json = self.running.json;
         let (results, origin) = (self.results, origin());
@@ -57,11 +61,20 @@ impl RunCommand {
             output::json(&provider.results(&results)?)?;
         } else if !json {
             for (index, executed) in executed.iter().enumerate() {
-                output::answer(output::line(format!("{}. {}", index + 1, executed.call.names.requested)))?;
+                output::answer(output::line(format!(
+                    "{}. {}",
+                    index + 1,
+                    executed.call.names.requested
+                )))?;
                 output::result(&executed.result)?;
             }
         }
-        let all_done = executed.len() == calls.len() && executed.iter().all(|executed| executed.result.is_success());
-        Ok(if all_done { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        let all_done = executed.len() == calls.len()
+            && executed.iter().all(|executed| executed.result.is_success());
+        Ok(if all_done {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(1)
+        })
     }
 }

@@ -1,4 +1,5 @@
-//! What runs the tools of a catalog: operations of HTTP interfaces are called, and MCP servers asked to run theirs.
+//! What runs the tools of a catalog: operations of HTTP interfaces are called, and MCP servers
+//! asked to run theirs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use picktools_runtime::{McpServer, McpTool};
 
 use super::reading::ReadingArgs;
 
-/// The variable that names the hosts which may have addresses of this machine and of private networks; `*` for all.
+/// The variable that names the hosts which may have addresses of this machine and of private
+/// networks; `*` for all.
 const PRIVATE_HOSTS: &str = "PICKTOOLS_PRIVATE_HOSTS";
 
 /// A runner, by the id of its tool.
@@ -23,13 +25,20 @@ type Runner = (String, Arc<dyn RunnableTool>);
 /// What runs the tools of a catalog that was opened so. Nothing is started or called yet.
 pub(super) fn runners(reading: &ReadingArgs, catalog: &Catalog) -> anyhow::Result<Vec<Runner>> {
     let mut runners = operations(catalog);
-    runners.extend(of_servers(reading.asked(), reading.server_limits(), catalog)?);
+    runners.extend(of_servers(
+        reading.asked(),
+        reading.server_limits(),
+        catalog,
+    )?);
     Ok(runners)
 }
 
 fn operations(catalog: &Catalog) -> Vec<Runner> {
     let named = std::env::var(PRIVATE_HOSTS).unwrap_or_default();
-    let hosts = named.split(',').map(str::trim).filter(|host| !host.is_empty());
+    let hosts = named
+        .split(',')
+        .map(str::trim)
+        .filter(|host| !host.is_empty());
     let client = Arc::new(HttpClient::new(HttpOptions {
         variable: Box::new(|name| std::env::var(name).ok()),
         allow_private: hosts.clone().any(|host| host == "*"),
@@ -43,21 +52,41 @@ fn operations(catalog: &Catalog) -> Vec<Runner> {
     catalog.tools().iter().filter_map(runner).collect()
 }
 
-/// Those tools that are in the catalog as a server sent them: others may have its name, and would have what they
-/// describe run by it.
-fn of_servers(asked: Vec<(Server, CatalogFile)>, limits: Limits, catalog: &Catalog) -> anyhow::Result<Vec<Runner>> {
+/// Those tools that are in the catalog as a server sent them: others may have its name, and would
+/// have what they describe run by it.
+fn of_servers(
+    asked: Vec<(Server, CatalogFile)>,
+    limits: Limits,
+    catalog: &Catalog,
+) -> anyhow::Result<Vec<Runner>> {
     let mut runners = Vec::new();
     let mut ways = HashMap::new();
     for (server, file) in asked {
-        if ways.insert(server.name.clone(), server.way.clone()).is_some_and(|way| way != server.way) {
-            anyhow::bail!("two configurations have an MCP server {:?}; rename one of them", server.name);
+        if ways
+            .insert(server.name.clone(), server.way.clone())
+            .is_some_and(|way| way != server.way)
+        {
+            anyhow::bail!(
+                "two configurations have an MCP server {:?}; rename one of them",
+                server.name
+            );
         }
-        let options = CatalogOptions { conflicts: Conflicts::Warn, ..CatalogOptions::default() };
-        let sent = options.read_files(&[file]).with_context(|| format!("cannot read what {:?} sent", server.name))?;
-        let server = McpServer::new(server).environment(|name| std::env::var_os(name)).limits(limits);
+        let options = CatalogOptions {
+            conflicts: Conflicts::Warn,
+            ..CatalogOptions::default()
+        };
+        let sent = options
+            .read_files(&[file])
+            .with_context(|| format!("cannot read what {:?} sent", server.name))?;
+        let server = McpServer::new(server)
+            .environment(|name| std::env::var_os(name))
+            .limits(limits);
         let server = Arc::new(server);
         for tool in sent.tools() {
-            if catalog.find(&tool.id).is_some_and(|found| is_same(catalog.tool(found), tool)) {
+            if catalog
+                .find(&tool.id)
+                .is_some_and(|found| is_same(catalog.tool(found), tool))
+            {
                 let runner = McpTool::new(tool.as_ref().clone(), Arc::clone(&server));
                 runners.push((tool.id.clone(), Arc::new(runner) as Arc<dyn RunnableTool>));
             }
@@ -66,7 +95,8 @@ fn of_servers(asked: Vec<(Server, CatalogFile)>, limits: Limits, catalog: &Catal
     Ok(runners)
 }
 
-/// Whether two definitions promise the same, whatever this catalog's options say of trust and aliases.
+/// Whether two definitions promise the same, whatever this catalog's options say of trust and
+/// aliases.
 fn is_same(found: &Tool, sent: &Tool) -> bool {
     let promised = |tool: &Tool| {
         (
@@ -88,9 +118,20 @@ mod tests {
     use super::*;
 
     fn server(name: &str, url: &str) -> (Server, CatalogFile) {
-        let way = Way::Http { url: url.to_owned(), headers: Default::default(), credentials: None };
-        let tool = json!({"name": "greet", "description": "Greets", "inputSchema": {"type": "object"}});
-        (Server { name: name.to_owned(), way }, CatalogFile::of_server(name, &[tool]))
+        let way = Way::Http {
+            url: url.to_owned(),
+            headers: Default::default(),
+            credentials: None,
+        };
+        let tool =
+            json!({"name": "greet", "description": "Greets", "inputSchema": {"type": "object"}});
+        (
+            Server {
+                name: name.to_owned(),
+                way,
+            },
+            CatalogFile::of_server(name, &[tool]),
+        )
     }
 
     /// A catalog of these tools and of what the servers sent.
@@ -98,7 +139,10 @@ mod tests {
         let files: Vec<_> = std::iter::once(CatalogFile::new("tools.json", tools.to_string()))
             .chain(asked.iter().map(|(_, file)| file.clone()))
             .collect();
-        let options = CatalogOptions { conflicts: Conflicts::Warn, ..CatalogOptions::default() };
+        let options = CatalogOptions {
+            conflicts: Conflicts::Warn,
+            ..CatalogOptions::default()
+        };
         options.read_files(&files).expect("they are valid")
     }
 
@@ -113,10 +157,14 @@ mod tests {
             {"name": "books", "source": "shop", "description": "Lists books", "parameters": {}, "http": http},
             {"name": "plain", "source": "shop", "description": "Says nothing of how it is run", "parameters": {}},
         ]);
-        let asked = vec![server("wiki", "https://wiki.example"), server("mail", "https://mail.example")];
+        let asked = vec![
+            server("wiki", "https://wiki.example"),
+            server("mail", "https://mail.example"),
+        ];
         let catalog = catalog(&tools, &asked);
         assert_eq!(ids(operations(&catalog)), ["shop/books"]);
-        let of_servers = of_servers(asked, Limits::default(), &catalog).expect("their names differ");
+        let of_servers =
+            of_servers(asked, Limits::default(), &catalog).expect("their names differ");
         assert_eq!(ids(of_servers), ["wiki/greet", "mail/greet"]);
     }
 
@@ -132,9 +180,19 @@ mod tests {
 
     #[test]
     fn two_servers_of_one_name_are_refused() {
-        let asked = vec![server("wiki", "https://wiki.example"), server("wiki", "https://other.example")];
+        let asked = vec![
+            server("wiki", "https://wiki.example"),
+            server("wiki", "https://other.example"),
+        ];
         let catalog = catalog(&json!([]), &asked);
-        let refused = of_servers(asked, Limits::default(), &catalog).map(ids).expect_err("which is meant?");
-        assert!(refused.to_string().contains("two configurations have an MCP server \"wiki\""), "{refused}");
+        let refused = of_servers(asked, Limits::default(), &catalog)
+            .map(ids)
+            .expect_err("which is meant?");
+        assert!(
+            refused
+                .to_string()
+                .contains("two configurations have an MCP server \"wiki\""),
+            "{refused}"
+        );
     }
 }

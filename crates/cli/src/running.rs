@@ -12,7 +12,9 @@ use clap::ValueEnum;
 use picktools::excerpt::marked;
 use picktools_call::PendingCall;
 use picktools_provider::ToolCall;
-use picktools_runtime::{Confirm, Decision, DecisionFuture, Event, EventKind, Executed, ToolManager, Topic};
+use picktools_runtime::{
+    Confirm, Decision, DecisionFuture, Event, EventKind, Executed, ToolManager, Topic,
+};
 use picktools_shell::Read;
 #[cfg(unix)]
 use picktools_shell::{Bash, BashOptions, Sandbox};
@@ -36,27 +38,28 @@ const MAX_SHOWN: usize = 300;
 /// Which tools are run, for whom and where.
 #[derive(Args)]
 pub(super) struct RunningArgs {
-    /// A file of tools, an OpenAPI document, or a configuration of MCP servers; `-` for standard input; or a folder of such;
-    /// may be repeated.
+    /// A file of tools, an OpenAPI document, or a configuration of MCP servers; `-` for standard
+    /// input; or a folder of such; may be repeated.
     #[arg(long, visible_alias = "index", value_name = "PATH", required_unless_present = "built_in", help_heading = heading::CATALOG)]
     catalog: Vec<PathBuf>,
     #[command(flatten)]
     reading: ReadingArgs,
     #[command(flatten)]
     access: AccessArgs,
-    /// Add the built-in tools: `read`, which reads files of the root, and `bash`, which runs commands there and is unsafe.
+    /// Add the built-in tools: `read`, which reads files of the root, and `bash`, which runs
+    /// commands there and is unsafe.
     #[arg(long, help_heading = heading::CALLS)]
     built_in: bool,
-    /// Whether commands of `bash` run in a sandbox, which keeps them from files outside the root: where the system has one
-    /// (auto), always (required), or never (off).
+    /// Whether commands of `bash` run in a sandbox, which keeps them from files outside the root:
+    /// where the system has one (auto), always (required), or never (off).
     #[cfg(unix)]
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto", help_heading = heading::CALLS)]
     sandbox: SandboxArg,
     /// The folder that tools work in.
     #[arg(long, value_name = "FOLDER", default_value = ".", help_heading = heading::CALLS)]
     root: PathBuf,
-    /// Confirm all calls that must be confirmed. Without it you are asked where there is a terminal, and they are refused
-    /// where there is none. What may not be called at all stays so.
+    /// Confirm all calls that must be confirmed. Without it you are asked where there is a
+    /// terminal, and they are refused where there is none. What may not be called at all stays so.
     #[arg(long, short, help_heading = heading::CALLS)]
     yes: bool,
     /// End calls after so many milliseconds whose tool names no time of its own.
@@ -72,7 +75,10 @@ impl RunningArgs {
     /// Runs calls, tells of them while they run, and returns what came of them.
     pub(super) fn execute(self, calls: &[ToolCall]) -> anyhow::Result<Vec<Executed>> {
         let (json, manager) = (self.json, self.manager()?);
-        let runtime = Builder::new_multi_thread().enable_all().build().context("no runtime can be started")?;
+        let runtime = Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .context("no runtime can be started")?;
         let executed = runtime.block_on(async {
             let mut events = manager.events().subscribe(Topic::All);
             let mut work = pin!(async {
@@ -120,13 +126,21 @@ impl RunningArgs {
             builder = builder.tool(Read::default());
             #[cfg(unix)]
             {
-                let options = BashOptions { sandbox: self.sandbox.into(), ..BashOptions::default() };
+                let options = BashOptions {
+                    sandbox: self.sandbox.into(),
+                    ..BashOptions::default()
+                };
                 builder = builder.tool(Bash::new(std::env::vars_os(), options));
             }
         }
-        let confirm = Asks { yes: self.yes, terminal: tokio::sync::Mutex::default() };
+        let confirm = Asks {
+            yes: self.yes,
+            terminal: tokio::sync::Mutex::default(),
+        };
         let builder = builder.root(self.root).confirm(confirm);
-        Ok(builder.time_limit(Duration::from_millis(self.time_limit_ms)).build()?)
+        Ok(builder
+            .time_limit(Duration::from_millis(self.time_limit_ms))
+            .build()?)
     }
 }
 
@@ -167,7 +181,11 @@ impl Confirm for Asks {
             }
             let _one_at_a_time = self.terminal.lock().await;
             let shown = marked(&call.arguments().to_string(), MAX_SHOWN).into_owned();
-            let question = format!("{} {shown}\n{}. Run it? [y/N] ", call.tool().id, call.awaits());
+            let question = format!(
+                "{} {shown}\n{}. Run it? [y/N] ",
+                call.tool().id,
+                call.awaits()
+            );
             let answer = tokio::task::spawn_blocking(move || {
                 let mut answer = String::new();
                 write!(io::stderr().lock(), "{question}")?;
@@ -192,10 +210,15 @@ fn show(event: &Event, lost: u64, json: bool) -> anyhow::Result<()> {
     let name = marked(&event.call.names.canonical, MAX_SHOWN);
     match &event.kind {
         EventKind::Start { arguments, .. } => {
-            output::note(format!("{name} {}", marked(&arguments.to_string(), MAX_SHOWN)));
+            output::note(format!(
+                "{name} {}",
+                marked(&arguments.to_string(), MAX_SHOWN)
+            ));
         }
         // Ends and errors are answers, which are printed in the order of the calls.
-        EventKind::Chunk { chunk } => chunk.lines().for_each(|line| output::note(format!("  {line}"))),
+        EventKind::Chunk { chunk } => chunk
+            .lines()
+            .for_each(|line| output::note(format!("  {line}"))),
         _ => {}
     }
     Ok(())

@@ -22,8 +22,9 @@ use crate::{heading, output};
 pub(super) struct ServeCommand {
     #[command(flatten)]
     servers: ServerArgs,
-    /// Tools that no server has, such as those that agents bring themselves: a file of tools or an OpenAPI document, or a
-    /// folder of such; may be repeated. They are found and can be picked, and not called.
+    /// Tools that no server has, such as those that agents bring themselves: a file of tools or an
+    /// OpenAPI document, or a folder of such; may be repeated. They are found and can be picked,
+    /// and not called.
     #[arg(long, visible_alias = "index", value_name = "PATH", help_heading = heading::CATALOG)]
     catalog: Vec<PathBuf>,
     #[command(flatten)]
@@ -42,14 +43,15 @@ pub(super) struct ServeCommand {
     /// Serve other machines without TLS, where something before this speaks TLS.
     #[arg(long, conflicts_with = "tls_cert", help_heading = heading::GATEWAY)]
     plain_http: bool,
-    /// Pass requests to models that speak as OpenAI does on to this address, with the tools that they need (docs/proxy.md).
+    /// Pass requests to models that speak as OpenAI does on to this address, with the tools that
+    /// they need (docs/proxy.md).
     #[arg(long, value_name = "URL", help_heading = heading::GATEWAY)]
     openai_url: Option<String>,
     /// Likewise for models that speak as Anthropic's do.
     #[arg(long, value_name = "URL", help_heading = heading::GATEWAY)]
     anthropic_url: Option<String>,
-    /// Make a key for the console that is good as long as this runs, and print the link to it (docs/console.md). For this
-    /// machine alone.
+    /// Make a key for the console that is good as long as this runs, and print the link to it
+    /// (docs/console.md). For this machine alone.
     #[arg(long, help_heading = heading::GATEWAY)]
     console: bool,
     /// Print a new key and the entry for the settings, and serve nothing.
@@ -63,7 +65,10 @@ impl ServeCommand {
             let (key, stored) = new_key()?;
             output::note("the key, which is shown this once:");
             output::verbatim(&key)?;
-            output::note(format!("for `keys` of the settings: {}", json!({"name": name, "sha256": stored})));
+            output::note(format!(
+                "for `keys` of the settings: {}",
+                json!({"name": name, "sha256": stored})
+            ));
             return Ok(ExitCode::SUCCESS);
         }
         if self.catalog.is_empty() && self.reading.says_something() {
@@ -76,15 +81,32 @@ impl ServeCommand {
         let mut given = self.gateway;
         given.catalog = Some(self.catalog)
             .filter(|paths| !paths.is_empty())
-            .map(|paths| CatalogFiles { paths, reading: self.reading });
-        given.providers = Providers { openai: self.openai_url, anthropic: self.anthropic_url };
+            .map(|paths| CatalogFiles {
+                paths,
+                reading: self.reading,
+            });
+        given.providers = Providers {
+            openai: self.openai_url,
+            anthropic: self.anthropic_url,
+        };
         let options = given.options(&self.servers, Share::Owner)?;
         let (console, digest) = self.console.then(new_key).transpose()?.unzip();
         let tls = self.tls_cert.clone().zip(self.tls_key.clone());
-        let http = Http { listen: self.listen, tls, plain: self.plain_http, console: digest };
+        let http = Http {
+            listen: self.listen,
+            tls,
+            plain: self.plain_http,
+            console: digest,
+        };
         let proxy = &options.settings.proxy;
-        let models = [("OpenAI", "/v1", proxy.openai.is_some()), ("Anthropic", "", proxy.anthropic.is_some())];
-        let models = models.into_iter().filter(|&(_, _, is_set)| is_set).map(|(name, base, _)| (name, base));
+        let models = [
+            ("OpenAI", "/v1", proxy.openai.is_some()),
+            ("Anthropic", "", proxy.anthropic.is_some()),
+        ];
+        let models = models
+            .into_iter()
+            .filter(|&(_, _, is_set)| is_set)
+            .map(|(name, base, _)| (name, base));
         let scheme = if http.tls.is_some() { "https" } else { "http" };
         let runtime = crate::gateway_runtime()?;
         runtime.block_on(async {
@@ -99,7 +121,10 @@ impl ServeCommand {
                     ));
                 }
                 if let Some(key) = &console {
-                    output::note(format!("console: {scheme}://{}/console#key={key}", serving.address()));
+                    output::note(format!(
+                        "console: {scheme}://{}/console#key={key}",
+                        serving.address()
+                    ));
                 }
                 tokio::select! {
                     ended = serving.ended() => ended,

@@ -12,7 +12,8 @@ use crate::{heading, live, reading};
 /// Which MCP servers.
 #[derive(Args)]
 pub(super) struct ServerArgs {
-    /// A configuration file, as Claude Desktop, Claude Code, Cursor, VS Code, Windsurf or Zed have it; may be repeated.
+    /// A configuration file, as Claude Desktop, Claude Code, Cursor, VS Code, Windsurf or Zed have
+    /// it; may be repeated.
     #[arg(long, value_name = "FILE", help_heading = heading::CATALOG)]
     config: Vec<PathBuf>,
     /// An address of streamable HTTP.
@@ -44,7 +45,8 @@ impl ServerArgs {
     pub(super) fn configuration(&self) -> anyhow::Result<Configuration> {
         let mut configuration = self.given()?;
         for path in &self.config {
-            let text = String::from_utf8(reading::read_input(path)?).with_context(|| format!("{}", path.display()))?;
+            let text = String::from_utf8(reading::read_input(path)?)
+                .with_context(|| format!("{}", path.display()))?;
             let read = live::configuration(path, &text)?;
             configuration.servers.extend(read.servers);
             configuration.disabled.extend(read.disabled);
@@ -64,29 +66,50 @@ impl ServerArgs {
             let mut headers = BTreeMap::new();
             if let Some(name) = &self.bearer {
                 let token = std::env::var(name).ok().filter(|token| !token.is_empty());
-                let token = token.with_context(|| format!("--bearer: the variable {name:?} is not set"))?;
+                let token =
+                    token.with_context(|| format!("--bearer: the variable {name:?} is not set"))?;
                 headers.insert("Authorization".to_owned(), format!("Bearer {token}"));
             }
-            let host = url.split("://").nth(1).and_then(|rest| rest.split(['/', ':']).next()).unwrap_or_default();
-            configuration.servers.push(self.server(host, Way::Http { url: url.clone(), headers, credentials: None }));
+            let host = url
+                .split("://")
+                .nth(1)
+                .and_then(|rest| rest.split(['/', ':']).next())
+                .unwrap_or_default();
+            configuration.servers.push(self.server(
+                host,
+                Way::Http {
+                    url: url.clone(),
+                    headers,
+                    credentials: None,
+                },
+            ));
         }
         if let Some((command, arguments)) = self.command.split_first() {
-            let name = Path::new(command).file_stem().map(|name| name.to_string_lossy().into_owned());
+            let name = Path::new(command)
+                .file_stem()
+                .map(|name| name.to_string_lossy().into_owned());
             let way = Way::Stdio {
                 command: command.clone(),
                 arguments: arguments.to_vec(),
                 variables: BTreeMap::new(),
                 folder: None,
             };
-            configuration.servers.push(self.server(&name.unwrap_or_default(), way));
+            configuration
+                .servers
+                .push(self.server(&name.unwrap_or_default(), way));
         }
         if configuration.servers.is_empty() && self.config.is_empty() {
-            anyhow::bail!("no server is named; give --config FILE, --url URL, or a command after `--`");
+            anyhow::bail!(
+                "no server is named; give --config FILE, --url URL, or a command after `--`"
+            );
         }
         Ok(configuration)
     }
 
     fn server(&self, name: &str, way: Way) -> Server {
-        Server { name: self.source.clone().unwrap_or_else(|| name.to_owned()), way }
+        Server {
+            name: self.source.clone().unwrap_or_else(|| name.to_owned()),
+            way,
+        }
     }
 }

@@ -15,12 +15,19 @@ use picktools_eval::{QuerySet, write_atomically};
 /// What the file of what a retriever says of sources is called after the retriever.
 const SOURCES: &str = "-sources";
 
-/// Writes to `folder`: `RETRIEVER.npy` with a score for each query and tool, `RETRIEVER-sources.npy` with one for the tool's
-/// source where sources tell something, `ceiling.npy` with the largest keyword score that each query could give and `scope.npy` with
-/// what a model says of each query alone, infinite where it says nothing, where the mode has these, and `ids.json` with the ids of the
-/// tools and of the queries.
-pub(super) fn write(folder: &Path, engine: &Engine, queries: &QuerySet, options: &PickOptions) -> anyhow::Result<()> {
-    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+/// Writes to `folder`: `RETRIEVER.npy` with a score for each query and tool,
+/// `RETRIEVER-sources.npy` with one for the tool's source where sources tell something,
+/// `ceiling.npy` with the largest keyword score that each query could give and `scope.npy` with
+/// what a model says of each query alone, infinite where it says nothing, where the mode has these,
+/// and `ids.json` with the ids of the tools and of the queries.
+pub(super) fn write(
+    folder: &Path,
+    engine: &Engine,
+    queries: &QuerySet,
+    options: &PickOptions,
+) -> anyhow::Result<()> {
+    fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let tools = engine.catalog().tools();
     let mut arrays: Vec<(String, NpyFile)> = Vec::new();
     let (mut ceilings, mut scopes) = (Vec::new(), Vec::new());
@@ -41,7 +48,10 @@ pub(super) fn write(folder: &Path, engine: &Engine, queries: &QuerySet, options:
             let of_sources = signal.sources.as_ref().map(|_| format!("{name}{SOURCES}"));
             for name in iter::once(name.to_owned()).chain(of_sources) {
                 if !arrays.iter().any(|(known, _)| *known == name) {
-                    let mut file = NpyFile::create(&folder.join(format!("{name}.npy")), &[queries.len(), tools.len()])?;
+                    let mut file = NpyFile::create(
+                        &folder.join(format!("{name}.npy")),
+                        &[queries.len(), tools.len()],
+                    )?;
                     // A retriever that had nothing to say of the queries so far.
                     file.write(&vec![0.0; row * tools.len()])?;
                     arrays.push((name, file));
@@ -53,8 +63,16 @@ pub(super) fn write(folder: &Path, engine: &Engine, queries: &QuerySet, options:
                 Some(retriever) => (retriever, true),
                 None => (&**name, false),
             };
-            let signal = signals.iter().find(|signal| signal.retriever.name() == retriever);
-            match signal.and_then(|signal| if of_sources { signal.sources.as_ref() } else { Some(&signal.scores) }) {
+            let signal = signals
+                .iter()
+                .find(|signal| signal.retriever.name() == retriever);
+            match signal.and_then(|signal| {
+                if of_sources {
+                    signal.sources.as_ref()
+                } else {
+                    Some(&signal.scores)
+                }
+            }) {
                 Some(scores) => file.write(scores)?,
                 None => file.write(&vec![0.0; tools.len()])?,
             }
@@ -62,7 +80,9 @@ pub(super) fn write(folder: &Path, engine: &Engine, queries: &QuerySet, options:
         bar.inc(1);
     }
     bar.finish_and_clear();
-    for (name, mut values, without) in [("ceiling", ceilings, 0.0), ("scope", scopes, f32::INFINITY)] {
+    for (name, mut values, without) in
+        [("ceiling", ceilings, 0.0), ("scope", scopes, f32::INFINITY)]
+    {
         if !values.is_empty() {
             values.resize(queries.len(), without);
             let mut file = NpyFile::create(&folder.join(format!("{name}.npy")), &[queries.len()])?;
@@ -71,11 +91,15 @@ pub(super) fn write(folder: &Path, engine: &Engine, queries: &QuerySet, options:
         }
     }
     for (name, file) in arrays {
-        file.finish().with_context(|| format!("cannot write {name}.npy to {}", folder.display()))?;
+        file.finish()
+            .with_context(|| format!("cannot write {name}.npy to {}", folder.display()))?;
     }
     let tools: Vec<&str> = tools.iter().map(|tool| tool.id.as_str()).collect();
     let queries: Vec<&str> = queries.iter().map(|query| query.id.as_str()).collect();
-    Ok(write_atomically(&folder.join("ids.json"), &serde_json::to_vec(&(tools, queries))?)?)
+    Ok(write_atomically(
+        &folder.join("ids.json"),
+        &serde_json::to_vec(&(tools, queries))?,
+    )?)
 }
 
 /// An array of f32 in NumPy's format, version 1.0, little-endian, last index fastest.
@@ -83,11 +107,14 @@ struct NpyFile(BufWriter<File>);
 
 impl NpyFile {
     fn create(path: &Path, shape: &[usize]) -> anyhow::Result<Self> {
-        let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        let file =
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
         let mut file = BufWriter::new(file);
         let shape: String = shape.iter().map(|length| format!("{length},")).collect();
-        let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({shape}), }}");
-        // The magic, the version, the length and the header fill a multiple of 64 bytes, and a line feed ends it.
+        let mut header =
+            format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({shape}), }}");
+        // The magic, the version, the length and the header fill a multiple of 64 bytes, and a line
+        // feed ends it.
         let filled = (10 + header.len() + 1).next_multiple_of(64);
         header.extend(std::iter::repeat_n(' ', filled - 11 - header.len()));
         header.push('\n');
@@ -98,7 +125,9 @@ impl NpyFile {
     }
 
     fn write(&mut self, values: &[f32]) -> std::io::Result<()> {
-        values.iter().try_for_each(|value| self.0.write_all(&value.to_le_bytes()))
+        values
+            .iter()
+            .try_for_each(|value| self.0.write_all(&value.to_le_bytes()))
     }
 
     fn finish(mut self) -> std::io::Result<()> {

@@ -24,9 +24,11 @@ pub(super) struct StoreCommand {
 enum Action {
     /// Tell what lies in a store: which snapshot, of when, by which models.
     Status(Common),
-    /// Remove what nothing needs: what publications left behind that were cut off, and former generations.
+    /// Remove what nothing needs: what publications left behind that were cut off, and former
+    /// generations.
     Gc(Common),
-    /// Read all of the snapshot, and hold every row to its key; exit code 1 where one is missing or damaged.
+    /// Read all of the snapshot, and hold every row to its key; exit code 1 where one is missing or
+    /// damaged.
     Verify(Common),
 }
 
@@ -58,7 +60,10 @@ impl StoreCommand {
             Action::Status(_) => {
                 let status = store::status(&store)?;
                 if common.json {
-                    output::json(&Answer { version: 1, answer: status })?;
+                    output::json(&Answer {
+                        version: 1,
+                        answer: status,
+                    })?;
                 } else {
                     output::answer(described(&status))?;
                 }
@@ -66,7 +71,10 @@ impl StoreCommand {
             Action::Gc(_) => {
                 let collected = store::collect(&store)?;
                 if common.json {
-                    output::json(&Answer { version: 1, answer: collected })?;
+                    output::json(&Answer {
+                        version: 1,
+                        answer: collected,
+                    })?;
                 } else {
                     output::answer(format!(
                         "removed {} former generations, {} keys in all",
@@ -84,7 +92,10 @@ impl StoreCommand {
                 let found = found?;
                 let is_whole = found.faults == 0;
                 if common.json {
-                    output::json(&Answer { version: 1, answer: found })?;
+                    output::json(&Answer {
+                        version: 1,
+                        answer: found,
+                    })?;
                 } else {
                     for fault in &found.told {
                         output::answer(output::line(fault))?;
@@ -93,10 +104,18 @@ impl StoreCommand {
                         "{} tools and {} sources read: {}",
                         found.tools,
                         found.sources,
-                        if is_whole { "whole".to_owned() } else { format!("{} faults", found.faults) }
+                        if is_whole {
+                            "whole".to_owned()
+                        } else {
+                            format!("{} faults", found.faults)
+                        }
                     ))?;
                 }
-                return Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(1) });
+                return Ok(if is_whole {
+                    ExitCode::SUCCESS
+                } else {
+                    ExitCode::from(1)
+                });
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -105,19 +124,54 @@ impl StoreCommand {
 
 /// What lies in a store, for people.
 fn described(status: &StoreStatus) -> String {
-    let StoreStatus { address, tenant, snapshot, models, indexed, memory, .. } = status;
+    let StoreStatus {
+        address,
+        tenant,
+        snapshot,
+        models,
+        indexed,
+        memory,
+        ..
+    } = status;
     let mut lines = vec![format!("{address}, tenant {tenant}")];
     match snapshot {
-        None => lines.push("nothing is published; publish a catalog with: picktools index --store".to_owned()),
-        Some(SnapshotStatus { generation, version, catalog, tools, published, .. }) => {
-            lines.push(format!("snapshot {version} in generation {generation}: {tools} tools, catalog {catalog}"));
-            let since = SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_millis(*published));
+        None => lines.push(
+            "nothing is published; publish a catalog with: picktools index --store".to_owned(),
+        ),
+        Some(SnapshotStatus {
+            generation,
+            version,
+            catalog,
+            tools,
+            published,
+            ..
+        }) => {
+            lines.push(format!(
+                "snapshot {version} in generation {generation}: {tools} tools, catalog {catalog}"
+            ));
+            let since =
+                SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_millis(*published));
             // Of a machine whose clock is ahead of this one's it is as good as now.
-            lines.push(format!("published {} ago", HumanDuration(since.unwrap_or_default())));
-            lines.push(format!("models: {}", if models.is_empty() { "none".to_owned() } else { models.join(", ") }));
+            lines.push(format!(
+                "published {} ago",
+                HumanDuration(since.unwrap_or_default())
+            ));
+            lines.push(format!(
+                "models: {}",
+                if models.is_empty() {
+                    "none".to_owned()
+                } else {
+                    models.join(", ")
+                }
+            ));
         }
     }
     lines.extend(indexed.map(|indexed| format!("{indexed} documents in the index")));
-    lines.extend(memory.map(|memory| format!("{:.1} MiB of memory, whoever's", memory as f64 / f64::from(1 << 20))));
+    lines.extend(memory.map(|memory| {
+        format!(
+            "{:.1} MiB of memory, whoever's",
+            memory as f64 / f64::from(1 << 20)
+        )
+    }));
     lines.join("\n")
 }

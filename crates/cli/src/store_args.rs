@@ -16,12 +16,13 @@ const TENANT: &str = "PICKTOOLS_TENANT";
 #[derive(Args)]
 #[command(next_help_heading = heading::STORE)]
 pub(super) struct StoreArgs {
-    /// A Redis 8, or a Redis or Valkey with RediSearch, that several share (docs/scale.md): redis://USER:PASSWORD@HOST:PORT/DATABASE, of
-    /// which only the host must be there, or rediss:// for TLS; or `env` for the address in PICKTOOLS_STORE, where others do not see its
-    /// password.
+    /// A Redis 8, or a Redis or Valkey with RediSearch, that several share (docs/scale.md):
+    /// redis://USER:PASSWORD@HOST:PORT/DATABASE, of which only the host must be there, or rediss://
+    /// for TLS; or `env` for the address in PICKTOOLS_STORE, where others do not see its password.
     #[arg(long, value_name = "URL|env")]
     store: Option<String>,
-    /// Whose part of the store: tenants share nothing. 1 to 64 of a-z, 0-9 and -. Else what PICKTOOLS_TENANT says, or `default`.
+    /// Whose part of the store: tenants share nothing. 1 to 64 of a-z, 0-9 and -. Else what
+    /// PICKTOOLS_TENANT says, or `default`.
     #[arg(long, value_name = "NAME", requires = "store")]
     tenant: Option<String>,
 }
@@ -38,13 +39,20 @@ impl StoreArgs {
     }
 
     fn store_of(&self, tenant: String) -> anyhow::Result<Option<RedisStore>> {
-        let Some(address) = self.address()? else { return Ok(None) };
-        Ok(Some(RedisStore::new(RedisOptions { tenant, ..RedisOptions::new(address) })?))
+        let Some(address) = self.address()? else {
+            return Ok(None);
+        };
+        Ok(Some(RedisStore::new(RedisOptions {
+            tenant,
+            ..RedisOptions::new(address)
+        })?))
     }
 
     /// The store of what gateways keep, where one is named.
     pub(super) fn open(&self) -> anyhow::Result<Option<Store>> {
-        let Some(address) = self.address()? else { return Ok(None) };
+        let Some(address) = self.address()? else {
+            return Ok(None);
+        };
         Ok(Some(Store::open(&address, &self.tenant()?)?))
     }
 
@@ -55,10 +63,12 @@ impl StoreArgs {
 
     fn address(&self) -> anyhow::Result<Option<String>> {
         match self.store.as_deref() {
-            Some("env") => match first_variable([ADDRESS].into_iter())?.filter(|address| !address.is_empty()) {
-                Some(address) => Ok(Some(address)),
-                None => bail!("--store env reads {ADDRESS}, which is not set, or empty"),
-            },
+            Some("env") => {
+                match first_variable([ADDRESS].into_iter())?.filter(|address| !address.is_empty()) {
+                    Some(address) => Ok(Some(address)),
+                    None => bail!("--store env reads {ADDRESS}, which is not set, or empty"),
+                }
+            }
             address => Ok(address.map(str::to_owned)),
         }
     }

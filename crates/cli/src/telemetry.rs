@@ -1,4 +1,5 @@
-//! Spans of requests, picks and calls, exported to OpenTelemetry over OTLP where the environment names a collector.
+//! Spans of requests, picks and calls, exported to OpenTelemetry over OTLP where the environment
+//! names a collector.
 
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::SpanExporter;
@@ -9,7 +10,10 @@ use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::registry::LookupSpan;
 
 /// The variables that name a collector, as the specification of OTLP has them.
-const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
+const ENDPOINTS: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+];
 
 /// What exports; dropped, it sends what is left.
 pub(crate) struct Exporting(SdkTracerProvider);
@@ -33,7 +37,10 @@ where
     }
     let exporter = SpanExporter::builder().with_http().build()?;
     let resource = Resource::builder().with_service_name("picktools").build();
-    let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build();
+    let provider = SdkTracerProvider::builder()
+        .with_batch_exporter(exporter)
+        .with_resource(resource)
+        .build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("picktools"));
     Ok(Some((layer, Exporting(provider))))
 }

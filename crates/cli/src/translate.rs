@@ -45,8 +45,8 @@ pub(super) struct ViewArgs {
     /// Which names the model is shown.
     #[arg(long, value_enum, default_value = "canonical")]
     names: Strategy,
-    /// The names of provider-map: a JSON object from tools (id, SOURCE/NAME or name) to the names to show, `-` for
-    /// standard input.
+    /// The names of provider-map: a JSON object from tools (id, SOURCE/NAME or name) to the names
+    /// to show, `-` for standard input.
     #[arg(long, value_name = "FILE")]
     name_map: Option<PathBuf>,
 }
@@ -75,12 +75,18 @@ impl ViewArgs {
     /// Reads the map of names where one is needed.
     pub(super) fn options(&self) -> anyhow::Result<TranslateOptions> {
         let advertising = self.advertising()?;
-        Ok(TranslateOptions { strict: self.strict.then_some(true), advertising, deferred: self.deferred })
+        Ok(TranslateOptions {
+            strict: self.strict.then_some(true),
+            advertising,
+            deferred: self.deferred,
+        })
     }
 
     fn advertising(&self) -> anyhow::Result<Advertising> {
         if self.name_map.is_some() && self.names != Strategy::ProviderMap {
-            anyhow::bail!("--name-map is read with --names provider-map only; add that, or leave the map out");
+            anyhow::bail!(
+                "--name-map is read with --names provider-map only; add that, or leave the map out"
+            );
         }
         Ok(match self.names {
             Strategy::Canonical => Advertising::Canonical,
@@ -93,7 +99,9 @@ impl ViewArgs {
 
     fn map(&self) -> anyhow::Result<BTreeMap<String, String>> {
         let Some(path) = &self.name_map else {
-            anyhow::bail!("--names provider-map needs --name-map FILE: a JSON object from tools to names");
+            anyhow::bail!(
+                "--names provider-map needs --name-map FILE: a JSON object from tools to names"
+            );
         };
         read_map(path)
     }
@@ -114,7 +122,10 @@ fn read_map(path: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let bytes = read_input(path)?;
     let map = serde_json::from_slice(&bytes).ok();
     map.with_context(|| {
-        format!("{}: no JSON object from tools to names, as {{\"SOURCE/NAME\": \"shown\"}}", path.display())
+        format!(
+            "{}: no JSON object from tools to names, as {{\"SOURCE/NAME\": \"shown\"}}",
+            path.display()
+        )
     })
 }
 
@@ -148,14 +159,23 @@ impl TranslateCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let catalog = self.catalog.open()?;
         let options = self.view.options()?;
-        let costs = self.costs.then(|| self.compare(&catalog, &options)).transpose()?;
+        let costs = self
+            .costs
+            .then(|| self.compare(&catalog, &options))
+            .transpose()?;
         if let (Some(costs), false) = (&costs, self.json) {
             return output::answer(table(costs));
         }
         let translation = translate(catalog.tools(), self.provider, &options)?;
         if self.json {
             let (names_strategy, tokens) = (options.advertising.name(), count(&translation));
-            return output::json(&Report { version: 1, translation, names_strategy, tokens, costs });
+            return output::json(&Report {
+                version: 1,
+                translation,
+                names_strategy,
+                tokens,
+                costs,
+            });
         }
         output::notes(translation.changes.iter().map(describe), output::IN_JSON);
         output::json(&translation.tools)
@@ -163,16 +183,27 @@ impl TranslateCommand {
 
     /// The cost of each strategy that needs no map, and of the map where one is given.
     fn compare(&self, catalog: &Catalog, options: &TranslateOptions) -> anyhow::Result<Vec<Cost>> {
-        let mut strategies =
-            vec![Advertising::Canonical, Advertising::PrimaryAlias, Advertising::Expanded, Advertising::Described];
+        let mut strategies = vec![
+            Advertising::Canonical,
+            Advertising::PrimaryAlias,
+            Advertising::Expanded,
+            Advertising::Described,
+        ];
         if matches!(options.advertising, Advertising::ProviderMap(_)) {
             strategies.push(options.advertising.clone());
         }
         let cost = |advertising: Advertising| {
             let names_strategy = advertising.name();
-            let options = TranslateOptions { advertising, ..options.clone() };
+            let options = TranslateOptions {
+                advertising,
+                ..options.clone()
+            };
             let translation = translate(catalog.tools(), self.provider, &options)?;
-            Ok(Cost { names_strategy, definitions: translation.names.len(), tokens: count(&translation) })
+            Ok(Cost {
+                names_strategy,
+                definitions: translation.names.len(),
+                tokens: count(&translation),
+            })
         };
         strategies.into_iter().map(cost).collect()
     }
@@ -188,10 +219,18 @@ fn count(translation: &Translation) -> Option<Tokens> {
 
 fn table(costs: &[Cost]) -> String {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(["names", "definitions", "o200k_base", "cl100k_base"]);
+    table.load_style(presets::NOTHING).set_header([
+        "names",
+        "definitions",
+        "o200k_base",
+        "cl100k_base",
+    ]);
     for cost in costs {
         let tokens = |tokens: fn(Tokens) -> usize| {
-            cost.tokens.map_or_else(|| "not counted".to_owned(), |counted| tokens(counted).to_string())
+            cost.tokens.map_or_else(
+                || "not counted".to_owned(),
+                |counted| tokens(counted).to_string(),
+            )
         };
         table.add_row([
             cost.names_strategy.to_owned(),
@@ -206,7 +245,14 @@ fn table(costs: &[Cost]) -> String {
     table.trim_fmt()
 }
 
-fn describe(Change { tool, pointer, detail, .. }: &Change) -> String {
+fn describe(
+    Change {
+        tool,
+        pointer,
+        detail,
+        ..
+    }: &Change,
+) -> String {
     match tool {
         Some(tool) if pointer.is_empty() => format!("{tool}: {detail}"),
         Some(tool) => format!("{tool} {pointer}: {detail}"),

@@ -7,7 +7,8 @@ use super::{Qrels, Run};
 /// How many bins a reliability table has; each holds the same number of tools.
 pub const RELIABILITY_BINS: usize = 15;
 
-/// How well scores, read as probabilities of relevance, agree with the judgments of the tools returned.
+/// How well scores, read as probabilities of relevance, agree with the judgments of the tools
+/// returned.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Calibration {
@@ -15,9 +16,9 @@ pub struct Calibration {
     pub tools: usize,
     /// The share of them that is relevant, 0..1; a tool without a judgment counts as not relevant.
     pub base_rate: f64,
-    /// Expected calibration error, 0..1: the mean distance between score and share of relevant tools over
-    /// [`RELIABILITY_BINS`] bins of equal mass (Naeini, Cooper, Hauskrecht, *Obtaining well calibrated probabilities
-    /// using Bayesian binning*, AAAI 2015).
+    /// Expected calibration error, 0..1: the mean distance between score and share of relevant
+    /// tools over [`RELIABILITY_BINS`] bins of equal mass (Naeini, Cooper, Hauskrecht, *Obtaining
+    /// well calibrated probabilities using Bayesian binning*, AAAI 2015).
     pub ece: f64,
     /// The mean squared distance between score and relevance, 0..1 (Brier 1950).
     pub brier: f64,
@@ -40,8 +41,8 @@ pub struct ReliabilityBin {
 }
 
 impl Calibration {
-    /// Compares the scores of a run with the judgments; `None` when no judged query has a tool. Scores must be
-    /// probabilities.
+    /// Compares the scores of a run with the judgments; `None` when no judged query has a tool.
+    /// Scores must be probabilities.
     ///
     /// Queries that no tool answers are left out, as they are of the measures.
     pub fn new(run: &Run, qrels: &Qrels) -> Option<Self> {
@@ -52,8 +53,12 @@ impl Calibration {
     pub fn of_sets<'a>(sets: impl IntoIterator<Item = (&'a Run, &'a Qrels)>) -> Option<Self> {
         let mut tools: Vec<(f64, f64)> = Vec::new();
         for (run, qrels) in sets {
-            for (query, judgments) in qrels.iter().filter(|(_, judgments)| judgments.relevant_len() > 0) {
-                let relevant = |tool: &str| f64::from(judgments.grade(tool).is_some_and(|grade| grade > 0));
+            for (query, judgments) in qrels
+                .iter()
+                .filter(|(_, judgments)| judgments.relevant_len() > 0)
+            {
+                let relevant =
+                    |tool: &str| f64::from(judgments.grade(tool).is_some_and(|grade| grade > 0));
                 let ranking = run.get(query).unwrap_or_default().iter();
                 tools.extend(ranking.map(|entry| (entry.score, relevant(&entry.tool))));
             }
@@ -66,17 +71,28 @@ impl Calibration {
         let count = tools.len() as f64;
         let base_rate = tools.iter().map(|tool| tool.1).sum::<f64>() / count;
         let brier = |estimate: &dyn Fn(f64) -> f64| {
-            tools.iter().map(|&(score, relevant)| (estimate(score) - relevant).powi(2)).sum::<f64>() / count
+            tools
+                .iter()
+                .map(|&(score, relevant)| (estimate(score) - relevant).powi(2))
+                .sum::<f64>()
+                / count
         };
         let bins = RELIABILITY_BINS.min(tools.len());
         let bins: Vec<ReliabilityBin> = (0..bins)
             .map(|bin| {
                 let part = &tools[bin * tools.len() / bins..(bin + 1) * tools.len() / bins];
-                let mean = |of: fn(&(f64, f64)) -> f64| part.iter().map(of).sum::<f64>() / part.len() as f64;
-                ReliabilityBin { tools: part.len(), score: mean(|tool| tool.0), relevant: mean(|tool| tool.1) }
+                let mean = |of: fn(&(f64, f64)) -> f64| {
+                    part.iter().map(of).sum::<f64>() / part.len() as f64
+                };
+                ReliabilityBin {
+                    tools: part.len(),
+                    score: mean(|tool| tool.0),
+                    relevant: mean(|tool| tool.1),
+                }
             })
             .collect();
-        let distance = |bin: &ReliabilityBin| bin.tools as f64 / count * (bin.score - bin.relevant).abs();
+        let distance =
+            |bin: &ReliabilityBin| bin.tools as f64 / count * (bin.score - bin.relevant).abs();
         Some(Self {
             tools: tools.len(),
             base_rate,
@@ -88,19 +104,22 @@ impl Calibration {
     }
 }
 
-/// How well an estimate tells queries that a tool answers from the same queries when those tools are out of reach.
+/// How well an estimate tells queries that a tool answers from the same queries when those tools
+/// are out of reach.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Abstention {
     /// How many queries were asked both ways.
     pub queries: usize,
-    /// The probability that a query with its tools has a higher estimate than another without (the area under the
-    /// receiver operating characteristic); ties count half. 0.5 is chance, 1 is perfect.
+    /// The probability that a query with its tools has a higher estimate than another without (the
+    /// area under the receiver operating characteristic); ties count half. 0.5 is chance, 1 is
+    /// perfect.
     pub auroc: f64,
 }
 
 impl Abstention {
-    /// Compares the estimates with the relevant tools there and without; `None` when either is empty.
+    /// Compares the estimates with the relevant tools there and without; `None` when either is
+    /// empty.
     ///
     /// # Complexity
     ///
@@ -117,7 +136,10 @@ impl Abstention {
             below + sorted.partition_point(|other| other <= estimate)
         };
         let won: usize = with.iter().map(won).sum();
-        Some(Self { queries: with.len(), auroc: won as f64 / 2.0 / (with.len() * without.len()) as f64 })
+        Some(Self {
+            queries: with.len(),
+            auroc: won as f64 / 2.0 / (with.len() * without.len()) as f64,
+        })
     }
 }
 
@@ -134,7 +156,13 @@ mod tests {
             let query = format!("q{index}");
             qrels.insert(&*query, "another", 1);
             qrels.insert(&*query, "tool", i32::from(relevant));
-            run.insert(query, vec![RunEntry { tool: "tool".to_owned(), score }]);
+            run.insert(
+                query,
+                vec![RunEntry {
+                    tool: "tool".to_owned(),
+                    score,
+                }],
+            );
         }
         Calibration::new(&run, &qrels)
     }
@@ -145,22 +173,38 @@ mod tests {
 
     #[test]
     fn figures_of_a_worked_example() {
-        let found = calibration(&[(0.2, false), (0.9, true), (0.4, true)]).expect("there are tools");
+        let found =
+            calibration(&[(0.2, false), (0.9, true), (0.4, true)]).expect("there are tools");
         assert_eq!((found.tools, found.bins.len()), (3, 3));
         assert!(close(found.base_rate, 2.0 / 3.0));
         assert!(close(found.ece, (0.2 + 0.1 + 0.6) / 3.0), "{}", found.ece);
-        assert!(close(found.brier, (0.04 + 0.01 + 0.36) / 3.0), "{}", found.brier);
-        assert!(close(found.base_rate_brier, 2.0 / 9.0), "{}", found.base_rate_brier);
+        assert!(
+            close(found.brier, (0.04 + 0.01 + 0.36) / 3.0),
+            "{}",
+            found.brier
+        );
+        assert!(
+            close(found.base_rate_brier, 2.0 / 9.0),
+            "{}",
+            found.base_rate_brier
+        );
         assert!(calibration(&[]).is_none());
     }
 
     #[test]
     fn a_bin_averages_its_tools() {
         // 30 tools: two a bin, one of which is relevant.
-        let tools: Vec<(f64, bool)> = (0..30).map(|index| (f64::from(index / 2) / 15.0, index % 2 == 0)).collect();
+        let tools: Vec<(f64, bool)> = (0..30)
+            .map(|index| (f64::from(index / 2) / 15.0, index % 2 == 0))
+            .collect();
         let found = calibration(&tools).expect("there are tools");
         assert_eq!(found.bins.len(), RELIABILITY_BINS);
-        assert!(found.bins.iter().all(|bin| bin.tools == 2 && close(bin.relevant, 0.5)));
+        assert!(
+            found
+                .bins
+                .iter()
+                .all(|bin| bin.tools == 2 && close(bin.relevant, 0.5))
+        );
         assert!(close(found.bins[3].score, 3.0 / 15.0));
     }
 
@@ -170,21 +214,40 @@ mod tests {
             let mut run = Run::default();
             let mut qrels = Qrels::default();
             for (index, &(score, relevant)) in tools.iter().enumerate() {
-                qrels.insert(format!("q{index}"), if relevant { "tool" } else { "another" }, 1);
-                run.insert(format!("q{index}"), vec![RunEntry { tool: "tool".to_owned(), score }]);
+                qrels.insert(
+                    format!("q{index}"),
+                    if relevant { "tool" } else { "another" },
+                    1,
+                );
+                run.insert(
+                    format!("q{index}"),
+                    vec![RunEntry {
+                        tool: "tool".to_owned(),
+                        score,
+                    }],
+                );
             }
             (run, qrels)
         };
         let (first, second) = (part(&[(0.2, false), (0.9, true)]), part(&[(0.4, true)]));
         let together = Calibration::of_sets([(&first.0, &first.1), (&second.0, &second.1)]);
-        assert_eq!(together, calibration(&[(0.2, false), (0.9, true), (0.4, true)]));
+        assert_eq!(
+            together,
+            calibration(&[(0.2, false), (0.9, true), (0.4, true)])
+        );
         assert!(Calibration::of_sets([]).is_none());
     }
 
     #[test]
     fn queries_without_an_answer_are_left_out() {
         let mut run = Run::default();
-        run.insert("q", vec![RunEntry { tool: "tool".to_owned(), score: 0.5 }]);
+        run.insert(
+            "q",
+            vec![RunEntry {
+                tool: "tool".to_owned(),
+                score: 0.5,
+            }],
+        );
         let mut qrels = Qrels::default();
         qrels.insert("q", "tool", 0);
         assert!(Calibration::new(&run, &qrels).is_none());

@@ -1,10 +1,10 @@
 //! Whether one run is better than another, or only luckier.
 //!
-//! The paired randomisation test asks how often a difference as large as the one seen would arise if the
-//! two systems were interchangeable: then, for every query, the sign of the difference is a coin toss.
-//! It assumes nothing about how scores are distributed, and is the test that Smucker, Allan and
-//! Carterette recommend in *A comparison of statistical significance tests for information retrieval
-//! evaluation*, CIKM 2007.
+//! The paired randomisation test asks how often a difference as large as the one seen would arise
+//! if the two systems were interchangeable: then, for every query, the sign of the difference is a
+//! coin toss. It assumes nothing about how scores are distributed, and is the test that Smucker,
+//! Allan and Carterette recommend in *A comparison of statistical significance tests for
+//! information retrieval evaluation*, CIKM 2007.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,10 @@ pub struct CompareOptions {
 impl Default for CompareOptions {
     /// 10,000 assignments from seed 0: p-values are then good to about 0.005.
     fn default() -> Self {
-        Self { permutations: 10_000, seed: 0 }
+        Self {
+            permutations: 10_000,
+            seed: 0,
+        }
     }
 }
 
@@ -55,7 +58,8 @@ pub struct MeasureComparison {
     pub candidate: f64,
     /// `candidate - baseline`, between -1 and 1.
     pub difference: f64,
-    /// Two-sided p-value, above 0 and at most 1. Not corrected for the number of measures looked at.
+    /// Two-sided p-value, above 0 and at most 1. Not corrected for the number of measures looked
+    /// at.
     pub p: f64,
     /// Whether `p` is exact or sampled.
     pub enumeration: Enumeration,
@@ -85,10 +89,10 @@ pub struct Comparison {
 ///
 /// The statistic is the absolute difference of the means. With at most 12 differing queries all
 /// assignments of signs are tried and `p` is the share that reach the statistic. Otherwise
-/// `p = (reached + 1) / (permutations + 1)`, which counts what was observed as one of the assignments:
-/// a sampled p-value is then never 0 and the test is valid (Phipson and Smyth, *Permutation p-values
-/// should never be zero*, SAGMB 9(1), 2010). Every measure starts from the same seed, so a p-value does
-/// not depend on which other measures were asked for.
+/// `p = (reached + 1) / (permutations + 1)`, which counts what was observed as one of the
+/// assignments: a sampled p-value is then never 0 and the test is valid (Phipson and Smyth,
+/// *Permutation p-values should never be zero*, SAGMB 9(1), 2010). Every measure starts from the
+/// same seed, so a p-value does not depend on which other measures were asked for.
 ///
 /// # Errors
 ///
@@ -97,15 +101,33 @@ pub struct Comparison {
 /// # Complexity
 ///
 /// `O(permutations × queries)` for each measure.
-pub fn compare(baseline: &PerQuery, candidate: &PerQuery, options: CompareOptions) -> Result<Comparison, EvalError> {
-    let common: Vec<&str> = baseline.rows().map(|(query, _)| query).filter(|query| candidate.contains(query)).collect();
+pub fn compare(
+    baseline: &PerQuery,
+    candidate: &PerQuery,
+    options: CompareOptions,
+) -> Result<Comparison, EvalError> {
+    let common: Vec<&str> = baseline
+        .rows()
+        .map(|(query, _)| query)
+        .filter(|query| candidate.contains(query))
+        .collect();
     let shared = baseline.measures().iter().copied();
-    let shared: Vec<Measure> = shared.filter(|measure| candidate.measures().contains(measure)).collect();
+    let shared: Vec<Measure> = shared
+        .filter(|measure| candidate.measures().contains(measure))
+        .collect();
     if common.is_empty() || shared.is_empty() {
-        return Err(EvalError::NothingInCommon { queries: common.len(), measures: shared.len() });
+        return Err(EvalError::NothingInCommon {
+            queries: common.len(),
+            measures: shared.len(),
+        });
     }
     let compare_one = |measure| {
-        let scores = |query| Some((baseline.get(query, measure)?, candidate.get(query, measure)?));
+        let scores = |query| {
+            Some((
+                baseline.get(query, measure)?,
+                candidate.get(query, measure)?,
+            ))
+        };
         let pairs: Vec<(f64, f64)> = common.iter().copied().filter_map(scores).collect();
         (measure, compare_pairs(&pairs, options))
     };
@@ -123,9 +145,15 @@ fn compare_pairs(pairs: &[(f64, f64)], options: CompareOptions) -> MeasureCompar
     let baseline = pairs.iter().map(|pair| pair.0).sum::<f64>() / count;
     let candidate = pairs.iter().map(|pair| pair.1).sum::<f64>() / count;
     // A pair without a difference adds nothing to any assignment, so only the others are resampled.
-    let differences: Vec<f64> =
-        pairs.iter().map(|pair| pair.1 - pair.0).filter(|difference| difference.abs() > TIE).collect();
-    let wins = differences.iter().filter(|&&difference| difference > 0.0).count();
+    let differences: Vec<f64> = pairs
+        .iter()
+        .map(|pair| pair.1 - pair.0)
+        .filter(|difference| difference.abs() > TIE)
+        .collect();
+    let wins = differences
+        .iter()
+        .filter(|&&difference| difference > 0.0)
+        .count();
     let (p, enumeration) = if differences.len() <= EXACT_PAIRS {
         (exact_p(&differences), Enumeration::Exact)
     } else {
@@ -155,8 +183,9 @@ fn threshold(differences: &[f64]) -> f64 {
 fn exact_p(differences: &[f64]) -> f64 {
     let threshold = threshold(differences);
     let assignments = 1_u32 << differences.len();
-    let reached =
-        (0..assignments).filter(|&signs| signed_sum(differences, u64::from(signs)).abs() >= threshold).count();
+    let reached = (0..assignments)
+        .filter(|&signs| signed_sum(differences, u64::from(signs)).abs() >= threshold)
+        .count();
     reached as f64 / f64::from(assignments)
 }
 
@@ -167,7 +196,9 @@ fn sampled_p(differences: &[f64], options: CompareOptions) -> f64 {
     let mut reached = 0_u32;
     for _ in 0..options.permutations {
         let blocks = differences.chunks(64);
-        let sum: f64 = blocks.map(|block| signed_sum(block, random.next_u64())).sum();
+        let sum: f64 = blocks
+            .map(|block| signed_sum(block, random.next_u64()))
+            .sum();
         reached += u32::from(sum.abs() >= threshold);
     }
     (f64::from(reached) + 1.0) / (f64::from(options.permutations) + 1.0)
@@ -176,7 +207,15 @@ fn sampled_p(differences: &[f64], options: CompareOptions) -> f64 {
 /// The sum of at most 64 values, each negated where its bit in `signs` is set.
 fn signed_sum(values: &[f64], signs: u64) -> f64 {
     let signed = values.iter().enumerate();
-    signed.map(|(bit, value)| if signs >> bit & 1 == 1 { -value } else { *value }).sum()
+    signed
+        .map(|(bit, value)| {
+            if signs >> bit & 1 == 1 {
+                -value
+            } else {
+                *value
+            }
+        })
+        .sum()
 }
 
 #[cfg(test)]
@@ -200,16 +239,32 @@ mod tests {
             let query = format!("q{index:03}");
             qrels.insert(&*query, "right", 1);
             let tool = |place| {
-                if place == rank { "right".to_owned() } else { format!("wrong {place}") }
+                if place == rank {
+                    "right".to_owned()
+                } else {
+                    format!("wrong {place}")
+                }
             };
-            run.insert(query, (1..=10).map(|place| RunEntry { tool: tool(place), score: 0.0 }).collect());
+            run.insert(
+                query,
+                (1..=10)
+                    .map(|place| RunEntry {
+                        tool: tool(place),
+                        score: 0.0,
+                    })
+                    .collect(),
+            );
         }
         evaluate(&run, &qrels, &[measure()])
     }
 
     fn compared(baseline: &[usize], candidate: &[usize], seed: u64) -> MeasureComparison {
-        let options = CompareOptions { seed, ..CompareOptions::default() };
-        let comparison = compare(&scores(baseline), &scores(candidate), options).expect("queries in common");
+        let options = CompareOptions {
+            seed,
+            ..CompareOptions::default()
+        };
+        let comparison =
+            compare(&scores(baseline), &scores(candidate), options).expect("queries in common");
         comparison.measures[&measure()].clone()
     }
 
@@ -226,7 +281,8 @@ mod tests {
 
     #[test]
     fn few_differences_are_enumerated() {
-        // All eight differences point one way, so only the observed signs and their mirror reach it.
+        // All eight differences point one way, so only the observed signs and their mirror reach
+        // it.
         let better = compared(&[2; 8], &[1; 8], 0);
         assert!(close(better.p, 2.0 / 256.0), "{}", better.p);
         assert!(close(better.difference, 0.5));
@@ -256,26 +312,58 @@ mod tests {
         let first = compared(&baseline, &candidate, 7);
         assert_eq!(first, compared(&baseline, &candidate, 7));
         let other = compared(&baseline, &candidate, 8);
-        assert!((first.p - other.p).abs() < 0.03, "{} and {}", first.p, other.p);
+        assert!(
+            (first.p - other.p).abs() < 0.03,
+            "{} and {}",
+            first.p,
+            other.p
+        );
     }
 
     #[test]
     fn only_common_queries_count() {
-        let comparison = compare(&scores(&[1, 2, 3]), &scores(&[1, 1]), CompareOptions::default());
+        let comparison = compare(
+            &scores(&[1, 2, 3]),
+            &scores(&[1, 1]),
+            CompareOptions::default(),
+        );
         let comparison = comparison.expect("two queries in common");
-        assert_eq!((comparison.queries, comparison.only_baseline, comparison.only_candidate), (2, 1, 0));
+        assert_eq!(
+            (
+                comparison.queries,
+                comparison.only_baseline,
+                comparison.only_candidate
+            ),
+            (2, 1, 0)
+        );
         assert!(close(comparison.measures[&measure()].baseline, 0.75));
         let nothing = compare(&scores(&[1]), &scores(&[]), CompareOptions::default());
-        assert!(matches!(nothing, Err(EvalError::NothingInCommon { queries: 0, measures: 1 })));
+        assert!(matches!(
+            nothing,
+            Err(EvalError::NothingInCommon {
+                queries: 0,
+                measures: 1
+            })
+        ));
     }
 
     #[test]
     fn no_shared_measure_is_an_error() {
         let mut qrels = Qrels::default();
         qrels.insert("q000", "right", 1);
-        let other = evaluate(&Run::default(), &qrels, &["R@1".parse().expect("a known measure")]);
+        let other = evaluate(
+            &Run::default(),
+            &qrels,
+            &["R@1".parse().expect("a known measure")],
+        );
         let nothing = compare(&scores(&[1]), &other, CompareOptions::default());
-        assert!(matches!(nothing, Err(EvalError::NothingInCommon { queries: 1, measures: 0 })));
+        assert!(matches!(
+            nothing,
+            Err(EvalError::NothingInCommon {
+                queries: 1,
+                measures: 0
+            })
+        ));
     }
 
     proptest! {

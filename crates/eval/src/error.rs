@@ -28,7 +28,9 @@ pub enum EvalError {
         source: io::Error,
     },
     /// A line is not valid UTF-8.
-    #[error("{path}:{line}: not valid UTF-8 from byte {byte} of the line; convert the file to UTF-8")]
+    #[error(
+        "{path}:{line}: not valid UTF-8 from byte {byte} of the line; convert the file to UTF-8"
+    )]
     NotUtf8 {
         /// The file.
         path: PathBuf,
@@ -50,7 +52,9 @@ pub enum EvalError {
         expected: &'static str,
     },
     /// A column does not hold the number it should.
-    #[error("{path}:{line}: {column} {value:?} is not {expected}; correct it, or remove a header line")]
+    #[error(
+        "{path}:{line}: {column} {value:?} is not {expected}; correct it, or remove a header line"
+    )]
     BadNumber {
         /// The file.
         path: PathBuf,
@@ -64,7 +68,9 @@ pub enum EvalError {
         expected: &'static str,
     },
     /// A query or tool id in a file is unusable.
-    #[error("{path}:{line}: {column} id {value:?} {problem}; give every {column} a plain one-line id")]
+    #[error(
+        "{path}:{line}: {column} id {value:?} {problem}; give every {column} a plain one-line id"
+    )]
     BadId {
         /// The file.
         path: PathBuf,
@@ -109,7 +115,9 @@ pub enum EvalError {
         tool: String,
     },
     /// A run gives two tools of one query the same rank, so their order is unknown.
-    #[error("{path}:{line}: rank {rank} is given twice for query {query:?}; number the tools of a query in order")]
+    #[error(
+        "{path}:{line}: rank {rank} is given twice for query {query:?}; number the tools of a query in order"
+    )]
     DuplicateRank {
         /// The file.
         path: PathBuf,
@@ -121,7 +129,9 @@ pub enum EvalError {
         rank: u64,
     },
     /// A line of a query file is not a query.
-    #[error(r#"{path}:{line}: not a query; write one object a line, as {{"id": "q1", "text": "..."}}"#)]
+    #[error(
+        r#"{path}:{line}: not a query; write one object a line, as {{"id": "q1", "text": "..."}}"#
+    )]
     BadQuery {
         /// The file.
         path: PathBuf,
@@ -152,7 +162,9 @@ pub enum EvalError {
         text: String,
     },
     /// A measure's cutoff is missing, zero or not a number.
-    #[error("measure {text:?} has no usable cutoff; write a whole number of 1 or more after @, as in {kind}@10")]
+    #[error(
+        "measure {text:?} has no usable cutoff; write a whole number of 1 or more after @, as in {kind}@10"
+    )]
     BadCutoff {
         /// The text that was parsed, shortened.
         text: String,
@@ -176,7 +188,9 @@ pub enum EvalError {
         tag: String,
     },
     /// A score is infinite or not a number.
-    #[error("the score of tool {tool:?} for query {query:?} is {score}; scores must be finite to be written")]
+    #[error(
+        "the score of tool {tool:?} for query {query:?} is {score}; scores must be finite to be written"
+    )]
     NonFiniteScore {
         /// The query id, shortened.
         query: String,
@@ -192,7 +206,9 @@ pub enum EvalError {
         name: String,
     },
     /// Two results have no query or no measure in common.
-    #[error("the two results share {queries} queries and {measures} measures; compare runs of one set")]
+    #[error(
+        "the two results share {queries} queries and {measures} measures; compare runs of one set"
+    )]
     NothingInCommon {
         /// Queries scored in both.
         queries: usize,

@@ -21,9 +21,9 @@ pub struct PerQuery {
 /// Scores a run against its qrels, query by query.
 ///
 /// Queries with a relevant judgment are scored, 0 under every measure when the run does not answer
-/// them. Queries that no tool answers are counted and left out, since recall and nDCG divide by what
-/// could have been found. Queries of the run without any judgment are counted and left out, since nothing
-/// is known about them. A measure given twice counts once.
+/// them. Queries that no tool answers are counted and left out, since recall and nDCG divide by
+/// what could have been found. Queries of the run without any judgment are counted and left out,
+/// since nothing is known about them. A measure given twice counts once.
 ///
 /// # Complexity
 ///
@@ -45,20 +45,35 @@ pub fn evaluate(run: &Run, qrels: &Qrels, measures: &[Measure]) -> PerQuery {
     let mut measures = measures.to_vec();
     measures.sort_unstable();
     measures.dedup();
-    let mut result = PerQuery { measures, ..PerQuery::default() };
+    let mut result = PerQuery {
+        measures,
+        ..PerQuery::default()
+    };
     for (query, judgments) in qrels.iter() {
         if judgments.relevant_len() == 0 {
             result.no_answer += 1;
             continue;
         }
-        let ranking: Vec<&str> = run.get(query).unwrap_or_default().iter().map(|entry| entry.tool.as_str()).collect();
+        let ranking: Vec<&str> = run
+            .get(query)
+            .unwrap_or_default()
+            .iter()
+            .map(|entry| entry.tool.as_str())
+            .collect();
         if ranking.is_empty() {
             result.unanswered += 1;
         }
-        let row = result.measures.iter().map(|measure| measure.score(&ranking, judgments)).collect();
+        let row = result
+            .measures
+            .iter()
+            .map(|measure| measure.score(&ranking, judgments))
+            .collect();
         result.rows.insert(query.to_owned(), row);
     }
-    result.unjudged = run.iter().filter(|(query, _)| qrels.get(query).is_none()).count();
+    result.unjudged = run
+        .iter()
+        .filter(|(query, _)| qrels.get(query).is_none())
+        .count();
     result
 }
 
@@ -70,7 +85,9 @@ impl PerQuery {
 
     /// The scored queries in order of id, each with one score per measure.
     pub fn rows(&self) -> impl Iterator<Item = (&str, &[f64])> {
-        self.rows.iter().map(|(query, row)| (query.as_str(), row.as_slice()))
+        self.rows
+            .iter()
+            .map(|(query, row)| (query.as_str(), row.as_slice()))
     }
 
     /// The score of one query under one measure, or `None` when either was not scored.

@@ -13,7 +13,10 @@ const EXCERPT_CHARS: usize = 80;
 
 /// Reads a whole file.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, EvalError> {
-    fs::read(path).map_err(|source| EvalError::Read { path: path.to_path_buf(), source })
+    fs::read(path).map_err(|source| EvalError::Read {
+        path: path.to_path_buf(),
+        source,
+    })
 }
 
 /// Shortens a value for an error message.
@@ -23,31 +26,36 @@ pub(super) fn excerpt(value: &str) -> String {
 
 /// The lines of a file that hold something, each with its number from 1.
 ///
-/// A byte order mark, a carriage return before the line feed and blank lines are dropped: editors and
-/// spreadsheets add them, and they never mean anything here. UTF-8 is checked a line at a time so that
-/// an error can name the line.
+/// A byte order mark, a carriage return before the line feed and blank lines are dropped: editors
+/// and spreadsheets add them, and they never mean anything here. UTF-8 is checked a line at a time
+/// so that an error can name the line.
 pub(super) fn lines<'a>(
     bytes: &'a [u8],
     origin: &'a Path,
 ) -> impl Iterator<Item = Result<(usize, &'a str), EvalError>> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    bytes.split(|&byte| byte == b'\n').enumerate().filter_map(move |(index, raw)| {
-        let line = index + 1;
-        let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
-        match str::from_utf8(raw) {
-            Ok(text) if text.trim_matches(' ').is_empty() => None,
-            Ok(text) => Some(Ok((line, text))),
-            Err(error) => {
-                Some(Err(EvalError::NotUtf8 { path: origin.to_path_buf(), line, byte: error.valid_up_to() + 1 }))
+    bytes
+        .split(|&byte| byte == b'\n')
+        .enumerate()
+        .filter_map(move |(index, raw)| {
+            let line = index + 1;
+            let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
+            match str::from_utf8(raw) {
+                Ok(text) if text.trim_matches(' ').is_empty() => None,
+                Ok(text) => Some(Ok((line, text))),
+                Err(error) => Some(Err(EvalError::NotUtf8 {
+                    path: origin.to_path_buf(),
+                    line,
+                    byte: error.valid_up_to() + 1,
+                })),
             }
-        }
-    })
+        })
 }
 
 /// Says why an id cannot stand in a tab-separated column, if it cannot.
 ///
-/// A carriage return counts as a line end for many readers, and a byte order mark would vanish at the
-/// start of a file, so neither would come back as it was written.
+/// A carriage return counts as a line end for many readers, and a byte order mark would vanish at
+/// the start of a file, so neither would come back as it was written.
 fn id_problem(id: &str) -> Option<&'static str> {
     if id.trim().is_empty() {
         Some("is empty")
@@ -61,12 +69,21 @@ fn id_problem(id: &str) -> Option<&'static str> {
 }
 
 /// Checks an id that was read.
-pub(super) fn check_read_id(id: &str, column: &'static str, origin: &Path, line: usize) -> Result<(), EvalError> {
+pub(super) fn check_read_id(
+    id: &str,
+    column: &'static str,
+    origin: &Path,
+    line: usize,
+) -> Result<(), EvalError> {
     match id_problem(id) {
         None => Ok(()),
-        Some(problem) => {
-            Err(EvalError::BadId { path: origin.to_path_buf(), line, column, value: excerpt(id), problem })
-        }
+        Some(problem) => Err(EvalError::BadId {
+            path: origin.to_path_buf(),
+            line,
+            column,
+            value: excerpt(id),
+            problem,
+        }),
     }
 }
 
@@ -74,7 +91,11 @@ pub(super) fn check_read_id(id: &str, column: &'static str, origin: &Path, line:
 pub(super) fn check_written_id(id: &str, column: &'static str) -> Result<(), EvalError> {
     match id_problem(id) {
         None => Ok(()),
-        Some(problem) => Err(EvalError::UnwritableId { column, id: excerpt(id), problem }),
+        Some(problem) => Err(EvalError::UnwritableId {
+            column,
+            id: excerpt(id),
+            problem,
+        }),
     }
 }
 
@@ -130,7 +151,9 @@ mod tests {
     #[test]
     fn lines_are_numbered_as_in_an_editor() {
         let text = b"\xef\xbb\xbfone\r\n\n  \r\nfour\nlast";
-        let read: Vec<_> = lines(text, Path::new("f")).map(|line| line.expect("UTF-8")).collect();
+        let read: Vec<_> = lines(text, Path::new("f"))
+            .map(|line| line.expect("UTF-8"))
+            .collect();
         assert_eq!(read, [(1, "one"), (4, "four"), (5, "last")]);
     }
 
@@ -138,6 +161,9 @@ mod tests {
     fn invalid_utf8_is_reported_by_line_and_byte() {
         let error = lines(b"fine\nab\xffcd\n", Path::new("q.jsonl")).find_map(Result::err);
         let message = error.expect("the second line is invalid").to_string();
-        assert!(message.starts_with("q.jsonl:2: not valid UTF-8 from byte 3"), "{message}");
+        assert!(
+            message.starts_with("q.jsonl:2: not valid UTF-8 from byte 3"),
+            "{message}"
+        );
     }
 }

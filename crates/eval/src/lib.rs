@@ -1,10 +1,10 @@
 //! How good a ranking is: qrels, runs, measures, comparison, report.
 //!
-//! Data flows one way. [`Qrels`] say which tools answer which query, a [`Run`] says what was ranked,
-//! [`evaluate`] scores every query under every [`Measure`], and the means in a [`SetReport`] are
-//! derived from that [`PerQuery`] table, which [`compare`] also needs. Nothing here touches an index,
-//! the clock or the environment: a run is plain data, so one that another program wrote is scored
-//! like our own.
+//! Data flows one way. [`Qrels`] say which tools answer which query, a [`Run`] says what was
+//! ranked, [`evaluate`] scores every query under every [`Measure`], and the means in a
+//! [`SetReport`] are derived from that [`PerQuery`] table, which [`compare`] also needs. Nothing
+//! here touches an index, the clock or the environment: a run is plain data, so one that another
+//! program wrote is scored like our own.
 //!
 //! Three conventions hold throughout:
 //!

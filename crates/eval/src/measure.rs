@@ -12,7 +12,8 @@ use super::{EvalError, Judgments};
 
 /// The largest grade that gains more than the one below it.
 ///
-/// The gain `2^g - 1` would overflow to infinity at 1,024, and a mean with it; grades in use are 1 to 4.
+/// The gain `2^g - 1` would overflow to infinity at 1,024, and a mean with it; grades in use are 1
+/// to 4.
 const MAX_GRADE: i32 = 100;
 
 /// What a [`Measure`] looks at within its cutoff.
@@ -35,8 +36,14 @@ pub enum MeasureKind {
 
 impl MeasureKind {
     /// Every kind, in the order reports show them.
-    pub const ALL: [Self; 6] =
-        [Self::Ndcg, Self::Recall, Self::Success, Self::Completeness, Self::ReciprocalRank, Self::AveragePrecision];
+    pub const ALL: [Self; 6] = [
+        Self::Ndcg,
+        Self::Recall,
+        Self::Success,
+        Self::Completeness,
+        Self::ReciprocalRank,
+        Self::AveragePrecision,
+    ];
 
     /// The name as printed before the `@`.
     pub const fn name(self) -> &'static str {
@@ -53,12 +60,12 @@ impl MeasureKind {
 
 /// A measure with its cutoff, such as `nDCG@10`.
 ///
-/// It parses from its printed form, ignoring case in the name, and serialises as that string. Measures
-/// order by kind, then cutoff, which is the order of [`Measure::STANDARD`], so an ordered map of
-/// measures is already in the order a report prints.
+/// It parses from its printed form, ignoring case in the name, and serialises as that string.
+/// Measures order by kind, then cutoff, which is the order of [`Measure::STANDARD`], so an ordered
+/// map of measures is already in the order a report prints.
 ///
-/// All scores lie between 0 and 1. With `k` the cutoff, `g(i)` the grade at rank `i` (from 1; 0 for an
-/// unjudged tool or a negative grade) and `N` the number of relevant tools:
+/// All scores lie between 0 and 1. With `k` the cutoff, `g(i)` the grade at rank `i` (from 1; 0 for
+/// an unjudged tool or a negative grade) and `N` the number of relevant tools:
 ///
 /// | measure | score |
 /// |---|---|
@@ -69,12 +76,12 @@ impl MeasureKind {
 /// | `RR@k` | `1 / i` for the first relevant `i ≤ k`, otherwise 0 |
 /// | `AP@k` | `Σ_{relevant i≤k} precision(i) / N`, dividing by all `N` even when `N > k` |
 ///
-/// Discounted gain is Järvelin and Kekäläinen, *Cumulated gain-based evaluation of IR techniques*, ACM
-/// TOIS 20(4), 2002, with the exponential gain of Burges et al., *Learning to rank using gradient
-/// descent*, ICML 2005. Reciprocal rank is Voorhees, *The TREC-8 question answering track report*, 1999;
-/// average precision is Buckley and Voorhees, *Evaluating evaluation measure stability*, SIGIR 2000;
-/// completeness is the COMP@k of Qu et al., *Towards
-/// completeness-oriented tool retrieval for large language models*, CIKM 2024. Names follow `ir_measures`.
+/// Discounted gain is Järvelin and Kekäläinen, *Cumulated gain-based evaluation of IR techniques*,
+/// ACM TOIS 20(4), 2002, with the exponential gain of Burges et al., *Learning to rank using
+/// gradient descent*, ICML 2005. Reciprocal rank is Voorhees, *The TREC-8 question answering track
+/// report*, 1999; average precision is Buckley and Voorhees, *Evaluating evaluation measure
+/// stability*, SIGIR 2000; completeness is the COMP@k of Qu et al., *Towards completeness-oriented
+/// tool retrieval for large language models*, CIKM 2024. Names follow `ir_measures`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Measure {
     kind: MeasureKind,
@@ -97,7 +104,8 @@ impl Measure {
         Self::at(MeasureKind::AveragePrecision, 10),
     ];
 
-    /// The measures by which rankings are compared at a glance; the first alone where there is room for one.
+    /// The measures by which rankings are compared at a glance; the first alone where there is room
+    /// for one.
     pub const SUMMARY: [Self; 5] = [
         Self::at(MeasureKind::Ndcg, 10),
         Self::at(MeasureKind::Recall, 5),
@@ -128,8 +136,9 @@ impl Measure {
 
     /// Scores one ranking, best first, between 0 and 1.
     ///
-    /// A tool that occurs again counts at its first place only and the rest move up. Without a relevant
-    /// judgment every measure is 0 by convention; [`evaluate`](super::evaluate()) leaves such queries out.
+    /// A tool that occurs again counts at its first place only and the rest move up. Without a
+    /// relevant judgment every measure is 0 by convention; [`evaluate`](super::evaluate()) leaves
+    /// such queries out.
     ///
     /// # Complexity
     ///
@@ -181,8 +190,15 @@ fn discounted_gain(grades: &[i32]) -> f64 {
 }
 
 fn precision_sum(grades: &[i32]) -> f64 {
-    let ranks = (1_usize..).zip(grades).filter(|&(_, &grade)| grade > 0).map(|(rank, _)| rank);
-    total((1_usize..).zip(ranks).map(|(found, rank)| found as f64 / rank as f64))
+    let ranks = (1_usize..)
+        .zip(grades)
+        .filter(|&(_, &grade)| grade > 0)
+        .map(|(rank, _)| rank);
+    total(
+        (1_usize..)
+            .zip(ranks)
+            .map(|(found, rank)| found as f64 / rank as f64),
+    )
 }
 
 /// The sum, where `Iterator::sum` of nothing is -0.0 and would print so.
@@ -208,15 +224,22 @@ impl FromStr for Measure {
     /// [`EvalError::BadCutoff`] when the cutoff is missing, zero or not a whole number.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (name, digits) = text.split_once('@').unwrap_or((text, ""));
-        let kind = MeasureKind::ALL.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name));
+        let kind = MeasureKind::ALL
+            .into_iter()
+            .find(|kind| kind.name().eq_ignore_ascii_case(name));
         let Some(kind) = kind else {
-            return Err(EvalError::UnknownMeasure { text: excerpt(text) });
+            return Err(EvalError::UnknownMeasure {
+                text: excerpt(text),
+            });
         };
         // `parse` alone would also take a sign.
         let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
         match digits.parse() {
             Ok(cutoff) if plain => Ok(Self::new(kind, cutoff)),
-            _ => Err(EvalError::BadCutoff { text: excerpt(text), kind: kind.name() }),
+            _ => Err(EvalError::BadCutoff {
+                text: excerpt(text),
+                kind: kind.name(),
+            }),
         }
     }
 }
@@ -229,7 +252,9 @@ impl Serialize for Measure {
 
 impl<'de> Deserialize<'de> for Measure {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(de::Error::custom)
     }
 }
 

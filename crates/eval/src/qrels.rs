@@ -34,7 +34,9 @@ impl Judgments {
 
     /// The judged tools with their grades, in order of id.
     pub fn iter(&self) -> impl Iterator<Item = (&str, i32)> {
-        self.grades.iter().map(|(tool, &grade)| (tool.as_str(), grade))
+        self.grades
+            .iter()
+            .map(|(tool, &grade)| (tool.as_str(), grade))
     }
 
     /// How many tools were judged.
@@ -50,7 +52,12 @@ impl Judgments {
 
 impl<S: Into<String>> FromIterator<(S, i32)> for Judgments {
     fn from_iter<I: IntoIterator<Item = (S, i32)>>(grades: I) -> Self {
-        Self { grades: grades.into_iter().map(|(tool, grade)| (tool.into(), grade)).collect() }
+        Self {
+            grades: grades
+                .into_iter()
+                .map(|(tool, grade)| (tool.into(), grade))
+                .collect(),
+        }
     }
 }
 
@@ -58,9 +65,9 @@ impl<S: Into<String>> FromIterator<(S, i32)> for Judgments {
 ///
 /// # Formats
 ///
-/// Reads lines of `query TAB tool TAB grade`, and TREC's `query TAB iteration TAB tool TAB grade`, told
-/// apart by the number of columns. Columns are separated by single tabs only, so ids may hold spaces.
-/// Blank lines and carriage returns at the end of a line are ignored. Writes TREC's form.
+/// Reads lines of `query TAB tool TAB grade`, and TREC's `query TAB iteration TAB tool TAB grade`,
+/// told apart by the number of columns. Columns are separated by single tabs only, so ids may hold
+/// spaces. Blank lines and carriage returns at the end of a line are ignored. Writes TREC's form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Qrels {
     queries: BTreeMap<String, Judgments>,
@@ -80,9 +87,9 @@ impl Qrels {
     ///
     /// # Errors
     ///
-    /// [`EvalError::NotUtf8`], [`EvalError::Columns`], [`EvalError::BadId`] or [`EvalError::BadNumber`]
-    /// for a line that is not a judgment; [`EvalError::ConflictingGrade`] when a tool has two different
-    /// grades for one query (the same grade again is harmless).
+    /// [`EvalError::NotUtf8`], [`EvalError::Columns`], [`EvalError::BadId`] or
+    /// [`EvalError::BadNumber`] for a line that is not a judgment; [`EvalError::ConflictingGrade`]
+    /// when a tool has two different grades for one query (the same grade again is harmless).
     pub fn parse(bytes: &[u8], origin: &Path) -> Result<Self, EvalError> {
         let mut qrels = Self::default();
         for line in lines(bytes, origin) {
@@ -99,7 +106,13 @@ impl Qrels {
                     expected: "a whole number",
                 });
             };
-            match qrels.queries.entry(query.to_owned()).or_default().grades.entry(tool.to_owned()) {
+            match qrels
+                .queries
+                .entry(query.to_owned())
+                .or_default()
+                .grades
+                .entry(tool.to_owned())
+            {
                 Entry::Vacant(entry) => {
                     entry.insert(grade);
                 }
@@ -120,8 +133,16 @@ impl Qrels {
     }
 
     /// Sets the grade of a tool for a query and returns the one it replaces.
-    pub fn insert(&mut self, query: impl Into<String>, tool: impl Into<String>, grade: i32) -> Option<i32> {
-        self.queries.entry(query.into()).or_default().insert(tool, grade)
+    pub fn insert(
+        &mut self,
+        query: impl Into<String>,
+        tool: impl Into<String>,
+        grade: i32,
+    ) -> Option<i32> {
+        self.queries
+            .entry(query.into())
+            .or_default()
+            .insert(tool, grade)
     }
 
     /// The judgments of one query, or `None` when it was not judged.
@@ -131,7 +152,9 @@ impl Qrels {
 
     /// The queries with their judgments, in order of id.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Judgments)> {
-        self.queries.iter().map(|(query, judgments)| (query.as_str(), judgments))
+        self.queries
+            .iter()
+            .map(|(query, judgments)| (query.as_str(), judgments))
     }
 
     /// How many queries were judged.
@@ -174,7 +197,11 @@ impl Qrels {
 }
 
 /// The query, tool and grade columns of either format.
-fn columns<'a>(text: &'a str, origin: &Path, line: usize) -> Result<(&'a str, &'a str, &'a str), EvalError> {
+fn columns<'a>(
+    text: &'a str,
+    origin: &Path,
+    line: usize,
+) -> Result<(&'a str, &'a str, &'a str), EvalError> {
     let columns: Vec<&str> = text.split('\t').collect();
     match columns[..] {
         [query, tool, grade] | [query, _, tool, grade] => Ok((query, tool, grade)),
@@ -206,44 +233,72 @@ mod tests {
     #[test]
     fn both_formats_read_alike() {
         let short = parse("q 1\ttool a\t2\nq 1\tb\t-1\n\nq2\ta\t1").expect("three columns");
-        let trec = parse("q 1\t0\ttool a\t2\r\nq 1\tQ0\tb\t-1\r\n\r\nq2\t0\ta\t 1\r\n").expect("four columns");
+        let trec = parse("q 1\t0\ttool a\t2\r\nq 1\tQ0\tb\t-1\r\n\r\nq2\t0\ta\t 1\r\n")
+            .expect("four columns");
         assert_eq!(short, trec);
-        assert_eq!(short.get("q 1").and_then(|judged| judged.grade("tool a")), Some(2));
-        assert_eq!(short.get("q 1").map(|judged| (judged.len(), judged.relevant_len())), Some((2, 1)));
+        assert_eq!(
+            short.get("q 1").and_then(|judged| judged.grade("tool a")),
+            Some(2)
+        );
+        assert_eq!(
+            short
+                .get("q 1")
+                .map(|judged| (judged.len(), judged.relevant_len())),
+            Some((2, 1))
+        );
         assert_eq!(short.len(), 2);
         assert!(parse("").expect("nothing is judged").is_empty());
     }
 
     #[test]
     fn hostile_lines_are_refused_by_place() {
-        check_refused("q\ta\t1\nq a 1", "qrels.tsv:2: 1 columns; write query, tool and grade");
+        check_refused(
+            "q\ta\t1\nq a 1",
+            "qrels.tsv:2: 1 columns; write query, tool and grade",
+        );
         check_refused("q\t0\ta\t1\textra", "qrels.tsv:1: 5 columns");
-        check_refused("query-id\tcorpus-id\tscore", "qrels.tsv:1: grade \"score\" is not a whole number");
+        check_refused(
+            "query-id\tcorpus-id\tscore",
+            "qrels.tsv:1: grade \"score\" is not a whole number",
+        );
         check_refused("q\ta\tNaN", "qrels.tsv:1: grade \"NaN\"");
         check_refused("q\ta\t1.5", "qrels.tsv:1: grade \"1.5\"");
         check_refused("q\ta\t99999999999", "qrels.tsv:1: grade \"99999999999\"");
         check_refused("q\t\t1", "qrels.tsv:1: tool id \"\" is empty");
         check_refused("\t\t", "qrels.tsv:1: query id \"\" is empty");
-        check_refused("q\ra\tt\t1", "qrels.tsv:1: query id \"q\\ra\" holds a tab or a line break");
+        check_refused(
+            "q\ra\tt\t1",
+            "qrels.tsv:1: query id \"q\\ra\" holds a tab or a line break",
+        );
     }
 
     #[test]
     fn a_repeated_judgment_must_agree() {
         assert_eq!(parse("q\ta\t1\nq\ta\t1").expect("they agree").len(), 1);
-        check_refused("q\ta\t1\nq\ta\t0", "qrels.tsv:2: tool \"a\" of query \"q\" has grade 0 here and 1 before");
+        check_refused(
+            "q\ta\t1\nq\ta\t0",
+            "qrels.tsv:2: tool \"a\" of query \"q\" has grade 0 here and 1 before",
+        );
     }
 
     #[test]
     fn an_unwritable_id_is_refused() {
         let mut qrels = Qrels::default();
         qrels.insert("q", "a\tb", 1);
-        assert!(matches!(qrels.to_trec(), Err(EvalError::UnwritableId { column: "tool", .. })));
+        assert!(matches!(
+            qrels.to_trec(),
+            Err(EvalError::UnwritableId { column: "tool", .. })
+        ));
     }
 
     #[test]
     fn a_missing_file_is_named() {
         let error = Qrels::read(Path::new("/nowhere/qrels.tsv")).expect_err("no such file");
-        assert!(error.to_string().starts_with("cannot read /nowhere/qrels.tsv"));
+        assert!(
+            error
+                .to_string()
+                .starts_with("cannot read /nowhere/qrels.tsv")
+        );
     }
 
     #[test]

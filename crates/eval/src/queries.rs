@@ -34,7 +34,10 @@ struct Line {
 impl EvalQuery {
     /// Returns the request to pick for.
     pub fn query(&self) -> Query {
-        let transcript = self.messages.as_ref().and_then(picktools_provider::query_from_transcript);
+        let transcript = self
+            .messages
+            .as_ref()
+            .and_then(picktools_provider::query_from_transcript);
         transcript.unwrap_or_else(|| Query::new(self.text.as_str()))
     }
 }
@@ -45,11 +48,19 @@ impl TryFrom<Line> for EvalQuery {
     fn try_from(Line { id, text, messages }: Line) -> Result<Self, &'static str> {
         match (text, messages) {
             (None, None) => Err("missing field `text`, or `messages` in its place"),
-            (Some(text), None) => Ok(Self { id, text, messages: None }),
+            (Some(text), None) => Ok(Self {
+                id,
+                text,
+                messages: None,
+            }),
             (_, Some(messages)) => {
-                let query =
-                    picktools_provider::query_from_transcript(&messages).ok_or("`messages` is not a transcript")?;
-                Ok(Self { id, text: query.text().to_owned(), messages: Some(messages) })
+                let query = picktools_provider::query_from_transcript(&messages)
+                    .ok_or("`messages` is not a transcript")?;
+                Ok(Self {
+                    id,
+                    text: query.text().to_owned(),
+                    messages: Some(messages),
+                })
             }
         }
     }
@@ -59,8 +70,9 @@ impl TryFrom<Line> for EvalQuery {
 ///
 /// # Format
 ///
-/// JSON Lines: one `{"id": …, "text": …}` object a line, or `{"id": …, "messages": […]}` with a transcript as
-/// [`query_from_transcript`](picktools_provider::query_from_transcript) reads it; other fields are ignored, as are blank lines.
+/// JSON Lines: one `{"id": …, "text": …}` object a line, or `{"id": …, "messages": […]}` with a
+/// transcript as [`query_from_transcript`](picktools_provider::query_from_transcript) reads it;
+/// other fields are ignored, as are blank lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuerySet {
     queries: Vec<EvalQuery>,
@@ -81,22 +93,28 @@ impl QuerySet {
     /// # Errors
     ///
     /// [`EvalError::NotUtf8`] or [`EvalError::BadQuery`] for a line that is not a query,
-    /// [`EvalError::BadId`] for an id that qrels could not hold, and [`EvalError::DuplicateQuery`] for an
-    /// id used twice.
+    /// [`EvalError::BadId`] for an id that qrels could not hold, and [`EvalError::DuplicateQuery`]
+    /// for an id used twice.
     pub fn parse(bytes: &[u8], origin: &Path) -> Result<Self, EvalError> {
         let mut queries: Vec<EvalQuery> = Vec::new();
         let mut first_lines: HashMap<String, usize> = HashMap::new();
         for line in lines(bytes, origin) {
             let (line, text) = line?;
-            let query: EvalQuery = serde_json::from_str(text).map_err(|source| EvalError::BadQuery {
-                path: origin.to_path_buf(),
-                line,
-                source: source.into(),
-            })?;
+            let query: EvalQuery =
+                serde_json::from_str(text).map_err(|source| EvalError::BadQuery {
+                    path: origin.to_path_buf(),
+                    line,
+                    source: source.into(),
+                })?;
             check_read_id(&query.id, "query", origin, line)?;
             if let Some(first) = first_lines.insert(query.id.clone(), line) {
                 let id = excerpt(&query.id);
-                return Err(EvalError::DuplicateQuery { path: origin.to_path_buf(), line, first, id });
+                return Err(EvalError::DuplicateQuery {
+                    path: origin.to_path_buf(),
+                    line,
+                    first,
+                    id,
+                });
             }
             queries.push(query);
         }
@@ -163,7 +181,10 @@ mod tests {
         let queries = parse(text).expect("well formed");
         let query = &queries.as_slice()[0];
         assert_eq!((query.text.as_str(), query.query().context()), ("y", "x"));
-        check_refused(br#"{"id":"a","messages":[1]}"#, "queries.jsonl:1: not a query");
+        check_refused(
+            br#"{"id":"a","messages":[1]}"#,
+            "queries.jsonl:1: not a query",
+        );
     }
 
     #[test]
@@ -174,8 +195,14 @@ mod tests {
         );
         check_refused(b"[1]", "queries.jsonl:1: not a query");
         check_refused(b"{\"id\":7,\"text\":\"x\"}", "queries.jsonl:1: not a query");
-        check_refused(b"{\"id\":\"a\",\"text\":\"\xc3\x28\"}", "queries.jsonl:1: not valid UTF-8 from byte 19");
-        check_refused(b"{\"id\":\"a\\tb\",\"text\":\"x\"}", "queries.jsonl:1: query id \"a\\tb\" holds a tab");
+        check_refused(
+            b"{\"id\":\"a\",\"text\":\"\xc3\x28\"}",
+            "queries.jsonl:1: not valid UTF-8 from byte 19",
+        );
+        check_refused(
+            b"{\"id\":\"a\\tb\",\"text\":\"x\"}",
+            "queries.jsonl:1: query id \"a\\tb\" holds a tab",
+        );
         check_refused(
             b"{\"id\":\"a\",\"text\":\"x\"}\n\n{\"id\":\"a\",\"text\":\"y\"}",
             "queries.jsonl:3: query id \"a\" was used on line 1",

@@ -1,8 +1,8 @@
 //! Seeded random numbers, the same everywhere.
 
-/// The SplitMix64 generator of Steele, Lea and Flood, *Fast splittable pseudorandom number generators*,
-/// OOPSLA 2014, with the constants of Vigna's public-domain `splitmix64.c`. Ample for coin tosses and samples, and
-/// small enough that no figure will change with a dependency.
+/// The SplitMix64 generator of Steele, Lea and Flood, *Fast splittable pseudorandom number
+/// generators*, OOPSLA 2014, with the constants of Vigna's public-domain `splitmix64.c`. Ample for
+/// coin tosses and samples, and small enough that no figure will change with a dependency.
 #[derive(Debug, Clone)]
 pub struct SplitMix64 {
     state: u64,
@@ -30,10 +30,14 @@ impl SplitMix64 {
     /// If there are none.
     pub fn below(&mut self, bound: usize) -> usize {
         let scaled = (u128::from(self.next_u64()) * bound as u128) >> 64;
-        usize::try_from(scaled).ok().filter(|number| *number < bound).expect("there is a number below the bound")
+        usize::try_from(scaled)
+            .ok()
+            .filter(|number| *number < bound)
+            .expect("there is a number below the bound")
     }
 
-    /// Returns `count` of `0..all` in order, or all of them where there are no more; every choice is as likely.
+    /// Returns `count` of `0..all` in order, or all of them where there are no more; every choice
+    /// is as likely.
     pub fn sample(&mut self, all: usize, count: usize) -> Vec<usize> {
         let mut numbers: Vec<usize> = (0..all).collect();
         let count = count.min(all);
@@ -54,8 +58,15 @@ mod tests {
     #[test]
     fn the_generator_is_splitmix64() {
         let mut random = SplitMix64::new(1_234_567);
-        let published = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
-        assert_eq!([random.next_u64(), random.next_u64(), random.next_u64()], published);
+        let published = [
+            6_457_827_717_110_365_317,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423,
+        ];
+        assert_eq!(
+            [random.next_u64(), random.next_u64(), random.next_u64()],
+            published
+        );
     }
 
     #[test]
@@ -67,7 +78,13 @@ mod tests {
             assert!(sample.len() == 2 && sample[0] < sample[1], "{sample:?}");
             sample.into_iter().for_each(|number| drawn[number] += 1);
         }
-        assert!(drawn.iter().all(|times| (3_800..4_200).contains(times)), "{drawn:?}");
-        assert_eq!((random.sample(3, 9), random.sample(0, 2)), (vec![0, 1, 2], vec![]));
+        assert!(
+            drawn.iter().all(|times| (3_800..4_200).contains(times)),
+            "{drawn:?}"
+        );
+        assert_eq!(
+            (random.sample(3, 9), random.sample(0, 2)),
+            (vec![0, 1, 2], vec![])
+        );
     }
 }

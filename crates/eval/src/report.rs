@@ -14,9 +14,9 @@ pub const REPORT_VERSION: u32 = 1;
 
 /// How long queries took, in microseconds.
 ///
-/// A percentile is by nearest rank: the smallest time that at least that share of the queries did not
-/// exceed, so it is always a time that was measured (Hyndman and Fan, *Sample quantiles in statistical
-/// packages*, The American Statistician 50(4), 1996, definition 1).
+/// A percentile is by nearest rank: the smallest time that at least that share of the queries did
+/// not exceed, so it is always a time that was measured (Hyndman and Fan, *Sample quantiles in
+/// statistical packages*, The American Statistician 50(4), 1996, definition 1).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Latency {
     /// The median.
@@ -72,7 +72,8 @@ pub struct SetReport {
     /// Judged queries that no tool answers, left out of the measures; not serialised when 0.
     #[serde(skip_serializing_if = "is_zero")]
     pub no_answer: usize,
-    /// The mean of each measure over the scored queries, between 0 and 1; empty when there are none.
+    /// The mean of each measure over the scored queries, between 0 and 1; empty when there are
+    /// none.
     pub measures: BTreeMap<Measure, f64>,
     /// How long queries took, in microseconds, when that was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,16 +119,19 @@ pub struct EvalReport {
 impl EvalReport {
     /// Gathers the sets, in the order they are to be shown.
     ///
-    /// The mean of a measure is unweighted over the sets that have it: a small set counts as much as a
-    /// large one, and a set without a scored query has no measures and does not count.
+    /// The mean of a measure is unweighted over the sets that have it: a small set counts as much
+    /// as a large one, and a set without a scored query has no measures and does not count.
     ///
     /// # Errors
     ///
-    /// [`EvalError::DuplicateSet`] when two sets have one name, since a JSON object cannot hold both.
+    /// [`EvalError::DuplicateSet`] when two sets have one name, since a JSON object cannot hold
+    /// both.
     pub fn new(sets: Vec<(String, SetReport)>) -> Result<Self, EvalError> {
         let mut names = BTreeSet::new();
         if let Some((name, _)) = sets.iter().find(|(name, _)| !names.insert(name)) {
-            return Err(EvalError::DuplicateSet { name: excerpt(name) });
+            return Err(EvalError::DuplicateSet {
+                name: excerpt(name),
+            });
         }
         let mut totals: BTreeMap<Measure, (f64, usize)> = BTreeMap::new();
         for (&measure, &value) in sets.iter().flat_map(|(_, set)| &set.measures) {
@@ -135,7 +139,9 @@ impl EvalReport {
             *sum += value;
             *count += 1;
         }
-        let means = totals.into_iter().map(|(measure, (sum, count))| (measure, sum / count as f64));
+        let means = totals
+            .into_iter()
+            .map(|(measure, (sum, count))| (measure, sum / count as f64));
         let mean = means.collect();
         Ok(Self { sets, mean })
     }
@@ -152,14 +158,19 @@ impl EvalReport {
 
     /// The unweighted mean of another figure over the sets that have it; `None` when none has.
     pub fn mean_of(&self, figure: impl Fn(&SetReport) -> Option<f64>) -> Option<f64> {
-        let figures: Vec<f64> = self.sets.iter().filter_map(|(_, set)| figure(set)).collect();
+        let figures: Vec<f64> = self
+            .sets
+            .iter()
+            .filter_map(|(_, set)| figure(set))
+            .collect();
         (!figures.is_empty()).then(|| figures.iter().sum::<f64>() / figures.len() as f64)
     }
 }
 
 /// One of several ways of ranking that were evaluated on the same sets.
 ///
-/// It serialises to `{"name":NAME,"sets":{…},"mean":{…},"mean_ece":E,"mean_auroc":A,"mean_latency_us":{"p50":…,"p99":…}}`,
+/// It serialises to
+/// `{"name":NAME,"sets":{…},"mean":{…},"mean_ece":E,"mean_auroc":A,"mean_latency_us":{"p50":…,"p99":…}}`,
 /// where figures that were not measured are left out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigurationReport {
@@ -172,17 +183,21 @@ pub struct ConfigurationReport {
 impl ConfigurationReport {
     /// The mean expected calibration error over the sets, where scores are probabilities.
     pub fn ece(&self) -> Option<f64> {
-        self.report.mean_of(|set| set.calibration.as_ref().map(|calibration| calibration.ece))
+        self.report
+            .mean_of(|set| set.calibration.as_ref().map(|calibration| calibration.ece))
     }
 
     /// The mean of [`Abstention::auroc`] over the sets, where it was measured.
     pub fn auroc(&self) -> Option<f64> {
-        self.report.mean_of(|set| set.abstention.map(|abstention| abstention.auroc))
+        self.report
+            .mean_of(|set| set.abstention.map(|abstention| abstention.auroc))
     }
 
-    /// The mean over the sets of a percentile of the latency, in microseconds, where it was measured.
+    /// The mean over the sets of a percentile of the latency, in microseconds, where it was
+    /// measured.
     pub fn latency_us(&self, percentile: fn(&Latency) -> f64) -> Option<f64> {
-        self.report.mean_of(|set| set.latency_us.as_ref().map(percentile))
+        self.report
+            .mean_of(|set| set.latency_us.as_ref().map(percentile))
     }
 }
 
@@ -197,9 +212,14 @@ impl Serialize for ConfigurationReport {
                 configuration.serialize_entry(name, &figure)?;
             }
         }
-        if let (Some(p50), Some(p99)) = (self.latency_us(|latency| latency.p50), self.latency_us(|latency| latency.p99))
-        {
-            configuration.serialize_entry("mean_latency_us", &BTreeMap::from([("p50", p50), ("p99", p99)]))?;
+        if let (Some(p50), Some(p99)) = (
+            self.latency_us(|latency| latency.p50),
+            self.latency_us(|latency| latency.p99),
+        ) {
+            configuration.serialize_entry(
+                "mean_latency_us",
+                &BTreeMap::from([("p50", p50), ("p99", p99)]),
+            )?;
         }
         configuration.end()
     }
@@ -243,17 +263,29 @@ mod tests {
     }
 
     fn ranked(tools: &[&str]) -> Vec<RunEntry> {
-        tools.iter().map(|tool| RunEntry { tool: (*tool).to_owned(), score: 0.0 }).collect()
+        tools
+            .iter()
+            .map(|tool| RunEntry {
+                tool: (*tool).to_owned(),
+                score: 0.0,
+            })
+            .collect()
     }
 
     #[test]
     fn the_json_form_is_fixed() {
         let mut second = set("RR@10", 0.5);
-        second.measures.insert("nDCG@10".parse().expect("a known measure"), 0.25);
+        second
+            .measures
+            .insert("nDCG@10".parse().expect("a known measure"), 0.25);
         second.no_answer = 4;
-        second.latency_us = Latency::from_durations(&[Duration::from_nanos(1_500), Duration::from_micros(3)]);
-        let report = EvalReport::new(vec![("zebra".to_owned(), set("nDCG@10", 0.75)), ("ant".to_owned(), second)])
-            .expect("two names");
+        second.latency_us =
+            Latency::from_durations(&[Duration::from_nanos(1_500), Duration::from_micros(3)]);
+        let report = EvalReport::new(vec![
+            ("zebra".to_owned(), set("nDCG@10", 0.75)),
+            ("ant".to_owned(), second),
+        ])
+        .expect("two names");
         assert_eq!(
             serde_json::to_string(&report).expect("plain data"),
             concat!(
@@ -270,13 +302,24 @@ mod tests {
         let (mut first, second) = (set("nDCG@10", 0.75), set("nDCG@10", 0.25));
         first.latency_us = Latency::from_durations(&[Duration::from_micros(3)]);
         first.abstention = Abstention::new(&[1.0], &[0.0]);
-        let report = EvalReport::new(vec![("b".to_owned(), first), ("a".to_owned(), second)]).expect("two names");
+        let report = EvalReport::new(vec![("b".to_owned(), first), ("a".to_owned(), second)])
+            .expect("two names");
         assert_eq!(report.mean_of(|set| Some(set.tools as f64)), Some(3.0));
-        let configuration = ConfigurationReport { name: "keyword".to_owned(), report };
-        assert_eq!((configuration.auroc(), configuration.ece()), (Some(1.0), None));
+        let configuration = ConfigurationReport {
+            name: "keyword".to_owned(),
+            report,
+        };
+        assert_eq!(
+            (configuration.auroc(), configuration.ece()),
+            (Some(1.0), None)
+        );
         let json = serde_json::to_string(&configuration).expect("plain data");
-        assert!(json.starts_with(r#"{"name":"keyword","sets":{"b":{"tools":3,"#), "{json}");
-        let means = r#""mean":{"nDCG@10":0.5},"mean_auroc":1.0,"mean_latency_us":{"p50":3.0,"p99":3.0}}"#;
+        assert!(
+            json.starts_with(r#"{"name":"keyword","sets":{"b":{"tools":3,"#),
+            "{json}"
+        );
+        let means =
+            r#""mean":{"nDCG@10":0.5},"mean_auroc":1.0,"mean_latency_us":{"p50":3.0,"p99":3.0}}"#;
         assert!(json.ends_with(means), "{json}");
     }
 
@@ -285,15 +328,25 @@ mod tests {
         let mut qrels = Qrels::default();
         qrels.insert("q", "a", 1);
         let scores = evaluate(&Run::default(), &qrels, &Measure::STANDARD);
-        let json = serde_json::to_string(&SetReport::new(1, &scores, None).measures).expect("plain data");
-        let printed: Vec<String> = Measure::STANDARD.iter().map(|measure| format!("\"{measure}\":0.0")).collect();
+        let json =
+            serde_json::to_string(&SetReport::new(1, &scores, None).measures).expect("plain data");
+        let printed: Vec<String> = Measure::STANDARD
+            .iter()
+            .map(|measure| format!("\"{measure}\":0.0"))
+            .collect();
         assert_eq!(json, format!("{{{}}}", printed.join(",")));
     }
 
     #[test]
     fn a_set_name_is_used_once() {
-        let sets = vec![("a".to_owned(), set("R@1", 0.0)), ("a".to_owned(), set("R@1", 1.0))];
-        assert!(matches!(EvalReport::new(sets), Err(EvalError::DuplicateSet { .. })));
+        let sets = vec![
+            ("a".to_owned(), set("R@1", 0.0)),
+            ("a".to_owned(), set("R@1", 1.0)),
+        ];
+        assert!(matches!(
+            EvalReport::new(sets),
+            Err(EvalError::DuplicateSet { .. })
+        ));
     }
 
     #[test]
@@ -308,8 +361,22 @@ mod tests {
         }
         let recall: Measure = "R@1".parse().expect("a known measure");
         let scores = evaluate(&run, &qrels, &[recall, recall]);
-        assert_eq!((scores.len(), scores.unanswered(), scores.no_answer(), scores.unjudged()), (2, 1, 1, 1));
-        assert_eq!((scores.get("answered", recall), scores.get("missing", recall)), (Some(1.0), Some(0.0)));
+        assert_eq!(
+            (
+                scores.len(),
+                scores.unanswered(),
+                scores.no_answer(),
+                scores.unjudged()
+            ),
+            (2, 1, 1, 1)
+        );
+        assert_eq!(
+            (
+                scores.get("answered", recall),
+                scores.get("missing", recall)
+            ),
+            (Some(1.0), Some(0.0))
+        );
         assert_eq!(scores.get("unanswerable", recall), None);
         let report = SetReport::new(9, &scores, None);
         assert_eq!((report.queries, report.no_answer), (2, 1));
@@ -318,21 +385,48 @@ mod tests {
 
     #[test]
     fn a_set_without_scored_queries_does_not_pull_the_mean_down() {
-        let empty = SetReport::new(1, &evaluate(&Run::default(), &Qrels::default(), &Measure::STANDARD), None);
+        let empty = SetReport::new(
+            1,
+            &evaluate(&Run::default(), &Qrels::default(), &Measure::STANDARD),
+            None,
+        );
         assert!(empty.measures.is_empty());
         let sets = vec![("a".to_owned(), set("R@1", 0.5)), ("b".to_owned(), empty)];
         let report = EvalReport::new(sets).expect("two names");
         assert_eq!(report.mean().values().copied().collect::<Vec<_>>(), [0.5]);
-        assert!(EvalReport::new(Vec::new()).expect("no sets").mean().is_empty());
+        assert!(
+            EvalReport::new(Vec::new())
+                .expect("no sets")
+                .mean()
+                .is_empty()
+        );
     }
 
     #[test]
     fn percentiles_are_by_nearest_rank() {
         let times: Vec<Duration> = (1..=200).rev().map(Duration::from_micros).collect();
         let latency = Latency::from_durations(&times).expect("there are times");
-        assert_eq!(latency, Latency { p50: 100.0, p90: 180.0, p99: 198.0, mean: 100.5, max: 200.0 });
+        assert_eq!(
+            latency,
+            Latency {
+                p50: 100.0,
+                p90: 180.0,
+                p99: 198.0,
+                mean: 100.5,
+                max: 200.0
+            }
+        );
         let one = Latency::from_durations(&times[..1]).expect("there is one");
-        assert_eq!(one, Latency { p50: 200.0, p90: 200.0, p99: 200.0, mean: 200.0, max: 200.0 });
+        assert_eq!(
+            one,
+            Latency {
+                p50: 200.0,
+                p90: 200.0,
+                p99: 200.0,
+                mean: 200.0,
+                max: 200.0
+            }
+        );
         assert_eq!(Latency::from_durations(&[]), None);
     }
 }

@@ -11,7 +11,8 @@ use super::files::{check_read_id, check_written_id, excerpt, lines, read, write_
 pub struct RunEntry {
     /// The tool's id.
     pub tool: String,
-    /// Its score, on the scale of whatever ranked it; more is better. Order comes from the rank alone.
+    /// Its score, on the scale of whatever ranked it; more is better. Order comes from the rank
+    /// alone.
     pub score: f64,
 }
 
@@ -19,8 +20,8 @@ pub struct RunEntry {
 ///
 /// # Format
 ///
-/// TREC's `query Q0 tool rank score tag`, written with tabs so that ids may hold spaces, ranks from 1.
-/// A line without any tab is read in the original form, separated by white space: the last three
+/// TREC's `query Q0 tool rank score tag`, written with tabs so that ids may hold spaces, ranks from
+/// 1. A line without any tab is read in the original form, separated by white space: the last three
 /// columns are rank, score and tag, and what stands between `Q0` and them is the tool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
@@ -36,7 +37,11 @@ struct Row {
 
 impl Run {
     /// Sets the ranking of a query, best first, and returns the one it replaces.
-    pub fn insert(&mut self, query: impl Into<String>, ranking: Vec<RunEntry>) -> Option<Vec<RunEntry>> {
+    pub fn insert(
+        &mut self,
+        query: impl Into<String>,
+        ranking: Vec<RunEntry>,
+    ) -> Option<Vec<RunEntry>> {
         self.queries.insert(query.into(), ranking)
     }
 
@@ -47,7 +52,9 @@ impl Run {
 
     /// The queries with their rankings, in order of id.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[RunEntry])> {
-        self.queries.iter().map(|(query, ranking)| (query.as_str(), ranking.as_slice()))
+        self.queries
+            .iter()
+            .map(|(query, ranking)| (query.as_str(), ranking.as_slice()))
     }
 
     /// How many queries the run holds.
@@ -76,9 +83,9 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// [`EvalError::NotUtf8`], [`EvalError::Columns`], [`EvalError::BadId`] or [`EvalError::BadNumber`]
-    /// (a score must be finite) for a line that is not a ranked tool; [`EvalError::DuplicateTool`] or
-    /// [`EvalError::DuplicateRank`] when a query repeats one.
+    /// [`EvalError::NotUtf8`], [`EvalError::Columns`], [`EvalError::BadId`] or
+    /// [`EvalError::BadNumber`] (a score must be finite) for a line that is not a ranked tool;
+    /// [`EvalError::DuplicateTool`] or [`EvalError::DuplicateRank`] when a query repeats one.
     pub fn parse_trec(bytes: &[u8], origin: &Path) -> Result<Self, EvalError> {
         let mut ranked: BTreeMap<String, BTreeMap<u64, RunEntry>> = BTreeMap::new();
         let mut seen: HashSet<(String, String)> = HashSet::new();
@@ -96,22 +103,32 @@ impl Run {
             let ranking = ranked.entry(query.clone()).or_default();
             if ranking.insert(rank, entry).is_some() {
                 let query = excerpt(&query);
-                return Err(EvalError::DuplicateRank { path: origin.to_path_buf(), line, query, rank });
+                return Err(EvalError::DuplicateRank {
+                    path: origin.to_path_buf(),
+                    line,
+                    query,
+                    rank,
+                });
             }
         }
-        let queries = ranked.into_iter().map(|(query, ranking)| (query, ranking.into_values().collect()));
-        Ok(Self { queries: queries.collect() })
+        let queries = ranked
+            .into_iter()
+            .map(|(query, ranking)| (query, ranking.into_values().collect()));
+        Ok(Self {
+            queries: queries.collect(),
+        })
     }
 
     /// The TREC form, in order of query id and rank; `tag` names what made the run.
     ///
-    /// A query with an empty ranking has no line. A tool that occurs again in a ranking is written at its
-    /// first place only, as measures count it.
+    /// A query with an empty ranking has no line. A tool that occurs again in a ranking is written
+    /// at its first place only, as measures count it.
     ///
     /// # Errors
     ///
-    /// [`EvalError::BadTag`] when the tag is not one word, [`EvalError::UnwritableId`] when an id is empty
-    /// or holds a tab or a line break, [`EvalError::NonFiniteScore`] when a score is not a finite number.
+    /// [`EvalError::BadTag`] when the tag is not one word, [`EvalError::UnwritableId`] when an id
+    /// is empty or holds a tab or a line break, [`EvalError::NonFiniteScore`] when a score is not a
+    /// finite number.
     pub fn to_trec(&self, tag: &str) -> Result<String, EvalError> {
         if tag.is_empty() || tag.contains(char::is_whitespace) {
             return Err(EvalError::BadTag { tag: excerpt(tag) });
@@ -120,7 +137,9 @@ impl Run {
         for (query, ranking) in self.iter() {
             check_written_id(query, "query")?;
             let mut seen = HashSet::new();
-            let distinct = ranking.iter().filter(|entry| seen.insert(entry.tool.as_str()));
+            let distinct = ranking
+                .iter()
+                .filter(|entry| seen.insert(entry.tool.as_str()));
             for (rank, RunEntry { tool, score }) in (1_usize..).zip(distinct) {
                 check_written_id(tool, "tool")?;
                 if !score.is_finite() {
@@ -148,7 +167,12 @@ impl Run {
 
 /// Reads one line, in the tab-separated or the original form.
 fn row(text: &str, origin: &Path, line: usize) -> Result<Row, EvalError> {
-    let wrong_columns = |found, expected| EvalError::Columns { path: origin.to_path_buf(), line, found, expected };
+    let wrong_columns = |found, expected| EvalError::Columns {
+        path: origin.to_path_buf(),
+        line,
+        found,
+        expected,
+    };
     let (query, tool, rank, score) = if text.contains('\t') {
         let columns: Vec<&str> = text.split('\t').collect();
         let [query, _, tool, rank, score, _] = columns[..] else {
@@ -159,7 +183,10 @@ fn row(text: &str, origin: &Path, line: usize) -> Result<Row, EvalError> {
     } else {
         let columns: Vec<&str> = text.split_whitespace().collect();
         let [query, _, tool @ .., rank, score, _] = &columns[..] else {
-            return Err(wrong_columns(columns.len(), "query, Q0, tool, rank, score and tag"));
+            return Err(wrong_columns(
+                columns.len(),
+                "query, Q0, tool, rank, score and tag",
+            ));
         };
         (*query, tool.join(" "), *rank, *score)
     };
@@ -176,7 +203,11 @@ fn row(text: &str, origin: &Path, line: usize) -> Result<Row, EvalError> {
         return Err(bad_number("rank", rank, "a whole number of 0 or more"));
     };
     match score.trim().parse::<f64>() {
-        Ok(score) if score.is_finite() => Ok(Row { query: query.to_owned(), rank, entry: RunEntry { tool, score } }),
+        Ok(score) if score.is_finite() => Ok(Row {
+            query: query.to_owned(),
+            rank,
+            entry: RunEntry { tool, score },
+        }),
         _ => Err(bad_number("score", score, "a finite number")),
     }
 }
@@ -193,7 +224,10 @@ mod tests {
     }
 
     fn entry(tool: &str, score: f64) -> RunEntry {
-        RunEntry { tool: tool.to_owned(), score }
+        RunEntry {
+            tool: tool.to_owned(),
+            score,
+        }
     }
 
     fn check_refused(text: &str, message: &str) {
@@ -203,47 +237,81 @@ mod tests {
 
     #[test]
     fn rank_decides_the_order() {
-        let run = parse("q 1\tQ0\ttool b\t2\t9\tt\r\nq 1\tQ0\ttool a\t0\t1e-3\tt\r\n\r\n").expect("well formed");
-        assert_eq!(run.get("q 1"), Some(&[entry("tool a", 0.001), entry("tool b", 9.0)][..]));
+        let run = parse("q 1\tQ0\ttool b\t2\t9\tt\r\nq 1\tQ0\ttool a\t0\t1e-3\tt\r\n\r\n")
+            .expect("well formed");
+        assert_eq!(
+            run.get("q 1"),
+            Some(&[entry("tool a", 0.001), entry("tool b", 9.0)][..])
+        );
         assert_eq!(run.get("other"), None);
     }
 
     #[test]
     fn the_original_form_splits_on_white_space() {
         let run = parse("q1 Q0  two words 1 0.5 tag\nq1 Q0 b 2 -3 tag").expect("well formed");
-        assert_eq!(run.get("q1"), Some(&[entry("two words", 0.5), entry("b", -3.0)][..]));
+        assert_eq!(
+            run.get("q1"),
+            Some(&[entry("two words", 0.5), entry("b", -3.0)][..])
+        );
     }
 
     #[test]
     fn hostile_lines_are_refused_by_place() {
-        check_refused("q\tQ0\ta\t1\t1\tt\nq\tQ0\tb\t2\t1", "run.trec:2: 5 columns; write query, Q0, tool");
+        check_refused(
+            "q\tQ0\ta\t1\t1\tt\nq\tQ0\tb\t2\t1",
+            "run.trec:2: 5 columns; write query, Q0, tool",
+        );
         check_refused("q Q0 1 1 t", "run.trec:1: tool id \"\" is empty");
         check_refused("q Q0 1", "run.trec:1: 3 columns");
-        check_refused("q\tQ0\ta\t-1\t1\tt", "run.trec:1: rank \"-1\" is not a whole number");
-        check_refused("q\tQ0\ta\t1\tNaN\tt", "run.trec:1: score \"NaN\" is not a finite number");
+        check_refused(
+            "q\tQ0\ta\t-1\t1\tt",
+            "run.trec:1: rank \"-1\" is not a whole number",
+        );
+        check_refused(
+            "q\tQ0\ta\t1\tNaN\tt",
+            "run.trec:1: score \"NaN\" is not a finite number",
+        );
         check_refused("q\tQ0\ta\t1\tinf\tt", "run.trec:1: score \"inf\"");
         check_refused("q\tQ0\ta\t1\tx\tt", "run.trec:1: score \"x\"");
-        check_refused("q\tQ0\ta\t1\t1\tt\nq\tQ0\ta\t2\t1\tt", "run.trec:2: tool \"a\" is ranked twice");
-        check_refused("q\tQ0\ta\t1\t1\tt\nq\tQ0\tb\t1\t1\tt", "run.trec:2: rank 1 is given twice");
+        check_refused(
+            "q\tQ0\ta\t1\t1\tt\nq\tQ0\ta\t2\t1\tt",
+            "run.trec:2: tool \"a\" is ranked twice",
+        );
+        check_refused(
+            "q\tQ0\ta\t1\t1\tt\nq\tQ0\tb\t1\t1\tt",
+            "run.trec:2: rank 1 is given twice",
+        );
     }
 
     #[test]
     fn what_could_not_be_read_back_is_not_written() {
         let mut run = Run::default();
         run.insert("q", vec![entry("a", 1.0)]);
-        assert!(matches!(run.to_trec("two words"), Err(EvalError::BadTag { .. })));
+        assert!(matches!(
+            run.to_trec("two words"),
+            Err(EvalError::BadTag { .. })
+        ));
         assert!(matches!(run.to_trec(""), Err(EvalError::BadTag { .. })));
         run.insert("q", vec![entry("a", f64::NAN)]);
-        assert!(matches!(run.to_trec("t"), Err(EvalError::NonFiniteScore { .. })));
+        assert!(matches!(
+            run.to_trec("t"),
+            Err(EvalError::NonFiniteScore { .. })
+        ));
         run.insert("q", vec![entry("a\nb", 1.0)]);
-        assert!(matches!(run.to_trec("t"), Err(EvalError::UnwritableId { .. })));
+        assert!(matches!(
+            run.to_trec("t"),
+            Err(EvalError::UnwritableId { .. })
+        ));
     }
 
     #[test]
     fn a_repeated_tool_is_written_once() {
         let mut run = Run::default();
         run.insert("q", vec![entry("a", 3.0), entry("a", 2.0), entry("b", 1.5)]);
-        assert_eq!(run.to_trec("t").expect("writable"), "q\tQ0\ta\t1\t3\tt\nq\tQ0\tb\t2\t1.5\tt\n");
+        assert_eq!(
+            run.to_trec("t").expect("writable"),
+            "q\tQ0\ta\t1\t3\tt\nq\tQ0\tb\t2\t1.5\tt\n"
+        );
     }
 
     #[test]
@@ -252,7 +320,8 @@ mod tests {
         let path = scratch.path().join("set.trec");
         let mut run = Run::default();
         run.insert("q 1", vec![entry("tool a", 0.1)]);
-        run.write_trec(&path, "keyword").expect("the folder is writable");
+        run.write_trec(&path, "keyword")
+            .expect("the folder is writable");
         let mut broken = run.clone();
         broken.insert("q 2", vec![entry("b", f64::INFINITY)]);
         assert!(broken.write_trec(&path, "keyword").is_err());

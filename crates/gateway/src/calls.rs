@@ -1,4 +1,5 @@
-//! How a tool is run for a caller, whichever way the call came: known today, held to its definition, confirmed, bounded.
+//! How a tool is run for a caller, whichever way the call came: known today, held to its
+//! definition, confirmed, bounded.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,8 +11,8 @@ use picktools_call::{ApprovalError, ApprovalQueue, Hydrated, PendingCall, ValidC
 use picktools_provider::ToolCall;
 use rmcp::RoleServer;
 use rmcp::model::{
-    CallToolResponse, CallToolResult, ElicitRequest, InputRequest, InputRequests, InputRequiredResult, LoggingLevel,
-    MetaObject,
+    CallToolResponse, CallToolResult, ElicitRequest, InputRequest, InputRequests,
+    InputRequiredResult, LoggingLevel, MetaObject,
 };
 use rmcp::service::RequestContext;
 use serde_json::json;
@@ -29,7 +30,8 @@ use crate::snapshot::{Snapshot, View};
 use crate::upstream::Owner;
 use crate::{carried, results, tolerance};
 
-/// The time that a first list, or a first call, waits for upstreams that have not said anything yet.
+/// The time that a first list, or a first call, waits for upstreams that have not said anything
+/// yet.
 pub const FIRST: Duration = Duration::from_secs(20);
 
 /// Under which name a client is asked whether a call may run.
@@ -96,28 +98,44 @@ impl Calling<'_> {
             if let Some(tool) = &tool {
                 span.record("tool", &*tool.id);
             }
-            let outcome = self.carry_out(snapshot, view, call, again).instrument(span.clone()).await;
+            let outcome = self
+                .carry_out(snapshot, view, call, again)
+                .instrument(span.clone())
+                .await;
             let ended = match &outcome {
-                Ok(Ran { response: CallToolResponse::Complete(result), .. }) if result.is_error == Some(true) => {
-                    "failed"
-                }
-                Ok(Ran { response: CallToolResponse::Complete(_), .. }) => "done",
+                Ok(Ran {
+                    response: CallToolResponse::Complete(result),
+                    ..
+                }) if result.is_error == Some(true) => "failed",
+                Ok(Ran {
+                    response: CallToolResponse::Complete(_),
+                    ..
+                }) => "done",
                 Ok(_) => "asked",
                 Err(refusal) => refusal.code.name(),
             };
             span.record("outcome", ended);
             noting.ended(ended);
             if let Some(tool) = tool {
-                let (upstream, code) = (tool.source.as_deref().unwrap_or_default(), outcome.as_ref().err());
+                let (upstream, code) = (
+                    tool.source.as_deref().unwrap_or_default(),
+                    outcome.as_ref().err(),
+                );
                 let code = code.map(|refusal| refusal.code.name());
-                self.gateway.meter.record(&Event::Call { upstream, tool: &tool.id, code, time: started.elapsed() });
+                self.gateway.meter.record(&Event::Call {
+                    upstream,
+                    tool: &tool.id,
+                    code,
+                    time: started.elapsed(),
+                });
             }
             outcome
         };
         run.boxed()
     }
 
-    /// Runs a tool of an upstream: known today, called by a name of its own, held to its definition, and confirmed.
+    /// Runs a tool of an upstream: known today, called by a name of its own, held to its
+    /// definition, and confirmed.
     async fn carry_out(
         &self,
         mut snapshot: Arc<Snapshot>,
@@ -127,12 +145,19 @@ impl Calling<'_> {
     ) -> Result<Ran, Refusal> {
         let requested = call.name.clone();
         let refused = |error| Refusal::of(error, &requested);
-        let source = view.tool_of(&call.name).map_err(refused)?.source.clone().unwrap_or_default();
+        let source = view
+            .tool_of(&call.name)
+            .map_err(refused)?
+            .source
+            .clone()
+            .unwrap_or_default();
         let Some(upstream) = self.gateway.upstream(&source) else {
             let message = format!("{requested} is of a catalog, and no server here runs it");
             return Err(Refusal::new(Code::NotCarried, message));
         };
-        let Self { caller, context, .. } = *self;
+        let Self {
+            caller, context, ..
+        } = *self;
         if self.gateway.asked(&upstream, FIRST).await? {
             snapshot = self.gateway.snapshot();
             view = snapshot.view(&caller.role)?;
@@ -140,7 +165,11 @@ impl Calling<'_> {
         let tool = view.tool_of(&call.name).map_err(refused)?;
         let name = tolerance::without_prefix(&call.name);
         // A name that was shown stays as it is.
-        call.name = if view.hydrator.tool_of(name).is_ok() { name.to_owned() } else { tool.id.clone() };
+        call.name = if view.hydrator.tool_of(name).is_ok() {
+            name.to_owned()
+        } else {
+            tool.id.clone()
+        };
         let (call, must_ask) = match view.hydrator.hydrate(&call).map_err(refused)? {
             Hydrated::Ready(call) => {
                 let must_ask = call.tool().is_unsafe() && view.marked_unsafe == Unsafe::Confirm;
@@ -148,13 +177,19 @@ impl Calling<'_> {
             }
             Hydrated::NeedsApproval(pending) => (released(pending)?, true),
         };
-        let awaited = again.state.as_ref().and_then(|state| self.gateway.rounds.take(&caller.owner, &call, state));
+        let awaited = again
+            .state
+            .as_ref()
+            .and_then(|state| self.gateway.rounds.take(&caller.owner, &call, state));
         if again.state.is_some() && awaited.is_none() {
             let message = "the call does not wait for an answer, or another one does; call it anew";
             return Err(Refusal::new(Code::NotConfirmed, message));
         }
         if must_ask && !matches!(awaited, Some(Awaits::Upstream(_))) {
-            let answer = again.answers.get(CONFIRM).filter(|_| awaited == Some(Awaits::Confirmation));
+            let answer = again
+                .answers
+                .get(CONFIRM)
+                .filter(|_| awaited == Some(Awaits::Confirmation));
             match confirm(&call, answer, context).await? {
                 Confirmation::Given => {}
                 Confirmation::ByOperator => self.decide(&call).await?,
@@ -173,7 +208,10 @@ impl Calling<'_> {
             share: upstream.rules.share.unwrap_or(self.gateway.share()),
             level: self.level,
             again: match awaited {
-                Some(Awaits::Upstream(state)) => Again { answers: again.answers, state },
+                Some(Awaits::Upstream(state)) => Again {
+                    answers: again.answers,
+                    state,
+                },
                 _ => Again::default(),
             },
             context,
@@ -181,20 +219,36 @@ impl Calling<'_> {
         let mut result = match asked.relay().await? {
             CallToolResponse::Complete(result) => result,
             CallToolResponse::InputRequired(asked) => {
-                let requests = relay::named(asked.input_requests.unwrap_or_default(), &source, context);
+                let requests =
+                    relay::named(asked.input_requests.unwrap_or_default(), &source, context);
                 let requests = requests.ok_or_else(|| {
-                    let message = format!("{} asks for what this client cannot give", upstream.shown());
+                    let message =
+                        format!("{} asks for what this client cannot give", upstream.shown());
                     Refusal::new(Code::NotCarried, message)
                 })?;
-                return self.ask_later(snapshot, &call, requests, Awaits::Upstream(asked.request_state));
+                return self.ask_later(
+                    snapshot,
+                    &call,
+                    requests,
+                    Awaits::Upstream(asked.request_state),
+                );
             }
-            _ => return Err(Refusal::new(Code::NotCarried, format!("{} made a task of the call", upstream.shown()))),
+            _ => {
+                return Err(Refusal::new(
+                    Code::NotCarried,
+                    format!("{} made a task of the call", upstream.shown()),
+                ));
+            }
         };
         carried::qualify(&mut result, snapshot.settings.names, &source);
         results::bound(&mut result, snapshot.settings.results.max_bytes);
         results::scan(&mut result, upstream.rules.scan, &upstream.shown())?;
         note(&mut result, &call);
-        Ok(Ran { response: result.into(), tool: Arc::clone(call.tool()), snapshot })
+        Ok(Ran {
+            response: result.into(),
+            tool: Arc::clone(call.tool()),
+            snapshot,
+        })
     }
 
     /// Has the operator decide, and notes a decision that is used up before anybody else sees it.
@@ -212,9 +266,19 @@ impl Calling<'_> {
         awaits: Awaits,
     ) -> Result<Ran, Refusal> {
         let state = self.gateway.rounds.wait(&self.caller.owner, call, awaits);
-        let busy = || Refusal::new(Code::Busy, "too many calls wait for an answer; call again later");
-        let response = InputRequiredResult::new(Some(requests), Some(state.ok_or_else(busy)?)).into();
-        Ok(Ran { response, tool: Arc::clone(call.tool()), snapshot })
+        let busy = || {
+            Refusal::new(
+                Code::Busy,
+                "too many calls wait for an answer; call again later",
+            )
+        };
+        let response =
+            InputRequiredResult::new(Some(requests), Some(state.ok_or_else(busy)?)).into();
+        Ok(Ran {
+            response,
+            tool: Arc::clone(call.tool()),
+            snapshot,
+        })
     }
 }
 
@@ -229,9 +293,11 @@ fn released(pending: PendingCall) -> Result<ValidCall, Refusal> {
 /// Notes which tool ran, and how its arguments were mended.
 fn note(result: &mut CallToolResult, call: &ValidCall) {
     let meta = result.meta.get_or_insert_with(MetaObject::new);
-    meta.0.insert("picktools/tool".to_owned(), json!(call.tool().id));
+    meta.0
+        .insert("picktools/tool".to_owned(), json!(call.tool().id));
     if !call.repaired().is_empty() {
         let repaired: Vec<String> = call.repaired().iter().map(ToString::to_string).collect();
-        meta.0.insert("picktools/repaired".to_owned(), json!(repaired));
+        meta.0
+            .insert("picktools/repaired".to_owned(), json!(repaired));
     }
 }

@@ -7,9 +7,10 @@ use picktools::excerpt::marked;
 use picktools_mcp::Connection;
 use rmcp::ErrorData;
 use rmcp::model::{
-    CallToolResult, CompleteRequestParams, CompleteResult, ContentBlock, GetPromptRequestParams, GetPromptResult,
-    Prompt, PromptReference, ReadResourceRequestParams, ReadResourceResult, Reference, Resource, ResourceContents,
-    ResourceTemplate, ResultType, SubscribeRequestParams, UnsubscribeRequestParams,
+    CallToolResult, CompleteRequestParams, CompleteResult, ContentBlock, GetPromptRequestParams,
+    GetPromptResult, Prompt, PromptReference, ReadResourceRequestParams, ReadResourceResult,
+    Reference, Resource, ResourceContents, ResourceTemplate, ResultType, SubscribeRequestParams,
+    UnsubscribeRequestParams,
 };
 use rmcp::service::ServiceError;
 use tokio::sync::mpsc;
@@ -40,7 +41,9 @@ fn encoded(source: &str) -> String {
     source
         .bytes()
         .map(|byte| match byte {
-            byte if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) => char::from(byte).to_string(),
+            byte if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) => {
+                char::from(byte).to_string()
+            }
             byte => format!("%{byte:02X}"),
         })
         .collect()
@@ -48,7 +51,10 @@ fn encoded(source: &str) -> String {
 
 /// Puts addresses of an upstream's result into those that it has here.
 pub(crate) fn qualify(result: &mut CallToolResult, names: Names, source: &str) {
-    result.content.iter_mut().for_each(|part| qualify_part(part, names, source));
+    result
+        .content
+        .iter_mut()
+        .for_each(|part| qualify_part(part, names, source));
 }
 
 fn qualify_part(part: &mut ContentBlock, names: Names, source: &str) {
@@ -60,8 +66,8 @@ fn qualify_part(part: &mut ContentBlock, names: Names, source: &str) {
 }
 
 fn qualify_contents(contents: &mut ResourceContents, names: Names, source: &str) {
-    if let ResourceContents::TextResourceContents { uri, .. } | ResourceContents::BlobResourceContents { uri, .. } =
-        contents
+    if let ResourceContents::TextResourceContents { uri, .. }
+    | ResourceContents::BlobResourceContents { uri, .. } = contents
     {
         *uri = shown_uri(names, source, uri);
     }
@@ -98,19 +104,34 @@ impl Carried {
             let (has, ask) = (&has, &ask);
             async move {
                 let connection = upstream.listing(deadline).await.map_err(|_| ())?;
-                if !connection.peer().peer_info().is_some_and(|info| has(&info.capabilities)) {
+                if !connection
+                    .peer()
+                    .peer_info()
+                    .is_some_and(|info| has(&info.capabilities))
+                {
                     return Ok(Vec::new());
                 }
-                timeout_at(deadline.into(), ask(connection)).await.map_err(|_| ())?.map_err(|_| ())
+                timeout_at(deadline.into(), ask(connection))
+                    .await
+                    .map_err(|_| ())?
+                    .map_err(|_| ())
             }
         });
         let answers = futures_util::future::join_all(asked).await;
-        let mut listed = Listed { items: Vec::new(), missing: Vec::new() };
+        let mut listed = Listed {
+            items: Vec::new(),
+            missing: Vec::new(),
+        };
         for (upstream, answer) in self.upstreams.iter().zip(answers) {
             let source = &upstream.server.name;
             match answer {
                 Ok(items) => {
-                    listed.items.extend(items.into_iter().take(MAX_LISTED).filter_map(|item| show(source, item)));
+                    listed.items.extend(
+                        items
+                            .into_iter()
+                            .take(MAX_LISTED)
+                            .filter_map(|item| show(source, item)),
+                    );
                 }
                 Err(()) => listed.missing.push(source.clone()),
             }
@@ -119,41 +140,53 @@ impl Carried {
     }
 
     pub(crate) async fn resources(&self) -> Listed<Resource> {
-        let ask = |connection: Arc<Connection>| async move { connection.peer().list_all_resources().await };
+        let ask = |connection: Arc<Connection>| async move {
+            connection.peer().list_all_resources().await
+        };
         let show = |source: &str, mut resource: Resource| {
             resource.uri = shown_uri(self.names, source, &resource.uri);
             (resource.uri.len() <= MAX_URI_BYTES).then_some(resource)
         };
-        self.list(|capabilities| capabilities.resources.is_some(), ask, show).await
+        self.list(|capabilities| capabilities.resources.is_some(), ask, show)
+            .await
     }
 
     pub(crate) async fn templates(&self) -> Listed<ResourceTemplate> {
-        let ask = |connection: Arc<Connection>| async move { connection.peer().list_all_resource_templates().await };
+        let ask = |connection: Arc<Connection>| async move {
+            connection.peer().list_all_resource_templates().await
+        };
         let show = |source: &str, mut template: ResourceTemplate| {
             template.uri_template = shown_uri(self.names, source, &template.uri_template);
             (template.uri_template.len() <= MAX_URI_BYTES).then_some(template)
         };
-        self.list(|capabilities| capabilities.resources.is_some(), ask, show).await
+        self.list(|capabilities| capabilities.resources.is_some(), ask, show)
+            .await
     }
 
     pub(crate) async fn prompts(&self) -> Listed<Prompt> {
-        let ask = |connection: Arc<Connection>| async move { connection.peer().list_all_prompts().await };
+        let ask =
+            |connection: Arc<Connection>| async move { connection.peer().list_all_prompts().await };
         let show = |source: &str, mut prompt: Prompt| {
             if self.names != Names::Bare {
                 prompt.name = naming::shown(source, &prompt.name);
             }
             Some(prompt)
         };
-        self.list(|capabilities| capabilities.prompts.is_some(), ask, show).await
+        self.list(|capabilities| capabilities.prompts.is_some(), ask, show)
+            .await
     }
 
-    /// The upstream of an address, and what it calls it. Read as text, so that nothing within it is decoded twice.
+    /// The upstream of an address, and what it calls it. Read as text, so that nothing within it is
+    /// decoded twice.
     fn of_uri(&self, uri: &str) -> Option<(&Arc<Upstream>, String)> {
         if self.names == Names::Bare {
             return Some((self.upstreams.first()?, uri.to_owned()));
         }
         let (source, own) = uri.strip_prefix(SCHEME)?.split_once('/')?;
-        let upstream = self.upstreams.iter().find(|upstream| encoded(&upstream.server.name) == source)?;
+        let upstream = self
+            .upstreams
+            .iter()
+            .find(|upstream| encoded(&upstream.server.name) == source)?;
         Some((upstream, own.to_owned()))
     }
 
@@ -173,11 +206,17 @@ impl Carried {
         // A name that was cut is found among those that there are.
         let deadline = Instant::now() + LIST;
         for upstream in &self.upstreams {
-            let Ok(connection) = upstream.listing(deadline).await else { continue };
-            let Ok(Ok(prompts)) = timeout_at(deadline.into(), connection.peer().list_all_prompts()).await else {
+            let Ok(connection) = upstream.listing(deadline).await else {
                 continue;
             };
-            let own = prompts.into_iter().find(|prompt| naming::shown(&upstream.server.name, &prompt.name) == name);
+            let Ok(Ok(prompts)) =
+                timeout_at(deadline.into(), connection.peer().list_all_prompts()).await
+            else {
+                continue;
+            };
+            let own = prompts
+                .into_iter()
+                .find(|prompt| naming::shown(&upstream.server.name, &prompt.name) == name);
             if let Some(prompt) = own {
                 return Some((upstream, prompt.name));
             }
@@ -185,7 +224,11 @@ impl Carried {
         None
     }
 
-    async fn ask<T, F>(&self, upstream: &Upstream, ask: impl FnOnce(Arc<Connection>) -> F) -> Result<T, ErrorData>
+    async fn ask<T, F>(
+        &self,
+        upstream: &Upstream,
+        ask: impl FnOnce(Arc<Connection>) -> F,
+    ) -> Result<T, ErrorData>
     where
         F: Future<Output = Result<T, ServiceError>>,
     {
@@ -204,11 +247,14 @@ impl Carried {
     {
         let deadline = Instant::now() + upstream.rules.call_time();
         let failed = |message: String| ErrorData::internal_error(message, None);
-        let lease = upstream.lease(&self.owner, self.share, self.client, deadline).await;
+        let lease = upstream
+            .lease(&self.owner, self.share, self.client, deadline)
+            .await;
         let mut lease = lease.map_err(|refusal| failed(refusal.message))?;
         with(&lease);
         let answer = timeout_at(deadline.into(), ask(Arc::clone(&lease.connection))).await;
-        let answer = answer.map_err(|_| failed(format!("{} did not answer in time", upstream.shown())))?;
+        let answer =
+            answer.map_err(|_| failed(format!("{} did not answer in time", upstream.shown())))?;
         lease.answered();
         upstream.answered();
         answer.map_err(|error| match error {
@@ -217,24 +263,37 @@ impl Carried {
                 error.data = None;
                 error
             }
-            other => failed(format!("{}: {}", upstream.shown(), lease.connection.said(&other))),
+            other => failed(format!(
+                "{}: {}",
+                upstream.shown(),
+                lease.connection.said(&other)
+            )),
         })
     }
 
-    pub(crate) async fn read(&self, mut params: ReadResourceRequestParams) -> Result<ReadResourceResult, ErrorData> {
+    pub(crate) async fn read(
+        &self,
+        mut params: ReadResourceRequestParams,
+    ) -> Result<ReadResourceResult, ErrorData> {
         let unknown = || ErrorData::resource_not_found("there is no such resource", None);
         let (upstream, own) = self.of_uri(&params.uri).ok_or_else(unknown)?;
         params.uri = own;
         params.meta = None;
-        let mut result =
-            self.ask(upstream, |connection| async move { connection.peer().read_resource(params).await }).await?;
+        let mut result = self
+            .ask(upstream, |connection| async move {
+                connection.peer().read_resource(params).await
+            })
+            .await?;
         result.result_type = Some(ResultType::COMPLETE);
-        result.contents.iter_mut().for_each(|it| qualify_contents(it, self.names, &upstream.server.name));
+        result
+            .contents
+            .iter_mut()
+            .for_each(|it| qualify_contents(it, self.names, &upstream.server.name));
         Ok(result)
     }
 
-    /// Subscribes to a resource, or no longer. `updates` is told the addresses that the upstream has for what changed.
-    /// Returns the upstream.
+    /// Subscribes to a resource, or no longer. `updates` is told the addresses that the upstream
+    /// has for what changed. Returns the upstream.
     pub(crate) async fn subscribe(
         &self,
         uri: &str,
@@ -245,13 +304,20 @@ impl Carried {
         match updates {
             Some(updates) => {
                 let ask = |connection: Arc<Connection>| async move {
-                    connection.peer().subscribe(SubscribeRequestParams::new(own)).await
+                    connection
+                        .peer()
+                        .subscribe(SubscribeRequestParams::new(own))
+                        .await
                 };
-                self.ask_and(upstream, ask, |lease| lease.tell_updates(updates)).await?;
+                self.ask_and(upstream, ask, |lease| lease.tell_updates(updates))
+                    .await?;
             }
             None => {
                 let ask = |connection: Arc<Connection>| async move {
-                    connection.peer().unsubscribe(UnsubscribeRequestParams::new(own)).await
+                    connection
+                        .peer()
+                        .unsubscribe(UnsubscribeRequestParams::new(own))
+                        .await
                 };
                 self.ask(upstream, ask).await?;
             }
@@ -259,20 +325,32 @@ impl Carried {
         Ok(upstream.server.name.clone())
     }
 
-    pub(crate) async fn prompt(&self, mut params: GetPromptRequestParams) -> Result<GetPromptResult, ErrorData> {
+    pub(crate) async fn prompt(
+        &self,
+        mut params: GetPromptRequestParams,
+    ) -> Result<GetPromptResult, ErrorData> {
         let unknown = || ErrorData::invalid_params("there is no such prompt", None);
         let (upstream, own) = self.of_prompt(&params.name).await.ok_or_else(unknown)?;
         params.name = own;
         params.meta = None;
-        let mut result =
-            self.ask(upstream, |connection| async move { connection.peer().get_prompt(params).await }).await?;
+        let mut result = self
+            .ask(upstream, |connection| async move {
+                connection.peer().get_prompt(params).await
+            })
+            .await?;
         let source = &upstream.server.name;
         result.result_type = Some(ResultType::COMPLETE);
-        result.messages.iter_mut().for_each(|message| qualify_part(&mut message.content, self.names, source));
+        result
+            .messages
+            .iter_mut()
+            .for_each(|message| qualify_part(&mut message.content, self.names, source));
         Ok(result)
     }
 
-    pub(crate) async fn complete(&self, mut params: CompleteRequestParams) -> Result<CompleteResult, ErrorData> {
+    pub(crate) async fn complete(
+        &self,
+        mut params: CompleteRequestParams,
+    ) -> Result<CompleteResult, ErrorData> {
         let unknown = || ErrorData::invalid_params("there is no such prompt or template", None);
         let (upstream, own) = match &params.r#ref {
             Reference::Prompt(PromptReference { name, .. }) => {
@@ -287,8 +365,11 @@ impl Carried {
         };
         params.r#ref = own;
         params.meta = None;
-        let mut result =
-            self.ask(upstream, |connection| async move { connection.peer().complete(params).await }).await?;
+        let mut result = self
+            .ask(upstream, |connection| async move {
+                connection.peer().complete(params).await
+            })
+            .await?;
         result.result_type = Some(ResultType::COMPLETE);
         Ok(result)
     }
@@ -301,8 +382,14 @@ mod tests {
     #[test]
     fn an_address_names_its_upstream_and_is_otherwise_as_it_was() {
         let shown = |source, uri| shown_uri(Names::Qualified, source, uri);
-        assert_eq!(shown("git", "test://a/{name}?x=1#y"), "picktools://git/test://a/{name}?x=1#y");
-        assert_eq!(shown("My Server", "a:%2F..%2F"), "picktools://My%20Server/a:%2F..%2F");
+        assert_eq!(
+            shown("git", "test://a/{name}?x=1#y"),
+            "picktools://git/test://a/{name}?x=1#y"
+        );
+        assert_eq!(
+            shown("My Server", "a:%2F..%2F"),
+            "picktools://My%20Server/a:%2F..%2F"
+        );
         assert_eq!(shown_uri(Names::Bare, "git", "test://a"), "test://a");
     }
 }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// Returns what two definitions do not have in common: the value before and the value now, by JSON pointer.
+/// Returns what two definitions do not have in common: the value before and the value now, by JSON
+/// pointer.
 ///
 /// ```
 /// use picktools_gateway::changes;
@@ -15,12 +16,19 @@ use serde_json::Value;
 /// assert_eq!(changes["/description"], (Some(json!("Reads")), Some(json!("Sends"))));
 /// assert_eq!(changes.len(), 1);
 /// ```
-pub fn changes(before: Option<&Value>, now: &Value) -> BTreeMap<String, (Option<Value>, Option<Value>)> {
+pub fn changes(
+    before: Option<&Value>,
+    now: &Value,
+) -> BTreeMap<String, (Option<Value>, Option<Value>)> {
     fn leaves(value: &Value, pointer: &str, found: &mut BTreeMap<String, Value>) {
         match value {
             Value::Object(members) if !members.is_empty() => {
                 for (key, member) in members {
-                    leaves(member, &format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1")), found);
+                    leaves(
+                        member,
+                        &format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1")),
+                        found,
+                    );
                 }
             }
             Value::Array(items) if !items.is_empty() => {

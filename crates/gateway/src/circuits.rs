@@ -1,6 +1,8 @@
-//! Which servers other gateways leave alone, because they failed often: so that not each of many gateways finds that out by itself.
+//! Which servers other gateways leave alone, because they failed often: so that not each of many
+//! gateways finds that out by itself.
 //!
-//! Each has a key that lives as long as the server is left alone. Nothing that a client waits for asks the store.
+//! Each has a key that lives as long as the server is left alone. Nothing that a client waits for
+//! asks the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,13 +24,16 @@ local left = {}
 for place, key in ipairs(KEYS) do left[place] = redis.call('PTTL', key) end
 return left";
 
-/// Tells other gateways which servers are left alone here, and leaves alone which others leave alone.
+/// Tells other gateways which servers are left alone here, and leaves alone which others leave
+/// alone.
 pub(crate) async fn follow(hub: Arc<Hub>, store: Store) {
     loop {
         sleep(LOOK).await;
         let upstreams = hub.upstreams();
         let of = upstreams.clone();
-        let asked = store.soon(Purpose::Circuits, move |store| look(store, &of)).await;
+        let asked = store
+            .soon(Purpose::Circuits, move |store| look(store, &of))
+            .await;
         // Where nobody can say anything each does as it sees fit itself.
         let left = asked.unwrap_or_else(|_| vec![None; upstreams.len()]);
         for (upstream, left) in upstreams.iter().zip(left) {
@@ -48,7 +53,10 @@ fn look(store: &Store, upstreams: &[Arc<Upstream>]) -> Result<Vec<Option<Duratio
         let told = match upstream.take_news() {
             Some(News::LeftAlone(time)) => {
                 let time = time.as_millis().max(1).to_string();
-                store.ask(Purpose::Circuits, &[b"SET", key.as_bytes(), b"open", b"PX", time.as_bytes()])
+                store.ask(
+                    Purpose::Circuits,
+                    &[b"SET", key.as_bytes(), b"open", b"PX", time.as_bytes()],
+                )
             }
             Some(News::Answers) => store.ask(Purpose::Circuits, &[b"DEL", key.as_bytes()]),
             None => continue,

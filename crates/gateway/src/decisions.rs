@@ -27,8 +27,13 @@ pub(crate) struct Decisions {
 impl Decisions {
     /// What was decided so far, of which nothing is noted.
     pub(crate) fn new(pins: Option<Pins>, queue: Option<CallQueue>) -> Self {
-        let mut decisions =
-            Self { pins, queue, stamps: (None, None), decided: Decided::default(), calls: BTreeMap::new() };
+        let mut decisions = Self {
+            pins,
+            queue,
+            stamps: (None, None),
+            decided: Decided::default(),
+            calls: BTreeMap::new(),
+        };
         drop(decisions.look());
         decisions
     }
@@ -42,13 +47,18 @@ impl Decisions {
                 (self, found)
             });
             // Which fails only where it panicked.
-            let Ok((again, found)) = looked.await else { return };
+            let Ok((again, found)) = looked.await else {
+                return;
+            };
             self = again;
-            found.into_iter().for_each(|approval| hub.journal.approved(approval));
+            found
+                .into_iter()
+                .for_each(|approval| hub.journal.approved(approval));
         }
     }
 
-    /// What was decided since it was last looked at. A file that cannot be read now is looked at again.
+    /// What was decided since it was last looked at. A file that cannot be read now is looked at
+    /// again.
     fn look(&mut self) -> Vec<Approval> {
         let mut found = Vec::new();
         if let Some(pins) = &self.pins {
@@ -75,8 +85,15 @@ impl Decisions {
 
 /// What was decided of definitions between one look and the next.
 fn of_definitions(before: &Decided, now: &Decided) -> Vec<Approval> {
-    let approval = |of, decision| Approval { of, decision, by: None };
-    let definition = |id: &String, digest: &String| Waiting::Definition { id: id.clone(), digest: digest.clone() };
+    let approval = |of, decision| Approval {
+        of,
+        decision,
+        by: None,
+    };
+    let definition = |id: &String, digest: &String| Waiting::Definition {
+        id: id.clone(),
+        digest: digest.clone(),
+    };
     let mut found = Vec::new();
     // What a store lost nobody has decided.
     if now.has_lost && !before.has_lost {
@@ -85,7 +102,10 @@ fn of_definitions(before: &Decided, now: &Decided) -> Vec<Approval> {
     for (name, seen) in &before.first_seen {
         // One that was forgotten may have been seen for the first time again.
         if now.first_seen.get(name) != Some(seen) {
-            found.push(approval(Waiting::Server { name: name.clone() }, "forgotten"));
+            found.push(approval(
+                Waiting::Server { name: name.clone() },
+                "forgotten",
+            ));
         }
     }
     for (id, digest) in now.refused.difference(&before.refused) {
@@ -98,12 +118,27 @@ fn of_definitions(before: &Decided, now: &Decided) -> Vec<Approval> {
 }
 
 /// What was decided of calls between one look and the next.
-fn of_calls(before: &BTreeMap<String, QueuedCall>, now: &BTreeMap<String, QueuedCall>) -> Vec<Approval> {
-    let decided = now.iter().filter(|(id, call)| before.get(*id).is_none_or(|before| before.decision != call.decision));
+fn of_calls(
+    before: &BTreeMap<String, QueuedCall>,
+    now: &BTreeMap<String, QueuedCall>,
+) -> Vec<Approval> {
+    let decided = now.iter().filter(|(id, call)| {
+        before
+            .get(*id)
+            .is_none_or(|before| before.decision != call.decision)
+    });
     let approval = |(id, call): (&String, &QueuedCall)| {
         let decision = call.decision.word()?;
-        let of = Waiting::Call { id: id.clone(), tool: call.tool.clone(), shown: call.shown.clone() };
-        Some(Approval { of, decision, by: None })
+        let of = Waiting::Call {
+            id: id.clone(),
+            tool: call.tool.clone(),
+            shown: call.shown.clone(),
+        };
+        Some(Approval {
+            of,
+            decision,
+            by: None,
+        })
     };
     decided.filter_map(approval).collect()
 }
@@ -115,23 +150,38 @@ mod tests {
     #[test]
     fn what_is_decided_is_told_once_and_what_a_gateway_does_itself_is_not() {
         let those = |entries: &[(&str, &str)]| {
-            entries.iter().map(|(id, digest)| ((*id).to_owned(), (*digest).to_owned())).collect()
+            entries
+                .iter()
+                .map(|(id, digest)| ((*id).to_owned(), (*digest).to_owned()))
+                .collect()
         };
         let before = Decided {
             refused: those(&[("a/u", "7")]),
             approved: those(&[("a/old", "0")]),
-            first_seen: [("a".to_owned(), 5), ("b".to_owned(), 6), ("c".to_owned(), 7)].into(),
+            first_seen: [
+                ("a".to_owned(), 5),
+                ("b".to_owned(), 6),
+                ("c".to_owned(), 7),
+            ]
+            .into(),
             has_lost: false,
         };
         // x is approved, y and v refused; u was refused before.
         let now = Decided {
             refused: those(&[("a/y", "2"), ("a/v", "6"), ("a/u", "7")]),
             approved: those(&[("a/old", "0"), ("a/x", "1")]),
-            first_seen: [("a".to_owned(), 5), ("c".to_owned(), 9), ("d".to_owned(), 9)].into(),
+            first_seen: [
+                ("a".to_owned(), 5),
+                ("c".to_owned(), 9),
+                ("d".to_owned(), 9),
+            ]
+            .into(),
             has_lost: false,
         };
-        let told: Vec<String> =
-            of_definitions(&before, &now).iter().map(|found| format!("{} {:?}", found.decision, found.of)).collect();
+        let told: Vec<String> = of_definitions(&before, &now)
+            .iter()
+            .map(|found| format!("{} {:?}", found.decision, found.of))
+            .collect();
         assert_eq!(
             told,
             [
@@ -143,7 +193,13 @@ mod tests {
             ]
         );
         assert!(of_definitions(&now, &now).is_empty());
-        let lost = Decided { has_lost: true, ..Decided::default() };
-        assert!(of_definitions(&now, &lost).is_empty(), "nobody has forgotten what a store lost");
+        let lost = Decided {
+            has_lost: true,
+            ..Decided::default()
+        };
+        assert!(
+            of_definitions(&now, &lost).is_empty(),
+            "nobody has forgotten what a store lost"
+        );
     }
 }

@@ -33,11 +33,20 @@ const MAX_NAMED: usize = 12;
 
 /// Returns the definitions, for a client that may see so many tools of these servers.
 pub(crate) fn definitions(tools: usize, sources: &[String]) -> [Value; 3] {
-    let mut named = sources.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let mut named = sources
+        .iter()
+        .take(MAX_NAMED)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
     if sources.len() > MAX_NAMED {
         named.push_str(&format!(" and {} more", sources.len() - MAX_NAMED));
     }
-    let servers = if sources.len() == 1 { "server" } else { "servers" };
+    let servers = if sources.len() == 1 {
+        "server"
+    } else {
+        "servers"
+    };
     let behind = format!("{tools} tools of {} {servers} ({named})", sources.len());
     let reads = json!({"readOnlyHint": true, "idempotentHint": true, "openWorldHint": false});
     [
@@ -113,12 +122,16 @@ pub fn options(snapshot: &Snapshot, view: &View, limit: usize) -> PickOptions {
     PickOptions {
         max_candidates: limit,
         timeout: Some(TIME),
-        token_budget: Some(TokenBudget { provider: Provider::Mcp.name().to_owned(), ..TokenBudget::new(tokens) }),
+        token_budget: Some(TokenBudget {
+            provider: Provider::Mcp.name().to_owned(),
+            ..TokenBudget::new(tokens)
+        }),
         ..view.options.clone()
     }
 }
 
-/// Answers a search. `state` tells why a server cannot be reached, where that is so; `note` is told what was picked.
+/// Answers a search. `state` tells why a server cannot be reached, where that is so; `note` is told
+/// what was picked.
 pub(crate) async fn search(
     snapshot: &Snapshot,
     view: &View,
@@ -127,32 +140,59 @@ pub(crate) async fn search(
     note: &(dyn Fn(&Query, &PickOptions, &Selection, Duration) + Sync),
 ) -> Result<(Value, Vec<Arc<Tool>>), Refusal> {
     let started = Instant::now();
-    let Search { query, limit, server } = tolerance::search(arguments, MOST, USUAL)?;
+    let Search {
+        query,
+        limit,
+        server,
+    } = tolerance::search(arguments, MOST, USUAL)?;
     let mut options = options(snapshot, view, limit);
     if let Some(server) = server {
-        let Some(known) = view.sources.iter().find(|known| known.eq_ignore_ascii_case(server.trim())) else {
-            let message = format!("there is no server of this name; there are: {}", view.sources.join(", "));
+        let Some(known) = view
+            .sources
+            .iter()
+            .find(|known| known.eq_ignore_ascii_case(server.trim()))
+        else {
+            let message = format!(
+                "there is no server of this name; there are: {}",
+                view.sources.join(", ")
+            );
             return Err(Refusal::new(Code::InvalidArguments, message));
         };
         options.access.allow_sources = [known.clone()].into();
     }
     let query = Query::new(query);
     let selection = snapshot.pick_async(query.clone(), options.clone()).await;
-    let selection = selection.map_err(|error| Refusal::new(Code::InvalidArguments, error.to_string()))?;
+    let selection =
+        selection.map_err(|error| Refusal::new(Code::InvalidArguments, error.to_string()))?;
     note(&query, &options, &selection, started.elapsed());
     let picks: Vec<&Pick> = selection.picks.iter().chain(&selection.required).collect();
     let shown: Vec<Arc<Tool>> = picks.iter().map(|pick| pick.shown()).collect();
-    let names: BTreeMap<String, String> =
-        shown.iter().filter_map(|tool| Some((tool.id.clone(), snapshot.names.get(&tool.id)?.clone()))).collect();
+    let names: BTreeMap<String, String> = shown
+        .iter()
+        .filter_map(|tool| Some((tool.id.clone(), snapshot.names.get(&tool.id)?.clone())))
+        .collect();
     let advertising = Advertising::ProviderMap(names);
-    let translation =
-        translate(&shown, Provider::Mcp, &TranslateOptions { advertising, ..TranslateOptions::default() })
-            .map_err(|error| Refusal::new(Code::InvalidArguments, error.to_string()))?;
+    let translation = translate(
+        &shown,
+        Provider::Mcp,
+        &TranslateOptions {
+            advertising,
+            ..TranslateOptions::default()
+        },
+    )
+    .map_err(|error| Refusal::new(Code::InvalidArguments, error.to_string()))?;
     let mut tools = Vec::with_capacity(picks.len());
     let mut shortened = Vec::new();
-    for (pick, definition) in picks.iter().zip(translation.tools.as_array().into_iter().flatten()) {
+    for (pick, definition) in picks
+        .iter()
+        .zip(translation.tools.as_array().into_iter().flatten())
+    {
         let mut entry = definition.as_object().cloned().unwrap_or_default();
-        if pick.definition.as_ref().is_some_and(|shown| shown.detail != picktools::catalog::Detail::Full) {
+        if pick
+            .definition
+            .as_ref()
+            .is_some_and(|shown| shown.detail != picktools::catalog::Detail::Full)
+        {
             shortened.extend(entry.get("name").cloned());
         }
         entry.shift_remove("outputSchema");
@@ -164,20 +204,29 @@ pub(crate) async fn search(
     }
     let mut answer = json!({"tools": tools, "total": view.tools.len()});
     if tools.is_empty() {
-        answer["hint"] =
-            json!("No tool fits. Say what you want to do in other words, or the kind of thing that it is done to.");
+        answer["hint"] = json!(
+            "No tool fits. Say what you want to do in other words, or the kind of thing that it is done to."
+        );
     }
     if !shortened.is_empty() {
         answer["shortened"] = json!(shortened);
     }
-    if let Some(blocked) = selection.blocked.as_ref().filter(|blocked| !is_hidden(&blocked.reasons)) {
+    if let Some(blocked) = selection
+        .blocked
+        .as_ref()
+        .filter(|blocked| !is_hidden(&blocked.reasons))
+    {
         let reasons: Vec<&str> = blocked.reasons.iter().map(|reason| reason.code()).collect();
-        answer["blocked"] = json!({"name": snapshot.names.get(&blocked.tool_id), "reasons": reasons});
+        answer["blocked"] =
+            json!({"name": snapshot.names.get(&blocked.tool_id), "reasons": reasons});
     }
     if !selection.degraded.is_empty() {
         answer["degraded"] = json!(selection.degraded);
     }
-    Ok((answer, picks.iter().map(|pick| Arc::clone(&pick.tool)).collect()))
+    Ok((
+        answer,
+        picks.iter().map(|pick| Arc::clone(&pick.tool)).collect(),
+    ))
 }
 
 /// Answers what tools are.
@@ -191,8 +240,12 @@ pub(crate) fn describe(
     let mut described = Vec::with_capacity(names.len());
     let mut tools = Vec::with_capacity(names.len());
     for name in &names {
-        let tool = view.tool_of(name).map_err(|error| Refusal::of(error, name))?;
-        let Some(Value::Object(definition)) = snapshot.definition(tool) else { return Err(Refusal::unknown(name)) };
+        let tool = view
+            .tool_of(name)
+            .map_err(|error| Refusal::of(error, name))?;
+        let Some(Value::Object(definition)) = snapshot.definition(tool) else {
+            return Err(Refusal::unknown(name));
+        };
         let mut entry = definition.clone();
         annotate(&mut entry, tool, view, state);
         described.push(Value::Object(entry));
@@ -206,7 +259,12 @@ pub(crate) fn describe(
 }
 
 /// Adds what the protocol has no place for.
-fn annotate(entry: &mut Map<String, Value>, tool: &Tool, view: &View, state: &(dyn Fn(&str) -> Option<String> + Sync)) {
+fn annotate(
+    entry: &mut Map<String, Value>,
+    tool: &Tool,
+    view: &View,
+    state: &(dyn Fn(&str) -> Option<String> + Sync),
+) {
     if let Some(source) = &tool.source {
         entry.insert("server".to_owned(), json!(source));
         if state(source).is_some() {

@@ -54,23 +54,26 @@ pub struct GatewayOptions {
     pub servers: Vec<Server>,
     /// What the operator says.
     pub settings: Settings,
-    /// Tools that none of the servers has, of untrusted sources where it was read so: they can be picked, and not called.
+    /// Tools that none of the servers has, of untrusted sources where it was read so: they can be
+    /// picked, and not called.
     pub catalog: Option<Catalog>,
-    /// Where programs that are started find the variables that tell of user, language and temporary files.
+    /// Where programs that are started find the variables that tell of user, language and temporary
+    /// files.
     pub environment: Arc<Environment>,
     /// Where what servers sent is kept, so that a list is there before they are up.
     pub kept: Option<PathBuf>,
     /// Which definitions were approved; without it all are believed.
     pub pins: Option<Pins>,
-    /// Where calls wait for the operator that may do damage and come from a client that cannot ask; without it they are refused.
+    /// Where calls wait for the operator that may do damage and come from a client that cannot ask;
+    /// without it they are refused.
     pub queue: Option<CallQueue>,
-    /// What is shared with other gateways besides approvals and the queue: limits of keys, servers that are left alone, sessions and
-    /// the audit.
+    /// What is shared with other gateways besides approvals and the queue: limits of keys, servers
+    /// that are left alone, sessions and the audit.
     pub store: Option<Store>,
     /// Who hears what happens.
     pub meter: Arc<dyn Meter>,
-    /// Whose connections are shared where the settings say nothing: with one client all can be, with several what one does
-    /// must not be seen by another.
+    /// Whose connections are shared where the settings say nothing: with one client all can be,
+    /// with several what one does must not be seen by another.
     pub share: Share,
 }
 
@@ -89,7 +92,8 @@ pub trait Entrance: Send + Sync {
 
 /// One server before many. Dropped, it ends what it started.
 ///
-/// Its futures are boxed: what is within an `async fn` is compiled once more in each crate that awaits it, and here that is nearly all.
+/// Its futures are boxed: what is within an `async fn` is compiled once more in each crate that
+/// awaits it, and here that is nearly all.
 pub struct Gateway {
     hub: Arc<Hub>,
     kept: Option<KeptTools>,
@@ -107,11 +111,17 @@ pub struct Gateway {
 }
 
 /// The servers that can stand behind a gateway under these settings, by name.
-fn plan(servers: Vec<Server>, settings: &Settings) -> Result<BTreeMap<String, (Server, UpstreamRules)>, GatewayError> {
+fn plan(
+    servers: Vec<Server>,
+    settings: &Settings,
+) -> Result<BTreeMap<String, (Server, UpstreamRules)>, GatewayError> {
     let mut planned = BTreeMap::new();
     for server in servers {
         let name = server.name.clone();
-        let refuse = |reason: &str| GatewayError::Server { name: name.clone(), reason: reason.to_owned() };
+        let refuse = |reason: &str| GatewayError::Server {
+            name: name.clone(),
+            reason: reason.to_owned(),
+        };
         if let Some(reason) = naming::fault(&name) {
             return Err(refuse(reason));
         }
@@ -121,7 +131,9 @@ fn plan(servers: Vec<Server>, settings: &Settings) -> Result<BTreeMap<String, (S
         }
     }
     if settings.names == Names::Bare && planned.len() != 1 {
-        return Err(GatewayError::Settings("\"names\": \"bare\" is for one server only".to_owned()));
+        return Err(GatewayError::Settings(
+            "\"names\": \"bare\" is for one server only".to_owned(),
+        ));
     }
     let is_unknown = |name: &&String| *name != "*" && !planned.contains_key(*name);
     if let Some(unknown) = settings.upstreams.keys().find(is_unknown) {
@@ -137,22 +149,42 @@ impl Gateway {
     ///
     /// # Errors
     ///
-    /// [`GatewayError`] when a server cannot stand behind a gateway as it is called, or the settings do not fit.
+    /// [`GatewayError`] when a server cannot stand behind a gateway as it is called, or the
+    /// settings do not fit.
     pub fn open(options: GatewayOptions) -> Result<Self, GatewayError> {
-        let GatewayOptions { servers, settings, catalog, environment, kept, pins, queue, store, meter, share } =
-            options;
+        let GatewayOptions {
+            servers,
+            settings,
+            catalog,
+            environment,
+            kept,
+            pins,
+            queue,
+            store,
+            meter,
+            share,
+        } = options;
         if let Some(store) = &store {
             let meter = Arc::clone(&meter);
             store.tell(Arc::new(move |purpose, fault| {
-                meter.record(&Event::Store { purpose: purpose.name(), fault: fault.map(Fault::name) });
+                meter.record(&Event::Store {
+                    purpose: purpose.name(),
+                    fault: fault.map(Fault::name),
+                });
             }));
         }
         let planned = plan(servers, &settings)?;
         let failed = |error: &dyn fmt::Display| GatewayError::Audit(error.to_string());
-        let mut audit = settings.audit.clone().map(AuditWriter::open).transpose().map_err(|error| failed(&error))?;
+        let mut audit = settings
+            .audit
+            .clone()
+            .map(AuditWriter::open)
+            .transpose()
+            .map_err(|error| failed(&error))?;
         let mut sending = None;
         if let (Some(audit), Some(written), Some(store)) = (&mut audit, &settings.audit, &store) {
-            let begun = Sending::begin(&written.folder, store.clone()).map_err(|error| failed(&error))?;
+            let begun =
+                Sending::begin(&written.folder, store.clone()).map_err(|error| failed(&error))?;
             audit.keep_unsent(begun.sent());
             sending = Some(begun);
         }
@@ -176,7 +208,10 @@ impl Gateway {
             live: watch::Sender::default(),
             rounds: Rounds::default(),
             queue,
-            sessions: store.clone().filter(|_| share == Share::Owner).map(|store| Sessions::new(store, idle)),
+            sessions: store
+                .clone()
+                .filter(|_| share == Share::Owner)
+                .map(|store| Sessions::new(store, idle)),
             store: store.clone(),
             pins: pins.clone(),
             share,
@@ -202,8 +237,9 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// Takes other servers, settings and tools of the operator's own. Servers that stay as they are keep their connections, and clients their sessions;
-    /// calls under way come to their end. A session keeps the mode that it has.
+    /// Takes other servers, settings and tools of the operator's own. Servers that stay as they are
+    /// keep their connections, and clients their sessions; calls under way come to their end. A
+    /// session keeps the mode that it has.
     ///
     /// # Errors
     ///
@@ -216,16 +252,31 @@ impl Gateway {
     ) -> Result<(), GatewayError> {
         let planned = plan(servers, &settings)?;
         if settings.audit != self.hub.settings().audit {
-            let message = "`audit` holds from start to end; start the gateway again where it is to change";
+            let message =
+                "`audit` holds from start to end; start the gateway again where it is to change";
             return Err(GatewayError::Settings(message.to_owned()));
         }
-        let entrances: Vec<Arc<dyn Entrance>> = lock(&self.entrances).iter().filter_map(Weak::upgrade).collect();
-        let opened = entrances.iter().map(|entrance| entrance.guests(&settings)).collect::<Result<Vec<_>, _>>()?;
+        let entrances: Vec<Arc<dyn Entrance>> = lock(&self.entrances)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        let opened = entrances
+            .iter()
+            .map(|entrance| entrance.guests(&settings))
+            .collect::<Result<Vec<_>, _>>()?;
         for (entrance, guests) in entrances.iter().zip(opened) {
             entrance.replace(guests);
         }
-        *self.hub.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
-        *self.hub.catalog.write().unwrap_or_else(PoisonError::into_inner) = catalog;
+        *self
+            .hub
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        *self
+            .hub
+            .catalog
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = catalog;
         self.replace_upstreams(planned);
         self.hub.replaced.notify_one();
         Ok(())
@@ -235,20 +286,35 @@ impl Gateway {
     fn replace_upstreams(&self, planned: BTreeMap<String, (Server, UpstreamRules)>) {
         // With one client there is no doubt who is asked.
         let is_one = self.hub.share == Share::All;
-        let asks = Asks { person: is_one, model: is_one };
-        let mut upstreams = self.hub.upstreams.write().unwrap_or_else(PoisonError::into_inner);
+        let asks = Asks {
+            person: is_one,
+            model: is_one,
+        };
+        let mut upstreams = self
+            .hub
+            .upstreams
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         let mut following = lock(&self.following);
         let mut kept = BTreeMap::new();
         for (name, (server, rules)) in planned {
-            let same = upstreams.get(&name).filter(|upstream| upstream.server == server && upstream.rules == rules);
+            let same = upstreams
+                .get(&name)
+                .filter(|upstream| upstream.server == server && upstream.rules == rules);
             if let Some(same) = same {
                 kept.insert(name, Arc::clone(same));
                 continue;
             }
-            let upstream =
-                Upstream::new(server, rules, Arc::clone(&self.hub.environment), asks, Arc::clone(&self.hub.meter));
+            let upstream = Upstream::new(
+                server,
+                rules,
+                Arc::clone(&self.hub.environment),
+                asks,
+                Arc::clone(&self.hub.meter),
+            );
             self.hub.live.send_modify(|live| drop(live.remove(&name)));
-            let task = tokio::spawn(Arc::clone(&upstream).follow(self.kept.clone(), self.tell.clone()));
+            let task =
+                tokio::spawn(Arc::clone(&upstream).follow(self.kept.clone(), self.tell.clone()));
             if let Some(before) = following.insert(name.clone(), task) {
                 before.abort();
             }
@@ -256,7 +322,10 @@ impl Gateway {
         }
         let before = std::mem::replace(&mut *upstreams, kept);
         for (name, upstream) in before {
-            if upstreams.get(&name).is_some_and(|now| Arc::ptr_eq(now, &upstream)) {
+            if upstreams
+                .get(&name)
+                .is_some_and(|now| Arc::ptr_eq(now, &upstream))
+            {
                 continue;
             }
             if !upstreams.contains_key(&name)
@@ -274,11 +343,17 @@ impl Gateway {
     ///
     /// [`GatewayError::Client`] when it says what cannot be understood before hands are shaken.
     pub fn serve_stdio(&self) -> BoxFuture<'_, Result<(), GatewayError>> {
-        let caller = Caller { role: DEFAULT_ROLE.into(), key: "client".into(), owner: Owner("client".into()) };
+        let caller = Caller {
+            role: DEFAULT_ROLE.into(),
+            key: "client".into(),
+            owner: Owner("client".into()),
+        };
         let handler = Handler::new(Arc::clone(&self.hub), caller);
         let serve = async move {
             let failed = |error: &dyn fmt::Display| GatewayError::Client(error.to_string());
-            let service = serve_server(handler, stdio_pipes()).await.map_err(|error| failed(&error))?;
+            let service = serve_server(handler, stdio_pipes())
+                .await
+                .map_err(|error| failed(&error))?;
             service.waiting().await.map_err(|error| failed(&error))?;
             Ok(())
         };
@@ -300,7 +375,13 @@ impl Gateway {
         let end = async move {
             self.stop();
             let upstreams = self.hub.upstreams();
-            drop(timeout(END, join_all(upstreams.iter().map(|upstream| upstream.end()))).await);
+            drop(
+                timeout(
+                    END,
+                    join_all(upstreams.iter().map(|upstream| upstream.end())),
+                )
+                .await,
+            );
             self.hub.journal.flush();
             let sending = lock(&self.sending).take();
             if let Some(sending) = sending {
@@ -326,7 +407,9 @@ impl Drop for Gateway {
 
 impl fmt::Debug for Gateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gateway").field("upstreams", &self.hub.upstreams()).finish_non_exhaustive()
+        f.debug_struct("Gateway")
+            .field("upstreams", &self.hub.upstreams())
+            .finish_non_exhaustive()
     }
 }
 
@@ -336,14 +419,25 @@ struct HeardOf {
     tools: BTreeMap<String, Vec<Value>>,
     /// Those that have said something, if only that they cannot be reached.
     said: BTreeSet<String>,
-    /// What those said that were asked, that they have tools or why not, until that is held to what was approved.
+    /// What those said that were asked, that they have tools or why not, until that is held to what
+    /// was approved.
     live: BTreeMap<String, Result<(), String>>,
 }
 
 impl HeardOf {
-    fn note(&mut self, Listed { upstream, listing, is_live }: Listed) {
+    fn note(
+        &mut self,
+        Listed {
+            upstream,
+            listing,
+            is_live,
+        }: Listed,
+    ) {
         if is_live {
-            self.live.insert(upstream.clone(), listing.as_ref().map(|_| ()).map_err(Clone::clone));
+            self.live.insert(
+                upstream.clone(),
+                listing.as_ref().map(|_| ()).map_err(Clone::clone),
+            );
         }
         let reason = match listing {
             Ok(listing) => {
@@ -367,7 +461,8 @@ impl HeardOf {
             for (upstream, said) in &self.live {
                 match failed {
                     Some(message) => drop(known.insert(upstream.clone(), Err(message.clone()))),
-                    // Once it was asked, what it has is known, and a call finds out whether it is there.
+                    // Once it was asked, what it has is known, and a call finds out whether it is
+                    // there.
                     None if known.get(upstream) == Some(&Ok(())) => {}
                     None => drop(known.insert(upstream.clone(), said.clone())),
                 }
@@ -415,20 +510,36 @@ async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<List
         let upstreams = hub.upstreams();
         let sent = upstreams.iter().filter_map(|upstream| {
             let tools = heard_of.tools.get(&upstream.server.name)?.clone();
-            Some(Sent { server: upstream.server.clone(), rules: upstream.rules, tools })
+            Some(Sent {
+                server: upstream.server.clone(),
+                rules: upstream.rules,
+                tools,
+            })
         });
         let sent: Vec<Sent> = sent.collect();
-        let (settings, own, pins_of_build, store) = (hub.settings(), hub.catalog(), pins.clone(), hub.store.clone());
+        let (settings, own, pins_of_build, store) = (
+            hub.settings(),
+            hub.catalog(),
+            pins.clone(),
+            hub.store.clone(),
+        );
         let before = Arc::clone(&hub.snapshot.borrow());
         let built = tokio::task::spawn_blocking(move || {
-            Snapshot::build(settings, own.as_ref(), &sent, pins_of_build.as_ref(), Some(&before.engine))
-                .map(|snapshot| snapshot.shared_in(store))
+            Snapshot::build(
+                settings,
+                own.as_ref(),
+                &sent,
+                pins_of_build.as_ref(),
+                Some(&before.engine),
+            )
+            .map(|snapshot| snapshot.shared_in(store))
         });
         let built = built.await;
         tried = Instant::now();
         let failed = match built {
             Ok(Ok(snapshot)) => {
-                // Written by this, they need not be read again; written by others meanwhile, they must be.
+                // Written by this, they need not be read again; written by others meanwhile, they
+                // must be.
                 stamp.clone_from(&snapshot.approvals);
                 let snapshot = Arc::new(snapshot);
                 hub.journal.changed(&snapshot);
@@ -438,12 +549,18 @@ async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<List
             Ok(Err(message)) => Some(message),
             Err(error) => Some(error.to_string()),
         };
-        if let Some(message) = failed.as_ref().filter(|message| fault.as_ref() != Some(message)) {
+        if let Some(message) = failed
+            .as_ref()
+            .filter(|message| fault.as_ref() != Some(message))
+        {
             tracing::error!(target: "picktools::gateway", %message, "what there was stays");
         }
         heard_of.tell(&hub, failed.as_ref());
         fault = failed;
-        if upstreams.iter().all(|upstream| heard_of.said.contains(&upstream.server.name)) {
+        if upstreams
+            .iter()
+            .all(|upstream| heard_of.said.contains(&upstream.server.name))
+        {
             hub.complete.send_replace(true);
         }
     }

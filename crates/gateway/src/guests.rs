@@ -51,7 +51,12 @@ struct Bucket {
 impl Bucket {
     fn new(key: &Key) -> Self {
         let burst = f64::from(key.burst.max(1));
-        Self { left: burst, burst, per_second: f64::from(key.per_minute) / 60.0, at: Instant::now() }
+        Self {
+            left: burst,
+            burst,
+            per_second: f64::from(key.per_minute) / 60.0,
+            at: Instant::now(),
+        }
     }
 
     /// Takes one, or tells how long until there is one.
@@ -63,12 +68,15 @@ impl Bucket {
             self.left -= 1.0;
             return Ok(());
         }
-        Err(Duration::from_secs_f64(((1.0 - self.left) / self.per_second.max(1e-6)).min(3_600.0)))
+        Err(Duration::from_secs_f64(
+            ((1.0 - self.left) / self.per_second.max(1e-6)).min(3_600.0),
+        ))
     }
 }
 
-/// Takes one of the requests that a key has at all gateways together, or tells how many microseconds until there is one. What is
-/// kept is the time until which its requests are spent (GCRA), and only while it is to come.
+/// Takes one of the requests that a key has at all gateways together, or tells how many
+/// microseconds until there is one. What is kept is the time until which its requests are spent
+/// (GCRA), and only while it is to come.
 const TAKE: &str = "\
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -88,7 +96,12 @@ return string.format('%.0f', math.max(wait, 0))";
 
 impl Guest {
     fn of(key: &Key) -> Result<Arc<Self>, GatewayError> {
-        let failed = || GatewayError::Settings(format!("the key {:?}: sha256 must be 64 hexadecimal digits", key.name));
+        let failed = || {
+            GatewayError::Settings(format!(
+                "the key {:?}: sha256 must be 64 hexadecimal digits",
+                key.name
+            ))
+        };
         let mut digest = [0; 32];
         let digits = key.sha256.strip_prefix("sha256:").unwrap_or(&key.sha256);
         if digits.len() != 64 || !digits.is_ascii() {
@@ -108,7 +121,8 @@ impl Guest {
         }))
     }
 
-    /// Returns what stands for who it is where gateways share something of it: another role or key is somebody else.
+    /// Returns what stands for who it is where gateways share something of it: another role or key
+    /// is somebody else.
     pub fn identity(&self) -> String {
         let of = format!("{} {} {}", self.name, self.role, self.key.sha256);
         hex(&digest(&of))[..32].to_owned()
@@ -116,19 +130,28 @@ impl Guest {
 
     /// Returns as whom it sends requests.
     pub fn sender(&self) -> Sender {
-        Sender { role: Arc::clone(&self.role), key: Arc::clone(&self.name) }
+        Sender {
+            role: Arc::clone(&self.role),
+            key: Arc::clone(&self.name),
+        }
     }
 
-    /// Counts a request, if this guest may send one now: here, and at all gateways that share a store. Where that does not answer
-    /// nobody knows what the others let in, and each request counts twice here.
+    /// Counts a request, if this guest may send one now: here, and at all gateways that share a
+    /// store. Where that does not answer nobody knows what the others let in, and each request
+    /// counts twice here.
     ///
     /// # Errors
     ///
     /// [`Refused`], with how long until it may.
     pub fn count<'a>(&'a self, store: Option<&'a Store>) -> BoxFuture<'a, Result<(), Refused>> {
         let count = async move {
-            let refused =
-                |time| Refused::later(StatusCode::TOO_MANY_REQUESTS, "this key has sent too many requests", time);
+            let refused = |time| {
+                Refused::later(
+                    StatusCode::TOO_MANY_REQUESTS,
+                    "this key has sent too many requests",
+                    time,
+                )
+            };
             lock(&self.bucket).take(Instant::now()).map_err(refused)?;
             let Some(store) = store else { return Ok(()) };
             match self.count_at_all(store).await {
@@ -136,7 +159,11 @@ impl Guest {
                 Ok(time) => Err(refused(time)),
                 Err(_) => {
                     let mut bucket = lock(&self.bucket);
-                    if bucket.burst < 2.0 { Ok(()) } else { bucket.take(Instant::now()).map_err(refused) }
+                    if bucket.burst < 2.0 {
+                        Ok(())
+                    } else {
+                        bucket.take(Instant::now()).map_err(refused)
+                    }
                 }
             }
         };
@@ -149,7 +176,12 @@ impl Guest {
         let interval = 60e6 / f64::from(self.key.per_minute).max(1.0 / 60.0);
         let (interval, burst) = (format!("{interval:.0}"), self.key.burst.max(1).to_string());
         let take = move |store: &Store| {
-            let answer = store.run(Purpose::Rates, TAKE, &[&key], &[interval.as_bytes(), burst.as_bytes()])?;
+            let answer = store.run(
+                Purpose::Rates,
+                TAKE,
+                &[&key],
+                &[interval.as_bytes(), burst.as_bytes()],
+            )?;
             let time = answer.text().and_then(|text| text.parse().ok());
             time.ok_or_else(|| Failure::new(Fault::Foreign, "it does not say how long to wait"))
         };
@@ -181,11 +213,19 @@ pub struct Refused {
 impl Refused {
     /// Makes one for which no time is known.
     pub fn new(status: StatusCode, message: &'static str) -> Self {
-        Self { status, message, retry_after: None }
+        Self {
+            status,
+            message,
+            retry_after: None,
+        }
     }
 
     pub(crate) fn later(status: StatusCode, message: &'static str, time: Duration) -> Self {
-        Self { status, message, retry_after: Some(time) }
+        Self {
+            status,
+            message,
+            retry_after: Some(time),
+        }
     }
 
     /// Puts into headers what a client is told to do.
@@ -194,18 +234,27 @@ impl Refused {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if let Some(time) = self.retry_after {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(time.as_secs().max(1)));
+            headers.insert(
+                header::RETRY_AFTER,
+                HeaderValue::from(time.as_secs().max(1)),
+            );
         }
     }
 }
 
 impl Guests {
-    /// Finds who may come in under these settings; those of `before` whose key is as it was stay who they are.
+    /// Finds who may come in under these settings; those of `before` whose key is as it was stay
+    /// who they are.
     ///
     /// # Errors
     ///
-    /// [`GatewayError::Settings`] where these would let in whom nobody knows, or a key is no digest.
-    pub fn new(settings: &Settings, address: &SocketAddr, before: &Self) -> Result<Self, GatewayError> {
+    /// [`GatewayError::Settings`] where these would let in whom nobody knows, or a key is no
+    /// digest.
+    pub fn new(
+        settings: &Settings,
+        address: &SocketAddr,
+        before: &Self,
+    ) -> Result<Self, GatewayError> {
         let refuse = |message: String| Err(GatewayError::Settings(message));
         let is_local = address.ip().is_loopback();
         if !is_local && settings.keys.is_empty() {
@@ -214,9 +263,16 @@ impl Guests {
             ));
         }
         if !is_local && settings.anonymous.is_some() {
-            return refuse("callers without a key are for this machine alone: take `anonymous` out".to_owned());
+            return refuse(
+                "callers without a key are for this machine alone: take `anonymous` out".to_owned(),
+            );
         }
-        let guest = |key: &Key| match before.keys.iter().chain(&before.anonymous).find(|guest| guest.key == *key) {
+        let guest = |key: &Key| match before
+            .keys
+            .iter()
+            .chain(&before.anonymous)
+            .find(|guest| guest.key == *key)
+        {
             Some(same) => Ok(Arc::clone(same)),
             None => Guest::of(key),
         };
@@ -227,18 +283,24 @@ impl Guests {
         };
         Ok(Self {
             keys: settings.keys.iter().map(guest).collect::<Result<_, _>>()?,
-            anonymous: anonymous.map(|role| guest(&Key::anonymous(role))).transpose()?,
+            anonymous: anonymous
+                .map(|role| guest(&Key::anonymous(role)))
+                .transpose()?,
             console: before.console.clone(),
         })
     }
 
-    /// Lets an operator in besides, by the digest of a key that the settings do not hold: into the console alone.
+    /// Lets an operator in besides, by the digest of a key that the settings do not hold: into the
+    /// console alone.
     ///
     /// # Errors
     ///
     /// [`GatewayError::Settings`] where it is no digest.
     pub fn with_console(self, digest: &str) -> Result<Self, GatewayError> {
-        Ok(Self { console: Some(Guest::of(&Key::console(digest))?), ..self })
+        Ok(Self {
+            console: Some(Guest::of(&Key::console(digest))?),
+            ..self
+        })
     }
 
     /// Finds the operator whose key it is. Who comes without a key is none, whatever role that has.
@@ -254,10 +316,17 @@ impl Guests {
             return Err(Refused::new(StatusCode::FORBIDDEN, message));
         }
         let Some(key) = key else {
-            return Err(Refused::new(StatusCode::UNAUTHORIZED, "an operator's key is needed: Authorization: Bearer …"));
+            return Err(Refused::new(
+                StatusCode::UNAUTHORIZED,
+                "an operator's key is needed: Authorization: Bearer …",
+            ));
         };
         let digest = digest(key);
-        if let Some(console) = self.console.as_ref().filter(|console| console.digest == digest) {
+        if let Some(console) = self
+            .console
+            .as_ref()
+            .filter(|console| console.digest == digest)
+        {
             return Ok(Arc::clone(console));
         }
         let guest = self.of(Some(key))?;
@@ -283,11 +352,18 @@ impl Guests {
     pub fn of(&self, key: Option<&str>) -> Result<Arc<Guest>, Refused> {
         let refused = |message| Refused::new(StatusCode::UNAUTHORIZED, message);
         let Some(key) = key else {
-            return self.anonymous.clone().ok_or_else(|| refused("a key is needed: Authorization: Bearer …"));
+            return self
+                .anonymous
+                .clone()
+                .ok_or_else(|| refused("a key is needed: Authorization: Bearer …"));
         };
         let digest = digest(key);
         // Digests tell nothing of the key, however long they are compared.
-        let guest = self.keys.iter().find(|guest| guest.digest == digest).cloned();
+        let guest = self
+            .keys
+            .iter()
+            .find(|guest| guest.digest == digest)
+            .cloned();
         let guest = guest.ok_or_else(|| refused("the key is not known"))?;
         match guest.expires {
             Some(until) if until <= now() => Err(refused("the key has expired")),
@@ -309,7 +385,9 @@ impl Guests {
 pub fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Refused> {
     let unknown = || Refused::new(StatusCode::UNAUTHORIZED, "the key is not known");
     let mut given = headers.get_all(name).iter();
-    let Some(value) = given.next() else { return Ok(None) };
+    let Some(value) = given.next() else {
+        return Ok(None);
+    };
     if given.next().is_some() {
         return Err(unknown());
     }
@@ -322,10 +400,15 @@ pub fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h 
 ///
 /// [`Refused`] where it holds something else.
 pub fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
-    let Some(value) = only(headers, &header::AUTHORIZATION)? else { return Ok(None) };
+    let Some(value) = only(headers, &header::AUTHORIZATION)? else {
+        return Ok(None);
+    };
     match value.split_once(' ') {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(Some(token.trim())),
-        _ => Err(Refused::new(StatusCode::UNAUTHORIZED, "the key is not known")),
+        _ => Err(Refused::new(
+            StatusCode::UNAUTHORIZED,
+            "the key is not known",
+        )),
     }
 }
 
@@ -347,11 +430,20 @@ impl Places {
     pub fn take(&self, guest: &Guest) -> Result<Place, Refused> {
         let soon = Duration::from_secs(1);
         let own = Arc::clone(&guest.places).try_acquire_owned().map_err(|_| {
-            Refused::later(StatusCode::TOO_MANY_REQUESTS, "this key has too many requests under way", soon)
+            Refused::later(
+                StatusCode::TOO_MANY_REQUESTS,
+                "this key has too many requests under way",
+                soon,
+            )
         })?;
         let all = Arc::clone(&self.0).try_acquire_owned();
-        let all = all.map_err(|_| Refused::later(StatusCode::SERVICE_UNAVAILABLE, "too many requests", soon))?;
-        Ok(Place { _own: own, _all: all })
+        let all = all.map_err(|_| {
+            Refused::later(StatusCode::SERVICE_UNAVAILABLE, "too many requests", soon)
+        })?;
+        Ok(Place {
+            _own: own,
+            _all: all,
+        })
     }
 }
 

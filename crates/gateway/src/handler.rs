@@ -11,12 +11,13 @@ use picktools::{PickOptions, Query, Selection, Tool as CatalogTool};
 use picktools_provider::{Arguments, Tokenizer, ToolCall};
 use picktools_state::lock;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult, ContentBlock,
-    Extensions, GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel, MetaObject,
-    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
-    ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams,
-    SubscriptionFilter, Tool, UnsubscribeRequestParams,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
+    ContentBlock, Extensions, GetPromptRequestParams, GetPromptResponse, Implementation,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    LoggingLevel, MetaObject, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig,
+    SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
+    UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -85,7 +86,9 @@ impl Drop for Session {
         if let Some(watch) = lock(&self.watch).take() {
             watch.abort();
         }
-        lock(&self.updates).drain().for_each(|(_, updates)| updates.abort());
+        lock(&self.updates)
+            .drain()
+            .for_each(|(_, updates)| updates.abort());
         self.gateway.forget(&self.caller.owner);
         if let Some(owner) = self.owner.get() {
             self.gateway.forget(owner);
@@ -102,7 +105,11 @@ impl Session {
         let mut joined = lock(&self.joined);
         let before = joined.len();
         for definition in definitions {
-            if joined.len() < MAX_JOINED && joined.iter().all(|known| known["name"] != definition["name"]) {
+            if joined.len() < MAX_JOINED
+                && joined
+                    .iter()
+                    .all(|known| known["name"] != definition["name"])
+            {
                 joined.push(definition);
             }
         }
@@ -124,18 +131,29 @@ impl Handler {
             watch: Mutex::default(),
             updates: Mutex::default(),
         };
-        Self { gateway, session: Arc::new(session) }
+        Self {
+            gateway,
+            session: Arc::new(session),
+        }
     }
 
-    /// Who sent a request: over HTTP whoever has the key, and without sessions the key is whose state it is.
+    /// Who sent a request: over HTTP whoever has the key, and without sessions the key is whose
+    /// state it is.
     fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
         self.caller_of(&context.extensions)
     }
 
     fn caller_of(&self, extensions: &Extensions) -> Caller {
-        let Some(parts) = extensions.get::<http::request::Parts>() else { return self.session.caller.clone() };
-        let Some(sender) = parts.extensions.get::<Sender>() else { return self.session.caller.clone() };
-        let session = parts.headers.get(SESSION).and_then(|session| session.to_str().ok());
+        let Some(parts) = extensions.get::<http::request::Parts>() else {
+            return self.session.caller.clone();
+        };
+        let Some(sender) = parts.extensions.get::<Sender>() else {
+            return self.session.caller.clone();
+        };
+        let session = parts
+            .headers
+            .get(SESSION)
+            .and_then(|session| session.to_str().ok());
         let owner = match session {
             Some(session) if self.gateway.sessions.is_some() => {
                 let of_all = || Owner::of_shared_session(&sessions::digest_of(session));
@@ -144,44 +162,86 @@ impl Handler {
             Some(_) => self.session.caller.owner.clone(),
             None => Owner::of_key(&sender.key),
         };
-        Caller { role: Arc::clone(&sender.role), key: Arc::clone(&sender.key), owner }
+        Caller {
+            role: Arc::clone(&sender.role),
+            key: Arc::clone(&sender.key),
+            owner,
+        }
     }
 
     /// What the client is shown: decided when it first asks, and then kept.
     fn shown(&self, snapshot: &Snapshot, view: &View) -> Shown {
         let decide = || {
-            let most = snapshot.settings.pass_through_tokens.unwrap_or(PASS_THROUGH_TOKENS);
+            let most = snapshot
+                .settings
+                .pass_through_tokens
+                .unwrap_or(PASS_THROUGH_TOKENS);
             let mode = match snapshot.settings.mode {
-                Mode::Auto if !view.tools.is_empty() && snapshot.tokens(view) <= most => Mode::PassThrough,
+                Mode::Auto if !view.tools.is_empty() && snapshot.tokens(view) <= most => {
+                    Mode::PassThrough
+                }
                 Mode::Auto => Mode::Search,
                 said => said,
             };
             let front = front::definitions(view.tools.len(), &view.sources);
             let tokens = Tokenizer::O200k.count(&json!(front).to_string());
-            Shown { mode, front, tokens }
+            Shown {
+                mode,
+                front,
+                tokens,
+            }
         };
         self.session.shown.get_or_init(decide).clone()
     }
 
     fn listed(&self, snapshot: &Snapshot, view: &View) -> Vec<Value> {
-        let Shown { mode, front, tokens } = self.shown(snapshot, view);
+        let Shown {
+            mode,
+            front,
+            tokens,
+        } = self.shown(snapshot, view);
         let whole = snapshot.tokens(view);
-        let tokens = if mode == Mode::PassThrough { whole } else { tokens };
+        let tokens = if mode == Mode::PassThrough {
+            whole
+        } else {
+            tokens
+        };
         self.gateway.meter.record(&Event::List { tokens, whole });
         match mode {
-            Mode::PassThrough => view.tools.iter().filter_map(|tool| snapshot.definition(tool).cloned()).collect(),
-            Mode::Dynamic => front.into_iter().chain(lock(&self.session.joined).iter().cloned()).collect(),
+            Mode::PassThrough => view
+                .tools
+                .iter()
+                .filter_map(|tool| snapshot.definition(tool).cloned())
+                .collect(),
+            Mode::Dynamic => front
+                .into_iter()
+                .chain(lock(&self.session.joined).iter().cloned())
+                .collect(),
             _ => front.to_vec(),
         }
     }
 
     /// Lists tools that were found, described or called directly from now on, and says so.
-    async fn join(&self, snapshot: &Snapshot, tools: &[Arc<CatalogTool>], context: &RequestContext<RoleServer>) {
+    async fn join(
+        &self,
+        snapshot: &Snapshot,
+        tools: &[Arc<CatalogTool>],
+        context: &RequestContext<RoleServer>,
+    ) {
         self.recall(context).await;
-        if self.session.shown.get().is_none_or(|shown| shown.mode != Mode::Dynamic) {
+        if self
+            .session
+            .shown
+            .get()
+            .is_none_or(|shown| shown.mode != Mode::Dynamic)
+        {
             return;
         }
-        let added = self.session.add(tools.iter().filter_map(|tool| snapshot.definition(tool).cloned()));
+        let added = self.session.add(
+            tools
+                .iter()
+                .filter_map(|tool| snapshot.definition(tool).cloned()),
+        );
         if added.is_empty() {
             return;
         }
@@ -189,25 +249,41 @@ impl Handler {
             sessions.join(session, &added).await;
         }
         let peer = context.peer.clone();
-        drop(tokio::spawn(async move { drop(timeout(TELL, peer.notify_tool_list_changed()).await) }));
+        drop(tokio::spawn(async move {
+            drop(timeout(TELL, peer.notify_tool_list_changed()).await)
+        }));
     }
 
     /// The sessions of all gateways, and which of them sent a request.
-    fn shared<'a>(&'a self, context: &'a RequestContext<RoleServer>) -> Option<(&'a Sessions, &'a str)> {
+    fn shared<'a>(
+        &'a self,
+        context: &'a RequestContext<RoleServer>,
+    ) -> Option<(&'a Sessions, &'a str)> {
         let parts = context.extensions.get::<http::request::Parts>()?;
         let session = parts.headers.get(SESSION)?.to_str().ok()?;
-        self.gateway.sessions.as_ref().map(|sessions| (sessions, session))
+        self.gateway
+            .sessions
+            .as_ref()
+            .map(|sessions| (sessions, session))
     }
 
-    /// Takes what the session is shown from the gateway at which that was decided, and what joined it since.
+    /// Takes what the session is shown from the gateway at which that was decided, and what joined
+    /// it since.
     async fn recall(&self, context: &RequestContext<RoleServer>) {
-        let Some((sessions, session)) = self.shared(context) else { return };
+        let Some((sessions, session)) = self.shared(context) else {
+            return;
+        };
         if self.session.shown.get().is_none()
             && let Some(shown) = sessions.shown(session).await
         {
             let _decided_meanwhile = self.session.shown.set(shown);
         }
-        if self.session.shown.get().is_some_and(|shown| shown.mode == Mode::Dynamic) {
+        if self
+            .session
+            .shown
+            .get()
+            .is_some_and(|shown| shown.mode == Mode::Dynamic)
+        {
             self.session.add(sessions.joined(session).await);
         }
     }
@@ -223,33 +299,63 @@ impl Handler {
         let snapshot = self.gateway.snapshot();
         let caller = self.caller(context);
         let view = snapshot.view(&caller.role)?;
-        let state = |source: &str| self.gateway.upstream(source).and_then(|upstream| upstream.down());
+        let state = |source: &str| {
+            self.gateway
+                .upstream(source)
+                .and_then(|upstream| upstream.down())
+        };
         // A server's own tool goes before one in front, where names are the server's.
-        let is_own = snapshot.settings.names == Names::Bare && view.tools.iter().any(|tool| tool.name == name);
+        let is_own = snapshot.settings.names == Names::Bare
+            && view.tools.iter().any(|tool| tool.name == name);
         let answered = match name {
             _ if is_own => {
                 let arguments = Arguments::Json(Value::Object(arguments));
-                let call = ToolCall { id: None, name: name.to_owned(), arguments };
+                let call = ToolCall {
+                    id: None,
+                    name: name.to_owned(),
+                    arguments,
+                };
                 return self.run(snapshot, view, call, again, context).await;
             }
             SEARCH => {
                 self.gateway.journal.ready()?;
                 let started = Instant::now();
-                let note = |query: &Query, options: &PickOptions, selection: &Selection, time: Duration| {
-                    let (key, role, session) = (&*caller.key, &*caller.role, Some(&*caller.owner.0));
-                    let selected = Selected { key, role, session, via: Via::Search, query, options, selection, time };
+                let note = |query: &Query,
+                            options: &PickOptions,
+                            selection: &Selection,
+                            time: Duration| {
+                    let (key, role, session) =
+                        (&*caller.key, &*caller.role, Some(&*caller.owner.0));
+                    let selected = Selected {
+                        key,
+                        role,
+                        session,
+                        via: Via::Search,
+                        query,
+                        options,
+                        selection,
+                        time,
+                    };
                     self.gateway.journal.selected(&selected);
                 };
                 let answered = front::search(&snapshot, &view, &arguments, &state, &note).await?;
-                self.gateway.meter.record(&Event::Search { found: answered.1.len(), time: started.elapsed() });
+                self.gateway.meter.record(&Event::Search {
+                    found: answered.1.len(),
+                    time: started.elapsed(),
+                });
                 answered
             }
             DESCRIBE => front::describe(&snapshot, &view, &arguments, &state)?,
             CALL => {
                 let has_both = |name: &str| {
-                    let Ok(tool) = view.tool_of(name) else { return false };
-                    let has =
-                        |key| tool.parameters.as_ref().is_some_and(|schema| schema["properties"].get(key).is_some());
+                    let Ok(tool) = view.tool_of(name) else {
+                        return false;
+                    };
+                    let has = |key| {
+                        tool.parameters
+                            .as_ref()
+                            .is_some_and(|schema| schema["properties"].get(key).is_some())
+                    };
                     has("name") && has("arguments")
                 };
                 let call = tolerance::called(&arguments, CALL, &has_both)?;
@@ -257,12 +363,24 @@ impl Handler {
                     (inner @ (SEARCH | DESCRIBE), Arguments::Json(Value::Object(arguments))) => {
                         Box::pin(self.called(inner, arguments.clone(), again, context)).await
                     }
-                    _ => self.run(Arc::clone(&snapshot), Arc::clone(&view), call, again, context).await,
+                    _ => {
+                        self.run(
+                            Arc::clone(&snapshot),
+                            Arc::clone(&view),
+                            call,
+                            again,
+                            context,
+                        )
+                        .await
+                    }
                 };
             }
             _ => {
-                let call =
-                    ToolCall { id: None, name: name.to_owned(), arguments: Arguments::Json(Value::Object(arguments)) };
+                let call = ToolCall {
+                    id: None,
+                    name: name.to_owned(),
+                    arguments: Arguments::Json(Value::Object(arguments)),
+                };
                 return self.run(snapshot, view, call, again, context).await;
             }
         };
@@ -298,30 +416,46 @@ impl Handler {
     /// Whether what an upstream says unasked can be meant for this client alone.
     fn owns_connections(&self, context: &RequestContext<RoleServer>) -> bool {
         match context.extensions.get::<http::request::Parts>() {
-            Some(parts) => self.gateway.share() == Share::Owner && parts.headers.contains_key(SESSION),
+            Some(parts) => {
+                self.gateway.share() == Share::Owner && parts.headers.contains_key(SESSION)
+            }
             None => true,
         }
     }
 
-    /// From which level on a client is sent lines for its log: since 2026-07-28 each request says so, and before that the
-    /// session.
+    /// From which level on a client is sent lines for its log: since 2026-07-28 each request says
+    /// so, and before that the session.
     fn level(&self, context: &RequestContext<RoleServer>) -> Option<LoggingLevel> {
-        let is_older = context.protocol_version().is_some_and(|version| version < ProtocolVersion::V_2026_07_28);
-        if is_older { *lock(&self.session.level) } else { context.meta.log_level() }
+        let is_older = context
+            .protocol_version()
+            .is_some_and(|version| version < ProtocolVersion::V_2026_07_28);
+        if is_older {
+            *lock(&self.session.level)
+        } else {
+            context.meta.log_level()
+        }
     }
 
-    /// What else upstreams have that a caller may see: those whose tools it may see, or all where nothing is said of
-    /// sources.
+    /// What else upstreams have that a caller may see: those whose tools it may see, or all where
+    /// nothing is said of sources.
     fn carried(&self, context: &RequestContext<RoleServer>) -> Result<Carried, ErrorData> {
         let snapshot = self.gateway.snapshot();
         let caller = self.caller(context);
-        let view = snapshot.view(&caller.role).map_err(|refusal| ErrorData::internal_error(refusal.message, None))?;
+        let view = snapshot
+            .view(&caller.role)
+            .map_err(|refusal| ErrorData::internal_error(refusal.message, None))?;
         let access = &view.options.access;
         let is_open = access.allow_sources.is_empty() && access.deny_sources.is_empty();
-        let may_see = |upstream: &&Arc<Upstream>| is_open || view.sources.contains(&upstream.server.name);
+        let may_see =
+            |upstream: &&Arc<Upstream>| is_open || view.sources.contains(&upstream.server.name);
         Ok(Carried {
             names: snapshot.settings.names,
-            upstreams: self.gateway.upstreams().into_iter().filter(|upstream| may_see(&upstream)).collect(),
+            upstreams: self
+                .gateway
+                .upstreams()
+                .into_iter()
+                .filter(|upstream| may_see(&upstream))
+                .collect(),
             owner: caller.owner,
             share: self.gateway.share(),
             client: relay::client(Some(context)),
@@ -335,7 +469,12 @@ impl Handler {
         let watched = tokio::spawn(async move {
             let is_shown_all = || {
                 let session = session.upgrade()?;
-                Some(session.shown.get().is_some_and(|shown| shown.mode == Mode::PassThrough))
+                Some(
+                    session
+                        .shown
+                        .get()
+                        .is_some_and(|shown| shown.mode == Mode::PassThrough),
+                )
             };
             let tell = || async { peer.notify_tool_list_changed().await.is_ok() };
             tell_changes(snapshots, &role, is_shown_all, tell).await;
@@ -346,8 +485,8 @@ impl Handler {
     }
 }
 
-/// Tells whenever what a role may see has become another list. `is_shown_all` tells whether the client is shown all of it,
-/// and is `None` once it has gone.
+/// Tells whenever what a role may see has become another list. `is_shown_all` tells whether the
+/// client is shown all of it, and is `None` once it has gone.
 async fn tell_changes<T, F>(
     mut snapshots: watch::Receiver<Arc<Snapshot>>,
     role: &str,
@@ -359,7 +498,12 @@ async fn tell_changes<T, F>(
 {
     let list = |snapshot: &Snapshot| -> Option<Vec<String>> {
         let view = snapshot.view(role).ok()?;
-        Some(view.tools.iter().filter_map(|tool| snapshot.definition(tool).map(Value::to_string)).collect())
+        Some(
+            view.tools
+                .iter()
+                .filter_map(|tool| snapshot.definition(tool).map(Value::to_string))
+                .collect(),
+        )
     };
     let mut last = {
         let snapshot = Arc::clone(&snapshots.borrow_and_update());
@@ -368,7 +512,9 @@ async fn tell_changes<T, F>(
     while snapshots.changed().await.is_ok() {
         let snapshot = Arc::clone(&snapshots.borrow_and_update());
         let now = list(&snapshot);
-        let Some(is_shown_all) = is_shown_all() else { return };
+        let Some(is_shown_all) = is_shown_all() else {
+            return;
+        };
         if now != last {
             last = now;
             if is_shown_all && timeout(TELL, tell()).await == Ok(false) {
@@ -381,7 +527,8 @@ async fn tell_changes<T, F>(
 /// Tells of which upstreams something is missing.
 fn told_missing(missing: &[String]) -> Option<MetaObject> {
     let mut meta = MetaObject::new();
-    meta.0.insert("picktools/missing".to_owned(), json!(missing));
+    meta.0
+        .insert("picktools/missing".to_owned(), json!(missing));
     (!missing.is_empty()).then_some(meta)
 }
 
@@ -401,7 +548,9 @@ impl ServerHandler for Handler {
             .enable_tool_list_changed()
             .build();
         let server = Implementation::new("picktools", env!("CARGO_PKG_VERSION"));
-        ServerConfig::new(capabilities).with_server_info(server).with_instructions(self.gateway.instructions())
+        ServerConfig::new(capabilities)
+            .with_server_info(server)
+            .with_instructions(self.gateway.instructions())
     }
 
     fn list_tools(
@@ -418,7 +567,8 @@ impl ServerHandler for Handler {
             let is_decided = self.session.shown.get().is_some();
             let listed = self.listed(&snapshot, &view);
             if !is_decided
-                && let (Some(shown), Some((sessions, session))) = (self.session.shown.get(), self.shared(&context))
+                && let (Some(shown), Some((sessions, session))) =
+                    (self.session.shown.get(), self.shared(&context))
             {
                 sessions.show(session, shown).await;
             }
@@ -432,7 +582,10 @@ impl ServerHandler for Handler {
                     .and_then(|(_, start)| start.parse().ok())
                     .filter(|start| *start < listed.len())
                     .ok_or_else(|| {
-                        ErrorData::invalid_params("the list has changed since; ask for it from its start", None)
+                        ErrorData::invalid_params(
+                            "the list has changed since; ask for it from its start",
+                            None,
+                        )
                     })?,
             };
             let end = listed.len().min(start + PAGE);
@@ -453,12 +606,24 @@ impl ServerHandler for Handler {
     ) -> BoxFuture<'_, Result<CallToolResponse, ErrorData>> {
         let answer = async move {
             let name = tolerance::without_prefix(&request.name).to_owned();
-            let again = Again { answers: request.input_responses.unwrap_or_default(), state: request.request_state };
-            match self.called(&name, request.arguments.unwrap_or_default(), again, &context).await {
+            let again = Again {
+                answers: request.input_responses.unwrap_or_default(),
+                state: request.request_state,
+            };
+            match self
+                .called(
+                    &name,
+                    request.arguments.unwrap_or_default(),
+                    again,
+                    &context,
+                )
+                .await
+            {
                 Ok(response) => Ok(response),
                 // As the protocol has it, where the client names a tool itself.
                 Err(refusal)
-                    if refusal.code == Code::UnknownTool && ![SEARCH, DESCRIBE, CALL].contains(&name.as_str()) =>
+                    if refusal.code == Code::UnknownTool
+                        && ![SEARCH, DESCRIBE, CALL].contains(&name.as_str()) =>
                 {
                     Err(ErrorData::invalid_params(refusal.message, None))
                 }
@@ -475,7 +640,10 @@ impl ServerHandler for Handler {
     ) -> BoxFuture<'_, Result<ListResourcesResult, ErrorData>> {
         let answer = async move {
             let Listed { items, missing } = self.carried(&context)?.resources().await;
-            Ok(ListResourcesResult { meta: told_missing(&missing), ..ListResourcesResult::with_all_items(items) })
+            Ok(ListResourcesResult {
+                meta: told_missing(&missing),
+                ..ListResourcesResult::with_all_items(items)
+            })
         };
         answer.boxed()
     }
@@ -541,7 +709,11 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> BoxFuture<'_, Result<(), ErrorData>> {
         let answer = async move {
-            drop(self.carried(&context)?.subscribe(&request.uri, None).await?);
+            drop(
+                self.carried(&context)?
+                    .subscribe(&request.uri, None)
+                    .await?,
+            );
             Ok(())
         };
         answer.boxed()
@@ -554,7 +726,10 @@ impl ServerHandler for Handler {
     ) -> BoxFuture<'_, Result<ListPromptsResult, ErrorData>> {
         let answer = async move {
             let Listed { items, missing } = self.carried(&context)?.prompts().await;
-            Ok(ListPromptsResult { meta: told_missing(&missing), ..ListPromptsResult::with_all_items(items) })
+            Ok(ListPromptsResult {
+                meta: told_missing(&missing),
+                ..ListPromptsResult::with_all_items(items)
+            })
         };
         answer.boxed()
     }
@@ -577,7 +752,10 @@ impl ServerHandler for Handler {
         answer.boxed()
     }
 
-    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
         let mut accepted = SubscriptionFilter::new();
         accepted.tools_list_changed = requested.tools_list_changed;
         Some(accepted)

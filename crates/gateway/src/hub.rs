@@ -36,8 +36,8 @@ pub struct Hub {
     pub(crate) snapshot: watch::Sender<Arc<Snapshot>>,
     /// Whether each upstream has said something, if only that it cannot be reached.
     pub(crate) complete: watch::Sender<bool>,
-    /// The upstreams that were asked for their tools since the start, and whose answer is in the snapshot; or why they are
-    /// not.
+    /// The upstreams that were asked for their tools since the start, and whose answer is in the
+    /// snapshot; or why they are not.
     pub(crate) live: watch::Sender<BTreeMap<String, Result<(), String>>>,
     pub(crate) rounds: Rounds,
     /// The calls that wait for the operator; without it they are refused.
@@ -78,7 +78,9 @@ impl Hub {
     }
 
     fn read_upstreams(&self) -> RwLockReadGuard<'_, BTreeMap<String, Arc<Upstream>>> {
-        self.upstreams.read().unwrap_or_else(PoisonError::into_inner)
+        self.upstreams
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the servers behind the gateway, by name.
@@ -92,21 +94,34 @@ impl Hub {
     }
 
     pub(crate) fn catalog(&self) -> Option<Catalog> {
-        self.catalog.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.catalog
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     pub(crate) fn share(&self) -> Share {
         self.share
     }
 
-    /// What a model is told of the gateway. What upstreams say of themselves is not passed on: nobody has approved it.
+    /// What a model is told of the gateway. What upstreams say of themselves is not passed on:
+    /// nobody has approved it.
     pub(crate) fn instructions(&self) -> String {
         let names: Vec<String> = self.read_upstreams().keys().cloned().collect();
-        let mut named = names.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join(", ");
+        let mut named = names
+            .iter()
+            .take(MAX_NAMED)
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(", ");
         if names.len() > MAX_NAMED {
             named.push_str(&format!(" and {} more", names.len() - MAX_NAMED));
         }
-        let servers = if names.len() == 1 { "server" } else { "servers" };
+        let servers = if names.len() == 1 {
+            "server"
+        } else {
+            "servers"
+        };
         format!(
             "Tools of {} {servers}: {named}. Where search_tools is listed, find tools with it by what you want to do, and run \
              them with call_tool. Not carried: roots, tasks.",
@@ -114,8 +129,8 @@ impl Hub {
         )
     }
 
-    /// Waits until an upstream has said which tools it has today, so that none is called under a definition of the past.
-    /// Returns whether it had to wait.
+    /// Waits until an upstream has said which tools it has today, so that none is called under a
+    /// definition of the past. Returns whether it had to wait.
     pub(crate) async fn asked(&self, upstream: &Upstream, time: Duration) -> Result<bool, Refusal> {
         let name = &upstream.server.name;
         let mut live = self.live.subscribe();
@@ -124,13 +139,19 @@ impl Hub {
         }
         upstream.wake();
         let said = timeout(time, live.wait_for(|live| live.contains_key(name))).await;
-        let said = said.ok().and_then(Result::ok).and_then(|live| live.get(name).cloned());
+        let said = said
+            .ok()
+            .and_then(Result::ok)
+            .and_then(|live| live.get(name).cloned());
         let why = match said {
             Some(Ok(())) => return Ok(true),
             Some(Err(why)) => why,
             None => "it has not said yet which tools it has".to_owned(),
         };
-        Err(Refusal::new(Code::UpstreamDown, format!("{} cannot be reached: {why}", upstream.shown())))
+        Err(Refusal::new(
+            Code::UpstreamDown,
+            format!("{} cannot be reached: {why}", upstream.shown()),
+        ))
     }
 
     /// Returns `true` if each upstream has said something, if only that it cannot be reached.
@@ -138,7 +159,8 @@ impl Hub {
         *self.complete.borrow()
     }
 
-    /// Returns how it went when an upstream was last asked for its tools: why it is not there for an error, `None` before it was.
+    /// Returns how it went when an upstream was last asked for its tools: why it is not there for
+    /// an error, `None` before it was.
     pub fn said_of(&self, upstream: &str) -> Option<Result<(), String>> {
         self.live.borrow().get(upstream).cloned()
     }

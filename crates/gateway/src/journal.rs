@@ -1,8 +1,10 @@
-//! What was decided, entry by entry: written to the audit, where there is one, and told to whoever watches.
+//! What was decided, entry by entry: written to the audit, where there is one, and told to whoever
+//! watches.
 //!
-//! Entries go through a channel to a thread of their own, which makes records of them and writes them: whoever decides
-//! something waits for that only where the thread is `WAITING` entries behind. Where a record cannot be written it is kept and
-//! tried again, and until it is written nothing is decided any longer: [`Journal::ready`] refuses, `Journal::fault` tells why.
+//! Entries go through a channel to a thread of their own, which makes records of them and writes
+//! them: whoever decides something waits for that only where the thread is `WAITING` entries
+//! behind. Where a record cannot be written it is kept and tried again, and until it is written
+//! nothing is decided any longer: [`Journal::ready`] refuses, `Journal::fault` tells why.
 
 mod entry;
 mod noting;
@@ -78,9 +80,18 @@ impl Journal {
         let (tell, told) = sync_channel(WAITING);
         let has_audit = audit.is_some();
         let recorder = Recorder::new(audit, live.clone(), Arc::clone(&fault));
-        let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(move || recorder.run(&told))?;
+        let thread = std::thread::Builder::new()
+            .name("journal".to_owned())
+            .spawn(move || recorder.run(&told))?;
         let decided = Mutex::default();
-        Ok(Self { live, tell: Some(tell), thread: Some(thread), fault, has_audit, decided })
+        Ok(Self {
+            live,
+            tell: Some(tell),
+            thread: Some(thread),
+            fault,
+            has_audit,
+            decided,
+        })
     }
 
     /// Returns a way to hear what is noted from now on.
@@ -99,7 +110,9 @@ impl Journal {
     ///
     /// [`Refusal`] while records cannot be written.
     pub fn ready(&self) -> Result<(), Refusal> {
-        let Some(fault) = self.fault() else { return Ok(()) };
+        let Some(fault) = self.fault() else {
+            return Ok(());
+        };
         tracing::error!(target: "picktools::audit", %fault, "refused, as it could not be recorded");
         let message = "what this gateway does is recorded, and cannot be at the moment; nothing is picked or run until it can: \
                        tell the user that its operator has to see to it";
@@ -130,7 +143,8 @@ impl Journal {
         Noting::new(self, self.is_heard().then(called))
     }
 
-    /// Notes what somebody decided of what waited. What one who decides notes as theirs (`by`) is not noted again when it is seen.
+    /// Notes what somebody decided of what waited. What one who decides notes as theirs (`by`) is
+    /// not noted again when it is seen.
     pub fn approved(&self, approval: Approval) {
         let identity = approval.identity();
         {
@@ -162,7 +176,9 @@ impl Journal {
     }
 
     fn note(&self, noted: Noted) {
-        let at_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis());
+        let at_ms = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |time| time.as_millis());
         let message = Message::Note(u64::try_from(at_ms).unwrap_or(u64::MAX), noted);
         let Some(tell) = &self.tell else { return };
         let ended = match tell.try_send(message) {
@@ -190,7 +206,8 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         drop(self.tell.take());
-        // It ends when nobody can tell it anything any longer; what cannot be written is not waited for.
+        // It ends when nobody can tell it anything any longer; what cannot be written is not waited
+        // for.
         if let Some(thread) = self.thread.take().filter(|_| self.fault().is_none()) {
             drop(thread.join());
         }

@@ -1,12 +1,17 @@
 //! A gateway for MCP: one server before many.
 //!
-//! A client that connects to twelve servers shows a model hundreds of tools. A [`Gateway`] stands before the servers as
-//! one: it shows a few tools that find and call the others, or all of them where they are few; holds each call to the
-//! tool's own definition before it goes on; and holds back definitions that changed since somebody approved them.
+//! A client that connects to twelve servers shows a model hundreds of tools. A [`Gateway`] stands
+//! before the servers as one: it shows a few tools that find and call the others, or all of them
+//! where they are few; holds each call to the tool's own definition before it goes on; and holds
+//! back definitions that changed since somebody approved them.
 
-#![expect(deprecated, reason = "lines for logs are what clients know that speak a revision before 2026-07-28")]
+#![expect(
+    deprecated,
+    reason = "lines for logs are what clients know that speak a revision before 2026-07-28"
+)]
 
-// Modules stand in reading order: each uses only those above it (`tests/main/architecture.rs` of the library).
+// Modules stand in reading order: each uses only those above it (`tests/main/architecture.rs` of
+// the library).
 pub mod settings;
 mod error;
 pub mod refusal;

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use picktools_mcp::Said;
 use picktools_state::lock;
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
-    ElicitResult, ElicitationAction, ElicitationCapability, Implementation, ResourceUpdatedNotificationParam,
-    SamplingCapability,
+    ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult,
+    ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability, Implementation,
+    ResourceUpdatedNotificationParam, SamplingCapability,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, ErrorData, RoleClient};
@@ -20,7 +20,10 @@ pub(crate) enum Heard {
     /// The upstream asks the person at the client.
     Elicit(Box<ElicitRequestParams>, oneshot::Sender<ElicitResult>),
     /// The upstream asks the model at the client.
-    Sample(Box<CreateMessageRequestParams>, oneshot::Sender<Result<CreateMessageResult, ErrorData>>),
+    Sample(
+        Box<CreateMessageRequestParams>,
+        oneshot::Sender<Result<CreateMessageResult, ErrorData>>,
+    ),
 }
 
 /// What a client can be asked.
@@ -74,7 +77,12 @@ pub(crate) struct Listener {
 
 impl Listener {
     pub(crate) fn new(asks: Asks) -> Self {
-        Self { changes: Arc::default(), calls: Calls::default(), updates: Arc::default(), asks }
+        Self {
+            changes: Arc::default(),
+            calls: Calls::default(),
+            updates: Arc::default(),
+            asks,
+        }
     }
 
     /// Says who is told which resources changed.
@@ -93,7 +101,11 @@ impl ClientHandler for Listener {
         self.changes.notify_one();
     }
 
-    async fn on_resource_updated(&self, update: ResourceUpdatedNotificationParam, _: NotificationContext<RoleClient>) {
+    async fn on_resource_updated(
+        &self,
+        update: ResourceUpdatedNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
         if let Some(updates) = &*lock(&self.updates) {
             // Whoever does not read is told less.
             drop(updates.try_send(update.uri));
@@ -106,9 +118,15 @@ impl ClientHandler for Listener {
         _context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         let declined = || ElicitResult::new(ElicitationAction::Decline);
-        let Some(call) = self.calls.only().filter(|_| self.asks.person) else { return Ok(declined()) };
+        let Some(call) = self.calls.only().filter(|_| self.asks.person) else {
+            return Ok(declined());
+        };
         let (reply, answer) = oneshot::channel();
-        if call.send(Heard::Elicit(Box::new(request), reply)).await.is_err() {
+        if call
+            .send(Heard::Elicit(Box::new(request), reply))
+            .await
+            .is_err()
+        {
             return Ok(declined());
         }
         Ok(answer.await.unwrap_or_else(|_| declined()))
@@ -120,9 +138,15 @@ impl ClientHandler for Listener {
         _context: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
         let refused = || ErrorData::invalid_request("there is no model to ask", None);
-        let call = self.calls.only().filter(|_| self.asks.model).ok_or_else(refused)?;
+        let call = self
+            .calls
+            .only()
+            .filter(|_| self.asks.model)
+            .ok_or_else(refused)?;
         let (reply, answer) = oneshot::channel();
-        call.send(Heard::Sample(Box::new(request), reply)).await.map_err(|_| refused())?;
+        call.send(Heard::Sample(Box::new(request), reply))
+            .await
+            .map_err(|_| refused())?;
         answer.await.map_err(|_| refused())?
     }
 
@@ -134,6 +158,9 @@ impl ClientHandler for Listener {
         if self.asks.model {
             capabilities.sampling = Some(SamplingCapability::default());
         }
-        ClientConfig::new(capabilities, Implementation::new("picktools", env!("CARGO_PKG_VERSION")))
+        ClientConfig::new(
+            capabilities,
+            Implementation::new("picktools", env!("CARGO_PKG_VERSION")),
+        )
     }
 }

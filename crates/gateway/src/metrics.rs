@@ -11,13 +11,14 @@ use serde::Serialize;
 
 use self::exposition::Exposition;
 
-/// Hears what happens in a gateway. Whoever does something tells of it at once, so that this must not wait for anything.
+/// Hears what happens in a gateway. Whoever does something tells of it at once, so that this must
+/// not wait for anything.
 pub trait Meter: Send + Sync {
     /// Hears of one thing.
     fn record(&self, event: &Event<'_>);
 
-    /// Tells what was counted so far, for `/metrics`, in the text format of Prometheus; `None`, unless told otherwise, where
-    /// that is told elsewhere.
+    /// Tells what was counted so far, for `/metrics`, in the text format of Prometheus; `None`,
+    /// unless told otherwise, where that is told elsewhere.
     fn text(&self) -> Option<String> {
         None
     }
@@ -29,7 +30,8 @@ pub trait Meter: Send + Sync {
     }
 }
 
-/// What happens. Names are those of the configuration and of tools; no argument and no result is told.
+/// What happens. Names are those of the configuration and of tools; no argument and no result is
+/// told.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -114,7 +116,10 @@ pub struct Counters {
 impl Default for Counters {
     fn default() -> Self {
         let counts = Arc::default();
-        Self { exposition: Exposition::new(Arc::clone(&counts)), counts }
+        Self {
+            exposition: Exposition::new(Arc::clone(&counts)),
+            counts,
+        }
     }
 }
 
@@ -195,14 +200,23 @@ impl Meter for Counters {
     }
 
     fn upstream(&self, name: &str) -> UpstreamCounts {
-        lock(&self.counts).upstreams.get(name).cloned().unwrap_or_default()
+        lock(&self.counts)
+            .upstreams
+            .get(name)
+            .cloned()
+            .unwrap_or_default()
     }
 
     fn record(&self, event: &Event<'_>) {
         self.exposition.observe(event);
         let mut counts = lock(&self.counts);
         match *event {
-            Event::Call { upstream, code, time, .. } => {
+            Event::Call {
+                upstream,
+                code,
+                time,
+                ..
+            } => {
                 let upstream = counts.upstreams.entry(upstream.to_owned()).or_default();
                 upstream.calls += 1;
                 upstream.call_us += micros(time);
@@ -222,7 +236,12 @@ impl Meter for Counters {
             }
             Event::Request { path, status, .. } => {
                 // Routes are few; what clients make up is not among them.
-                *counts.requests.entry(path.to_owned()).or_default().entry(status).or_default() += 1;
+                *counts
+                    .requests
+                    .entry(path.to_owned())
+                    .or_default()
+                    .entry(status)
+                    .or_default() += 1;
             }
             Event::List { tokens, whole } => {
                 counts.lists += 1;
@@ -234,7 +253,11 @@ impl Meter for Counters {
                 upstream.starts += u64::from(up && !upstream.up);
                 upstream.up = up;
             }
-            Event::Model { unchanged, saved, time } => {
+            Event::Model {
+                unchanged,
+                saved,
+                time,
+            } => {
                 counts.models += 1;
                 counts.saved_tokens += saved as u64;
                 counts.model_us += micros(time);
@@ -242,16 +265,24 @@ impl Meter for Counters {
                     *counts.unchanged.entry(why.to_owned()).or_default() += 1;
                 }
             }
-            Event::Store { purpose, fault: Some(fault) } => {
+            Event::Store {
+                purpose,
+                fault: Some(fault),
+            } => {
                 drop(counts.store.insert(purpose.to_owned(), fault.to_owned()));
                 *counts.store_faults.entry(fault.to_owned()).or_default() += 1;
             }
-            Event::Store { purpose, fault: None } => drop(counts.store.remove(purpose)),
+            Event::Store {
+                purpose,
+                fault: None,
+            } => drop(counts.store.remove(purpose)),
             Event::Session { begun: true } => {
                 counts.sessions += 1;
                 counts.open_sessions += 1;
             }
-            Event::Session { begun: false } => counts.open_sessions = counts.open_sessions.saturating_sub(1),
+            Event::Session { begun: false } => {
+                counts.open_sessions = counts.open_sessions.saturating_sub(1)
+            }
         }
     }
 }
@@ -265,21 +296,45 @@ mod tests {
         let counters = Counters::default();
         let time = Duration::from_micros(1_500);
         for code in [None, Some("timed_out"), Some("timed_out")] {
-            counters.record(&Event::Call { upstream: "git", tool: "git/log", code, time });
+            counters.record(&Event::Call {
+                upstream: "git",
+                tool: "git/log",
+                code,
+                time,
+            });
         }
         counters.record(&Event::Search { found: 3, time });
         counters.record(&Event::Search { found: 0, time });
         counters.record(&Event::Pick { found: 0, time });
         for status in [200, 200, 401] {
-            counters.record(&Event::Request { path: "/v1/pick", status, time });
+            counters.record(&Event::Request {
+                path: "/v1/pick",
+                status,
+                time,
+            });
         }
-        counters.record(&Event::List { tokens: 500, whole: 12_000 });
+        counters.record(&Event::List {
+            tokens: 500,
+            whole: 12_000,
+        });
         for up in [true, true, false, true] {
             counters.record(&Event::Upstream { name: "git", up });
         }
-        counters.record(&Event::Model { unchanged: None, saved: 700, time });
-        counters.record(&Event::Model { unchanged: Some("few-tools"), saved: 0, time });
-        for (purpose, fault) in [("rates", Some("away")), ("audit", Some("full")), ("audit", None)] {
+        counters.record(&Event::Model {
+            unchanged: None,
+            saved: 700,
+            time,
+        });
+        counters.record(&Event::Model {
+            unchanged: Some("few-tools"),
+            saved: 0,
+            time,
+        });
+        for (purpose, fault) in [
+            ("rates", Some("away")),
+            ("audit", Some("full")),
+            ("audit", None),
+        ] {
             counters.record(&Event::Store { purpose, fault });
         }
         counters.record(&Event::Session { begun: true });
@@ -287,14 +342,37 @@ mod tests {
         counters.record(&Event::Session { begun: false });
         let counts = counters.counts();
         let git = &counts.upstreams["git"];
-        assert_eq!((git.calls, git.call_us, git.refused["timed_out"]), (3, 4_500, 2));
-        assert_eq!((git.starts, git.up), (2, true), "it was there all along the second time");
-        assert_eq!((counts.searches, counts.empty_searches, counts.search_us), (2, 1, 3_000));
-        assert_eq!((counts.lists, counts.listed_tokens, counts.whole_tokens), (1, 500, 12_000));
-        assert_eq!((counts.models, counts.saved_tokens, counts.model_us), (2, 700, 3_000));
+        assert_eq!(
+            (git.calls, git.call_us, git.refused["timed_out"]),
+            (3, 4_500, 2)
+        );
+        assert_eq!(
+            (git.starts, git.up),
+            (2, true),
+            "it was there all along the second time"
+        );
+        assert_eq!(
+            (counts.searches, counts.empty_searches, counts.search_us),
+            (2, 1, 3_000)
+        );
+        assert_eq!(
+            (counts.lists, counts.listed_tokens, counts.whole_tokens),
+            (1, 500, 12_000)
+        );
+        assert_eq!(
+            (counts.models, counts.saved_tokens, counts.model_us),
+            (2, 700, 3_000)
+        );
         assert_eq!(counts.unchanged["few-tools"], 1);
         assert_eq!((counts.sessions, counts.open_sessions), (2, 1));
-        assert_eq!((counts.picks, counts.empty_picks, counts.requests["/v1/pick"][&401]), (1, 1, 1));
+        assert_eq!(
+            (
+                counts.picks,
+                counts.empty_picks,
+                counts.requests["/v1/pick"][&401]
+            ),
+            (1, 1, 1)
+        );
 
         let text = counters.text().expect("it is told");
         for line in [
@@ -315,7 +393,10 @@ mod tests {
             "picktools_pick_seconds_bucket{le=\"0.002\"} 1",
             "picktools_pick_seconds_bucket{le=\"0.001\"} 0",
         ] {
-            assert!(text.lines().any(|told| told == line), "{line} is not in\n{text}");
+            assert!(
+                text.lines().any(|told| told == line),
+                "{line} is not in\n{text}"
+            );
         }
     }
 
@@ -323,9 +404,21 @@ mod tests {
     fn what_others_are_called_breaks_no_line() {
         let counters = Counters::default();
         let time = Duration::ZERO;
-        counters.record(&Event::Call { upstream: "a\"} 1\nb\\", tool: "t", code: None, time });
+        counters.record(&Event::Call {
+            upstream: "a\"} 1\nb\\",
+            tool: "t",
+            code: None,
+            time,
+        });
         let text = counters.text().expect("it is told");
-        assert!(text.contains(r#"picktools_calls_total{upstream="a\"} 1\nb\\",outcome="done"} 1"#), "{text}");
-        assert!(text.lines().all(|line| line.starts_with("# ") || line.starts_with("picktools_")), "{text}");
+        assert!(
+            text.contains(r#"picktools_calls_total{upstream="a\"} 1\nb\\",outcome="done"} 1"#),
+            "{text}"
+        );
+        assert!(
+            text.lines()
+                .all(|line| line.starts_with("# ") || line.starts_with("picktools_")),
+            "{text}"
+        );
     }
 }

@@ -4,15 +4,16 @@ use sha2::{Digest, Sha256};
 
 /// What stands between the upstream and its tool.
 const BETWEEN: &str = "__";
-/// The most characters of a name. Clients put a prefix before it, such as `mcp__picktools__`, and most models take 64.
+/// The most characters of a name. Clients put a prefix before it, such as `mcp__picktools__`, and
+/// most models take 64.
 const MAX_CHARS: usize = 48;
 /// How many of the hexadecimal digits of a digest end a name that is not the whole one.
 const DIGITS: usize = 8;
 
 /// Returns the name of a tool or prompt: `source__name`, whatever other upstreams there are.
 ///
-/// A name with characters that models do not take, or with too many of them, ends with digits of its digest, so that no two
-/// come to the same.
+/// A name with characters that models do not take, or with too many of them, ends with digits of
+/// its digest, so that no two come to the same.
 pub(crate) fn shown(source: &str, name: &str) -> String {
     let whole = format!("{source}{BETWEEN}{name}");
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
@@ -22,7 +23,11 @@ pub(crate) fn shown(source: &str, name: &str) -> String {
     }
     let digest = Sha256::digest(format!("{source}\0{name}"));
     let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let kept: String = whole.chars().map(|c| if is_plain(c) { c } else { '_' }).take(MAX_CHARS - DIGITS - 1).collect();
+    let kept: String = whole
+        .chars()
+        .map(|c| if is_plain(c) { c } else { '_' })
+        .take(MAX_CHARS - DIGITS - 1)
+        .collect();
     format!("{kept}_{}", &digits[..DIGITS])
 }
 
@@ -66,11 +71,19 @@ mod tests {
             ("long", &"x".repeat(60)),
             ("long", &"x".repeat(61)),
         ];
-        let names: Vec<String> = pairs.iter().map(|(source, name)| shown(source, name)).collect();
-        assert_eq!(names.iter().collect::<HashSet<_>>().len(), pairs.len(), "{names:?}");
+        let names: Vec<String> = pairs
+            .iter()
+            .map(|(source, name)| shown(source, name))
+            .collect();
+        assert_eq!(
+            names.iter().collect::<HashSet<_>>().len(),
+            pairs.len(),
+            "{names:?}"
+        );
         for name in &names {
             assert!(
-                name.len() <= MAX_CHARS && !name.contains(|c: char| !c.is_ascii_alphanumeric() && !"_-".contains(c))
+                name.len() <= MAX_CHARS
+                    && !name.contains(|c: char| !c.is_ascii_alphanumeric() && !"_-".contains(c))
             );
         }
     }

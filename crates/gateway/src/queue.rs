@@ -1,4 +1,5 @@
-//! Calls that may do damage and wait for the operator, where a client cannot ask the person before it.
+//! Calls that may do damage and wait for the operator, where a client cannot ask the person before
+//! it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,7 +25,8 @@ const ID_DIGITS: usize = 8;
 #[derive(Debug, Clone)]
 pub struct CallQueue {
     calls: Shared<Calls>,
-    /// What no other gateway has: the sessions of several, or of one that was started again, have the same numbers.
+    /// What no other gateway has: the sessions of several, or of one that was started again, have
+    /// the same numbers.
     own: String,
 }
 
@@ -35,7 +37,8 @@ struct Calls {
 }
 
 impl Keeps for Calls {
-    /// A decision of an older copy may be used up: it would let a call run twice. All are called anew.
+    /// A decision of an older copy may be used up: it would let a call run twice. All are called
+    /// anew.
     fn was_lost(&mut self, _lost: &Lost) {
         self.calls.clear();
     }
@@ -103,8 +106,12 @@ impl CallQueue {
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, StateError> {
         let remedy = "remove it: calls that wait are then called anew";
         let file: SharedFile<Calls> = SharedFile::open(folder.into(), "calls.json", 1, remedy)?;
-        let own = random().map_err(|error| file.error(format!("there are no random numbers: {error}")))?;
-        Ok(Self { calls: Shared::File(file), own })
+        let own = random()
+            .map_err(|error| file.error(format!("there are no random numbers: {error}")))?;
+        Ok(Self {
+            calls: Shared::File(file),
+            own,
+        })
     }
 
     /// Takes that of a store.
@@ -114,7 +121,8 @@ impl CallQueue {
     /// [`StateError`] when it does not answer, or what is there cannot be read.
     pub fn of(store: &Store) -> Result<Self, StateError> {
         let calls = Shared::Store(Stored::open(store, Purpose::Calls, "calls", 1)?);
-        let own = random().map_err(|error| calls.error(format!("there are no random numbers: {error}")))?;
+        let own = random()
+            .map_err(|error| calls.error(format!("there are no random numbers: {error}")))?;
         Ok(Self { calls, own })
     }
 
@@ -126,7 +134,9 @@ impl CallQueue {
     pub fn waiting(&self) -> Result<BTreeMap<String, QueuedCall>, StateError> {
         let mut calls = self.calls.read()?;
         calls.tidy();
-        calls.calls.retain(|_, call| call.decision == Decision::Waits);
+        calls
+            .calls
+            .retain(|_, call| call.decision == Decision::Waits);
         Ok(calls.calls)
     }
 
@@ -148,16 +158,25 @@ impl CallQueue {
     pub fn decide(&self, id: &str, may_run: bool) -> Result<QueuedCall, StateError> {
         self.calls.change(|calls| {
             calls.tidy();
-            let call = calls.calls.get_mut(id).filter(|call| call.decision == Decision::Waits);
-            let call = call.ok_or_else(|| format!("no call {id:?} waits; `picktools approve` shows those that do"))?;
-            call.decision = if may_run { Decision::Allowed } else { Decision::Denied };
+            let call = calls
+                .calls
+                .get_mut(id)
+                .filter(|call| call.decision == Decision::Waits);
+            let call = call.ok_or_else(|| {
+                format!("no call {id:?} waits; `picktools approve` shows those that do")
+            })?;
+            call.decision = if may_run {
+                Decision::Allowed
+            } else {
+                Decision::Denied
+            };
             call.at = now();
             Ok(call.clone())
         })
     }
 
-    /// What was decided of a call, which is then used up; one that is not known waits from now on. Returns its id too;
-    /// `None` where too many wait.
+    /// What was decided of a call, which is then used up; one that is not known waits from now on.
+    /// Returns its id too; `None` where too many wait.
     pub(crate) fn ask(&self, asked: Asked) -> Result<Option<(String, Decision)>, StateError> {
         // Whom all gateways of a store know by the same name may come again at another one.
         let is_of_all = asked.is_of_all && matches!(self.calls, Shared::Store(_));
@@ -178,7 +197,13 @@ impl CallQueue {
             let mut id = random().map_err(|error| error.to_string())?;
             id.truncate(ID_DIGITS);
             let (tool, shown, of) = (asked.tool.clone(), asked.shown.clone(), of.clone());
-            let waits = QueuedCall { tool, shown, decision: Decision::Waits, at: now(), of };
+            let waits = QueuedCall {
+                tool,
+                shown,
+                decision: Decision::Waits,
+                at: now(),
+                of,
+            };
             calls.calls.insert(id.clone(), waits);
             Ok(Some((id, Decision::Waits)))
         })
@@ -200,7 +225,11 @@ impl Calls {
     fn tidy(&mut self) {
         let now = now();
         self.calls.retain(|_, call| {
-            let time = if call.decision == Decision::Waits { WAITS_S } else { HOLDS_S };
+            let time = if call.decision == Decision::Waits {
+                WAITS_S
+            } else {
+                HOLDS_S
+            };
             now.saturating_sub(call.at) < time
         });
     }

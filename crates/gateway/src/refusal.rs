@@ -7,7 +7,8 @@ use picktools_call::CallError;
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
 use serde_json::json;
 
-/// A call that was not carried out: the result of a tool, as no model sees the errors of the protocol.
+/// A call that was not carried out: the result of a tool, as no model sees the errors of the
+/// protocol.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
@@ -79,17 +80,28 @@ impl Code {
 
 impl Refusal {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), retry_after: None }
+        Self {
+            code,
+            message: message.into(),
+            retry_after: None,
+        }
     }
 
     pub(crate) fn retry_after(self, time: Duration) -> Self {
-        Self { retry_after: Some(time), ..self }
+        Self {
+            retry_after: Some(time),
+            ..self
+        }
     }
 
     pub(crate) fn unknown(name: &str) -> Self {
         Self::new(
             Code::UnknownTool,
-            CallError::UnknownTool { name: name.to_owned(), suggestions: Vec::new() }.to_string(),
+            CallError::UnknownTool {
+                name: name.to_owned(),
+                suggestions: Vec::new(),
+            }
+            .to_string(),
         )
     }
 
@@ -108,7 +120,9 @@ impl Refusal {
 /// Returns `true` if a caller is not told that a tool exists: it is not for them.
 pub fn is_hidden(reasons: &[IneligibleReason]) -> bool {
     use IneligibleReason::{Excluded, Role, Source};
-    reasons.iter().any(|reason| matches!(reason, Role { .. } | Source { .. } | Excluded))
+    reasons
+        .iter()
+        .any(|reason| matches!(reason, Role { .. } | Source { .. } | Excluded))
 }
 
 impl Refusal {
@@ -117,7 +131,8 @@ impl Refusal {
         let code = match &error {
             CallError::AmbiguousTool { .. } => Code::AmbiguousTool,
             CallError::Ineligible { tool, reasons } => {
-                let is_held = |reason: &IneligibleReason| matches!(reason, IneligibleReason::Quarantine);
+                let is_held =
+                    |reason: &IneligibleReason| matches!(reason, IneligibleReason::Quarantine);
                 if is_hidden(reasons) {
                     return Self::unknown(requested);
                 }
@@ -131,9 +146,9 @@ impl Refusal {
                 Code::NotAllowed
             }
             CallError::NotReadOnly { .. } => Code::NotAllowed,
-            CallError::TooLarge { .. } | CallError::Malformed { .. } | CallError::Invalid { .. } => {
-                Code::InvalidArguments
-            }
+            CallError::TooLarge { .. }
+            | CallError::Malformed { .. }
+            | CallError::Invalid { .. } => Code::InvalidArguments,
             _ => Code::UnknownTool,
         };
         Self::new(code, error.to_string())

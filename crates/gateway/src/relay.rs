@@ -1,5 +1,6 @@
-//! How one call reaches an upstream and comes back. The task of a call does all of it, and is the only one that talks to
-//! its client: the protocol has what is said during a call belong to that call.
+//! How one call reaches an upstream and comes back. The task of a call does all of it, and is the
+//! only one that talks to its client: the protocol has what is said during a call belong to that
+//! call.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +9,11 @@ use picktools_call::ValidCall;
 use picktools_mcp::Said;
 use picktools_runtime::told;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResponse, ClientRequest, CreateMessageRequestParams,
-    CreateMessageResult, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, InputRequest,
-    InputRequests, LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken,
-    ProtocolVersion, RequestMetaObject,
+    CallToolRequest, CallToolRequestParams, CallToolResponse, ClientRequest,
+    CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult,
+    ElicitationAction, ElicitationSchema, InputRequest, InputRequests, LoggingLevel,
+    LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken, ProtocolVersion,
+    RequestMetaObject,
 };
 use rmcp::service::{PeerRequestOptions, RequestContext, ServiceError};
 use rmcp::{ErrorData, RoleServer};
@@ -62,15 +64,19 @@ impl Asked<'_> {
     pub(crate) async fn relay(self) -> Result<CallToolResponse, Refusal> {
         let deadline = Instant::now() + self.upstream.rules.call_time();
         let cancelled = || Refusal::new(Code::Cancelled, "the call was cancelled");
-        let leased = self.upstream.lease(self.owner, self.share, client(self.context), deadline);
+        let leased = self
+            .upstream
+            .lease(self.owner, self.share, client(self.context), deadline);
         let mut lease = tokio::select! {
             biased;
             () = cancelled_by(self.context) => return Err(cancelled()),
             lease = leased => lease?,
         };
-        let mut params = CallToolRequestParams::new(self.tool.to_owned()).with_arguments(self.arguments.clone());
+        let mut params =
+            CallToolRequestParams::new(self.tool.to_owned()).with_arguments(self.arguments.clone());
         params.request_state.clone_from(&self.again.state);
-        params.input_responses = Some(self.again.answers.clone()).filter(|answers| !answers.is_empty());
+        params.input_responses =
+            Some(self.again.answers.clone()).filter(|answers| !answers.is_empty());
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let (tell, wants_progress) = (lease.tell.clone(), self.progress_token().is_some());
         let hear = move |said: Said| {
@@ -114,7 +120,11 @@ impl Asked<'_> {
             Err(ServiceError::McpError(error)) => {
                 lease.answered();
                 self.upstream.answered();
-                let message = format!("{}: {}", self.upstream.shown(), marked(&error.message, MAX_SAID));
+                let message = format!(
+                    "{}: {}",
+                    self.upstream.shown(),
+                    marked(&error.message, MAX_SAID)
+                );
                 Err(Refusal::new(Code::UpstreamError, message))
             }
             Err(error) => Err(self.broke(&mut lease, &error).await),
@@ -140,8 +150,13 @@ impl Asked<'_> {
         let said = lease.connection.said(error);
         lease.answered();
         self.upstream.failed(&said);
-        let last_words = timeout(TELL, lease.connection.end()).await.unwrap_or_default();
-        let last_words: String = last_words.iter().map(|line| format!("\n  {line}")).collect();
+        let last_words = timeout(TELL, lease.connection.end())
+            .await
+            .unwrap_or_default();
+        let last_words: String = last_words
+            .iter()
+            .map(|line| format!("\n  {line}"))
+            .collect();
         let message = format!(
             "{}: {said}; the call may have had an effect, and is not repeated{last_words}",
             self.upstream.shown()
@@ -153,16 +168,24 @@ impl Asked<'_> {
         match heard {
             Heard::Said(Said::Progress(progress)) => {
                 // It must grow, whatever an upstream sends.
-                let Some(token) = self.progress_token().filter(|_| progress.progress > *last) else { return };
+                let Some(token) = self.progress_token().filter(|_| progress.progress > *last)
+                else {
+                    return;
+                };
                 let Some(context) = self.context else { return };
                 *last = progress.progress;
                 let mut own = ProgressNotificationParam::new(token, progress.progress);
                 own.total = progress.total;
-                own.message = progress.message.map(|text| marked(&text, MAX_SAID).into_owned());
+                own.message = progress
+                    .message
+                    .map(|text| marked(&text, MAX_SAID).into_owned());
                 drop(timeout(TELL, context.peer.notify_progress(own)).await);
             }
             Heard::Said(Said::Log(message)) => {
-                if self.level.is_some_and(|level| severity(message.level) >= severity(level)) {
+                if self
+                    .level
+                    .is_some_and(|level| severity(message.level) >= severity(level))
+                {
                     self.log(message).await;
                 }
             }
@@ -188,7 +211,10 @@ impl Asked<'_> {
         };
         let text = message.data.to_string();
         let data = if text.len() > MAX_LOG_BYTES {
-            json!(format!("{} [cut]", &text[..text.floor_char_boundary(MAX_LOG_BYTES)]))
+            json!(format!(
+                "{} [cut]",
+                &text[..text.floor_char_boundary(MAX_LOG_BYTES)]
+            ))
         } else {
             message.data
         };
@@ -223,12 +249,23 @@ impl Asked<'_> {
     async fn elicit(&self, request: ElicitRequestParams, deadline: Instant) -> ElicitResult {
         let declined = || ElicitResult::new(ElicitationAction::Decline);
         let source = &self.upstream.server.name;
-        let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request else {
+        let ElicitRequestParams::FormElicitationParams {
+            message,
+            requested_schema,
+            ..
+        } = request
+        else {
             return declined();
         };
-        let Some(context) = self.context.filter(|_| asks(self.context).person) else { return declined() };
+        let Some(context) = self.context.filter(|_| asks(self.context).person) else {
+            return declined();
+        };
         let message = format!("[{source}] {}", marked(&message, MAX_SAID));
-        let own = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema };
+        let own = ElicitRequestParams::FormElicitationParams {
+            meta: None,
+            message,
+            requested_schema,
+        };
         tokio::select! {
             biased;
             () = cancelled_by(self.context) => declined(),
@@ -251,23 +288,46 @@ async fn cancelled_by(context: Line<'_>) {
 pub(crate) fn client(context: Line<'_>) -> Client {
     let version = context.and_then(RequestContext::protocol_version);
     let is_newest = version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
-    Client { asks: asks(context), is_newest }
+    Client {
+        asks: asks(context),
+        is_newest,
+    }
 }
 
 /// What a client can be asked during a call.
 pub(crate) fn asks(context: Line<'_>) -> Asks {
-    let Some(context) = context else { return Asks::default() };
-    let is_older = context.protocol_version().is_some_and(|version| version < ProtocolVersion::V_2026_07_28);
-    let capabilities = context.client_capabilities().filter(|_| is_older).unwrap_or_default();
-    Asks { person: capabilities.elicitation.is_some(), model: capabilities.sampling.is_some() }
+    let Some(context) = context else {
+        return Asks::default();
+    };
+    let is_older = context
+        .protocol_version()
+        .is_some_and(|version| version < ProtocolVersion::V_2026_07_28);
+    let capabilities = context
+        .client_capabilities()
+        .filter(|_| is_older)
+        .unwrap_or_default();
+    Asks {
+        person: capabilities.elicitation.is_some(),
+        model: capabilities.sampling.is_some(),
+    }
 }
 
 /// What a client can be asked by a result, which it answers in a later request.
 pub(crate) fn asks_later(context: Line<'_>) -> Asks {
-    let Some(context) = context else { return Asks::default() };
-    let is_newer = context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
-    let capabilities = context.client_capabilities().filter(|_| is_newer).unwrap_or_default();
-    Asks { person: capabilities.elicitation.is_some(), model: capabilities.sampling.is_some() }
+    let Some(context) = context else {
+        return Asks::default();
+    };
+    let is_newer = context
+        .protocol_version()
+        .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
+    let capabilities = context
+        .client_capabilities()
+        .filter(|_| is_newer)
+        .unwrap_or_default();
+    Asks {
+        person: capabilities.elicitation.is_some(),
+        model: capabilities.sampling.is_some(),
+    }
 }
 
 /// What a person says of a call.
@@ -280,7 +340,8 @@ pub(crate) enum Confirmation {
     ByOperator,
 }
 
-/// Has the operator decide about a call whose client cannot ask anybody. `used` is told of a decision, which is used up.
+/// Has the operator decide about a call whose client cannot ask anybody. `used` is told of a
+/// decision, which is used up.
 pub(crate) async fn decide(
     queue: Option<&CallQueue>,
     owner: &Owner,
@@ -289,10 +350,17 @@ pub(crate) async fn decide(
 ) -> Result<(), Refusal> {
     let id = &call.tool().id;
     let refused = |why: &str| Refusal::new(Code::NotConfirmed, format!("{id} did not run: {why}"));
-    const WHY: &str = "it may do damage, each call of it must be confirmed, and this client cannot ask a person";
-    let Some(queue) = queue.cloned() else { return Err(refused(WHY)) };
+    const WHY: &str =
+        "it may do damage, each call of it must be confirmed, and this client cannot ask a person";
+    let Some(queue) = queue.cloned() else {
+        return Err(refused(WHY));
+    };
     let asked = queue::Asked::new(owner, call);
-    let decided = timeout(DECIDES, tokio::task::spawn_blocking(move || queue.ask(asked))).await;
+    let decided = timeout(
+        DECIDES,
+        tokio::task::spawn_blocking(move || queue.ask(asked)),
+    )
+    .await;
     let decided = match decided {
         Ok(Ok(decided)) => decided.map_err(|error| error.to_string()),
         Ok(Err(error)) => Err(error.to_string()),
@@ -302,8 +370,16 @@ pub(crate) async fn decide(
     if let Ok(Some((id, decision))) = &decided
         && let Some(decision) = decision.word()
     {
-        let of = Waiting::Call { id: id.clone(), tool: call.tool().id.clone(), shown: told(call) };
-        used(Approval { of, decision, by: None });
+        let of = Waiting::Call {
+            id: id.clone(),
+            tool: call.tool().id.clone(),
+            shown: told(call),
+        };
+        used(Approval {
+            of,
+            decision,
+            by: None,
+        });
     }
     match decided {
         Ok(Some((_, Decision::Allowed))) => Ok(()),
@@ -312,13 +388,17 @@ pub(crate) async fn decide(
             "{WHY}; it waits for the operator, who may allow it with `picktools approve --call {call}`: tell the user, \
              and call it again with the same arguments once it is allowed"
         ))),
-        Ok(None) => Err(refused(&format!("{WHY}, and too many calls wait for the operator"))),
-        Err(error) => Err(refused(&format!("{WHY}, and it cannot wait for the operator: {error}"))),
+        Ok(None) => Err(refused(&format!(
+            "{WHY}, and too many calls wait for the operator"
+        ))),
+        Err(error) => Err(refused(&format!(
+            "{WHY}, and it cannot wait for the operator: {error}"
+        ))),
     }
 }
 
-/// Asks a person whether a call may run. The text is ours: nothing that an upstream wrote is in it. `answer` is what the
-/// client was told when it was asked before.
+/// Asks a person whether a call may run. The text is ours: nothing that an upstream wrote is in it.
+/// `answer` is what the client was told when it was asked before.
 pub(crate) async fn confirm(
     call: &ValidCall,
     answer: Option<&Value>,
@@ -340,12 +420,21 @@ pub(crate) async fn confirm(
     let schema = schema.as_object().cloned().unwrap_or_default();
     let requested_schema = ElicitationSchema::from_json_schema(schema)
         .map_err(|error| refused(&format!("nobody can be asked: {error}")))?;
-    let message = format!("Run {}? It is marked as a tool that may do damage.", told(call));
-    let request = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema };
+    let message = format!(
+        "Run {}? It is marked as a tool that may do damage.",
+        told(call)
+    );
+    let request = ElicitRequestParams::FormElicitationParams {
+        meta: None,
+        message,
+        requested_schema,
+    };
     if asks_later(context).person {
         return Ok(Confirmation::Later(Box::new(request)));
     }
-    let Some(context) = context.filter(|_| asks(context).person) else { return Ok(Confirmation::ByOperator) };
+    let Some(context) = context.filter(|_| asks(context).person) else {
+        return Ok(Confirmation::ByOperator);
+    };
     let answer = tokio::select! {
         biased;
         () = cancelled_by(Some(context)) => return Err(Refusal::new(Code::Cancelled, "the call was cancelled")),
@@ -359,19 +448,31 @@ pub(crate) async fn confirm(
     }
 }
 
-const DISALLOWED: &str = "the person who was asked did not allow it; do not call it again unless they ask for it";
+const DISALLOWED: &str =
+    "the person who was asked did not allow it; do not call it again unless they ask for it";
 
 fn may_run(answer: &ElicitResult) -> bool {
-    let run = answer.content.as_ref().and_then(|content| content.get("run"));
+    let run = answer
+        .content
+        .as_ref()
+        .and_then(|content| content.get("run"));
     answer.action == ElicitationAction::Accept && run == Some(&Value::Bool(true))
 }
 
-/// What an upstream asks of a client, with the upstream's name; `None` where the client cannot give all of it.
-pub(crate) fn named(requests: InputRequests, source: &str, context: Line<'_>) -> Option<InputRequests> {
+/// What an upstream asks of a client, with the upstream's name; `None` where the client cannot give
+/// all of it.
+pub(crate) fn named(
+    requests: InputRequests,
+    source: &str,
+    context: Line<'_>,
+) -> Option<InputRequests> {
     let asks = asks_later(context);
     let named = |(key, request)| match request {
         InputRequest::Elicitation(mut request) if asks.person => {
-            let ElicitRequestParams::FormElicitationParams { message, .. } = &mut request.params else { return None };
+            let ElicitRequestParams::FormElicitationParams { message, .. } = &mut request.params
+            else {
+                return None;
+            };
             *message = format!("[{source}] {}", marked(message, MAX_SAID));
             Some((key, InputRequest::Elicitation(request)))
         }

@@ -1,5 +1,5 @@
-//! Calls that wait for a client's answer in a later request, as 2026-07-28 has it: a result says what is asked, and the
-//! client sends the call again with the answers.
+//! Calls that wait for a client's answer in a later request, as 2026-07-28 has it: a result says
+//! what is asked, and the client sends the call again with the answers.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -33,7 +33,8 @@ pub(crate) enum Awaits {
     Upstream(Option<String>),
 }
 
-/// The calls that wait. What a client is given says nothing, is good once, and only for the call that it was given for.
+/// The calls that wait. What a client is given says nothing, is good once, and only for the call
+/// that it was given for.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds(Mutex<HashMap<String, Waiting>>);
 
@@ -45,7 +46,8 @@ struct Waiting {
 }
 
 impl Rounds {
-    /// Lets a call wait, and returns what the client is to send with it again; `None` where that cannot be.
+    /// Lets a call wait, and returns what the client is to send with it again; `None` where that
+    /// cannot be.
     pub(crate) fn wait(&self, owner: &Owner, call: &ValidCall, awaits: Awaits) -> Option<String> {
         let state = keys::random().ok()?;
         let now = Instant::now();
@@ -56,7 +58,14 @@ impl Rounds {
                 return None;
             }
         }
-        waiting.insert(state.clone(), Waiting { of: identity(owner, call), awaits, until: now + TIME });
+        waiting.insert(
+            state.clone(),
+            Waiting {
+                of: identity(owner, call),
+                awaits,
+                until: now + TIME,
+            },
+        );
         Some(state)
     }
 
@@ -72,7 +81,12 @@ impl Rounds {
 pub(crate) fn identity(owner: &Owner, call: &ValidCall) -> [u8; 32] {
     let tool = call.tool();
     let mut digest = Sha256::new();
-    for part in [&*owner.0, &tool.id, &tool.description, &call.arguments().to_string()] {
+    for part in [
+        &*owner.0,
+        &tool.id,
+        &tool.description,
+        &call.arguments().to_string(),
+    ] {
         digest.update(part.len().to_le_bytes());
         digest.update(part);
     }

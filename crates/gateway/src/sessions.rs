@@ -1,7 +1,9 @@
-//! Sessions that may go on at another gateway: whose each is, how its client began it, and what it was shown.
+//! Sessions that may go on at another gateway: whose each is, how its client began it, and what it
+//! was shown.
 //!
-//! A session's key has the digest of its id, as whoever knows an id and has its key may use the session. It lives as long as a session
-//! without requests does. Where the store does not answer, a gateway knows its own sessions alone.
+//! A session's key has the digest of its id, as whoever knows an id and has its key may use the
+//! session. It lives as long as a session without requests does. Where the store does not answer, a
+//! gateway knows its own sessions alone.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,13 +13,16 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use picktools_state::keys::{digest, hex};
 use picktools_state::{Answer, Failure, Purpose, Store};
-use rmcp::transport::streamable_http_server::session::{SessionState, SessionStore, SessionStoreError};
+use rmcp::transport::streamable_http_server::session::{
+    SessionState, SessionStore, SessionStoreError,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::settings::Mode;
 
-/// The most bytes of what a client says of itself, and of a definition that it was shown; what has more stays at one gateway.
+/// The most bytes of what a client says of itself, and of a definition that it was shown; what has
+/// more stays at one gateway.
 const MAX_BYTES: usize = 64 << 10;
 /// The most definitions that are read.
 const MAX_JOINED: usize = 256;
@@ -60,19 +65,37 @@ pub(crate) fn digest_of(session: &str) -> String {
 
 impl Sessions {
     pub(crate) fn new(store: Store, time: Duration) -> Self {
-        Self { store, time_ms: time.as_millis().max(1).to_string() }
+        Self {
+            store,
+            time_ms: time.as_millis().max(1).to_string(),
+        }
     }
 
     /// The keys of what is said of a session, and of the definitions that joined its list.
     fn keys(&self, session: &str) -> [String; 2] {
         let digest = digest_of(session);
-        [self.store.key(&format!("session:{digest}")), self.store.key(&format!("session:{digest}:joined"))]
+        [
+            self.store.key(&format!("session:{digest}")),
+            self.store.key(&format!("session:{digest}:joined")),
+        ]
     }
 
-    async fn write(&self, session: &str, name: &'static str, value: Vec<u8>) -> Result<(), Failure> {
+    async fn write(
+        &self,
+        session: &str,
+        name: &'static str,
+        value: Vec<u8>,
+    ) -> Result<(), Failure> {
         let ([key, _], time) = (self.keys(session), self.time_ms.clone());
         let write = move |store: &Store| {
-            store.run(Purpose::Sessions, WRITE, &[&key], &[time.as_bytes(), name.as_bytes(), &value]).map(drop)
+            store
+                .run(
+                    Purpose::Sessions,
+                    WRITE,
+                    &[&key],
+                    &[time.as_bytes(), name.as_bytes(), &value],
+                )
+                .map(drop)
         };
         self.store.soon(Purpose::Sessions, write).await
     }
@@ -80,7 +103,12 @@ impl Sessions {
     async fn read(&self, session: &str, name: &'static str) -> Result<Option<Vec<u8>>, Failure> {
         let ([key, joined], time) = (self.keys(session), self.time_ms.clone());
         let read = move |store: &Store| {
-            store.run(Purpose::Sessions, READ, &[&key, &joined], &[time.as_bytes(), name.as_bytes()])
+            store.run(
+                Purpose::Sessions,
+                READ,
+                &[&key, &joined],
+                &[time.as_bytes(), name.as_bytes()],
+            )
         };
         match self.store.soon(Purpose::Sessions, read).await? {
             Answer::Text(bytes) => Ok(Some(bytes)),
@@ -92,14 +120,19 @@ impl Sessions {
     pub fn begin<'a>(&'a self, session: &'a str, guest: &'a str) -> BoxFuture<'a, ()> {
         let begin = async move {
             // Where it cannot be noted, the session stays at this gateway; the store tells why.
-            drop(self.write(session, "guest", guest.as_bytes().to_vec()).await);
+            drop(
+                self.write(session, "guest", guest.as_bytes().to_vec())
+                    .await,
+            );
         };
         begin.boxed()
     }
 
     /// Returns `true` if a session that another gateway began is this guest's. It lives on then.
     pub fn is_of<'a>(&'a self, session: &'a str, guest: &'a str) -> BoxFuture<'a, bool> {
-        let is_of = async move { matches!(self.read(session, "guest").await, Ok(Some(of)) if of == guest.as_bytes()) };
+        let is_of = async move {
+            matches!(self.read(session, "guest").await, Ok(Some(of)) if of == guest.as_bytes())
+        };
         is_of.boxed()
     }
 
@@ -120,30 +153,44 @@ impl Sessions {
     /// Notes which definitions joined the list of a session.
     pub(crate) async fn join(&self, session: &str, joined: &[Value]) {
         let ([_, key], time) = (self.keys(session), self.time_ms.clone());
-        let joined: Vec<String> =
-            joined.iter().map(Value::to_string).filter(|definition| definition.len() <= MAX_BYTES).collect();
+        let joined: Vec<String> = joined
+            .iter()
+            .map(Value::to_string)
+            .filter(|definition| definition.len() <= MAX_BYTES)
+            .collect();
         let join = move |store: &Store| {
             let mut values = vec![time.as_bytes()];
             values.extend(joined.iter().map(String::as_bytes));
-            store.run(Purpose::Sessions, JOIN, &[&key], &values).map(drop)
+            store
+                .run(Purpose::Sessions, JOIN, &[&key], &values)
+                .map(drop)
         };
         drop(self.store.soon(Purpose::Sessions, join).await);
     }
 
-    /// The definitions that joined the list of a session at all gateways, in the order in which they came.
+    /// The definitions that joined the list of a session at all gateways, in the order in which
+    /// they came.
     pub(crate) async fn joined(&self, session: &str) -> Vec<Value> {
         let [_, key] = self.keys(session);
         let last = (MAX_JOINED - 1).to_string();
-        let read =
-            move |store: &Store| store.ask(Purpose::Sessions, &[b"LRANGE", key.as_bytes(), b"0", last.as_bytes()]);
-        let Ok(answer) = self.store.soon(Purpose::Sessions, read).await else { return Vec::new() };
+        let read = move |store: &Store| {
+            store.ask(
+                Purpose::Sessions,
+                &[b"LRANGE", key.as_bytes(), b"0", last.as_bytes()],
+            )
+        };
+        let Ok(answer) = self.store.soon(Purpose::Sessions, read).await else {
+            return Vec::new();
+        };
         let definitions = answer.parts().iter().filter_map(Answer::text);
-        definitions.filter_map(|text| serde_json::from_str(text).ok()).collect()
+        definitions
+            .filter_map(|text| serde_json::from_str(text).ok())
+            .collect()
     }
 }
 
-/// What the protocol keeps. It is never told of a failure: the store tells that once, and the protocol would log the id of each
-/// session, which is secret.
+/// What the protocol keeps. It is never told of a failure: the store tells that once, and the
+/// protocol would log the id of each session, which is secret.
 #[async_trait]
 impl SessionStore for Sessions {
     async fn load(&self, session: &str) -> Result<Option<SessionState>, SessionStoreError> {
@@ -162,8 +209,14 @@ impl SessionStore for Sessions {
 
     async fn delete(&self, session: &str) -> Result<(), SessionStoreError> {
         let [key, joined] = self.keys(session);
-        let delete =
-            move |store: &Store| store.ask(Purpose::Sessions, &[b"DEL", key.as_bytes(), joined.as_bytes()]).map(drop);
+        let delete = move |store: &Store| {
+            store
+                .ask(
+                    Purpose::Sessions,
+                    &[b"DEL", key.as_bytes(), joined.as_bytes()],
+                )
+                .map(drop)
+        };
         drop(self.store.soon(Purpose::Sessions, delete).await);
         Ok(())
     }
@@ -171,6 +224,8 @@ impl SessionStore for Sessions {
 
 impl fmt::Debug for Sessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sessions").field("store", &self.store).finish_non_exhaustive()
+        f.debug_struct("Sessions")
+            .field("store", &self.store)
+            .finish_non_exhaustive()
     }
 }

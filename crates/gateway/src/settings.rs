@@ -20,7 +20,8 @@ pub const DEFAULT_ROLE: &str = "default";
 /// The name under which settings stand that hold for all upstreams.
 const ALL: &str = "*";
 
-/// What the operator says. As JSON every member may be left out, comments are allowed, and unknown members are refused.
+/// What the operator says. As JSON every member may be left out, comments are allowed, and unknown
+/// members are refused.
 ///
 /// ```
 /// use picktools_gateway::Settings;
@@ -52,8 +53,8 @@ pub struct Settings {
     pub results: ResultSettings,
     /// Who may connect over HTTP, each with a key.
     pub keys: Vec<Key>,
-    /// The role of those who come without a key; where there are keys and this is not said, they may not. For this machine
-    /// alone.
+    /// The role of those who come without a key; where there are keys and this is not said, they
+    /// may not. For this machine alone.
     pub anonymous: Option<String>,
     /// What holds over HTTP.
     pub http: HttpSettings,
@@ -147,7 +148,13 @@ pub struct HttpSettings {
 
 impl Default for HttpSettings {
     fn default() -> Self {
-        Self { hosts: Vec::new(), origins: Vec::new(), calls: false, max_sessions: 1_000, session_s: 1_800 }
+        Self {
+            hosts: Vec::new(),
+            origins: Vec::new(),
+            calls: false,
+            max_sessions: 1_000,
+            session_s: 1_800,
+        }
     }
 }
 
@@ -236,7 +243,8 @@ pub enum Start {
 pub enum Share {
     /// All callers use one.
     All,
-    /// Each session has its own, so that nothing leaks from one to another; without sessions, each key.
+    /// Each session has its own, so that nothing leaks from one to another; without sessions, each
+    /// key.
     Owner,
 }
 
@@ -302,8 +310,8 @@ impl UpstreamRules {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Role {
-    /// What may be seen and run. `exclude`, `quarantine` and `quotas` are not for settings, as they name tools that may
-    /// not be there.
+    /// What may be seen and run. `exclude`, `quarantine` and `quotas` are not for settings, as they
+    /// name tools that may not be there.
     pub access: Access,
     /// Patterns of `source/tool` that may not.
     pub deny: Vec<String>,
@@ -334,13 +342,17 @@ pub enum Unsafe {
 pub struct ResultSettings {
     /// The most bytes of a result; 1 MiB unless told otherwise.
     pub max_bytes: usize,
-    /// What becomes of results that look like instructions. Unless it is said, those of untrusted upstreams are marked.
+    /// What becomes of results that look like instructions. Unless it is said, those of untrusted
+    /// upstreams are marked.
     pub scan: Option<Scan>,
 }
 
 impl Default for ResultSettings {
     fn default() -> Self {
-        Self { max_bytes: 1 << 20, scan: None }
+        Self {
+            max_bytes: 1 << 20,
+            scan: None,
+        }
     }
 }
 
@@ -360,14 +372,18 @@ impl Settings {
         let value: Value = jsonc_parser::parse_to_serde_value(text, &options)
             .map_err(|error| SettingsError(format!("the settings are no JSON: {error}")))?;
         if value.is_null() {
-            // A file that is being written is empty for a moment, and must not be taken for one that has no keys.
-            return Err(SettingsError("the settings are empty; write {} where nothing is to be said".to_owned()));
+            // A file that is being written is empty for a moment, and must not be taken for one
+            // that has no keys.
+            return Err(SettingsError(
+                "the settings are empty; write {} where nothing is to be said".to_owned(),
+            ));
         }
         if !value.is_object() {
             // A list would be read as members that are left out.
             return Err(SettingsError("the settings are no object: {…}".to_owned()));
         }
-        let settings: Self = serde_json::from_value(value).map_err(|error| SettingsError(format!("{error}")))?;
+        let settings: Self =
+            serde_json::from_value(value).map_err(|error| SettingsError(format!("{error}")))?;
         settings.check()?;
         Ok(settings)
     }
@@ -381,11 +397,18 @@ impl Settings {
         for (name, role) in &self.roles {
             let refuse = |what| Err(SettingsError(format!("the role {name:?}: {what}")));
             let access = &role.access;
-            if !access.exclude.is_empty() || !access.quarantine.is_empty() || !access.quotas.is_empty() {
-                return refuse("`exclude`, `quarantine` and `quotas` name tools that may not be there; use `deny`");
+            if !access.exclude.is_empty()
+                || !access.quarantine.is_empty()
+                || !access.quotas.is_empty()
+            {
+                return refuse(
+                    "`exclude`, `quarantine` and `quotas` name tools that may not be there; use `deny`",
+                );
             }
             if access.allow_unsafe {
-                return refuse("`allow_unsafe` is said by `\"unsafe\": \"allow\"` or `\"confirm\"`");
+                return refuse(
+                    "`allow_unsafe` is said by `\"unsafe\": \"allow\"` or `\"confirm\"`",
+                );
             }
             if let Err(error) = role.denied() {
                 return Err(SettingsError(format!("the role {name:?}: {error}")));
@@ -398,7 +421,9 @@ impl Settings {
             }
             let zero = |value: Option<u64>| value == Some(0);
             if upstream.parallel == Some(0)
-                || [upstream.call_s, upstream.start_s, upstream.idle_s].into_iter().any(zero)
+                || [upstream.call_s, upstream.start_s, upstream.idle_s]
+                    .into_iter()
+                    .any(zero)
             {
                 return refuse("a number from 1 is needed");
             }
@@ -406,22 +431,37 @@ impl Settings {
         let mut names = std::collections::BTreeSet::new();
         for key in &self.keys {
             if !names.insert(&key.name) {
-                return Err(SettingsError(format!("two keys are called {:?}; rename one", key.name)));
+                return Err(SettingsError(format!(
+                    "two keys are called {:?}; rename one",
+                    key.name
+                )));
             }
             let role = key.role.as_deref().unwrap_or(DEFAULT_ROLE);
             if role != DEFAULT_ROLE && !self.roles.contains_key(role) {
-                return Err(SettingsError(format!("the key {:?} has the role {role:?}, which is not there", key.name)));
+                return Err(SettingsError(format!(
+                    "the key {:?} has the role {role:?}, which is not there",
+                    key.name
+                )));
             }
         }
-        if let Some(role) =
-            self.anonymous.as_ref().filter(|role| *role != DEFAULT_ROLE && !self.roles.contains_key(*role))
+        if let Some(role) = self
+            .anonymous
+            .as_ref()
+            .filter(|role| *role != DEFAULT_ROLE && !self.roles.contains_key(*role))
         {
-            return Err(SettingsError(format!("anonymous: there is no role {role:?}")));
+            return Err(SettingsError(format!(
+                "anonymous: there is no role {role:?}"
+            )));
         }
         if self.results.max_bytes < 1_000 {
-            return Err(SettingsError("results.max_bytes: at least 1000 are needed".to_owned()));
+            return Err(SettingsError(
+                "results.max_bytes: at least 1000 are needed".to_owned(),
+            ));
         }
-        self.audit.iter().try_for_each(AuditSettings::check).map_err(SettingsError)?;
+        self.audit
+            .iter()
+            .try_for_each(AuditSettings::check)
+            .map_err(SettingsError)?;
         self.proxy.check().map_err(SettingsError)
     }
 
@@ -431,7 +471,11 @@ impl Settings {
         let own = self.upstreams.get(name).unwrap_or(&none);
         let all = self.upstreams.get(ALL).unwrap_or(&none);
         // Trust is one thing: what is said of the upstream itself counts alone.
-        let trust = if own.trusted.is_some() || own.untrusted.is_some() { own } else { all };
+        let trust = if own.trusted.is_some() || own.untrusted.is_some() {
+            own
+        } else {
+            all
+        };
         let untrusted = trust.untrusted == Some(true);
         let scan = own.scan_results.or(all.scan_results).or(self.results.scan);
         UpstreamRules {
@@ -448,7 +492,8 @@ impl Settings {
         }
     }
 
-    /// Returns what a role may see and run of a catalog; what waits for approval is not told by settings.
+    /// Returns what a role may see and run of a catalog; what waits for approval is not told by
+    /// settings.
     ///
     /// # Errors
     ///
@@ -470,7 +515,12 @@ impl Role {
         let is_denied = |tool: &&Arc<Tool>| denied.is_match(tool.qualified_name());
         Ok(Access {
             allow_unsafe: self.marked_unsafe != Unsafe::Deny,
-            exclude: catalog.tools().iter().filter(is_denied).map(|tool| tool.id.clone()).collect(),
+            exclude: catalog
+                .tools()
+                .iter()
+                .filter(is_denied)
+                .map(|tool| tool.id.clone())
+                .collect(),
             ..self.access.clone()
         })
     }
@@ -491,7 +541,16 @@ mod tests {
 
     #[test]
     fn settings_that_are_not_whole_are_none() {
-        for text in ["", " \n", "// nothing yet", "null", "{", "[]", "{} {}", "{\"keys\": null}"] {
+        for text in [
+            "",
+            " \n",
+            "// nothing yet",
+            "null",
+            "{",
+            "[]",
+            "{} {}",
+            "{\"keys\": null}",
+        ] {
             assert!(Settings::read(text).is_err(), "{text:?}");
         }
         assert!(Settings::read("{}").is_ok());
@@ -499,7 +558,8 @@ mod tests {
 
     #[test]
     fn a_provider_is_one_that_keys_may_be_sent_to() {
-        let openai = |provider: &str| Settings::read(&format!(r#"{{"proxy": {{"openai": {provider}}}}}"#));
+        let openai =
+            |provider: &str| Settings::read(&format!(r#"{{"proxy": {{"openai": {provider}}}}}"#));
         for provider in [
             r#"{"url": "https://api.example/v1", "key_env": "KEY", "mode": "allowed"}"#,
             r#"{"url": "http://127.0.0.1:8000/v1"}"#,
@@ -517,13 +577,21 @@ mod tests {
             (r#"{"url": "file:///etc/passwd"}"#, "names no machine"),
             (r#"{"url": "ftp://api.example/v1"}"#, "not http"),
             (r#"{"url": "api.example/v1"}"#, "no address"),
-            (r#"{"url": "https://api.example/v1", "mode": "defer"}"#, "not for this provider"),
-            (r#"{"url": "https://api.example/v1", "key": "secret"}"#, "unknown field"),
+            (
+                r#"{"url": "https://api.example/v1", "mode": "defer"}"#,
+                "not for this provider",
+            ),
+            (
+                r#"{"url": "https://api.example/v1", "key": "secret"}"#,
+                "unknown field",
+            ),
         ] {
             let error = openai(provider).expect_err(provider).to_string();
             assert!(error.contains(why), "{provider}: {error}");
         }
-        Settings::read(r#"{"proxy": {"anthropic": {"url": "https://api.example/v1", "mode": "allowed"}}}"#)
-            .expect_err("Anthropic has no such mode");
+        Settings::read(
+            r#"{"proxy": {"anthropic": {"url": "https://api.example/v1", "mode": "allowed"}}}"#,
+        )
+        .expect_err("Anthropic has no such mode");
     }
 }

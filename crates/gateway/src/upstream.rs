@@ -202,7 +202,10 @@ impl Upstream {
     }
 
     fn limits(&self) -> Limits {
-        Limits { time: Duration::from_secs(self.rules.start_s), ..Limits::default() }
+        Limits {
+            time: Duration::from_secs(self.rules.start_s),
+            ..Limits::default()
+        }
     }
 
     /// Its name in messages.
@@ -224,10 +227,13 @@ impl Upstream {
         deadline: Instant,
     ) -> Result<Lease, Refusal> {
         let waiting = Arc::clone(&self.permits).acquire_owned();
-        let Ok(Ok(permit)) = timeout_at(deadline.min(Instant::now() + WAIT).into(), waiting).await else {
+        let Ok(Ok(permit)) = timeout_at(deadline.min(Instant::now() + WAIT).into(), waiting).await
+        else {
             let most = self.rules.parallel;
-            let message =
-                format!("{} has {most} calls under way, which is as many as it may; call again later", self.shown());
+            let message = format!(
+                "{} has {most} calls under way, which is as many as it may; call again later",
+                self.shown()
+            );
             return Err(Refusal::new(Code::Busy, message).retry_after(WAIT));
         };
         let slot = match share {
@@ -240,7 +246,15 @@ impl Upstream {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         slot.listener.calls.enter(number, tell.clone());
-        Ok(Lease { connection, heard, tell, slot, number, answered: false, _permit: permit })
+        Ok(Lease {
+            connection,
+            heard,
+            tell,
+            slot,
+            number,
+            answered: false,
+            _permit: permit,
+        })
     }
 
     /// Starts it, where it waits for a call to be started.
@@ -260,11 +274,15 @@ impl Upstream {
         }
         if owned.len() >= MAX_OWNED {
             let idle = |slot: &Arc<Slot>| slot.listener.calls.is_empty().then(|| *lock(&slot.used));
-            let oldest =
-                owned.iter().filter_map(|(owner, slot)| Some((idle(slot)?, owner.clone()))).min_by_key(|it| it.0);
+            let oldest = owned
+                .iter()
+                .filter_map(|(owner, slot)| Some((idle(slot)?, owner.clone())))
+                .min_by_key(|it| it.0);
             let Some((_, oldest)) = oldest else {
-                let message =
-                    format!("{} has {MAX_OWNED} connections, all of them in use; call again later", self.shown());
+                let message = format!(
+                    "{} has {MAX_OWNED} connections, all of them in use; call again later",
+                    self.shown()
+                );
                 return Err(Refusal::new(Code::Busy, message).retry_after(WAIT));
             };
             if let Some(slot) = owned.remove(&oldest) {
@@ -272,7 +290,11 @@ impl Upstream {
             }
         }
         // A client is asked in the way of its own revision.
-        let handshake = if client.is_newest { Handshake::NewestFirst } else { Handshake::KnownFirst };
+        let handshake = if client.is_newest {
+            Handshake::NewestFirst
+        } else {
+            Handshake::KnownFirst
+        };
         let slot = Slot::new(Listener::new(client.asks), handshake);
         owned.insert(owner.clone(), Arc::clone(&slot));
         Ok(slot)
@@ -301,11 +323,20 @@ impl Upstream {
 
     /// The connection of a place; a new one where there is none, or none any longer.
     async fn connection(&self, slot: &Slot, deadline: Instant) -> Result<Arc<Connection>, Refusal> {
-        let late = || Refusal::new(Code::TimedOut, format!("{} was not up in time", self.shown()));
-        let mut kept = timeout_at(deadline.into(), slot.connection.lock()).await.map_err(|_| late())?;
+        let late = || {
+            Refusal::new(
+                Code::TimedOut,
+                format!("{} was not up in time", self.shown()),
+            )
+        };
+        let mut kept = timeout_at(deadline.into(), slot.connection.lock())
+            .await
+            .map_err(|_| late())?;
         if let Some(connection) = kept.as_ref().filter(|connection| !connection.is_closed()) {
-            // What left a call without an answer may hang. While others wait for theirs it is let be.
-            let is_in_doubt = slot.unanswered.swap(false, Ordering::Relaxed) && slot.listener.calls.is_empty();
+            // What left a call without an answer may hang. While others wait for theirs it is let
+            // be.
+            let is_in_doubt =
+                slot.unanswered.swap(false, Ordering::Relaxed) && slot.listener.calls.is_empty();
             if !is_in_doubt || is_there(connection).await {
                 return Ok(Arc::clone(connection));
             }
@@ -317,14 +348,26 @@ impl Upstream {
         }
         self.may_be_asked()?;
         let deadline = deadline.min(Instant::now() + self.limits().time);
-        let (environment, limits, listener) = (&*self.environment, self.limits(), slot.listener.clone());
-        let opened = Connection::open(&self.server, environment, deadline, &limits, slot.handshake, listener).await;
+        let (environment, limits, listener) =
+            (&*self.environment, self.limits(), slot.listener.clone());
+        let opened = Connection::open(
+            &self.server,
+            environment,
+            deadline,
+            &limits,
+            slot.handshake,
+            listener,
+        )
+        .await;
         match opened {
             Ok(connection) => {
                 lock(&self.health).down = None;
                 let connection = Arc::new(connection);
                 *kept = Some(Arc::clone(&connection));
-                self.meter.record(&Event::Upstream { name: &self.server.name, up: true });
+                self.meter.record(&Event::Upstream {
+                    name: &self.server.name,
+                    up: true,
+                });
                 tracing::info!(target: "picktools::gateway", upstream = %self.server.name, "up");
                 Ok(connection)
             }
@@ -332,19 +375,28 @@ impl Upstream {
                 let message = error.to_string();
                 self.failed(&message);
                 lock(&self.health).down = Some(message.clone());
-                Err(Refusal::new(Code::UpstreamDown, format!("{} cannot be reached: {message}", self.shown())))
+                Err(Refusal::new(
+                    Code::UpstreamDown,
+                    format!("{} cannot be reached: {message}", self.shown()),
+                ))
             }
         }
     }
 
-    /// What other gateways are to know, once. Programs are each gateway's own: what becomes of one says nothing of others.
+    /// What other gateways are to know, once. Programs are each gateway's own: what becomes of one
+    /// says nothing of others.
     pub(crate) fn take_news(&self) -> Option<News> {
         let mut health = lock(&self.health);
         if !std::mem::take(&mut health.has_news) || matches!(self.server.way, Way::Stdio { .. }) {
             return None;
         }
-        let left = health.open_until.map(|until| until.saturating_duration_since(Instant::now()));
-        Some(left.filter(|left| !left.is_zero()).map_or(News::Answers, News::LeftAlone))
+        let left = health
+            .open_until
+            .map(|until| until.saturating_duration_since(Instant::now()));
+        Some(
+            left.filter(|left| !left.is_zero())
+                .map_or(News::Answers, News::LeftAlone),
+        )
     }
 
     /// Says that what was to be known could not be told.
@@ -361,21 +413,37 @@ impl Upstream {
         let health = lock(&self.health);
         let until = health.open_until.max(health.elsewhere);
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let Some(left) = left.filter(|left| !left.is_zero()) else { return Ok(()) };
-        let why = health.down.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-        let message =
-            format!("{} failed often, and is left alone for {} s more{why}", self.shown(), left.as_secs().max(1));
+        let Some(left) = left.filter(|left| !left.is_zero()) else {
+            return Ok(());
+        };
+        let why = health
+            .down
+            .as_ref()
+            .map(|why| format!(": {why}"))
+            .unwrap_or_default();
+        let message = format!(
+            "{} failed often, and is left alone for {} s more{why}",
+            self.shown(),
+            left.as_secs().max(1)
+        );
         Err(Refusal::new(Code::UpstreamDown, message).retry_after(left))
     }
 
     /// Counts a failure.
     pub(crate) fn failed(&self, why: &str) {
-        self.meter.record(&Event::Upstream { name: &self.server.name, up: false });
+        self.meter.record(&Event::Upstream {
+            name: &self.server.name,
+            up: false,
+        });
         tracing::warn!(target: "picktools::gateway", upstream = %self.server.name, why, "failed");
         let now = Instant::now();
         let mut health = lock(&self.health);
         health.failures.push_back(now);
-        while health.failures.front().is_some_and(|&first| now.duration_since(first) > FAILURES.1) {
+        while health
+            .failures
+            .front()
+            .is_some_and(|&first| now.duration_since(first) > FAILURES.1)
+        {
             health.failures.pop_front();
         }
         let was_open = health.open_until.take_if(|until| *until <= now).is_some();
@@ -398,8 +466,16 @@ impl Upstream {
     }
 
     /// Keeps it up, and tells of its tools whenever they may have changed.
-    pub(crate) async fn follow(self: Arc<Self>, kept: Option<KeptTools>, tell: mpsc::Sender<Listed>) {
-        let told = |listing, is_live| Listed { upstream: self.server.name.clone(), listing, is_live };
+    pub(crate) async fn follow(
+        self: Arc<Self>,
+        kept: Option<KeptTools>,
+        tell: mpsc::Sender<Listed>,
+    ) {
+        let told = |listing, is_live| Listed {
+            upstream: self.server.name.clone(),
+            listing,
+            is_live,
+        };
         let mut last: Option<Listing> = None;
         if let Some((tools, _)) = kept.as_ref().and_then(|kept| kept.get(&self.server)) {
             let mut listing = Listing::default();
@@ -415,17 +491,26 @@ impl Upstream {
             if self.rules.start == Start::Lazy && last.is_some() {
                 self.wanted.notified().await;
             }
-            match self.connection(&self.shared, Instant::now() + self.limits().time).await {
+            match self
+                .connection(&self.shared, Instant::now() + self.limits().time)
+                .await
+            {
                 Ok(connection) => {
                     while !connection.is_closed() {
-                        let listed = connection.tools(Instant::now() + self.limits().time, &self.limits()).await;
+                        let listed = connection
+                            .tools(Instant::now() + self.limits().time, &self.limits())
+                            .await;
                         let listed = match listed {
                             Ok(listing) => {
                                 again = AGAIN.0;
                                 if let (Some(kept), None) = (&kept, &listing.incomplete) {
                                     kept.put(&self.server, &listing.tools);
                                 }
-                                if has_asked && last.as_ref().is_some_and(|last| last.tools == listing.tools) {
+                                if has_asked
+                                    && last
+                                        .as_ref()
+                                        .is_some_and(|last| last.tools == listing.tools)
+                                {
                                     None
                                 } else {
                                     Some(Ok(listing))
@@ -483,14 +568,21 @@ impl Upstream {
 
 impl fmt::Debug for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Upstream").field("name", &self.server.name).finish_non_exhaustive()
+        f.debug_struct("Upstream")
+            .field("name", &self.server.name)
+            .finish_non_exhaustive()
     }
 }
 
 /// Whether a server answers at all; that it does not know the question is an answer too.
 async fn is_there(connection: &Connection) -> bool {
-    let ping = connection.peer().send_request(ClientRequest::PingRequest(PingRequest::default()));
-    matches!(timeout(PING, ping).await, Ok(Ok(_) | Err(ServiceError::McpError(_))))
+    let ping = connection
+        .peer()
+        .send_request(ClientRequest::PingRequest(PingRequest::default()));
+    matches!(
+        timeout(PING, ping).await,
+        Ok(Ok(_) | Err(ServiceError::McpError(_)))
+    )
 }
 
 async fn closed(connection: &Connection) {

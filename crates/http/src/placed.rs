@@ -1,4 +1,5 @@
-//! Answers that keep their place among the requests under way until they have ended, and those that turn a request away.
+//! Answers that keep their place among the requests under way until they have ended, and those that
+//! turn a request away.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -17,7 +18,12 @@ pub(crate) struct Placed {
 impl Placed {
     /// An answer that keeps the place until it has ended.
     pub(crate) fn answer(response: Response, place: Option<Place>) -> Response {
-        response.map(|body| Body::new(Self { body, _place: place }))
+        response.map(|body| {
+            Body::new(Self {
+                body,
+                _place: place,
+            })
+        })
     }
 }
 
@@ -25,7 +31,10 @@ impl http_body::Body for Placed {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         Pin::new(&mut self.body).poll_frame(cx)
     }
 

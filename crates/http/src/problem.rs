@@ -53,7 +53,10 @@ impl Problem {
     }
 
     pub(crate) fn at(self, place: impl Into<String>) -> Self {
-        Self { place: Some(place.into()), ..self }
+        Self {
+            place: Some(place.into()),
+            ..self
+        }
     }
 
     fn status(&self) -> StatusCode {
@@ -70,7 +73,10 @@ impl From<Refused> for Problem {
             StatusCode::SERVICE_UNAVAILABLE => "busy",
             _ => "refused",
         };
-        Self { retry_after: refused.retry_after, ..Self::new(refused.status, code, refused.message) }
+        Self {
+            retry_after: refused.retry_after,
+            ..Self::new(refused.status, code, refused.message)
+        }
     }
 }
 
@@ -82,11 +88,16 @@ impl From<Refusal> for Problem {
             Code::InvalidArguments => StatusCode::UNPROCESSABLE_ENTITY,
             Code::NotAllowed | Code::Quarantined => StatusCode::FORBIDDEN,
             Code::UpstreamDown | Code::Busy | Code::NotAudited => StatusCode::SERVICE_UNAVAILABLE,
-            Code::UpstreamDied | Code::UpstreamError | Code::ResultBlocked => StatusCode::BAD_GATEWAY,
+            Code::UpstreamDied | Code::UpstreamError | Code::ResultBlocked => {
+                StatusCode::BAD_GATEWAY
+            }
             Code::TimedOut => StatusCode::GATEWAY_TIMEOUT,
             Code::NotCarried => StatusCode::NOT_IMPLEMENTED,
         };
-        Self { retry_after: refusal.retry_after, ..Self::new(status, refusal.code.name(), refusal.message) }
+        Self {
+            retry_after: refusal.retry_after,
+            ..Self::new(status, refusal.code.name(), refusal.message)
+        }
     }
 }
 
@@ -99,7 +110,10 @@ impl IntoResponse for Problem {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if let Some(time) = self.retry_after {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(time.as_secs().max(1)));
+            headers.insert(
+                header::RETRY_AFTER,
+                HeaderValue::from(time.as_secs().max(1)),
+            );
         }
         response
     }

@@ -66,10 +66,11 @@ pub struct Http {
     pub listen: SocketAddr,
     /// The files of a certificate and its key.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// Whether others than this machine may be served without TLS, as where something before it speaks TLS.
+    /// Whether others than this machine may be served without TLS, as where something before it
+    /// speaks TLS.
     pub plain: bool,
-    /// The digest of a key for the console, as [`new_key`](picktools_state::keys::new_key) makes them, beside those of the
-    /// settings: for this machine alone, and as long as the gateway runs.
+    /// The digest of a key for the console, as [`new_key`](picktools_state::keys::new_key) makes
+    /// them, beside those of the settings: for this machine alone, and as long as the gateway runs.
     pub console: Option<String>,
 }
 
@@ -98,11 +99,17 @@ struct Pages {
 }
 
 impl Pages {
-    /// Refuses what a browser sends for a page of somebody else: under another name of this machine, or from another origin.
+    /// Refuses what a browser sends for a page of somebody else: under another name of this
+    /// machine, or from another origin.
     fn check(&self, headers: &HeaderMap) -> Result<(), Refused> {
         self.check_host(headers)?;
-        if text(headers, header::ORIGIN).is_some_and(|origin| self.origins.iter().all(|known| known != origin)) {
-            return Err(Refused::new(StatusCode::FORBIDDEN, "pages of this Origin may not call; see http.origins"));
+        if text(headers, header::ORIGIN)
+            .is_some_and(|origin| self.origins.iter().all(|known| known != origin))
+        {
+            return Err(Refused::new(
+                StatusCode::FORBIDDEN,
+                "pages of this Origin may not call; see http.origins",
+            ));
         }
         Ok(())
     }
@@ -111,11 +118,16 @@ impl Pages {
     fn check_own(&self, headers: &HeaderMap) -> Result<(), Refused> {
         self.check_host(headers)?;
         let host = text(headers, header::HOST).unwrap_or_default();
-        let is_own = |origin: &str| origin.split_once("://").is_some_and(|(_, named)| named.eq_ignore_ascii_case(host));
+        let is_own = |origin: &str| {
+            origin
+                .split_once("://")
+                .is_some_and(|(_, named)| named.eq_ignore_ascii_case(host))
+        };
         match text(headers, header::ORIGIN) {
-            Some(origin) if !is_own(origin) => {
-                Err(Refused::new(StatusCode::FORBIDDEN, "the console is for its own page alone"))
-            }
+            Some(origin) if !is_own(origin) => Err(Refused::new(
+                StatusCode::FORBIDDEN,
+                "the console is for its own page alone",
+            )),
             _ => Ok(()),
         }
     }
@@ -127,14 +139,19 @@ impl Pages {
             name.eq_ignore_ascii_case(known) && (port.is_empty() || port.starts_with(':'))
         };
         if headers.get_all(header::HOST).iter().count() != 1 || !self.hosts.iter().any(named) {
-            return Err(Refused::new(StatusCode::FORBIDDEN, "this machine is not known by that Host; see http.hosts"));
+            return Err(Refused::new(
+                StatusCode::FORBIDDEN,
+                "this machine is not known by that Host; see http.hosts",
+            ));
         }
         Ok(())
     }
 }
 
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
-    headers.get(name).map(|value| value.to_str().unwrap_or_default())
+    headers
+        .get(name)
+        .map(|value| value.to_str().unwrap_or_default())
 }
 
 /// A session: whose it is, and when it was last used.
@@ -155,7 +172,10 @@ impl Door {
     /// Whether a session is this guest's; to others it is as if it did not exist.
     fn is_of(&self, session: &str, guest: &Arc<Guest>) -> bool {
         let mut sessions = lock(&self.sessions);
-        let Some(visit) = sessions.get_mut(session).filter(|visit| Arc::ptr_eq(&visit.guest, guest)) else {
+        let Some(visit) = sessions
+            .get_mut(session)
+            .filter(|visit| Arc::ptr_eq(&visit.guest, guest))
+        else {
             return false;
         };
         visit.used = Instant::now();
@@ -165,7 +185,9 @@ impl Door {
 
     /// Takes up a session that another gateway began, where it is this guest's.
     async fn adopt(&self, session: &str, guest: &Arc<Guest>) -> bool {
-        let Some(shared) = &self.shared else { return false };
+        let Some(shared) = &self.shared else {
+            return false;
+        };
         // A session of somebody else that is here does not exist for a guest.
         let is_here = lock(&self.sessions).contains_key(session);
         if is_here || !shared.is_of(session, &guest.identity()).await {
@@ -180,7 +202,9 @@ impl Door {
         let Some(shared) = &self.shared else { return };
         let is_due = {
             let mut sessions = lock(&self.sessions);
-            let visit = sessions.get_mut(session).filter(|visit| visit.told.elapsed() > self.session_time / 4);
+            let visit = sessions
+                .get_mut(session)
+                .filter(|visit| visit.told.elapsed() > self.session_time / 4);
             visit.map(|visit| visit.told = Instant::now()).is_some()
         };
         if is_due {
@@ -193,11 +217,22 @@ impl Door {
         let oldest = {
             let mut sessions = lock(&self.sessions);
             let (guest, now) = (Arc::clone(guest), Instant::now());
-            sessions.insert(session.to_owned(), Visit { guest, used: now, told: now, requests: 0 });
+            sessions.insert(
+                session.to_owned(),
+                Visit {
+                    guest,
+                    used: now,
+                    told: now,
+                    requests: 0,
+                },
+            );
             if sessions.len() <= self.max_sessions {
                 return;
             }
-            let oldest = sessions.iter().min_by_key(|(_, visit)| visit.used).map(|(session, _)| session.clone());
+            let oldest = sessions
+                .iter()
+                .min_by_key(|(_, visit)| visit.used)
+                .map(|(session, _)| session.clone());
             oldest.inspect(|oldest| drop(sessions.remove(oldest)))
         };
         if let Some(oldest) = oldest {
@@ -208,15 +243,27 @@ impl Door {
 
     /// Ends sessions that were begun and never used, and forgets those that have ended.
     async fn tidy(&self) {
-        let is_abandoned = |visit: &Visit| visit.requests <= HANDSHAKE && visit.used.elapsed() > ABANDONED;
+        let is_abandoned =
+            |visit: &Visit| visit.requests <= HANDSHAKE && visit.used.elapsed() > ABANDONED;
         let abandoned: Vec<String> = {
             let sessions = lock(&self.sessions);
-            sessions.iter().filter(|(_, visit)| is_abandoned(visit)).map(|(session, _)| session.clone()).collect()
+            sessions
+                .iter()
+                .filter(|(_, visit)| is_abandoned(visit))
+                .map(|(session, _)| session.clone())
+                .collect()
         };
         for session in abandoned {
             drop(self.manager.close_session(&session.into()).await);
         }
-        let alive: Vec<String> = self.manager.sessions.read().await.keys().map(ToString::to_string).collect();
+        let alive: Vec<String> = self
+            .manager
+            .sessions
+            .read()
+            .await
+            .keys()
+            .map(ToString::to_string)
+            .collect();
         let alive: std::collections::HashSet<String> = alive.into_iter().collect();
         let mut sessions = lock(&self.sessions);
         // One that has just begun may not be among them yet.
@@ -260,18 +307,29 @@ async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) 
         Err(refused) => Err(refused),
     };
     let known = known.and_then(|guest| {
-        // A stream that a client listens on takes no place: it waits for as long as the client is there.
-        let place = if request.method() == Method::GET { None } else { Some(door.places.take(&guest)?) };
+        // A stream that a client listens on takes no place: it waits for as long as the client is
+        // there.
+        let place = if request.method() == Method::GET {
+            None
+        } else {
+            Some(door.places.take(&guest)?)
+        };
         Ok((guest, place))
     });
     let (guest, place) = match known {
         Ok(known) => known,
         Err(refused) => return refuse(&refused),
     };
-    let session = request.headers().get(SESSION).map(|value| value.to_str().unwrap_or_default().to_owned());
+    let session = request
+        .headers()
+        .get(SESSION)
+        .map(|value| value.to_str().unwrap_or_default().to_owned());
     if let Some(session) = &session {
         if !door.is_of(session, &guest) && !door.adopt(session, &guest).await {
-            return refuse(&Refused::new(StatusCode::NOT_FOUND, "there is no such session; begin a new one"));
+            return refuse(&Refused::new(
+                StatusCode::NOT_FOUND,
+                "there is no such session; begin a new one",
+            ));
         }
         door.refresh(session, &guest).await;
     }
@@ -279,7 +337,10 @@ async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) 
     drop(request.extensions_mut().insert(sender));
     let response = next.run(request).await;
     if session.is_none()
-        && let Some(begun) = response.headers().get(SESSION).and_then(|value| value.to_str().ok())
+        && let Some(begun) = response
+            .headers()
+            .get(SESSION)
+            .and_then(|value| value.to_str().ok())
     {
         if let Some(shared) = &door.shared {
             shared.begin(begun, &guest.identity()).await;
@@ -290,12 +351,14 @@ async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) 
 }
 
 impl Door {
-    /// Lets a request to the HTTP interface in: from a page that may call, with a key, and with a place.
+    /// Lets a request to the HTTP interface in: from a page that may call, with a key, and with a
+    /// place.
     async fn enter(&self, headers: &HeaderMap) -> Result<(Arc<Guest>, Place), Refused> {
         self.pages.check(headers)?;
         let guest = {
             let guests = self.read();
-            // Clients of OpenAI always send some key; where nobody has one it is not one that could be wrong.
+            // Clients of OpenAI always send some key; where nobody has one it is not one that could
+            // be wrong.
             guests.of(bearer(headers)?.filter(|_| !guests.have_no_keys()))?
         };
         guest.count(self.store.as_ref()).await?;
@@ -327,13 +390,23 @@ async fn watch(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> Res
     let path = request.extensions().get::<MatchedPath>().cloned();
     let path = path.as_ref().map_or("other", MatchedPath::as_str);
     let headers = request.headers();
-    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    let bytes: usize = headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len())
+        .sum();
     let response = if headers.len() > MAX_HEADERS || bytes > MAX_HEADER_BYTES {
-        let message = format!("more than {MAX_HEADERS} headers, or {MAX_HEADER_BYTES} bytes of them");
-        Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", message).into_response()
+        let message =
+            format!("more than {MAX_HEADERS} headers, or {MAX_HEADER_BYTES} bytes of them");
+        Problem::new(
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            "headers_too_large",
+            message,
+        )
+        .into_response()
     } else {
         let method = request.method().as_str();
-        let span = tracing::info_span!(target: "picktools::span", "request", method, path, status = Empty);
+        let span =
+            tracing::info_span!(target: "picktools::span", "request", method, path, status = Empty);
         let response = next.run(request).instrument(span.clone()).await;
         span.record("status", response.status().as_u16());
         response
@@ -355,7 +428,11 @@ async fn nothing() -> Problem {
 
 /// A request for something that is there, by another method.
 async fn other_method() -> Problem {
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "this address takes another method")
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        "this address takes another method",
+    )
 }
 
 /// Where a request to a model comes in.
@@ -382,13 +459,20 @@ impl ModelDoor {
 /// Lets a request to a model in, or not, and passes it on.
 async fn model(State(door): State<ModelDoor>, request: Request) -> Response {
     match door.admit(request.headers()).await {
-        Ok((place, sender)) => Placed::answer(door.proxy.pass_on(door.api, &sender, request).await, Some(place)),
+        Ok((place, sender)) => Placed::answer(
+            door.proxy.pass_on(door.api, &sender, request).await,
+            Some(place),
+        ),
         Err(refused) => picktools_proxy::refuse(&refused),
     }
 }
 
 /// Lets a request for what the console shows in, or not.
-async fn operate(State((door, hub)): State<(Arc<Door>, Arc<Hub>)>, mut request: Request, next: Next) -> Response {
+async fn operate(
+    State((door, hub)): State<(Arc<Door>, Arc<Hub>)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let admit = async |headers: &HeaderMap| {
         door.pages.check_own(headers)?;
         let guest = door.read().operator(bearer(headers)?, &hub.settings())?;
@@ -458,7 +542,10 @@ impl Drop for Serving {
 /// # Errors
 ///
 /// [`GatewayError`] when the address cannot be listened on, or may not be as the settings are.
-pub fn serve<'a>(gateway: &'a Gateway, http: &'a Http) -> BoxFuture<'a, Result<Serving, GatewayError>> {
+pub fn serve<'a>(
+    gateway: &'a Gateway,
+    http: &'a Http,
+) -> BoxFuture<'a, Result<Serving, GatewayError>> {
     let serve = async move {
         let hub = gateway.hub();
         let serving = listen(hub, &hub.settings(), http).await?;
@@ -494,19 +581,26 @@ async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> Result<Serv
     let session_time = Duration::from_secs(settings.http.session_s.max(1));
     manager.session_config.keep_alive = Some(session_time);
     let manager = Arc::new(manager);
-    let failed = |error: std::io::Error| GatewayError::Client(format!("cannot listen on {}: {error}", http.listen));
+    let failed = |error: std::io::Error| {
+        GatewayError::Client(format!("cannot listen on {}: {error}", http.listen))
+    };
     let listener = TcpListener::bind(http.listen).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let mut config = StreamableHttpServerConfig::default();
     if !settings.http.hosts.is_empty() {
-        config.allowed_hosts.extend(settings.http.hosts.iter().cloned());
+        config
+            .allowed_hosts
+            .extend(settings.http.hosts.iter().cloned());
     }
     let mut origins = settings.http.origins.clone();
     if is_local {
         // Its own pages; those of another server on this machine have another port.
         let scheme = if http.tls.is_some() { "https" } else { "http" };
-        origins.extend(["127.0.0.1", "localhost", "[::1]"].map(|host| format!("{scheme}://{host}:{}", address.port())));
+        origins.extend(
+            ["127.0.0.1", "localhost", "[::1]"]
+                .map(|host| format!("{scheme}://{host}:{}", address.port())),
+        );
     } else {
         config.allowed_hosts.push(http.listen.ip().to_string());
     }
@@ -518,18 +612,33 @@ async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> Result<Serv
         max_sessions: settings.http.max_sessions.max(1),
         session_time,
         places: Places::default(),
-        pages: Pages { hosts: config.allowed_hosts.clone(), origins: origins.clone() },
+        pages: Pages {
+            hosts: config.allowed_hosts.clone(),
+            origins: origins.clone(),
+        },
         store: hub.store.clone(),
         shared: hub.sessions.clone(),
     });
-    let mut config = config.with_allowed_origins(origins).enforce_origin_validation();
-    config.session_store = hub.sessions.clone().map(|sessions| Arc::new(sessions) as Arc<dyn SessionStore>);
+    let mut config = config
+        .with_allowed_origins(origins)
+        .enforce_origin_validation();
+    config.session_store = hub
+        .sessions
+        .clone()
+        .map(|sessions| Arc::new(sessions) as Arc<dyn SessionStore>);
     let gateway = Arc::clone(hub);
     let factory = move || {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let owner = Owner(format!("session {number}").into());
-        Ok(Handler::new(Arc::clone(&gateway), Caller { role: DEFAULT_ROLE.into(), key: "".into(), owner }))
+        Ok(Handler::new(
+            Arc::clone(&gateway),
+            Caller {
+                role: DEFAULT_ROLE.into(),
+                key: "".into(),
+                owner,
+            },
+        ))
     };
     let service = StreamableHttpService::new(factory, manager, config);
     let protocol = Router::new()
@@ -541,11 +650,20 @@ async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> Result<Serv
         .merge(desk::routes(Arc::clone(&door), Arc::clone(hub)));
     let operators = middleware::from_fn_with_state((Arc::clone(&door), Arc::clone(hub)), operate);
     let console = console::parts(Arc::clone(hub)).route_layer(operators);
-    let page = console::page().merge(described).route_layer(middleware::from_fn_with_state(Arc::clone(&door), look));
-    app = app.merge(page.merge(console).route_layer(middleware::from_fn(console::bound)));
+    let page = console::page()
+        .merge(described)
+        .route_layer(middleware::from_fn_with_state(Arc::clone(&door), look));
+    app = app.merge(
+        page.merge(console)
+            .route_layer(middleware::from_fn(console::bound)),
+    );
     let proxy = Arc::new(Proxy::new(Arc::clone(hub))?);
     for api in picktools_proxy::Api::ALL {
-        let state = ModelDoor { door: Arc::clone(&door), proxy: Arc::clone(&proxy), api };
+        let state = ModelDoor {
+            door: Arc::clone(&door),
+            proxy: Arc::clone(&proxy),
+            api,
+        };
         app = app.route(&format!("/v1{}", api.path()), post(model).with_state(state));
     }
     let app = app
@@ -556,8 +674,14 @@ async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> Result<Serv
     let app = app.into_make_service();
     let served = match &http.tls {
         None => {
-            let mut server = axum_server::from_tcp(listener).map_err(failed)?.handle(handle.clone());
-            server.http_builder().http1().header_read_timeout(HEAD).max_headers(READ_HEADERS);
+            let mut server = axum_server::from_tcp(listener)
+                .map_err(failed)?
+                .handle(handle.clone());
+            server
+                .http_builder()
+                .http1()
+                .header_read_timeout(HEAD)
+                .max_headers(READ_HEADERS);
             tokio::spawn(server.acceptor(NoDelayAcceptor::new()).serve(app))
         }
         Some((certificate, key)) => {
@@ -566,11 +690,19 @@ async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> Result<Serv
             let config = RustlsConfig::from_pem_file(certificate, key).await;
             let config = config.map_err(|error| {
                 let (certificate, key) = (certificate.display(), key.display());
-                GatewayError::Settings(format!("{certificate} and {key} are no certificate and key: {error}"))
+                GatewayError::Settings(format!(
+                    "{certificate} and {key} are no certificate and key: {error}"
+                ))
             })?;
             let acceptor = RustlsAcceptor::new(config).acceptor(NoDelayAcceptor::new());
-            let mut server = axum_server::from_tcp(listener).map_err(failed)?.handle(handle.clone());
-            server.http_builder().http1().header_read_timeout(HEAD).max_headers(READ_HEADERS);
+            let mut server = axum_server::from_tcp(listener)
+                .map_err(failed)?
+                .handle(handle.clone());
+            server
+                .http_builder()
+                .http1()
+                .header_read_timeout(HEAD)
+                .max_headers(READ_HEADERS);
             tokio::spawn(server.acceptor(acceptor).serve(app))
         }
     };
@@ -581,5 +713,11 @@ async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> Result<Serv
             tidied.tidy().await;
         }
     });
-    Ok(Serving { door, address, handle, served, tidying })
+    Ok(Serving {
+        door,
+        address,
+        handle,
+        served,
+        tidying,
+    })
 }

@@ -26,7 +26,10 @@ async fn calls_searches_lists_sessions_and_upstreams_are_counted() {
     };
     let counters = Arc::new(Counters::default());
     let gateway = Gateway::open(GatewayOptions {
-        servers: vec![Server { name: "up".to_owned(), way }],
+        servers: vec![Server {
+            name: "up".to_owned(),
+            way,
+        }],
         settings: Settings::read(r#"{"mode": "search"}"#).expect("settings"),
         catalog: None,
         environment: Arc::new(|name: &str| std::env::var_os(name)),
@@ -39,20 +42,47 @@ async fn calls_searches_lists_sessions_and_upstreams_are_counted() {
     });
     let gateway = gateway.expect("a gateway");
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    let serving = serve(&gateway, &Http { listen, tls: None, plain: false, console: None }).await.expect("it listens");
+    let serving = serve(
+        &gateway,
+        &Http {
+            listen,
+            tls: None,
+            plain: false,
+            console: None,
+        },
+    )
+    .await
+    .expect("it listens");
     let url = format!("http://{}/mcp", serving.address());
-    let server =
-        Server { name: "gateway".to_owned(), way: Way::Http { url, headers: BTreeMap::new(), credentials: None } };
+    let server = Server {
+        name: "gateway".to_owned(),
+        way: Way::Http {
+            url,
+            headers: BTreeMap::new(),
+            credentials: None,
+        },
+    };
     let (limits, deadline) = (Limits::default(), Instant::now() + Duration::from_secs(60));
-    let client =
-        Connection::open(&server, &|_| None, deadline, &limits, Handshake::KnownFirst, ToolChanges::default()).await;
+    let client = Connection::open(
+        &server,
+        &|_| None,
+        deadline,
+        &limits,
+        Handshake::KnownFirst,
+        ToolChanges::default(),
+    )
+    .await;
     let client = client.expect("it is reached");
     client.tools(deadline, &limits).await.expect("a list");
     let call = async |name: &'static str, arguments: Value| {
         let arguments = arguments.as_object().cloned().unwrap_or_default();
-        let request = CallToolRequest::new(CallToolRequestParams::new(name).with_arguments(arguments));
+        let request =
+            CallToolRequest::new(CallToolRequestParams::new(name).with_arguments(arguments));
         let request = ClientRequest::CallToolRequest(request);
-        let begun = client.begin(request, PeerRequestOptions::no_options(), |_| {}).await.expect("it is sent");
+        let begun = client
+            .begin(request, PeerRequestOptions::no_options(), |_| {})
+            .await
+            .expect("it is sent");
         begun.answer().await.expect("an answer")
     };
     call("search_tools", json!({"query": "sum of two numbers"})).await;
@@ -62,10 +92,31 @@ async fn calls_searches_lists_sessions_and_upstreams_are_counted() {
 
     let counts = counters.counts();
     let up = &counts.upstreams["up"];
-    assert_eq!((up.calls, up.refused["invalid_arguments"], up.refused["upstream_died"]), (3, 1, 1));
-    assert!(up.call_us > 0 && up.starts == 1 && !up.up, "it died: {up:?}");
-    assert_eq!((counts.searches, counts.empty_searches, counts.lists, counts.sessions), (1, 0, 1, 1));
-    assert!(counts.listed_tokens > 100 && counts.whole_tokens > counts.listed_tokens, "{counts:?}");
+    assert_eq!(
+        (
+            up.calls,
+            up.refused["invalid_arguments"],
+            up.refused["upstream_died"]
+        ),
+        (3, 1, 1)
+    );
+    assert!(
+        up.call_us > 0 && up.starts == 1 && !up.up,
+        "it died: {up:?}"
+    );
+    assert_eq!(
+        (
+            counts.searches,
+            counts.empty_searches,
+            counts.lists,
+            counts.sessions
+        ),
+        (1, 0, 1, 1)
+    );
+    assert!(
+        counts.listed_tokens > 100 && counts.whole_tokens > counts.listed_tokens,
+        "{counts:?}"
+    );
     assert_eq!(counts.open_sessions, 1);
     client.end().await;
     let gone = async || {
@@ -73,6 +124,8 @@ async fn calls_searches_lists_sessions_and_upstreams_are_counted() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), gone()).await.expect("a client that has gone is not counted");
+    tokio::time::timeout(Duration::from_secs(30), gone())
+        .await
+        .expect("a client that has gone is not counted");
     gateway.end().await;
 }

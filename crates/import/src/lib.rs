@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use picktools::catalog::DocumentReader;
 
-/// Returns the readers of this crate for [`CatalogOptions::readers`](picktools::CatalogOptions::readers).
+/// Returns the readers of this crate for
+/// [`CatalogOptions::readers`](picktools::CatalogOptions::readers).
 pub fn readers() -> Vec<Arc<dyn DocumentReader>> {
     vec![Arc::new(openapi::OpenApiReader)]
 }

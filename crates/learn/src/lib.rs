@@ -1,7 +1,9 @@
-//! Which tools served which request, by what logs tell: the way to [`Examples`](picktools::examples::Examples).
+//! Which tools served which request, by what logs tell: the way to
+//! [`Examples`](picktools::examples::Examples).
 //!
-//! [`read`] takes what people have: lines `request TAB tool`, transcripts in the shape of any provider, and audit records. It is
-//! up to the caller what becomes of a request: [`Examples::learn`](picktools::examples::Examples::learn) masks it.
+//! [`read`] takes what people have: lines `request TAB tool`, transcripts in the shape of any
+//! provider, and audit records. It is up to the caller what becomes of a request:
+//! [`Examples::learn`](picktools::examples::Examples::learn) masks it.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -59,8 +61,8 @@ struct Record {
 /// Reads a log: one JSON value, or lines of which each is
 ///
 /// - `request TAB tool`,
-/// - a transcript, an array of messages or an object that holds one: each of the user's messages with the tools that were
-///   called before the next,
+/// - a transcript, an array of messages or an object that holds one: each of the user's messages
+///   with the tools that were called before the next,
 /// - an audit record, `{"request": TEXT, "called": [NAME, …]}` with whatever else it has.
 ///
 /// Requests for which nothing was called are left out. `origin` is what errors call the bytes.
@@ -77,7 +79,10 @@ struct Record {
 /// [`LearnError`] for a line that is none of these, and for more than 4 million requests.
 pub fn read(bytes: &[u8], origin: &str) -> Result<Vec<Served>, LearnError> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    let mut log = Log { origin, served: Vec::new() };
+    let mut log = Log {
+        origin,
+        served: Vec::new(),
+    };
     // A transcript may fill a file, over many lines.
     if let Ok(value) = serde_json::from_slice::<Value>(bytes) {
         log.value(&value, 1)?;
@@ -100,12 +105,17 @@ impl Log<'_> {
         if line.is_empty() {
             return Ok(());
         }
-        let text = std::str::from_utf8(line).map_err(|error| self.fault(place, format!("it is not UTF-8: {error}")))?;
+        let text = std::str::from_utf8(line)
+            .map_err(|error| self.fault(place, format!("it is not UTF-8: {error}")))?;
         if let Some((request, tool)) = text.rsplit_once('\t') {
             return self.add(request.to_owned(), [tool.trim()], place);
         }
         let value = serde_json::from_str(text).map_err(|error| {
-            let message = if text.starts_with(['{', '[']) { json::message(&error) } else { "it has no tab".to_owned() };
+            let message = if text.starts_with(['{', '[']) {
+                json::message(&error)
+            } else {
+                "it has no tab".to_owned()
+            };
             self.fault(place, message)
         })?;
         self.value(&value, place)
@@ -120,12 +130,22 @@ impl Log<'_> {
         match Record::deserialize(value) {
             Ok(Record { request, called }) => self.add(request, called, place),
             // A file may hold an array of what else would be lines.
-            Err(_) if place == 1 && value.as_array().is_some_and(|items| items.iter().all(Value::is_object)) => {
+            Err(_)
+                if place == 1
+                    && value
+                        .as_array()
+                        .is_some_and(|items| items.iter().all(Value::is_object)) =>
+            {
                 let items = value.as_array().into_iter().flatten();
-                items.enumerate().try_for_each(|(number, item)| match Record::deserialize(item) {
-                    Ok(Record { request, called }) => self.add(request, called, place),
-                    Err(error) => Err(self.fault(place, format!("entry {}: {}", number + 1, json::message(&error)))),
-                })
+                items
+                    .enumerate()
+                    .try_for_each(|(number, item)| match Record::deserialize(item) {
+                        Ok(Record { request, called }) => self.add(request, called, place),
+                        Err(error) => Err(self.fault(
+                            place,
+                            format!("entry {}: {}", number + 1, json::message(&error)),
+                        )),
+                    })
             }
             Err(error) => Err(self.fault(place, json::message(&error))),
         }
@@ -148,15 +168,25 @@ impl Log<'_> {
         }
         if !names.is_empty() {
             if self.served.len() >= MAX_REQUESTS {
-                return Err(LearnError::TooMany { origin: self.origin.to_owned(), most: MAX_REQUESTS });
+                return Err(LearnError::TooMany {
+                    origin: self.origin.to_owned(),
+                    most: MAX_REQUESTS,
+                });
             }
-            self.served.push(Served { request, called: names });
+            self.served.push(Served {
+                request,
+                called: names,
+            });
         }
         Ok(())
     }
 
     fn fault(&self, line: usize, message: String) -> LearnError {
-        LearnError::Line { origin: self.origin.to_owned(), line, message }
+        LearnError::Line {
+            origin: self.origin.to_owned(),
+            line,
+            message,
+        }
     }
 }
 
@@ -168,11 +198,16 @@ mod tests {
 
     fn served(log: &str) -> Vec<(String, String)> {
         let read = read(log.as_bytes(), "log").expect("well formed");
-        read.into_iter().map(|served| (served.request, served.called.join(" "))).collect()
+        read.into_iter()
+            .map(|served| (served.request, served.called.join(" ")))
+            .collect()
     }
 
     fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-        pairs.iter().map(|&(request, called)| (request.to_owned(), called.to_owned())).collect()
+        pairs
+            .iter()
+            .map(|&(request, called)| (request.to_owned(), called.to_owned()))
+            .collect()
     }
 
     #[test]
@@ -187,7 +222,10 @@ mod tests {
             {"role": "assistant", "tool_calls": [{"function": {"name": "find_user"}}, {"function": {"name": "mail"}}]},
             {"role": "assistant", "tool_calls": [{"function": {"name": "find_user"}}]},
         ]);
-        let of_transcript = [("weather in Oslo?", "get_forecast"), ("mail it", "find_user mail")];
+        let of_transcript = [
+            ("weather in Oslo?", "get_forecast"),
+            ("mail it", "find_user mail"),
+        ];
         assert_eq!(served(&transcript.to_string()), pairs(&of_transcript));
         assert_eq!(
             served(&serde_json::to_string_pretty(&json!({"messages": transcript})).expect("JSON")),
@@ -196,26 +234,45 @@ mod tests {
         let record = json!({"time": 7, "request": "rain?", "called": ["a", "b", "a"], "picks": []});
         let nothing = json!({"request": "hello", "called": []});
         let log = format!("\u{feff}print it\tprint\r\n\n{record}\n{nothing}\n{transcript}\n");
-        let expected = [("print it", "print"), ("rain?", "a b"), of_transcript[0], of_transcript[1]];
+        let expected = [
+            ("print it", "print"),
+            ("rain?", "a b"),
+            of_transcript[0],
+            of_transcript[1],
+        ];
         assert_eq!(served(&log), pairs(&expected));
-        assert_eq!(served(&json!([record, nothing]).to_string()), pairs(&[("rain?", "a b")]));
+        assert_eq!(
+            served(&json!([record, nothing]).to_string()),
+            pairs(&[("rain?", "a b")])
+        );
         assert_eq!(served(""), []);
     }
 
     #[test]
     fn other_lines_are_refused_by_place() {
         for (log, part) in [
-            ("a\tb\nno tab", "log: line 2: it has no tab; give `request TAB tool`"),
+            (
+                "a\tb\nno tab",
+                "log: line 2: it has no tab; give `request TAB tool`",
+            ),
             ("a\t \nb\tc", "line 1: "),
             ("{\"request\": \"a\"}", "missing field `called`"),
             ("a\tb\n{\"request\": ", "line 2: "),
             ("{\"request\": 1, \"called\": []}\n{}", "line 1: "),
-            ("[{\"request\": \"a\", \"called\": [\"b\"]}, {}]", "entry 2: "),
+            (
+                "[{\"request\": \"a\", \"called\": [\"b\"]}, {}]",
+                "entry 2: ",
+            ),
             ("7", "line 1: "),
         ] {
             let error = read(log.as_bytes(), "log").expect_err(log).to_string();
             assert!(error.contains(part), "{part:?} is not in {error}");
         }
-        assert!(read(b"a\tb\n\xff\tc", "log").expect_err("no text").to_string().contains("line 2"));
+        assert!(
+            read(b"a\tb\n\xff\tc", "log")
+                .expect_err("no text")
+                .to_string()
+                .contains("line 2")
+        );
     }
 }

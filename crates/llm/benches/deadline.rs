@@ -1,4 +1,5 @@
-//! What is measured: the time between the deadline of a pick and its answer, with a language model that never answers.
+//! What is measured: the time between the deadline of a pick and its answer, with a language model
+//! that never answers.
 //!
 //! On what: the fixture catalog. The 99th percentile is to stay below 50 ms.
 
@@ -25,19 +26,32 @@ fn silent_model() -> Arc<dyn Reranker> {
         }
     });
     let client = ProviderClient::new(Provider::OpenAiChat, &url, &EndpointOptions::default());
-    let model = LlmReranker::new(client.expect("the URL is valid"), "silent").expect("it has a name");
+    let model =
+        LlmReranker::new(client.expect("the URL is valid"), "silent").expect("it has a name");
     Arc::new(model.max_concurrent(64))
 }
 
 fn deadline(criterion: &mut Criterion) {
-    let engine = Engine::builder(workplace()).reranker(silent_model()).build().expect("it builds");
-    let options =
-        PickOptions { timeout: Some(DEADLINE), rerank: Rerank::Always, min_score: 0.0, ..PickOptions::default() };
+    let engine = Engine::builder(workplace())
+        .reranker(silent_model())
+        .build()
+        .expect("it builds");
+    let options = PickOptions {
+        timeout: Some(DEADLINE),
+        rerank: Rerank::Always,
+        min_score: 0.0,
+        ..PickOptions::default()
+    };
     let query = Query::new("book a meeting room and send the minutes to everybody");
     let late = engine.pick(&query, &options).expect("it picks");
-    assert_eq!((late.degraded[0].stage, late.picks.len()), (Stage::Rerank, options.max_candidates));
+    assert_eq!(
+        (late.degraded[0].stage, late.picks.len()),
+        (Stage::Rerank, options.max_candidates)
+    );
     let mut group = criterion.benchmark_group("deadline");
-    group.sample_size(20).measurement_time(Duration::from_secs(5));
+    group
+        .sample_size(20)
+        .measurement_time(Duration::from_secs(5));
     let mut overruns = Vec::new();
     group.bench_function(BenchmarkId::new("overrun", "language_model"), |bencher| {
         bencher.iter_custom(|rounds| {
@@ -53,13 +67,24 @@ fn deadline(criterion: &mut Criterion) {
     });
     overruns.sort_unstable();
     // None where the bench was filtered out.
-    let Some(&worst) = overruns.last() else { return };
+    let Some(&worst) = overruns.last() else {
+        return;
+    };
     let p99 = overruns[(overruns.len() - 1) * 99 / 100];
-    #[expect(clippy::print_stdout, reason = "the tail is a result, which criterion does not show")]
+    #[expect(
+        clippy::print_stdout,
+        reason = "the tail is a result, which criterion does not show"
+    )]
     {
-        println!("deadline/overrun/language_model p99 of {} picks: {p99:.2?}, worst: {worst:.2?}", overruns.len());
+        println!(
+            "deadline/overrun/language_model p99 of {} picks: {p99:.2?}, worst: {worst:.2?}",
+            overruns.len()
+        );
     }
-    assert!(p99 < Duration::from_millis(50), "a pick overran its deadline by {p99:?}");
+    assert!(
+        p99 < Duration::from_millis(50),
+        "a pick overran its deadline by {p99:?}"
+    );
 }
 
 criterion_group!(benches, deadline);

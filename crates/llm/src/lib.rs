@@ -1,7 +1,8 @@
-//! Clients for language models and embedding models over HTTP, and what is built on them: a reranker, an argument
-//! repairer and a writer of example requests.
+//! Clients for language models and embedding models over HTTP, and what is built on them: a
+//! reranker, an argument repairer and a writer of example requests.
 //!
-//! Answers come from strangers: they are bounded in size and time, read strictly, and quoted without keys.
+//! Answers come from strangers: they are bounded in size and time, read strictly, and quoted
+//! without keys.
 
 mod embedder;
 pub mod enrich;

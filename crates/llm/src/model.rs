@@ -1,7 +1,7 @@
 //! A language model that is asked for one JSON object, within bounds of time and size.
 //!
-//! The provider is held to the answer's schema in its own way. Text of strangers goes into the message as JSON strings; what
-//! comes back is read by whoever asked.
+//! The provider is held to the answer's schema in its own way. Text of strangers goes into the
+//! message as JSON strings; what comes back is read by whoever asked.
 
 use std::error::Error;
 use std::fmt;
@@ -39,8 +39,8 @@ pub(crate) struct Question {
 pub(crate) struct AnswerForm {
     /// What it is called.
     pub(crate) name: &'static str,
-    /// The tool through which Anthropic's models give it; they have no other way to be held to a schema that all of them
-    /// know.
+    /// The tool through which Anthropic's models give it; they have no other way to be held to a
+    /// schema that all of them know.
     pub(crate) tool: &'static str,
     pub(crate) description: &'static str,
     pub(crate) schema: Value,
@@ -69,7 +69,10 @@ pub(crate) struct Model {
 impl Model {
     pub(crate) fn new(client: ProviderClient, model: &str) -> Result<Self, UnusableModel> {
         let provider = client.provider();
-        if !matches!(provider, Provider::OpenAiChat | Provider::Anthropic | Provider::Ollama) {
+        if !matches!(
+            provider,
+            Provider::OpenAiChat | Provider::Anthropic | Provider::Ollama
+        ) {
             return Err(UnusableModel::Provider(provider.name()));
         }
         let model = model.trim();
@@ -118,16 +121,24 @@ impl Model {
         Value::Object(body)
     }
 
-    /// Sends a request, with all the time there is until `deadline`, else the model's own. Nothing goes on for longer: the
-    /// thread that waits for the answer has the same time, and holds its permit for as long.
-    pub(crate) async fn ask(&self, request: Value, deadline: Option<Instant>) -> Result<Value, String> {
+    /// Sends a request, with all the time there is until `deadline`, else the model's own. Nothing
+    /// goes on for longer: the thread that waits for the answer has the same time, and holds its
+    /// permit for as long.
+    pub(crate) async fn ask(
+        &self,
+        request: Value,
+        deadline: Option<Instant>,
+    ) -> Result<Value, String> {
         let until = deadline.unwrap_or_else(|| Instant::now() + self.timeout);
         let permit = timeout_at(until.into(), Arc::clone(&self.permits).acquire_owned()).await;
         let Ok(Ok(permit)) = permit else {
-            return Err("other requests to the model were under way for all the time there was".to_owned());
+            return Err(
+                "other requests to the model were under way for all the time there was".to_owned(),
+            );
         };
         let left = until.saturating_duration_since(Instant::now());
-        // Whole milliseconds: they stand in messages, and the answer then comes before the deadline, not with it.
+        // Whole milliseconds: they stand in messages, and the answer then comes before the
+        // deadline, not with it.
         let left = left - Duration::from_nanos(u64::from(left.subsec_nanos() % 1_000_000));
         if left.is_zero() {
             return Err("no time was left to ask".to_owned());
@@ -137,37 +148,69 @@ impl Model {
             let _permit = permit;
             client.post(request, left, MAX_ANSWER_BYTES)
         };
-        let sent = tokio::task::spawn_blocking(send).await.map_err(|error| format!("its client died: {error}"))?;
+        let sent = tokio::task::spawn_blocking(send)
+            .await
+            .map_err(|error| format!("its client died: {error}"))?;
         sent.map_err(|error| match error.source() {
             Some(source) => format!("{error} ({source})"),
             None => error.to_string(),
         })
     }
 
-    /// What a model gave, before it is read: the arguments of the call that it was to answer with, or its text.
-    pub(crate) fn given(provider: Provider, tool: &str, answer: &Value) -> Result<Arguments, String> {
-        let Answer { calls, text, .. } = provider.answer(answer).map_err(|error| format!("no answer: {error}"))?;
+    /// What a model gave, before it is read: the arguments of the call that it was to answer with,
+    /// or its text.
+    pub(crate) fn given(
+        provider: Provider,
+        tool: &str,
+        answer: &Value,
+    ) -> Result<Arguments, String> {
+        let Answer { calls, text, .. } = provider
+            .answer(answer)
+            .map_err(|error| format!("no answer: {error}"))?;
         let (given, what) = if provider == Provider::Anthropic {
             let called = calls.into_iter().find(|call| call.name == tool);
-            (called.map(|call| call.arguments), "call that gives the answer")
+            (
+                called.map(|call| call.arguments),
+                "call that gives the answer",
+            )
         } else {
             (text.map(Arguments::Text), "text")
         };
-        given.ok_or_else(|| format!("no answer: there is no {what} in {:?}", shortened(&answer.to_string())))
+        given.ok_or_else(|| {
+            format!(
+                "no answer: there is no {what} in {:?}",
+                shortened(&answer.to_string())
+            )
+        })
     }
 }
 
 impl fmt::Debug for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Model").field("model", &self.model).field("client", &self.client).finish_non_exhaustive()
+        f.debug_struct("Model")
+            .field("model", &self.model)
+            .field("client", &self.client)
+            .finish_non_exhaustive()
     }
 }
 
 /// The body of a request in the provider's format.
 pub(crate) fn body(provider: Provider, model: &str, question: &Question) -> Map<String, Value> {
-    let Question { instructions, message, answer, most_tokens } = question;
-    let AnswerForm { name, tool, description, schema, strict } = answer;
-    let chat = json!([{"role": "system", "content": instructions}, {"role": "user", "content": message}]);
+    let Question {
+        instructions,
+        message,
+        answer,
+        most_tokens,
+    } = question;
+    let AnswerForm {
+        name,
+        tool,
+        description,
+        schema,
+        strict,
+    } = answer;
+    let chat =
+        json!([{"role": "system", "content": instructions}, {"role": "user", "content": message}]);
     let body = match provider {
         Provider::Anthropic => json!({
             "model": model, "system": instructions, "messages": [{"role": "user", "content": message}],
@@ -192,8 +235,17 @@ pub(crate) fn body(provider: Provider, model: &str, question: &Question) -> Map<
     }
 }
 
-/// How long a context Ollama needs, which silently drops the head of a longer request: a token has two bytes at the
-/// very least in any text that is mostly words.
-fn context(Question { instructions, message, most_tokens, .. }: &Question) -> usize {
-    ((instructions.len() + message.len()) / 2 + most_tokens).next_power_of_two().max(4096)
+/// How long a context Ollama needs, which silently drops the head of a longer request: a token has
+/// two bytes at the very least in any text that is mostly words.
+fn context(
+    Question {
+        instructions,
+        message,
+        most_tokens,
+        ..
+    }: &Question,
+) -> usize {
+    ((instructions.len() + message.len()) / 2 + most_tokens)
+        .next_power_of_two()
+        .max(4096)
 }

@@ -1,8 +1,9 @@
 //! A client of language models over HTTP, in the format of their provider.
 //!
-//! As with embedding endpoints, who answers is not trusted: the answer is bounded, what it says goes into messages
-//! shortened and without the key, and redirects are not followed, so that the key goes nowhere else. One API request is one
-//! try: a chat costs, and its caller knows best whether to ask again.
+//! As with embedding endpoints, who answers is not trusted: the answer is bounded, what it says
+//! goes into messages shortened and without the key, and redirects are not followed, so that the
+//! key goes nowhere else. One API request is one try: a chat costs, and its caller knows best
+//! whether to ask again.
 
 use std::fmt;
 use std::sync::Arc;
@@ -35,32 +36,58 @@ struct Client {
 }
 
 impl ProviderClient {
-    /// Makes a client for the API at `base`: `https://api.openai.com/v1`, `https://api.anthropic.com/v1`,
-    /// `https://generativelanguage.googleapis.com/v1beta`, `http://localhost:11434`.
+    /// Makes a client for the API at `base`: `https://api.openai.com/v1`,
+    /// `https://api.anthropic.com/v1`, `https://generativelanguage.googleapis.com/v1beta`,
+    /// `http://localhost:11434`.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Configuration`] for a URL or key that cannot be used, or a provider that has no chat (MCP).
-    pub fn new(provider: Provider, base: &str, options: &EndpointOptions) -> Result<Self, ClientError> {
+    /// [`ClientError::Configuration`] for a URL or key that cannot be used, or a provider that has
+    /// no chat (MCP).
+    pub fn new(
+        provider: Provider,
+        base: &str,
+        options: &EndpointOptions,
+    ) -> Result<Self, ClientError> {
         let unusable = |reason: String| ClientError::Configuration { reason };
         let base = base.trim().trim_end_matches('/');
         let uri = endpoint::base_url(base).map_err(|reason| {
-            unusable(format!("{reason}: {}; write it like https://api.example.org/v1", printable(base)))
+            unusable(format!(
+                "{reason}: {}; write it like https://api.example.org/v1",
+                printable(base)
+            ))
         })?;
         let endpoint = provider.endpoint().ok_or_else(|| {
-            unusable(format!("{provider} is a protocol of tools and has no chat; name the model's own provider"))
+            unusable(format!(
+                "{provider} is a protocol of tools and has no chat; name the model's own provider"
+            ))
         })?;
         let key = Secret::new(options.api_key.as_deref());
-        let headers = headers(endpoint, key.as_ref())
-            .map_err(|()| unusable("the API key holds characters that cannot be sent".to_owned()))?;
+        let headers = headers(endpoint, key.as_ref()).map_err(|()| {
+            unusable("the API key holds characters that cannot be sent".to_owned())
+        })?;
         let http = options.client(&uri).map_err(unusable)?;
-        Ok(Self(Arc::new(Client { provider, endpoint, http, base: uri, timeout: options.timeout, key, headers })))
+        Ok(Self(Arc::new(Client {
+            provider,
+            endpoint,
+            http,
+            base: uri,
+            timeout: options.timeout,
+            key,
+            headers,
+        })))
     }
 }
 
 impl ProviderClient {
-    /// Sends an API request on this thread, which is held for no longer than `within` and reads at most `most` bytes.
-    pub(crate) fn post(&self, request: Value, within: Duration, most: u64) -> Result<Value, ClientError> {
+    /// Sends an API request on this thread, which is held for no longer than `within` and reads at
+    /// most `most` bytes.
+    pub(crate) fn post(
+        &self,
+        request: Value,
+        within: Duration,
+        most: u64,
+    ) -> Result<Value, ClientError> {
         self.0.post(request, within.min(self.0.timeout), most)
     }
 }
@@ -68,14 +95,24 @@ impl ProviderClient {
 impl fmt::Debug for ProviderClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Client { provider, base, .. } = &*self.0;
-        f.debug_struct("ProviderClient").field("provider", provider).field("base", base).finish_non_exhaustive()
+        f.debug_struct("ProviderClient")
+            .field("provider", provider)
+            .field("base", base)
+            .finish_non_exhaustive()
     }
 }
 
 /// The headers by which a provider knows its caller.
-fn headers(endpoint: &Endpoint, key: Option<&Secret>) -> Result<Vec<(HeaderName, HeaderValue)>, ()> {
-    let fixed =
-        endpoint.headers.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+fn headers(
+    endpoint: &Endpoint,
+    key: Option<&Secret>,
+) -> Result<Vec<(HeaderName, HeaderValue)>, ()> {
+    let fixed = endpoint.headers.iter().map(|(name, value)| {
+        (
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        )
+    });
     let mut headers: Vec<_> = fixed.collect();
     if let Some(key) = key {
         let (name, scheme) = endpoint.key;
@@ -89,14 +126,19 @@ impl ToolClient for ProviderClient {
         self.0.provider
     }
 
-    /// Sends an API request on tokio's blocking pool. Gemini's has the model's name in its path: it is taken from the member
-    /// `model`. Ollama streams unless told otherwise: it is told so where the API request does not say.
+    /// Sends an API request on tokio's blocking pool. Gemini's has the model's name in its path: it
+    /// is taken from the member `model`. Ollama streams unless told otherwise: it is told so where
+    /// the API request does not say.
     fn send(&self, request: Value) -> ClientFuture<'_> {
         let client = Arc::clone(&self.0);
         Box::pin(async move {
-            let sent =
-                tokio::task::spawn_blocking(move || client.post(request, client.timeout, MAX_ANSWER_BYTES)).await;
-            sent.map_err(|error| ClientError::Failed { source: error.into() })?
+            let sent = tokio::task::spawn_blocking(move || {
+                client.post(request, client.timeout, MAX_ANSWER_BYTES)
+            })
+            .await;
+            sent.map_err(|error| ClientError::Failed {
+                source: error.into(),
+            })?
         })
     }
 }
@@ -108,25 +150,40 @@ impl Client {
             return Err(ClientError::Body { reason });
         };
         let url = format!("{}{path}", self.base.to_string().trim_end_matches('/'));
-        let mut call = self.http.post(url).header(header::CONTENT_TYPE, "application/json");
+        let mut call = self
+            .http
+            .post(url)
+            .header(header::CONTENT_TYPE, "application/json");
         for (name, value) in &self.headers {
             call = call.header(name, value);
         }
         let call = call.timeout(within).body(request.to_string());
-        let fetched = picktools_net::fetch(call, most).map_err(|error| self.no_answer(&error, within))?;
+        let fetched =
+            picktools_net::fetch(call, most).map_err(|error| self.no_answer(&error, within))?;
         let status = fetched.status;
         let body = fetched.body.ok_or(ClientError::TooLarge { limit: most })?;
         let told = || endpoint::message(self.key.as_ref(), &body);
         if !status.is_success() {
-            return Err(ClientError::Status { status: status.as_u16(), answer: format!("{status}: {}", told()) });
+            return Err(ClientError::Status {
+                status: status.as_u16(),
+                answer: format!("{status}: {}", told()),
+            });
         }
-        serde_json::from_slice(&body).map_err(|error| ClientError::NotJson { excerpt: told(), source: error.into() })
+        serde_json::from_slice(&body).map_err(|error| ClientError::NotJson {
+            excerpt: told(),
+            source: error.into(),
+        })
     }
 
     fn no_answer(&self, error: &FetchError, within: Duration) -> ClientError {
-        let reason = shortened(&endpoint::without(self.key.as_ref(), &endpoint::reason(error, within)));
+        let reason = shortened(&endpoint::without(
+            self.key.as_ref(),
+            &endpoint::reason(error, within),
+        ));
         match error.kind {
-            FetchErrorKind::ConnectTimeout | FetchErrorKind::Timeout => ClientError::Timeout { reason },
+            FetchErrorKind::ConnectTimeout | FetchErrorKind::Timeout => {
+                ClientError::Timeout { reason }
+            }
             _ => ClientError::Connection { reason },
         }
     }

@@ -1,8 +1,9 @@
 //! A language model as a repairer.
 //!
-//! The model is asked once a call. It sees the tool's schema, the arguments and what is wrong with them, which stand in
-//! JSON strings, one value a line, and is asked to change nothing else. What it answers is read strictly and then
-//! validated like what any model sends: it can put arguments right, and can neither choose the tool nor have it run.
+//! The model is asked once a call. It sees the tool's schema, the arguments and what is wrong with
+//! them, which stand in JSON strings, one value a line, and is asked to change nothing else. What
+//! it answers is read strictly and then validated like what any model sends: it can put arguments
+//! right, and can neither choose the tool nor have it run.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
@@ -38,10 +39,11 @@ const INSTRUCTIONS: &str = "You mend the arguments of a call of a tool, which do
     with one JSON object and nothing else: {\"arguments\": {…}} with all arguments as they should be, or \
     {\"arguments\": null} where they break off, or cannot be mended without inventing a value.";
 
-/// Repairs arguments by asking a language model, in the format of OpenAI Chat Completions, Anthropic or Ollama.
+/// Repairs arguments by asking a language model, in the format of OpenAI Chat Completions,
+/// Anthropic or Ollama.
 ///
-/// What it changed stands in [`Repair::Rewritten`](picktools_call::Repair::Rewritten). A model that fails three times in a row is left
-/// alone for 30 seconds.
+/// What it changed stands in [`Repair::Rewritten`](picktools_call::Repair::Rewritten). A model that
+/// fails three times in a row is left alone for 30 seconds.
 ///
 /// ```no_run
 /// use picktools_llm::LlmRepairer;
@@ -77,18 +79,22 @@ impl LlmRepairer {
                 UnusableModel::NoName => "the language model has no name; name the model to ask for".to_owned(),
             })
         })?;
-        Ok(Self { model, breaker: Breaker::new() })
+        Ok(Self {
+            model,
+            breaker: Breaker::new(),
+        })
     }
 
-    /// Waits this long for the answer to a call, at most an hour; 10 seconds by default. The client's own timeout holds as
-    /// well.
+    /// Waits this long for the answer to a call, at most an hour; 10 seconds by default. The
+    /// client's own timeout holds as well.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.model.set_timeout(timeout);
         self
     }
 
-    /// Puts members into the body of each request, in place of those with the same name; `null` takes a member away.
+    /// Puts members into the body of each request, in place of those with the same name; `null`
+    /// takes a member away.
     #[must_use]
     pub fn extra(mut self, members: Map<String, Value>) -> Self {
         self.model.set_extra(members);
@@ -116,14 +122,18 @@ impl Repairer for LlmRepairer {
             })?;
             let answer = self.ask(&question).await;
             attempt.end(answer.as_ref().err().cloned());
-            answer.map_err(failed)?.ok_or_else(|| failed("it says that they cannot be mended".to_owned()))
+            answer
+                .map_err(failed)?
+                .ok_or_else(|| failed("it says that they cannot be mended".to_owned()))
         })
     }
 }
 
 impl fmt::Debug for LlmRepairer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LlmRepairer").field("model", &self.model).finish_non_exhaustive()
+        f.debug_struct("LlmRepairer")
+            .field("model", &self.model)
+            .finish_non_exhaustive()
     }
 }
 
@@ -134,15 +144,25 @@ fn failed(reason: String) -> RepairError {
 /// What the model is asked, where that is not too much.
 fn question(tool: &Tool, arguments: &str, problem: &CallError) -> Result<Question, RepairError> {
     let Some(schema) = &tool.parameters else {
-        return Err(failed("the tool has no schema that says what fits".to_owned()));
+        return Err(failed(
+            "the tool has no schema that says what fits".to_owned(),
+        ));
     };
     if serde_json::from_str::<IgnoredAny>(arguments).is_err_and(|error| error.is_eof()) {
-        return Err(failed("the arguments break off, and what is missing may matter".to_owned()));
+        return Err(failed(
+            "the arguments break off, and what is missing may matter".to_owned(),
+        ));
     }
     let schema = schema.to_string();
-    for (what, text, most) in [("arguments", arguments, MAX_SHOWN_ARGUMENTS), ("schema", &schema, MAX_SHOWN_SCHEMA)] {
+    for (what, text, most) in [
+        ("arguments", arguments, MAX_SHOWN_ARGUMENTS),
+        ("schema", &schema, MAX_SHOWN_SCHEMA),
+    ] {
         if text.len() > most {
-            return Err(failed(format!("the {what} is {} bytes, and it is shown at most {most}", text.len())));
+            return Err(failed(format!(
+                "the {what} is {} bytes, and it is shown at most {most}",
+                text.len()
+            )));
         }
     }
     Ok(Question {
@@ -167,15 +187,21 @@ fn question(tool: &Tool, arguments: &str, problem: &CallError) -> Result<Questio
 fn fault(problem: &CallError) -> String {
     match problem {
         CallError::Malformed { reason, .. } => format!("they are not JSON: {reason}"),
-        CallError::Invalid { faults, .. } => faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+        CallError::Invalid { faults, .. } => faults
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("; "),
         other => other.to_string(),
     }
 }
 
 /// The data, one JSON value per line, and what to do with it.
 fn message(tool: &Tool, schema: &str, arguments: &str, fault: &str) -> String {
-    let (name, description) =
-        (one_line(&tool.name, MAX_NAME_CHARS), one_line(&tool.description, MAX_DESCRIPTION_CHARS));
+    let (name, description) = (
+        one_line(&tool.name, MAX_NAME_CHARS),
+        one_line(&tool.description, MAX_DESCRIPTION_CHARS),
+    );
     let lines = [
         json!({"tool": name, "description": description}).to_string(),
         format!("{{\"schema\":{schema}}}"),
@@ -220,7 +246,10 @@ fn read(provider: Provider, answer: &Value) -> Result<Option<String>, String> {
     };
     let given = given.map_err(|reason| format!("an answer that is not JSON ({reason})"))?;
     let misread = |error: &serde_json::Error| {
-        format!("an answer that is not {{\"arguments\": {{…}}}} ({error}): {:?}", shortened(&given.to_string()))
+        format!(
+            "an answer that is not {{\"arguments\": {{…}}}} ({error}): {:?}",
+            shortened(&given.to_string())
+        )
     };
     let Mended { arguments } = Mended::deserialize(&given).map_err(|error| misread(&error))?;
     Ok(arguments.map(|arguments| Value::Object(arguments).to_string()))
@@ -233,18 +262,27 @@ mod tests {
     use super::*;
 
     fn malformed(tool: &str, reason: &str) -> CallError {
-        CallError::Malformed { tool: tool.to_owned(), reason: reason.to_owned(), failed_repair: None }
+        CallError::Malformed {
+            tool: tool.to_owned(),
+            reason: reason.to_owned(),
+            failed_repair: None,
+        }
     }
 
     fn says(text: &str) -> Result<Option<String>, String> {
-        read(Provider::OpenAiChat, &json!({"choices": [{"message": {"content": text}}]}))
+        read(
+            Provider::OpenAiChat,
+            &json!({"choices": [{"message": {"content": text}}]}),
+        )
     }
 
     #[test]
     fn one_object_with_arguments_is_an_answer_and_nothing_else_is() {
-        for text in
-            ["{\"arguments\": {\"a\": 1}}", "```json\n{\"arguments\": {\"a\": 1}}\n```", "{'arguments': {'a': 1},}"]
-        {
+        for text in [
+            "{\"arguments\": {\"a\": 1}}",
+            "```json\n{\"arguments\": {\"a\": 1}}\n```",
+            "{'arguments': {'a': 1},}",
+        ] {
             assert_eq!(says(text), Ok(Some("{\"a\":1}".to_owned())), "{text}");
         }
         assert_eq!(says("{\"arguments\": null}"), Ok(None));
@@ -270,7 +308,11 @@ mod tests {
         let anthropic = read(Provider::Anthropic, &called(json!({"arguments": {"a": 1}})));
         assert_eq!(anthropic, Ok(Some("{\"a\":1}".to_owned())));
         assert!(
-            read(Provider::Anthropic, &json!({"content": [{"type": "text", "text": "{\"arguments\": {}}"}]})).is_err()
+            read(
+                Provider::Anthropic,
+                &json!({"content": [{"type": "text", "text": "{\"arguments\": {}}"}]})
+            )
+            .is_err()
         );
     }
 
@@ -278,12 +320,17 @@ mod tests {
     fn what_is_too_long_to_show_or_breaks_off_is_not_asked() {
         let mut tool = Tool::without_arguments("send", "Sends");
         let problem = malformed("s/send", "nothing");
-        let ask = |tool: &Tool, arguments: &str| question(tool, arguments, &problem).map(|question| question.message);
+        let ask = |tool: &Tool, arguments: &str| {
+            question(tool, arguments, &problem).map(|question| question.message)
+        };
         assert!(ask(&tool, "{]").is_ok_and(|message| !message.contains("s/send")));
         let error = ask(&tool, "{\"amount\": 15").expect_err("it may be 1500");
         assert!(error.to_string().contains("break off"), "{error}");
         let error = ask(&tool, &"x".repeat(MAX_SHOWN_ARGUMENTS + 1)).expect_err("it is long");
-        assert!(error.to_string().contains("the arguments is 16385 bytes"), "{error}");
+        assert!(
+            error.to_string().contains("the arguments is 16385 bytes"),
+            "{error}"
+        );
         tool.parameters = Some(json!({"description": "x".repeat(MAX_SHOWN_SCHEMA)}));
         assert!(ask(&tool, "{}").is_err());
         tool.parameters = None;

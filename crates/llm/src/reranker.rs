@@ -1,9 +1,10 @@
 //! A language model as a reranker.
 //!
-//! The model is asked once a request for a number a candidate. It sees ids that say nothing (`c1`, `c2`, …), and what
-//! strangers wrote stands in JSON strings, one value a line, which nothing within a string can end. Where the provider
-//! holds a model to a schema, each id is a required member and there are no others. Whatever comes back is read strictly:
-//! a number from 0 to 10 for every id, once. Text that is nearly JSON is mended first; the model is not asked again.
+//! The model is asked once a request for a number a candidate. It sees ids that say nothing (`c1`,
+//! `c2`, …), and what strangers wrote stands in JSON strings, one value a line, which nothing
+//! within a string can end. Where the provider holds a model to a schema, each id is a required
+//! member and there are no others. Whatever comes back is read strictly: a number from 0 to 10 for
+//! every id, once. Text that is nearly JSON is mended first; the model is not asked again.
 
 mod answer;
 mod prompt;
@@ -27,14 +28,15 @@ use picktools::rerank::{RerankFuture, RerankScore, Reranker};
 /// How many answers are kept.
 const DEFAULT_CACHED: usize = 1024;
 
-/// What names an answer in the cache: the digest of the whole request, which holds the model, what is asked, and each
-/// candidate.
+/// What names an answer in the cache: the digest of the whole request, which holds the model, what
+/// is asked, and each candidate.
 type Key = [u8; 32];
 
-/// Reranks by asking a language model, in the format of OpenAI Chat Completions, Anthropic or Ollama.
+/// Reranks by asking a language model, in the format of OpenAI Chat Completions, Anthropic or
+/// Ollama.
 ///
-/// Guard it with a [`CircuitBreaker`](picktools::rerank::CircuitBreaker), so that a model that is away costs no more than its first
-/// failures.
+/// Guard it with a [`CircuitBreaker`](picktools::rerank::CircuitBreaker), so that a model that is
+/// away costs no more than its first failures.
 pub struct LlmReranker {
     model: Model,
     cache: Option<Mutex<LruCache<Key, Vec<RerankScore>>>>,
@@ -51,18 +53,22 @@ impl LlmReranker {
             UnusableModel::Provider(provider) => RerankError::UnsupportedProvider { provider },
             UnusableModel::NoName => RerankError::NoModelName,
         })?;
-        Ok(Self { model, cache: cache(DEFAULT_CACHED) })
+        Ok(Self {
+            model,
+            cache: cache(DEFAULT_CACHED),
+        })
     }
 
-    /// Waits this long for an answer where the pick has no deadline, at most an hour; 10 seconds by default. The
-    /// client's own timeout holds as well.
+    /// Waits this long for an answer where the pick has no deadline, at most an hour; 10 seconds by
+    /// default. The client's own timeout holds as well.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.model.set_timeout(timeout);
         self
     }
 
-    /// Has at most so many requests under way, at least one; 4 by default. The others wait, under their deadlines.
+    /// Has at most so many requests under way, at least one; 4 by default. The others wait, under
+    /// their deadlines.
     #[must_use]
     pub fn max_concurrent(mut self, requests: usize) -> Self {
         self.model.set_max_concurrent(requests);
@@ -76,8 +82,9 @@ impl LlmReranker {
         self
     }
 
-    /// Puts members into the body of each request, in place of those with the same name; `null` takes a member away. For
-    /// models that refuse `temperature`, or `max_tokens`, or need something of their own.
+    /// Puts members into the body of each request, in place of those with the same name; `null`
+    /// takes a member away. For models that refuse `temperature`, or `max_tokens`, or need
+    /// something of their own.
     #[must_use]
     pub fn extra(mut self, members: Map<String, Value>) -> Self {
         self.model.set_extra(members);
@@ -85,13 +92,20 @@ impl LlmReranker {
     }
 
     fn cached(&self, key: &Key) -> Option<Vec<RerankScore>> {
-        let mut cache = self.cache.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self
+            .cache
+            .as_ref()?
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         cache.get(key).cloned()
     }
 
     fn keep(&self, key: Key, scores: &[RerankScore]) {
         if let Some(cache) = &self.cache {
-            cache.lock().unwrap_or_else(PoisonError::into_inner).put(key, scores.to_vec());
+            cache
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .put(key, scores.to_vec());
         }
     }
 }
@@ -105,7 +119,12 @@ impl Reranker for LlmReranker {
         &self.model.name
     }
 
-    fn rerank<'a>(&'a self, query: &'a Query, window: &'a [Arc<Tool>], deadline: Option<Instant>) -> RerankFuture<'a> {
+    fn rerank<'a>(
+        &'a self,
+        query: &'a Query,
+        window: &'a [Arc<Tool>],
+        deadline: Option<Instant>,
+    ) -> RerankFuture<'a> {
         Box::pin(async move {
             let reranker = || self.model.name.clone();
             let request = self.model.request(&prompt::question(query, window));
@@ -114,9 +133,15 @@ impl Reranker for LlmReranker {
                 return Ok(scores);
             }
             let answer = self.model.ask(request, deadline).await;
-            let answer = answer.map_err(|reason| RerankError::Failed { reranker: reranker(), reason })?;
+            let answer = answer.map_err(|reason| RerankError::Failed {
+                reranker: reranker(),
+                reason,
+            })?;
             let scores = answer::scores(self.model.provider(), &answer, window.len());
-            let scores = scores.map_err(|fault| RerankError::InvalidAnswer { reranker: reranker(), fault })?;
+            let scores = scores.map_err(|fault| RerankError::InvalidAnswer {
+                reranker: reranker(),
+                fault,
+            })?;
             self.keep(key, &scores);
             Ok(scores)
         })
@@ -125,6 +150,8 @@ impl Reranker for LlmReranker {
 
 impl fmt::Debug for LlmReranker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LlmReranker").field("model", &self.model).finish_non_exhaustive()
+        f.debug_struct("LlmReranker")
+            .field("model", &self.model)
+            .finish_non_exhaustive()
     }
 }

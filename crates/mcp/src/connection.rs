@@ -1,4 +1,5 @@
-//! A connection to a server: it is started or called, hands are shaken, and all that was started ends with it.
+//! A connection to a server: it is started or called, hands are shaken, and all that was started
+//! ends with it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
@@ -15,8 +16,8 @@ use std::time::{Duration, Instant};
 use process_wrap::tokio::{ChildWrapper, CommandWrap};
 use rmcp::model::{ClientRequest, GetExtensions, ProtocolVersion, ServerResult};
 use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, PeerRequestOptions, RequestHandle,
-    RunningService, RunningServiceCancellationToken, serve_client_with_lifecycle,
+    ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, PeerRequestOptions,
+    RequestHandle, RunningService, RunningServiceCancellationToken, serve_client_with_lifecycle,
 };
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
@@ -36,10 +37,11 @@ use picktools_import::mcp::{ClientCredentials, Server, Way};
 /// A variable of the caller's environment.
 pub type Variable<'a> = dyn Fn(&str) -> Option<OsString> + Sync + 'a;
 
-/// Variables of the caller's environment that a program is started with; others stand in its configuration.
+/// Variables of the caller's environment that a program is started with; others stand in its
+/// configuration.
 ///
-/// Those that the protocol's own clients pass on (`modelcontextprotocol.io/docs/sdk`), and what tells of language,
-/// time and temporary files.
+/// Those that the protocol's own clients pass on (`modelcontextprotocol.io/docs/sdk`), and what
+/// tells of language, time and temporary files.
 const INHERITED: [&str; 24] = [
     "HOME",
     "LOGNAME",
@@ -97,16 +99,18 @@ impl fmt::Display for Tail<'_> {
     }
 }
 
-/// What asks a server for tools and calls, and answers nothing that it asks: neither a person nor a model is there.
+/// What asks a server for tools and calls, and answers nothing that it asks: neither a person nor a
+/// model is there.
 #[derive(Debug, Clone, Copy)]
 pub struct Silent;
 
 impl ClientHandler for Silent {}
 
-/// Hears that the tools of a server changed, for [`Connection::open`]; answers nothing that it asks.
+/// Hears that the tools of a server changed, for [`Connection::open`]; answers nothing that it
+/// asks.
 ///
-/// Servers that speak 2026-07-28 say so only to those who subscribe, which this does not: they are to be asked now and then,
-/// or shaken hands with as [`Handshake::KnownFirst`].
+/// Servers that speak 2026-07-28 say so only to those who subscribe, which this does not: they are
+/// to be asked now and then, or shaken hands with as [`Handshake::KnownFirst`].
 #[derive(Debug, Clone, Default)]
 pub struct ToolChanges(Arc<Notify>);
 
@@ -127,16 +131,18 @@ impl ClientHandler for ToolChanges {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Handshake {
-    /// The newest revision is tried first; a server that does not know it is shaken hands with as it knows it.
+    /// The newest revision is tried first; a server that does not know it is shaken hands with as
+    /// it knows it.
     #[default]
     NewestFirst,
-    /// As every server knows it that is older than 2026-07-28, and as the newest revision has it where one refuses that.
-    /// Before 2026-07-28 servers ask their clients things during a call, and say unasked what has changed.
+    /// As every server knows it that is older than 2026-07-28, and as the newest revision has it
+    /// where one refuses that. Before 2026-07-28 servers ask their clients things during a call,
+    /// and say unasked what has changed.
     KnownFirst,
 }
 
-/// A server with which hands were shaken. Dropped, it is killed, with all that it started. Its messages are those of the
-/// SDK, `rmcp`.
+/// A server with which hands were shaken. Dropped, it is killed, with all that it started. Its
+/// messages are those of the SDK, `rmcp`.
 pub struct Connection {
     peer: Peer<RoleClient>,
     service: tokio::sync::Mutex<Option<Service>>,
@@ -147,9 +153,10 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Starts or calls a server, which must have shaken hands by the deadline. `handler` answers what it asks, and hears
-    /// what it says unasked; of progress hears who [began](Self::begin) the request. A program gets of the caller's
-    /// `environment` what tells of user, language and temporary files.
+    /// Starts or calls a server, which must have shaken hands by the deadline. `handler` answers
+    /// what it asks, and hears what it says unasked; of progress hears who [began](Self::begin) the
+    /// request. A program gets of the caller's `environment` what tells of user, language and
+    /// temporary files.
     ///
     /// # Errors
     ///
@@ -163,16 +170,37 @@ impl Connection {
         handler: impl ClientHandler + Clone,
     ) -> Result<Self, Unreachable> {
         let mut stderr = Vec::new();
-        let mut opened = attempt(server, environment, handshake, deadline, limits, &handler, &mut stderr).await;
+        let mut opened = attempt(
+            server,
+            environment,
+            handshake,
+            deadline,
+            limits,
+            &handler,
+            &mut stderr,
+        )
+        .await;
         let other = match (&opened, handshake) {
             (Err(Failure::LateAnswer), Handshake::NewestFirst) => Some(Handshake::KnownFirst),
             (Err(Failure::Refused(_)), Handshake::KnownFirst) => Some(Handshake::NewestFirst),
             _ => None,
         };
         if let Some(other) = other {
-            opened = attempt(server, environment, other, deadline, limits, &handler, &mut stderr).await;
+            opened = attempt(
+                server,
+                environment,
+                other,
+                deadline,
+                limits,
+                &handler,
+                &mut stderr,
+            )
+            .await;
         }
-        opened.map_err(|failure| Unreachable { message: failure.message(), stderr })
+        opened.map_err(|failure| Unreachable {
+            message: failure.message(),
+            stderr,
+        })
     }
 
     /// Returns the other side, to be asked and told things.
@@ -182,7 +210,10 @@ impl Connection {
 
     /// Returns the revision of the protocol that is spoken.
     pub fn protocol(&self) -> String {
-        self.peer.peer_info().map(|info| info.protocol_version.to_string()).unwrap_or_default()
+        self.peer
+            .peer_info()
+            .map(|info| info.protocol_version.to_string())
+            .unwrap_or_default()
     }
 
     /// Returns `true` if it ended, or nobody serves it any longer.
@@ -190,7 +221,8 @@ impl Connection {
         self.peer.is_transport_closed()
     }
 
-    /// Sends a request. `hear` is told what the server says during it, in its order, and not after the answer.
+    /// Sends a request. `hear` is told what the server says during it, in its order, and not after
+    /// the answer.
     ///
     /// # Errors
     ///
@@ -203,13 +235,18 @@ impl Connection {
     ) -> Result<Begun, ServiceError> {
         request.extensions_mut().insert(Hearer::new(hear));
         let handle = self.peer.send_cancellable_request(request, options).await?;
-        Ok(Begun { handle: Some(handle), heard: self.heard.clone() })
+        Ok(Begun {
+            handle: Some(handle),
+            heard: self.heard.clone(),
+        })
     }
 
     /// Says why a request failed.
     pub fn said(&self, error: &ServiceError) -> String {
         match error {
-            ServiceError::TransportClosed if self.too_long.load(Ordering::Relaxed) => too_long(self.message_bytes),
+            ServiceError::TransportClosed if self.too_long.load(Ordering::Relaxed) => {
+                too_long(self.message_bytes)
+            }
             ServiceError::TransportClosed => "it ended, or closed the connection".to_owned(),
             other => said(other),
         }
@@ -235,7 +272,9 @@ impl Connection {
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("protocol", &self.protocol()).finish_non_exhaustive()
+        f.debug_struct("Connection")
+            .field("protocol", &self.protocol())
+            .finish_non_exhaustive()
     }
 }
 
@@ -268,7 +307,8 @@ impl Drop for Service {
     }
 }
 
-/// A request that is under way. Dropped, the server is told that nobody waits for the answer any longer.
+/// A request that is under way. Dropped, the server is told that nobody waits for the answer any
+/// longer.
 #[derive(Debug)]
 pub struct Begun {
     handle: Option<RequestHandle<RoleClient>>,
@@ -282,7 +322,9 @@ impl Begun {
     ///
     /// [`ServiceError`] when the server says that it cannot, or is gone.
     pub async fn answer(mut self) -> Result<ServerResult, ServiceError> {
-        let Some(handle) = &mut self.handle else { return Err(ServiceError::TransportClosed) };
+        let Some(handle) = &mut self.handle else {
+            return Err(ServiceError::TransportClosed);
+        };
         let answer = (&mut handle.rx).await;
         if let Some(handle) = self.handle.take() {
             self.heard.forget(&handle.progress_token);
@@ -293,7 +335,9 @@ impl Begun {
 
 impl Drop for Begun {
     fn drop(&mut self) {
-        let Some(handle) = self.handle.take() else { return };
+        let Some(handle) = self.handle.take() else {
+            return;
+        };
         self.heard.forget(&handle.progress_token);
         if let Ok(runtime) = Handle::try_current() {
             drop(runtime.spawn(handle.cancel(Some("the call was cancelled".to_owned()))));
@@ -303,7 +347,8 @@ impl Drop for Begun {
 
 /// Why an attempt failed.
 enum Failure {
-    /// The server answered the first handshake after the second was begun: it took more than ten seconds to start.
+    /// The server answered the first handshake after the second was begun: it took more than ten
+    /// seconds to start.
     LateAnswer,
     /// The server answered that it does not shake hands so.
     Refused(String),
@@ -336,10 +381,22 @@ async fn attempt(
             let mut program = Program::start(&server.way, environment).map_err(Failure::Other)?;
             let shaken = match program.pipes() {
                 Some((output, input)) => {
-                    let output = Lines { output, line: 0, most: message_bytes, too_long: Arc::clone(&too_long) };
-                    within(deadline, limits, shake((output, input), handshake, handler, &heard)).await
+                    let output = Lines {
+                        output,
+                        line: 0,
+                        most: message_bytes,
+                        too_long: Arc::clone(&too_long),
+                    };
+                    within(
+                        deadline,
+                        limits,
+                        shake((output, input), handshake, handler, &heard),
+                    )
+                    .await
                 }
-                None => Err(Failure::Other("its input and output cannot be reached".to_owned())),
+                None => Err(Failure::Other(
+                    "its input and output cannot be reached".to_owned(),
+                )),
             };
             match shaken {
                 Ok(service) => (service, Some(tokio::sync::Mutex::new(program))),
@@ -347,7 +404,9 @@ async fn attempt(
                     program.stop().await;
                     *stderr = program.last_lines();
                     return Err(match failure {
-                        Failure::Other(_) | Failure::Refused(_) if too_long.load(Ordering::Relaxed) => {
+                        Failure::Other(_) | Failure::Refused(_)
+                            if too_long.load(Ordering::Relaxed) =>
+                        {
                             Failure::Other(self::too_long(message_bytes))
                         }
                         failure => failure,
@@ -355,13 +414,33 @@ async fn attempt(
                 }
             }
         }
-        Way::Http { url, headers, credentials } => {
-            let transport = http(url, headers, credentials.as_ref(), message_bytes).map_err(Failure::Other)?;
-            (within(deadline, limits, shake(transport, handshake, handler, &heard)).await?, None)
+        Way::Http {
+            url,
+            headers,
+            credentials,
+        } => {
+            let transport =
+                http(url, headers, credentials.as_ref(), message_bytes).map_err(Failure::Other)?;
+            (
+                within(
+                    deadline,
+                    limits,
+                    shake(transport, handshake, handler, &heard),
+                )
+                .await?,
+                None,
+            )
         }
     };
     let peer = service.peer().clone();
-    Ok(Connection { peer, service: Some(Service::new(service)).into(), heard, program, message_bytes, too_long })
+    Ok(Connection {
+        peer,
+        service: Some(Service::new(service)).into(),
+        heard,
+        program,
+        message_bytes,
+        too_long,
+    })
 }
 
 async fn within<T>(
@@ -369,7 +448,9 @@ async fn within<T>(
     limits: &Limits,
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    timeout_at(deadline.into(), work).await.unwrap_or_else(|_| Err(Failure::Other(late(limits))))
+    timeout_at(deadline.into(), work)
+        .await
+        .unwrap_or_else(|_| Err(Failure::Other(late(limits))))
 }
 
 pub(super) fn late(limits: &Limits) -> String {
@@ -392,22 +473,23 @@ where
     H: ClientHandler + Clone,
 {
     let lifecycle = match handshake {
-        Handshake::NewestFirst => {
-            ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None }
-        }
+        Handshake::NewestFirst => ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            legacy_version: None,
+        },
         Handshake::KnownFirst => ClientLifecycleMode::Initialize,
     };
     let transport = Tap::new(transport.into_transport(), heard.clone());
-    serve_client_with_lifecycle(handler.clone(), transport, lifecycle).await.map_err(|error| match error {
-        ClientInitializeError::ConflictInitResponseId(..) | ClientInitializeError::UncorrelatedErrorResponse { .. } => {
-            Failure::LateAnswer
-        }
-        // Over HTTP a refusal may be told by the status alone.
-        refused @ (ClientInitializeError::JsonRpcError(_) | ClientInitializeError::TransportError { .. }) => {
-            Failure::Refused(said(&refused))
-        }
-        other => Failure::Other(said(&other)),
-    })
+    serve_client_with_lifecycle(handler.clone(), transport, lifecycle)
+        .await
+        .map_err(|error| match error {
+            ClientInitializeError::ConflictInitResponseId(..)
+            | ClientInitializeError::UncorrelatedErrorResponse { .. } => Failure::LateAnswer,
+            // Over HTTP a refusal may be told by the status alone.
+            refused @ (ClientInitializeError::JsonRpcError(_)
+            | ClientInitializeError::TransportError { .. }) => Failure::Refused(said(&refused)),
+            other => Failure::Other(said(&other)),
+        })
 }
 
 /// An error with its causes. A server may have written any part of it.
@@ -433,20 +515,30 @@ fn http(
 ) -> Result<StreamableHttpClientTransport<token::Client>, String> {
     let header = |(name, value): (&String, &String)| {
         let shown = marked(name, MAX_MESSAGE_CHARS);
-        let name = name.parse().map_err(|_| format!("{shown:?} is not the name of a header"))?;
-        let mut value: reqwest::header::HeaderValue =
-            value.parse().map_err(|_| format!("the value of the header {shown:?} cannot be sent"))?;
+        let name = name
+            .parse()
+            .map_err(|_| format!("{shown:?} is not the name of a header"))?;
+        let mut value: reqwest::header::HeaderValue = value
+            .parse()
+            .map_err(|_| format!("the value of the header {shown:?} cannot be sent"))?;
         value.set_sensitive(true);
         Ok((name, value))
     };
     let headers: HashMap<_, _> = headers.iter().map(header).collect::<Result<_, String>>()?;
     // A server that sends its callers elsewhere would send them there with their credentials.
-    let http = picktools_net::client_builder()?.build().map_err(|error| said(&error))?;
-    let tokens = credentials.map(|credentials| token::Tokens::new(url, credentials)).transpose()?;
+    let http = picktools_net::client_builder()?
+        .build()
+        .map_err(|error| said(&error))?;
+    let tokens = credentials
+        .map(|credentials| token::Tokens::new(url, credentials))
+        .transpose()?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers);
     config.max_json_response_size = message_bytes;
     config.max_sse_event_size = message_bytes;
-    Ok(StreamableHttpClientTransport::with_client(token::Client { http, tokens }, config))
+    Ok(StreamableHttpClientTransport::with_client(
+        token::Client { http, tokens },
+        config,
+    ))
 }
 
 /// A program that was started, and everything that it starts: dropped, all of it is killed.
@@ -458,13 +550,28 @@ struct Program {
 
 impl Program {
     fn start(way: &Way, environment: &Variable<'_>) -> Result<Self, String> {
-        let Way::Stdio { command, arguments, variables, folder } = way else {
+        let Way::Stdio {
+            command,
+            arguments,
+            variables,
+            folder,
+        } = way
+        else {
             return Err("it has no command".to_owned());
         };
         let mut program = tokio::process::Command::new(command);
         program.args(arguments).env_clear();
-        program.envs(INHERITED.iter().filter_map(|name| Some((name, environment(name)?)))).envs(variables);
-        program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        program
+            .envs(
+                INHERITED
+                    .iter()
+                    .filter_map(|name| Some((name, environment(name)?))),
+            )
+            .envs(variables);
+        program
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         if let Some(folder) = folder {
             program.current_dir(folder);
         }
@@ -475,13 +582,23 @@ impl Program {
         wrap.wrap(process_wrap::tokio::JobObject);
         let mut child = wrap.spawn().map_err(|error| {
             let command = marked(command, MAX_MESSAGE_CHARS);
-            let remedy =
-                if error.kind() == std::io::ErrorKind::NotFound { "; install it, or give its whole path" } else { "" };
+            let remedy = if error.kind() == std::io::ErrorKind::NotFound {
+                "; install it, or give its whole path"
+            } else {
+                ""
+            };
             format!("{command:?} cannot be started: {error}{remedy}")
         })?;
         let stderr = Arc::default();
-        let reader = child.stderr().take().map(|pipe| tokio::spawn(keep_last(pipe, Arc::clone(&stderr))));
-        Ok(Self { child, stderr, reader })
+        let reader = child
+            .stderr()
+            .take()
+            .map(|pipe| tokio::spawn(keep_last(pipe, Arc::clone(&stderr))));
+        Ok(Self {
+            child,
+            stderr,
+            reader,
+        })
     }
 
     fn pipes(&mut self) -> Option<(tokio::process::ChildStdout, tokio::process::ChildStdin)> {
@@ -507,9 +624,14 @@ impl Program {
     fn last_lines(&self) -> Vec<String> {
         let bytes = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&bytes);
-        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let lines: Vec<&str> = text
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .collect();
         let last = &lines[lines.len().saturating_sub(MAX_STDERR_LINES)..];
-        last.iter().map(|line| marked(line, MAX_MESSAGE_CHARS).into_owned()).collect()
+        last.iter()
+            .map(|line| marked(line, MAX_MESSAGE_CHARS).into_owned())
+            .collect()
     }
 }
 
@@ -530,7 +652,8 @@ async fn keep_last(mut pipe: impl AsyncRead + Unpin, kept: Arc<Mutex<Vec<u8>>>) 
     }
 }
 
-/// The output of a program, which ends where a message is too long: nothing behind it can be told from the rest of it.
+/// The output of a program, which ends where a message is too long: nothing behind it can be told
+/// from the rest of it.
 struct Lines<R> {
     output: R,
     /// Bytes since the last end of a line.
@@ -540,7 +663,11 @@ struct Lines<R> {
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.output).poll_read(cx, buffer))?;
         for part in buffer.filled()[before..].split_inclusive(|&byte| byte == b'\n') {

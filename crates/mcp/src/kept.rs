@@ -36,23 +36,35 @@ struct Kept {
 impl KeptTools {
     /// Names the folder, which need not be there yet.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into() }
+        Self {
+            folder: folder.into(),
+        }
     }
 
-    /// Returns what a server sent, and how long ago; `None` where there is no file, or it is not whole.
+    /// Returns what a server sent, and how long ago; `None` where there is no file, or it is not
+    /// whole.
     pub fn get(&self, server: &Server) -> Option<(Vec<Value>, Duration)> {
         let kept: Kept = serde_json::from_slice(&std::fs::read(self.place(server)).ok()?).ok()?;
         let taken = UNIX_EPOCH + Duration::from_secs(kept.taken);
         // A time to come is one of a clock that was set back: long ago.
-        let age = SystemTime::now().duration_since(taken).unwrap_or(Duration::MAX);
+        let age = SystemTime::now()
+            .duration_since(taken)
+            .unwrap_or(Duration::MAX);
         let whole = kept.version == VERSION && kept.digest == digest(&kept.tools);
         whole.then_some((kept.tools, age))
     }
 
     /// Keeps what a server sent; where that cannot be written, it is asked again the next time.
     pub fn put(&self, server: &Server, tools: &[Value]) {
-        let taken = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        let kept = Kept { version: VERSION, taken, digest: digest(tools), tools: tools.to_vec() };
+        let taken = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |time| time.as_secs());
+        let kept = Kept {
+            version: VERSION,
+            taken,
+            digest: digest(tools),
+            tools: tools.to_vec(),
+        };
         let written = std::fs::create_dir_all(&self.folder).is_ok();
         if let (true, Ok(bytes)) = (written, serde_json::to_vec(&kept)) {
             drop(disk::write(&self.place(server), &bytes));
@@ -61,12 +73,26 @@ impl KeptTools {
 
     fn place(&self, server: &Server) -> PathBuf {
         let way = match &server.way {
-            Way::Stdio { command, arguments, variables, folder } => json!([command, arguments, variables, folder]),
-            Way::Http { url, headers, credentials } => {
-                json!([url, headers, credentials.as_ref().map(|it| [&it.id, &it.secret])])
+            Way::Stdio {
+                command,
+                arguments,
+                variables,
+                folder,
+            } => json!([command, arguments, variables, folder]),
+            Way::Http {
+                url,
+                headers,
+                credentials,
+            } => {
+                json!([
+                    url,
+                    headers,
+                    credentials.as_ref().map(|it| [&it.id, &it.secret])
+                ])
             }
         };
-        self.folder.join(format!("{}.json", hex(way.to_string().as_bytes())))
+        self.folder
+            .join(format!("{}.json", hex(way.to_string().as_bytes())))
     }
 }
 
@@ -75,5 +101,8 @@ fn digest(tools: &[Value]) -> String {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }

@@ -1,10 +1,13 @@
 //! What a server says during a request, told in the order in which it says it.
 //!
-//! The SDK handles each notification in a task of its own, so that the second may come before the first, and either after
-//! the answer. This stands between it and the transport: a request is known before its bytes leave, and its progress is
-//! told before the next message is read.
+//! The SDK handles each notification in a task of its own, so that the second may come before the
+//! first, and either after the answer. This stands between it and the transport: a request is known
+//! before its bytes leave, and its progress is told before the next message is read.
 
-#![expect(deprecated, reason = "lines for logs are what servers send that speak a revision before 2026-07-28")]
+#![expect(
+    deprecated,
+    reason = "lines for logs are what servers send that speak a revision before 2026-07-28"
+)]
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,8 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::RoleClient;
 use rmcp::model::{
-    ClientRequest, GetExtensions, GetMeta, JsonRpcMessage, LoggingMessageNotificationParam, ProgressNotificationParam,
-    ProgressToken, ServerNotification,
+    ClientRequest, GetExtensions, GetMeta, JsonRpcMessage, LoggingMessageNotificationParam,
+    ProgressNotificationParam, ProgressToken, ServerNotification,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -118,8 +121,12 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
         loop {
             match self.transport.receive().await? {
                 JsonRpcMessage::Notification(notification) => match notification.notification {
-                    ServerNotification::ProgressNotification(progress) => self.heard.tell(progress.params),
-                    ServerNotification::LoggingMessageNotification(line) => self.heard.log(line.params),
+                    ServerNotification::ProgressNotification(progress) => {
+                        self.heard.tell(progress.params)
+                    }
+                    ServerNotification::LoggingMessageNotification(line) => {
+                        self.heard.log(line.params)
+                    }
                     _ => return Some(JsonRpcMessage::Notification(notification)),
                 },
                 message => return Some(message),

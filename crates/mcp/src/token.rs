@@ -1,5 +1,5 @@
-//! Which token does a request to a server carry? OAuth's client credentials (RFC 6749, section 4.4), for servers that
-//! programs call.
+//! Which token does a request to a server carry? OAuth's client credentials (RFC 6749, section
+//! 4.4), for servers that programs call.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,9 +9,12 @@ use futures_util::stream::BoxStream;
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::ClientJsonRpcMessage;
-use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetadata, ClientCredentialsConfig};
+use rmcp::transport::auth::{
+    AuthError, AuthorizationManager, AuthorizationMetadata, ClientCredentialsConfig,
+};
 use rmcp::transport::streamable_http_client::{
-    StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse, StreamableHttpResponseLimits,
+    StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+    StreamableHttpResponseLimits,
 };
 use sse_stream::{Error as SseError, Sse};
 use tokio::sync::Mutex;
@@ -49,7 +52,9 @@ impl Tokens {
     ///
     /// An address that is none.
     pub(super) fn new(server: &str, credentials: &ClientCredentials) -> Result<Arc<Self>, String> {
-        let parse = |url: &str| Url::parse(url).map_err(|error| format!("an address cannot be read: {error}"));
+        let parse = |url: &str| {
+            Url::parse(url).map_err(|error| format!("an address cannot be read: {error}"))
+        };
         Ok(Arc::new(Self {
             server: parse(server)?,
             token_url: credentials.token_url.as_deref().map(parse).transpose()?,
@@ -92,16 +97,25 @@ impl Tokens {
         };
         manager.exchange_client_credentials(&self.config).await?;
         let token = manager.get_access_token().await?;
-        *held = Some(Held { manager, token: token.clone(), since: Instant::now() });
+        *held = Some(Held {
+            manager,
+            token: token.clone(),
+            since: Instant::now(),
+        });
         Ok(token)
     }
 
-    /// Finds where tokens are given. A server cannot have the secret sent to somebody whom the configuration does not name.
+    /// Finds where tokens are given. A server cannot have the secret sent to somebody whom the
+    /// configuration does not name.
     async fn manager(&self) -> Result<AuthorizationManager, AuthError> {
         // The manager makes an HTTP client of its own, with the default TLS backend.
         picktools_net::install_tls_backend();
-        let mut manager =
-            AuthorizationManager::new(self.token_url.clone().unwrap_or_else(|| self.server.clone())).await?;
+        let mut manager = AuthorizationManager::new(
+            self.token_url
+                .clone()
+                .unwrap_or_else(|| self.server.clone()),
+        )
+        .await?;
         let metadata = match &self.token_url {
             Some(url) => {
                 let mut metadata = AuthorizationMetadata::default();
@@ -111,17 +125,21 @@ impl Tokens {
             }
             None => {
                 let found = manager.resolve_metadata().await?;
-                let remedy = "give the address that tokens come from as `tokenUrl` of `clientCredentials`";
+                let remedy =
+                    "give the address that tokens come from as `tokenUrl` of `clientCredentials`";
                 if !found.source.is_discovered() {
-                    let message = format!("the server does not say where tokens come from; {remedy}");
+                    let message =
+                        format!("the server does not say where tokens come from; {remedy}");
                     return Err(AuthError::MetadataError(message));
                 }
-                let endpoint = Url::parse(&found.metadata.token_endpoint)
-                    .map_err(|error| AuthError::MetadataError(format!("its address of tokens: {error}")))?;
+                let endpoint = Url::parse(&found.metadata.token_endpoint).map_err(|error| {
+                    AuthError::MetadataError(format!("its address of tokens: {error}"))
+                })?;
                 if endpoint.origin() != self.server.origin() {
                     let origin = endpoint.origin().ascii_serialization();
-                    let message =
-                        format!("the server would have its secret sent to {origin}; if that is right, {remedy}");
+                    let message = format!(
+                        "the server would have its secret sent to {origin}; if that is right, {remedy}"
+                    );
                     return Err(AuthError::MetadataError(message));
                 }
                 if !is_private(endpoint.as_str()) {
@@ -139,17 +157,25 @@ impl Tokens {
 }
 
 impl Client {
-    async fn with_token<T, F>(&self, given: Option<String>, send: impl Fn(Option<String>) -> F) -> Result<T, Failed>
+    async fn with_token<T, F>(
+        &self,
+        given: Option<String>,
+        send: impl Fn(Option<String>) -> F,
+    ) -> Result<T, Failed>
     where
         F: Future<Output = Result<T, Failed>>,
     {
-        let Some(tokens) = &self.tokens else { return send(given).await };
+        let Some(tokens) = &self.tokens else {
+            return send(given).await;
+        };
         let token = tokens.current().await?;
         match send(Some(token.clone())).await {
-            Err(refused @ StreamableHttpError::AuthRequired(_)) => match tokens.instead_of(&token).await {
-                Some(other) => send(Some(other?)).await,
-                None => Err(refused),
-            },
+            Err(refused @ StreamableHttpError::AuthRequired(_)) => {
+                match tokens.instead_of(&token).await {
+                    Some(other) => send(Some(other?)).await,
+                    None => Err(refused),
+                }
+            }
             told => told,
         }
     }
@@ -166,8 +192,15 @@ impl StreamableHttpClient for Client {
         token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, Failed> {
-        let send =
-            |token| self.http.post_message(uri.clone(), message.clone(), session.clone(), token, headers.clone());
+        let send = |token| {
+            self.http.post_message(
+                uri.clone(),
+                message.clone(),
+                session.clone(),
+                token,
+                headers.clone(),
+            )
+        };
         self.with_token(token, send).await
     }
 
@@ -182,7 +215,14 @@ impl StreamableHttpClient for Client {
     ) -> Result<StreamableHttpPostResponse, Failed> {
         let send = |token| {
             let (uri, session, headers) = (uri.clone(), session.clone(), headers.clone());
-            self.http.post_message_with_response_limits(uri, message.clone(), session, token, headers, limits)
+            self.http.post_message_with_response_limits(
+                uri,
+                message.clone(),
+                session,
+                token,
+                headers,
+                limits,
+            )
         };
         self.with_token(token, send).await
     }
@@ -194,7 +234,10 @@ impl StreamableHttpClient for Client {
         token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), Failed> {
-        let send = |token| self.http.delete_session(uri.clone(), session.clone(), token, headers.clone());
+        let send = |token| {
+            self.http
+                .delete_session(uri.clone(), session.clone(), token, headers.clone())
+        };
         self.with_token(token, send).await
     }
 
@@ -206,8 +249,15 @@ impl StreamableHttpClient for Client {
         token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failed> {
-        let send =
-            |token| self.http.get_stream(uri.clone(), session.clone(), last_event.clone(), token, headers.clone());
+        let send = |token| {
+            self.http.get_stream(
+                uri.clone(),
+                session.clone(),
+                last_event.clone(),
+                token,
+                headers.clone(),
+            )
+        };
         self.with_token(token, send).await
     }
 
@@ -222,7 +272,14 @@ impl StreamableHttpClient for Client {
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failed> {
         let send = |token| {
             let (uri, session, headers) = (uri.clone(), session.clone(), headers.clone());
-            self.http.get_stream_with_max_sse_event_size(uri, session, last_event.clone(), token, headers, most)
+            self.http.get_stream_with_max_sse_event_size(
+                uri,
+                session,
+                last_event.clone(),
+                token,
+                headers,
+                most,
+            )
         };
         self.with_token(token, send).await
     }

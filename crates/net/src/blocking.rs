@@ -1,7 +1,7 @@
 //! Requests that block the calling thread.
 //!
-//! They run on one thread with a runtime of its own, so that they work on threads of any runtime and on threads without
-//! one, and connections are reused from call to call.
+//! They run on one thread with a runtime of its own, so that they work on threads of any runtime
+//! and on threads without one, and connections are reused from call to call.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -18,7 +18,10 @@ use crate::{FetchError, FetchErrorKind};
 const READ_AHEAD: usize = 16;
 
 static RUNTIME: LazyLock<Result<Handle, String>> = LazyLock::new(|| {
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
     let handle = runtime.handle().clone();
     let thread = thread::Builder::new().name("picktools-net".to_owned());
     let spawned = thread.spawn(move || runtime.block_on(std::future::pending::<()>()));
@@ -56,11 +59,19 @@ async fn read(request: RequestBuilder, limit: u64) -> Result<Fetched, reqwest::E
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         if (body.len() + chunk.len()) as u64 > limit {
-            return Ok(Fetched { status, headers, body: None });
+            return Ok(Fetched {
+                status,
+                headers,
+                body: None,
+            });
         }
         body.extend_from_slice(&chunk);
     }
-    Ok(Fetched { status, headers, body: Some(body) })
+    Ok(Fetched {
+        status,
+        headers,
+        body: Some(body),
+    })
 }
 
 /// An answer whose body is read piece by piece.
@@ -95,11 +106,17 @@ impl Download {
             }
         });
         let (status, length) = receiver.recv().unwrap_or_else(|_| Err(lost()))?;
-        Ok(Self { status, length, pieces, piece: io::Cursor::default() })
+        Ok(Self {
+            status,
+            length,
+            pieces,
+            piece: io::Cursor::default(),
+        })
     }
 }
 
-/// Passes the body on until its reader is gone. A slow reader holds a blocking thread, not the runtime.
+/// Passes the body on until its reader is gone. A slow reader holds a blocking thread, not the
+/// runtime.
 async fn pass_on(mut response: Response, sender: SyncSender<Result<Vec<u8>, FetchError>>) {
     loop {
         let piece = match response.chunk().await {
@@ -141,7 +158,10 @@ fn runtime() -> Result<&'static Handle, FetchError> {
 
 /// The request's task panicked.
 fn lost() -> FetchError {
-    FetchError { kind: FetchErrorKind::Request, reason: "the request was dropped".to_owned() }
+    FetchError {
+        kind: FetchErrorKind::Request,
+        reason: "the request was dropped".to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -166,7 +186,11 @@ mod tests {
     }
 
     fn get(url: &str) -> RequestBuilder {
-        let client = crate::client_builder().expect("TLS is set up").no_proxy().build().expect("a client");
+        let client = crate::client_builder()
+            .expect("TLS is set up")
+            .no_proxy()
+            .build()
+            .expect("a client");
         client.get(url).timeout(Duration::from_secs(5))
     }
 
@@ -174,7 +198,10 @@ mod tests {
     fn answer_within_the_limit_is_complete() {
         let url = serve("HTTP/1.1 200 OK\r\nx-a: b\r\ncontent-length: 5\r\n\r\nhello");
         let fetched = fetch(get(&url), 5).expect("an answer");
-        assert_eq!((fetched.status.as_u16(), fetched.body.as_deref()), (200, Some(&b"hello"[..])));
+        assert_eq!(
+            (fetched.status.as_u16(), fetched.body.as_deref()),
+            (200, Some(&b"hello"[..]))
+        );
         assert_eq!(fetched.headers["x-a"], "b");
     }
 

@@ -38,7 +38,10 @@ impl From<reqwest::Error> for FetchError {
             _ if error.is_connect() || broke => FetchErrorKind::Connection,
             _ => FetchErrorKind::Request,
         };
-        Self { kind, reason: innermost(&error) }
+        Self {
+            kind,
+            reason: innermost(&error),
+        }
     }
 }
 
@@ -47,8 +50,9 @@ fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn
 }
 
 fn caused_by_io(error: &(dyn Error + 'static)) -> bool {
-    causes(error)
-        .any(|cause| cause.is::<io::Error>() || cause.to_string() == "connection closed before message completed")
+    causes(error).any(|cause| {
+        cause.is::<io::Error>() || cause.to_string() == "connection closed before message completed"
+    })
 }
 
 fn innermost(error: &(dyn Error + 'static)) -> String {

@@ -1,7 +1,7 @@
 //! The HTTP client and the TLS backend of every crate that connects to others.
 //!
-//! [`client_builder`] makes asynchronous clients. [`fetch`] and [`Download`] wait for an answer on the calling thread, which
-//! may have a runtime of its own or none.
+//! [`client_builder`] makes asynchronous clients. [`fetch`] and [`Download`] wait for an answer on
+//! the calling thread, which may have a runtime of its own or none.
 
 mod blocking;
 mod error;
@@ -20,12 +20,14 @@ pub const USER_AGENT: &str = concat!("picktools/", env!("CARGO_PKG_VERSION"));
 
 static TLS: LazyLock<Result<ClientConfig, String>> = LazyLock::new(client_config);
 
-/// Makes the TLS backend the default of this process, for libraries that look for one. The first backend stays.
+/// Makes the TLS backend the default of this process, for libraries that look for one. The first
+/// backend stays.
 pub fn install_tls_backend() {
     drop(rustls::crypto::ring::default_provider().install_default());
 }
 
-/// Returns a builder of HTTP clients that follow no redirects: a key goes nowhere but to the server that was named.
+/// Returns a builder of HTTP clients that follow no redirects: a key goes nowhere but to the server
+/// that was named.
 ///
 /// # Errors
 ///
@@ -33,19 +35,30 @@ pub fn install_tls_backend() {
 pub fn client_builder() -> Result<reqwest::ClientBuilder, String> {
     let tls = TLS.clone()?;
     let builder = reqwest::Client::builder();
-    Ok(builder.tls_backend_preconfigured(tls).redirect(reqwest::redirect::Policy::none()).user_agent(USER_AGENT))
+    Ok(builder
+        .tls_backend_preconfigured(tls)
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(USER_AGENT))
 }
 
 /// Trusts the certificates of the system, and those of Mozilla on a system that has none.
 fn client_config() -> Result<ClientConfig, String> {
     let provider: Arc<CryptoProvider> = Arc::new(rustls::crypto::ring::default_provider());
     let failed = |error: rustls::Error| format!("cannot set up TLS: {error}");
-    let builder = || ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
+    let builder = || {
+        ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+    };
     match builder().map_err(failed)?.with_platform_verifier() {
         Ok(verified) => Ok(verified.with_no_client_auth()),
         Err(_) => {
-            let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-            Ok(builder().map_err(failed)?.with_root_certificates(roots).with_no_client_auth())
+            let roots = RootCertStore {
+                roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
+            };
+            Ok(builder()
+                .map_err(failed)?
+                .with_root_certificates(roots)
+                .with_no_client_auth())
         }
     }
 }
@@ -56,6 +69,9 @@ mod tests {
 
     #[test]
     fn client_builds_without_a_default_tls_backend() {
-        client_builder().expect("TLS is set up").build().expect("the client is complete");
+        client_builder()
+            .expect("TLS is set up")
+            .build()
+            .expect("the client is complete");
     }
 }

@@ -1,10 +1,11 @@
 //! What is measured: embedding a request and 1,000 tools with each model.
 //!
-//! On what: real texts, a request of 15 words and the descriptions of the fixture catalog over and over. MiniLM (int8, ONNX Runtime)
-//! stands beside our own models where `scripts/fetch-models.sh` has put it into `target/models`; else a line says that it is left out.
+//! On what: real texts, a request of 15 words and the descriptions of the fixture catalog over and
+//! over. MiniLM (int8, ONNX Runtime) stands beside our own models where `scripts/fetch-models.sh`
+//! has put it into `target/models`; else a line says that it is left out.
 //!
-//! Embedding is on one thread for every model, so that their times compare: the pool of rten is kept at one thread by its variable, for
-//! which the program starts itself anew.
+//! Embedding is on one thread for every model, so that their times compare: the pool of rten is
+//! kept at one thread by its variable, for which the program starts itself anew.
 
 use std::env;
 use std::process::{Command, ExitCode};
@@ -18,8 +19,10 @@ use picktools_tuned::TunedEmbedder;
 
 /// The models that are there, by name.
 fn models() -> Vec<(&'static str, Arc<dyn Embedder>)> {
-    let mut models: Vec<(&str, Arc<dyn Embedder>)> =
-        vec![("static", StaticEmbedder::shared().expect("the model is valid"))];
+    let mut models: Vec<(&str, Arc<dyn Embedder>)> = vec![(
+        "static",
+        StaticEmbedder::shared().expect("the model is valid"),
+    )];
     match TunedEmbedder::shared() {
         Some(model) => models.push(("tuned", model.expect("the model is valid"))),
         None => left_out("tuned", "this program was built without it"),
@@ -33,12 +36,20 @@ fn models() -> Vec<(&'static str, Arc<dyn Embedder>)> {
 
 fn minilm() -> Result<Arc<dyn Embedder>, String> {
     let folder = root("target/models");
-    let options = OnnxOptions { runtime: Some(folder.join("libonnxruntime.so")), ..OnnxOptions::default() };
+    let options = OnnxOptions {
+        runtime: Some(folder.join("libonnxruntime.so")),
+        ..OnnxOptions::default()
+    };
     let model = FastEmbedder::from_folder(folder.join("minilm"), &options);
-    model.map(|model| Arc::new(model) as Arc<dyn Embedder>).map_err(|error| error.to_string())
+    model
+        .map(|model| Arc::new(model) as Arc<dyn Embedder>)
+        .map_err(|error| error.to_string())
 }
 
-#[expect(clippy::print_stderr, reason = "who compares models must know which are not there")]
+#[expect(
+    clippy::print_stderr,
+    reason = "who compares models must know which are not there"
+)]
 fn left_out(model: &str, reason: &str) {
     eprintln!("embed: {model} is left out: {reason}");
 }
@@ -49,18 +60,33 @@ fn embed(criterion: &mut Criterion) {
     assert_eq!(request.split(' ').count(), 15);
     let mut group = criterion.benchmark_group("embed/15_words");
     for (name, model) in &models {
-        let vectors = model.embed(Role::Query, &[request], &|_| {}).expect("it embeds");
+        let vectors = model
+            .embed(Role::Query, &[request], &|_| {})
+            .expect("it embeds");
         let length = vectors[0].iter().map(|value| value * value).sum::<f32>();
         assert!(vectors[0].len() == model.dimensions() && (length - 1.0).abs() < 0.01);
-        group.bench_function(*name, |bencher| bencher.iter(|| model.embed(Role::Query, &[request], &|_| {})));
+        group.bench_function(*name, |bencher| {
+            bencher.iter(|| model.embed(Role::Query, &[request], &|_| {}))
+        });
     }
     group.finish();
 
     let catalog = workplace();
-    let texts: Vec<&str> = catalog.tools().iter().map(|tool| tool.description.as_str()).cycle().take(1_000).collect();
-    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread can be started");
+    let texts: Vec<&str> = catalog
+        .tools()
+        .iter()
+        .map(|tool| tool.description.as_str())
+        .cycle()
+        .take(1_000)
+        .collect();
+    let one = rayon::ThreadPoolBuilder::new()
+        .num_threads(1)
+        .build()
+        .expect("a thread can be started");
     let mut group = criterion.benchmark_group("embed/1000_tools");
-    group.sample_size(10).throughput(Throughput::Elements(1_000));
+    group
+        .sample_size(10)
+        .throughput(Throughput::Elements(1_000));
     for (name, model) in models.iter().filter(|(name, _)| *name != "minilm") {
         group.bench_function(*name, |bencher| {
             bencher.iter(|| one.install(|| model.embed(Role::Document, &texts, &|_| {})));
@@ -76,8 +102,15 @@ const RTEN_THREADS: &str = "RTEN_NUM_THREADS";
 fn main() -> ExitCode {
     if env::var_os(RTEN_THREADS).is_none_or(|threads| threads != "1") {
         let program = env::current_exe().expect("a program knows itself");
-        let status = Command::new(program).args(env::args_os().skip(1)).env(RTEN_THREADS, "1").status();
-        return if status.is_ok_and(|status| status.success()) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        let status = Command::new(program)
+            .args(env::args_os().skip(1))
+            .env(RTEN_THREADS, "1")
+            .status();
+        return if status.is_ok_and(|status| status.success()) {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        };
     }
     benches();
     Criterion::default().configure_from_args().final_summary();

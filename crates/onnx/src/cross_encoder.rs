@@ -1,14 +1,16 @@
 //! Cross-encoders on ONNX Runtime, through the crate `fastembed`.
 //!
-//! Such a model reads the request and one tool at a time as one text and gives one number. Pairs go through it one by one,
-//! shared out over a few sessions, so that a tool's number does not depend on its company and the work stops with the
-//! deadline.
+//! Such a model reads the request and one tool at a time as one text and gives one number. Pairs go
+//! through it one by one, shared out over a few sessions, so that a tool's number does not depend
+//! on its company and the work stops with the deadline.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use fastembed::{RerankInitOptionsUserDefined, RerankerModelInfo, TextRerank, UserDefinedRerankingModel};
+use fastembed::{
+    RerankInitOptionsUserDefined, RerankerModelInfo, TextRerank, UserDefinedRerankingModel,
+};
 use rayon::prelude::*;
 
 use crate::onnx;
@@ -37,39 +39,52 @@ struct Shared {
 }
 
 impl CrossEncoder {
-    /// Opens the model that lies in `folder`: the ONNX model, whose output is called `logits`, and `tokenizer.json`, and where
-    /// present `config.json`, `tokenizer_config.json` and `special_tokens_map.json`.
+    /// Opens the model that lies in `folder`: the ONNX model, whose output is called `logits`, and
+    /// `tokenizer.json`, and where present `config.json`, `tokenizer_config.json` and
+    /// `special_tokens_map.json`.
     ///
     /// # Errors
     ///
-    /// [`EmbedError`] when files are missing or damaged, the model is of another kind, or ONNX Runtime cannot be loaded.
-    pub fn from_folder(folder: impl AsRef<Path>, options: &OnnxOptions) -> Result<Self, EmbedError> {
+    /// [`EmbedError`] when files are missing or damaged, the model is of another kind, or ONNX
+    /// Runtime cannot be loaded.
+    pub fn from_folder(
+        folder: impl AsRef<Path>,
+        options: &OnnxOptions,
+    ) -> Result<Self, EmbedError> {
         let folder = folder.as_ref();
         let files = ModelFolder::read(folder, MAX_TOKENS)?;
         load_runtime(options.runtime.as_deref())?;
         Self::open(&folder.display().to_string(), || {
-            let limits = RerankInitOptionsUserDefined::new().with_max_length(MAX_TOKENS).with_intra_threads(1);
-            let model = UserDefinedRerankingModel::new(files.weights.clone(), files.tokenizer_files());
+            let limits = RerankInitOptionsUserDefined::new()
+                .with_max_length(MAX_TOKENS)
+                .with_intra_threads(1);
+            let model =
+                UserDefinedRerankingModel::new(files.weights.clone(), files.tokenizer_files());
             TextRerank::try_new_from_user_defined(model, limits)
         })
     }
 
-    /// Opens a model by its name: one of fastembed's (`JINARerankerV1TurboEn`), or its name on the hub
-    /// (`jinaai/jina-reranker-v1-turbo-en`, or the part behind the slash).
+    /// Opens a model by its name: one of fastembed's (`JINARerankerV1TurboEn`), or its name on the
+    /// hub (`jinaai/jina-reranker-v1-turbo-en`, or the part behind the slash).
     ///
     /// # Errors
     ///
-    /// [`EmbedError`] when no model has this name, when it is not at hand and cannot be fetched, or when ONNX
-    /// Runtime cannot be loaded.
+    /// [`EmbedError`] when no model has this name, when it is not at hand and cannot be fetched, or
+    /// when ONNX Runtime cannot be loaded.
     pub fn from_name(name: &str, options: &OnnxOptions) -> Result<Self, EmbedError> {
-        let names = |info: &RerankerModelInfo| (format!("{:?}", info.model), info.model_code.clone());
+        let names =
+            |info: &RerankerModelInfo| (format!("{:?}", info.model), info.model_code.clone());
         let info = onnx::find(TextRerank::list_supported_models(), names, name)?;
         load_runtime(options.runtime.as_deref())?;
         Self::fetch(name, &info, options)
     }
 
     #[cfg(feature = "onnx-download")]
-    fn fetch(name: &str, info: &RerankerModelInfo, options: &OnnxOptions) -> Result<Self, EmbedError> {
+    fn fetch(
+        name: &str,
+        info: &RerankerModelInfo,
+        options: &OnnxOptions,
+    ) -> Result<Self, EmbedError> {
         let open = || {
             let mut init = fastembed::RerankInitOptions::new(info.model.clone())
                 .with_max_length(MAX_TOKENS)
@@ -90,12 +105,24 @@ impl CrossEncoder {
         Err(onnx::no_fetching(name, &info.model_code, &info.model_file))
     }
 
-    fn open(name: &str, session: impl Fn() -> Result<TextRerank, fastembed::Error>) -> Result<Self, EmbedError> {
-        let load = |reason: String| EmbedError::Load { name: name.to_owned(), reason };
+    fn open(
+        name: &str,
+        session: impl Fn() -> Result<TextRerank, fastembed::Error>,
+    ) -> Result<Self, EmbedError> {
+        let load = |reason: String| EmbedError::Load {
+            name: name.to_owned(),
+            reason,
+        };
         let mut first = session().map_err(|error| load(chain(&error)))?;
-        score(&mut first, "probe", "probe").map_err(|reason| load(format!("it is not a cross-encoder: {reason}")))?;
+        score(&mut first, "probe", "probe")
+            .map_err(|reason| load(format!("it is not a cross-encoder: {reason}")))?;
         let sessions = onnx::sessions(first, session).map_err(|error| load(chain(&error)))?;
-        Ok(Self { shared: Arc::new(Shared { name: name.to_owned(), sessions }) })
+        Ok(Self {
+            shared: Arc::new(Shared {
+                name: name.to_owned(),
+                sessions,
+            }),
+        })
     }
 }
 
@@ -107,13 +134,18 @@ impl Shared {
         tools: &[String],
         deadline: Option<Instant>,
     ) -> Result<Vec<RerankScore>, RerankError> {
-        let failed = |reason: String| RerankError::Failed { reranker: self.name.clone(), reason };
+        let failed = |reason: String| RerankError::Failed {
+            reranker: self.name.clone(),
+            reason,
+        };
         let share = tools.len().div_ceil(self.sessions.len()).max(1);
         let one = |(candidate, tool): (usize, &String)| {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(failed("the deadline passed".to_owned()));
             }
-            let mut session = self.sessions[candidate / share].lock().unwrap_or_else(PoisonError::into_inner);
+            let mut session = self.sessions[candidate / share]
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             let score = score(&mut session, query, tool).map_err(failed)?;
             Ok(RerankScore { candidate, score })
         };
@@ -124,8 +156,15 @@ impl Shared {
 /// What the model gives for one pair.
 fn score(model: &mut TextRerank, query: &str, tool: &str) -> Result<f32, String> {
     // fastembed takes for granted that there is a row for each pair, and a number in it.
-    let answer = caught("fastembed", || model.rerank(query, [tool], false, Some(1)).map_err(|error| chain(&error)))?;
-    answer.first().map(|result| result.score).ok_or_else(|| "it gave no number".to_owned())
+    let answer = caught("fastembed", || {
+        model
+            .rerank(query, [tool], false, Some(1))
+            .map_err(|error| chain(&error))
+    })?;
+    answer
+        .first()
+        .map(|result| result.score)
+        .ok_or_else(|| "it gave no number".to_owned())
 }
 
 impl Reranker for CrossEncoder {
@@ -133,15 +172,26 @@ impl Reranker for CrossEncoder {
         &self.shared.name
     }
 
-    fn rerank<'a>(&'a self, query: &'a Query, window: &'a [Arc<Tool>], deadline: Option<Instant>) -> RerankFuture<'a> {
+    fn rerank<'a>(
+        &'a self,
+        query: &'a Query,
+        window: &'a [Arc<Tool>],
+        deadline: Option<Instant>,
+    ) -> RerankFuture<'a> {
         Box::pin(async move {
             let shared = Arc::clone(&self.shared);
             let head = |text: &str| text[..text.floor_char_boundary(MAX_TEXT_BYTES)].to_owned();
             let query = head(query.text());
-            let tools: Vec<String> = window.iter().map(|tool| head(&EmbeddingText::new(tool).text)).collect();
+            let tools: Vec<String> = window
+                .iter()
+                .map(|tool| head(&EmbeddingText::new(tool).text))
+                .collect();
             let work = tokio::task::spawn_blocking(move || shared.scores(&query, &tools, deadline));
             work.await.unwrap_or_else(|lost| {
-                Err(RerankError::Failed { reranker: self.shared.name.clone(), reason: lost.to_string() })
+                Err(RerankError::Failed {
+                    reranker: self.shared.name.clone(),
+                    reason: lost.to_string(),
+                })
             })
         })
     }
@@ -149,6 +199,8 @@ impl Reranker for CrossEncoder {
 
 impl std::fmt::Debug for CrossEncoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CrossEncoder").field("name", &self.shared.name).finish_non_exhaustive()
+        f.debug_struct("CrossEncoder")
+            .field("name", &self.shared.name)
+            .finish_non_exhaustive()
     }
 }

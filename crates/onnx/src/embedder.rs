@@ -1,11 +1,12 @@
 //! Embedding models on ONNX Runtime, through the crate `fastembed`.
 //!
-//! A model is named, and then fetched once from its hub where the build can (feature `onnx-download`), or it
-//! is a local folder in the hub's layout.
+//! A model is named, and then fetched once from its hub where the build can (feature
+//! `onnx-download`), or it is a local folder in the hub's layout.
 //!
-//! Texts go through the model one at a time, in parallel over a few sessions. Models with dynamically quantised
-//! weights give a text another vector in other company, so batching them together would make vectors depend on
-//! what happened to be cached; and on a CPU padding eats what a batch saves.
+//! Texts go through the model one at a time, in parallel over a few sessions. Models with
+//! dynamically quantised weights give a text another vector in other company, so batching them
+//! together would make vectors depend on what happened to be cached; and on a CPU padding eats what
+//! a batch saves.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use fastembed::{EmbeddingModel, InitOptionsUserDefined, ModelInfo, Pooling, TextEmbedding, UserDefinedEmbeddingModel};
+use fastembed::{
+    EmbeddingModel, InitOptionsUserDefined, ModelInfo, Pooling, TextEmbedding,
+    UserDefinedEmbeddingModel,
+};
 use rayon::prelude::*;
 use serde_json::Value;
 use sha2::Digest;
@@ -59,21 +63,27 @@ pub struct HubModel {
 }
 
 impl FastEmbedder {
-    /// Opens the model that lies in `folder`: the ONNX model and `tokenizer.json`, and where present `config.json`,
-    /// `tokenizer_config.json`, `special_tokens_map.json`, `1_Pooling/config.json` and
-    /// `config_sentence_transformers.json` (for its prompts). Without a pooling file the mean is taken.
+    /// Opens the model that lies in `folder`: the ONNX model and `tokenizer.json`, and where
+    /// present `config.json`, `tokenizer_config.json`, `special_tokens_map.json`,
+    /// `1_Pooling/config.json` and `config_sentence_transformers.json` (for its prompts). Without a
+    /// pooling file the mean is taken.
     ///
     /// # Errors
     ///
     /// [`EmbedError`] when files are missing or damaged, or ONNX Runtime cannot be loaded.
-    pub fn from_folder(folder: impl AsRef<Path>, options: &OnnxOptions) -> Result<Self, EmbedError> {
+    pub fn from_folder(
+        folder: impl AsRef<Path>,
+        options: &OnnxOptions,
+    ) -> Result<Self, EmbedError> {
         let folder = folder.as_ref();
         let files = EmbeddingFolder::read(folder)?;
         load_runtime(options.runtime.as_deref())?;
         let identity = files.identity();
         let prompts = files.prompts();
         let open = || {
-            let limits = InitOptionsUserDefined::new().with_max_length(MAX_TOKENS).with_intra_threads(1);
+            let limits = InitOptionsUserDefined::new()
+                .with_max_length(MAX_TOKENS)
+                .with_intra_threads(1);
             TextEmbedding::try_new_from_user_defined(files.model(), limits)
         };
         Self::open(&folder.display().to_string(), identity, prompts, open)
@@ -84,31 +94,43 @@ impl FastEmbedder {
     ///
     /// # Errors
     ///
-    /// [`EmbedError`] when no model has this name, when it is not at hand and cannot be fetched, or when ONNX
-    /// Runtime cannot be loaded.
+    /// [`EmbedError`] when no model has this name, when it is not at hand and cannot be fetched, or
+    /// when ONNX Runtime cannot be loaded.
     pub fn from_name(name: &str, options: &OnnxOptions) -> Result<Self, EmbedError> {
-        let names = |info: &ModelInfo<EmbeddingModel>| (format!("{:?}", info.model), info.model_code.clone());
+        let names = |info: &ModelInfo<EmbeddingModel>| {
+            (format!("{:?}", info.model), info.model_code.clone())
+        };
         let info = onnx::find(TextEmbedding::list_supported_models(), names, name)?;
         load_runtime(options.runtime.as_deref())?;
         Self::fetch(name, &info, options)
     }
 
-    /// Returns the models that [`FastEmbedder::from_name`] opens, by name; `models_dir` is where fetched ones are kept.
+    /// Returns the models that [`FastEmbedder::from_name`] opens, by name; `models_dir` is where
+    /// fetched ones are kept.
     pub fn known_models(models_dir: Option<&Path>) -> Vec<HubModel> {
         let describe = |info: ModelInfo<EmbeddingModel>| HubModel {
             name: format!("{:?}", info.model),
             dimensions: info.dim,
-            fetched: models_dir.and_then(|folder| fetched(folder, &info)).unwrap_or_default(),
+            fetched: models_dir
+                .and_then(|folder| fetched(folder, &info))
+                .unwrap_or_default(),
             description: info.description,
             repository: info.model_code,
         };
-        let mut known: Vec<HubModel> = TextEmbedding::list_supported_models().into_iter().map(describe).collect();
+        let mut known: Vec<HubModel> = TextEmbedding::list_supported_models()
+            .into_iter()
+            .map(describe)
+            .collect();
         known.sort_by(|a, b| a.name.cmp(&b.name));
         known
     }
 
     #[cfg(feature = "onnx-download")]
-    fn fetch(name: &str, info: &ModelInfo<EmbeddingModel>, options: &OnnxOptions) -> Result<Self, EmbedError> {
+    fn fetch(
+        name: &str,
+        info: &ModelInfo<EmbeddingModel>,
+        options: &OnnxOptions,
+    ) -> Result<Self, EmbedError> {
         let open = || {
             let mut init = fastembed::TextInitOptions::new(info.model.clone())
                 .with_max_length(MAX_TOKENS)
@@ -126,7 +148,11 @@ impl FastEmbedder {
     }
 
     #[cfg(not(feature = "onnx-download"))]
-    fn fetch(name: &str, info: &ModelInfo<EmbeddingModel>, _: &OnnxOptions) -> Result<Self, EmbedError> {
+    fn fetch(
+        name: &str,
+        info: &ModelInfo<EmbeddingModel>,
+        _: &OnnxOptions,
+    ) -> Result<Self, EmbedError> {
         Err(onnx::no_fetching(name, &info.model_code, &info.model_file))
     }
 
@@ -136,20 +162,39 @@ impl FastEmbedder {
         prompts: Prompts,
         session: impl Fn() -> Result<TextEmbedding, fastembed::Error>,
     ) -> Result<Self, EmbedError> {
-        let load = |error: fastembed::Error| EmbedError::Load { name: name.to_owned(), reason: chain(&error) };
+        let load = |error: fastembed::Error| EmbedError::Load {
+            name: name.to_owned(),
+            reason: chain(&error),
+        };
         let mut first = session().map_err(load)?;
         let probe = first.embed(["probe"], None).map_err(load)?;
         let dimensions = probe.first().map_or(0, Vec::len);
         let sessions = onnx::sessions(first, session).map_err(load)?;
-        Ok(Self { identity, dimensions, prompts, sessions })
+        Ok(Self {
+            identity,
+            dimensions,
+            prompts,
+            sessions,
+        })
     }
 
     fn embed_one(&self, session: usize, prompt: &str, text: &str) -> Result<Vec<f32>, EmbedError> {
-        let failed = |reason: String| EmbedError::Inference { model: self.identity.clone(), reason };
-        // A panic inside the model leaves no half-made state behind: a session keeps none between texts.
-        let mut model = self.sessions[session].lock().unwrap_or_else(PoisonError::into_inner);
-        let vectors = model.embed([format!("{prompt}{text}")], None).map_err(|error| failed(chain(&error)))?;
-        let mut vector = vectors.into_iter().next().ok_or_else(|| failed("it gave no vector".to_owned()))?;
+        let failed = |reason: String| EmbedError::Inference {
+            model: self.identity.clone(),
+            reason,
+        };
+        // A panic inside the model leaves no half-made state behind: a session keeps none between
+        // texts.
+        let mut model = self.sessions[session]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let vectors = model
+            .embed([format!("{prompt}{text}")], None)
+            .map_err(|error| failed(chain(&error)))?;
+        let mut vector = vectors
+            .into_iter()
+            .next()
+            .ok_or_else(|| failed("it gave no vector".to_owned()))?;
         let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
         if length > 0.0 {
             vector.iter_mut().for_each(|value| *value /= length);
@@ -167,7 +212,12 @@ impl Embedder for FastEmbedder {
         self.dimensions
     }
 
-    fn embed(&self, role: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn embed(
+        &self,
+        role: Role,
+        texts: &[&str],
+        progress: EmbedProgress<'_>,
+    ) -> Result<Vec<Vec<f32>>, EmbedError> {
         self.embed_until(role, texts, progress, None)
     }
 
@@ -193,7 +243,11 @@ impl Embedder for FastEmbedder {
             return texts.iter().map(|text| embed((0, text))).collect();
         }
         let share = texts.len().div_ceil(self.sessions.len()).max(1);
-        texts.par_iter().enumerate().map(|(index, text)| embed((index / share, text))).collect()
+        texts
+            .par_iter()
+            .enumerate()
+            .map(|(index, text)| embed((index / share, text)))
+            .collect()
     }
 }
 
@@ -220,7 +274,11 @@ impl EmbeddingFolder {
         let pooling = optional_json(folder, "1_Pooling/config.json")?;
         Ok(Self {
             files,
-            pooling: if pooling["pooling_mode_cls_token"] == true { Pooling::Cls } else { Pooling::Mean },
+            pooling: if pooling["pooling_mode_cls_token"] == true {
+                Pooling::Cls
+            } else {
+                Pooling::Mean
+            },
             sentence_config: optional_json(folder, "config_sentence_transformers.json")?,
         })
     }
@@ -230,20 +288,34 @@ impl EmbeddingFolder {
         let mut digest = self.files.digest();
         digest.update(self.sentence_config.to_string());
         digest.update([u8::from(self.pooling == Pooling::Cls)]);
-        let hex: String = digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let hex: String = digest
+            .finalize()
+            .iter()
+            .take(16)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         format!("onnx:{hex}:{MAX_TOKENS}")
     }
 
     fn prompts(&self) -> Prompts {
         let prompt = |keys: [&str; 2]| {
             let prompts = &self.sentence_config["prompts"];
-            keys.iter().find_map(|key| prompts[key].as_str()).unwrap_or_default().to_owned()
+            keys.iter()
+                .find_map(|key| prompts[key].as_str())
+                .unwrap_or_default()
+                .to_owned()
         };
-        Prompts { document: prompt(["document", "passage"]), query: prompt(["query", "search_query"]) }
+        Prompts {
+            document: prompt(["document", "passage"]),
+            query: prompt(["query", "search_query"]),
+        }
     }
 
     fn model(&self) -> UserDefinedEmbeddingModel {
-        let model = UserDefinedEmbeddingModel::new(self.files.weights.clone(), self.files.tokenizer_files());
+        let model = UserDefinedEmbeddingModel::new(
+            self.files.weights.clone(),
+            self.files.tokenizer_files(),
+        );
         model.with_pooling(self.pooling.clone())
     }
 }
@@ -258,22 +330,39 @@ impl Prompts {
         } else if name.starts_with("NomicEmbedText") {
             ("search_document: ", "search_query: ")
         } else if name.starts_with("SnowflakeArctic") || name.starts_with("MxbaiEmbed") {
-            ("", "Represent this sentence for searching relevant passages: ")
+            (
+                "",
+                "Represent this sentence for searching relevant passages: ",
+            )
         } else {
             ("", "")
         };
-        Self { document: document.to_owned(), query: query.to_owned() }
+        Self {
+            document: document.to_owned(),
+            query: query.to_owned(),
+        }
     }
 }
 
-/// Returns the files of a model that was fetched, the weights first, if all are there; a build that fetches none looks
-/// for none.
+/// Returns the files of a model that was fetched, the weights first, if all are there; a build that
+/// fetches none looks for none.
 fn fetched(hub: &Path, info: &ModelInfo<EmbeddingModel>) -> Option<Vec<PathBuf>> {
-    const MORE_FILES: [&str; 4] =
-        [onnx::TOKENIZER_FILE, "config.json", "special_tokens_map.json", "tokenizer_config.json"];
+    const MORE_FILES: [&str; 4] = [
+        onnx::TOKENIZER_FILE,
+        "config.json",
+        "special_tokens_map.json",
+        "tokenizer_config.json",
+    ];
     let folder = hub.join(format!("models--{}", info.model_code.replace('/', "--")));
-    let commit = fs::read_to_string(folder.join("refs/main")).ok().filter(|_| cfg!(feature = "onnx-download"))?;
+    let commit = fs::read_to_string(folder.join("refs/main"))
+        .ok()
+        .filter(|_| cfg!(feature = "onnx-download"))?;
     let snapshot = folder.join("snapshots").join(commit.trim());
-    let files = std::iter::once(&info.model_file).chain(&info.additional_files).map(String::as_str).chain(MORE_FILES);
-    files.map(|file| Some(snapshot.join(file)).filter(|file| file.is_file())).collect()
+    let files = std::iter::once(&info.model_file)
+        .chain(&info.additional_files)
+        .map(String::as_str)
+        .chain(MORE_FILES);
+    files
+        .map(|file| Some(snapshot.join(file)).filter(|file| file.is_file()))
+        .collect()
 }

@@ -1,6 +1,7 @@
 //! What models on ONNX Runtime share: the library, the folders they lie in, and their names.
 //!
-//! ONNX Runtime is a shared library that is loaded when the first model is, so that a program without a model needs none.
+//! ONNX Runtime is a shared library that is loaded when the first model is, so that a program
+//! without a model needs none.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,12 @@ use sha2::{Digest, Sha256};
 use picktools::embed::EmbedError;
 
 /// Where a model folder may hold its weights, in this order.
-const MODEL_FILES: [&str; 4] = ["model.onnx", "model_quantized.onnx", "onnx/model.onnx", "onnx/model_quantized.onnx"];
+const MODEL_FILES: [&str; 4] = [
+    "model.onnx",
+    "model_quantized.onnx",
+    "onnx/model.onnx",
+    "onnx/model_quantized.onnx",
+];
 pub(crate) const TOKENIZER_FILE: &str = "tokenizer.json";
 /// The most sessions of one model; each holds the weights once.
 const MAX_SESSIONS: usize = 4;
@@ -33,14 +39,21 @@ pub struct OnnxOptions {
 
 /// Loads ONNX Runtime if it is not loaded; without this a missing library would be a panic later.
 pub(crate) fn load_runtime(path: Option<&Path>) -> Result<(), EmbedError> {
-    let system = format!("{}onnxruntime{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    let system = format!(
+        "{}onnxruntime{}",
+        std::env::consts::DLL_PREFIX,
+        std::env::consts::DLL_SUFFIX
+    );
     let library = match path {
         Some(path) => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
         None => PathBuf::from(system),
     };
     match ort::init_from(library) {
         Ok(_) => Ok(()),
-        Err(error) => Err(EmbedError::Runtime { path: path.map(Path::to_owned), reason: error.to_string() }),
+        Err(error) => Err(EmbedError::Runtime {
+            path: path.map(Path::to_owned),
+            reason: error.to_string(),
+        }),
     }
 }
 
@@ -54,21 +67,33 @@ pub(crate) struct ModelFolder {
 }
 
 impl ModelFolder {
-    /// Reads the model of a folder whose texts are cut after `max_tokens`, unless it says itself that it takes fewer.
+    /// Reads the model of a folder whose texts are cut after `max_tokens`, unless it says itself
+    /// that it takes fewer.
     pub(crate) fn read(folder: &Path, max_tokens: usize) -> Result<Self, EmbedError> {
-        let weights = MODEL_FILES.iter().map(|file| folder.join(file)).find(|file| file.is_file());
+        let weights = MODEL_FILES
+            .iter()
+            .map(|file| folder.join(file))
+            .find(|file| file.is_file());
         let tokenizer = Some(folder.join(TOKENIZER_FILE)).filter(|file| file.is_file());
         let (Some(weights), Some(tokenizer)) = (&weights, &tokenizer) else {
-            let missing = [(weights.is_none(), MODEL_FILES[0]), (tokenizer.is_none(), TOKENIZER_FILE)];
+            let missing = [
+                (weights.is_none(), MODEL_FILES[0]),
+                (tokenizer.is_none(), TOKENIZER_FILE),
+            ];
             return Err(EmbedError::MissingFiles {
                 path: folder.to_owned(),
-                missing: missing.iter().filter(|(is, _)| *is).map(|(_, file)| (*file).to_owned()).collect(),
+                missing: missing
+                    .iter()
+                    .filter(|(is, _)| *is)
+                    .map(|(_, file)| (*file).to_owned())
+                    .collect(),
             });
         };
         let mut tokenizer_config = optional_json(folder, "tokenizer_config.json")?;
         // fastembed insists on these two; many published folders leave them out.
         tokenizer_config["pad_token"] = some_or(&tokenizer_config["pad_token"], json!("[PAD]"));
-        tokenizer_config["model_max_length"] = some_or(&tokenizer_config["model_max_length"], json!(max_tokens));
+        tokenizer_config["model_max_length"] =
+            some_or(&tokenizer_config["model_max_length"], json!(max_tokens));
         Ok(Self {
             weights: read(weights)?,
             tokenizer: read(tokenizer)?,
@@ -83,7 +108,11 @@ impl ModelFolder {
         let mut digest = Sha256::new();
         digest.update(&self.weights);
         digest.update(&self.tokenizer);
-        for part in [&self.config, &self.tokenizer_config, &self.special_tokens_map] {
+        for part in [
+            &self.config,
+            &self.tokenizer_config,
+            &self.special_tokens_map,
+        ] {
             digest.update(part.to_string());
         }
         digest
@@ -100,7 +129,10 @@ impl ModelFolder {
 }
 
 /// Opens as many sessions of a model as can work side by side, beside the first one.
-pub(crate) fn sessions<T, E>(first: T, open: impl Fn() -> Result<T, E>) -> Result<Vec<Mutex<T>>, E> {
+pub(crate) fn sessions<T, E>(
+    first: T,
+    open: impl Fn() -> Result<T, E>,
+) -> Result<Vec<Mutex<T>>, E> {
     let count = rayon::current_num_threads().clamp(1, MAX_SESSIONS);
     let mut sessions = vec![Mutex::new(first)];
     for _ in 1..count {
@@ -109,7 +141,8 @@ pub(crate) fn sessions<T, E>(first: T, open: impl Fn() -> Result<T, E>) -> Resul
     Ok(sessions)
 }
 
-/// Finds a model by one of its names, which are its own in fastembed, that on the hub, and the latter's last part.
+/// Finds a model by one of its names, which are its own in fastembed, that on the hub, and the
+/// latter's last part.
 pub(crate) fn find<M>(
     models: Vec<M>,
     own_and_hub: impl Fn(&M) -> (String, String),
@@ -133,7 +166,11 @@ pub(crate) fn find<M>(
     }
     known_names.sort();
     let suggestion = similar.map(|(_, known)| known);
-    Err(EmbedError::UnknownModel { name: name.to_owned(), suggestion, known: known_names })
+    Err(EmbedError::UnknownModel {
+        name: name.to_owned(),
+        suggestion,
+        known: known_names,
+    })
 }
 
 /// The error of a model that could not be fetched from its hub.
@@ -142,7 +179,8 @@ pub(crate) fn not_fetched(name: &str, error: &fastembed::Error) -> EmbedError {
     EmbedError::Download {
         name: name.to_owned(),
         reason: chain(error),
-        remedy: "check the network, or name a folder that holds model.onnx and tokenizer.json".to_owned(),
+        remedy: "check the network, or name a folder that holds model.onnx and tokenizer.json"
+            .to_owned(),
     }
 }
 
@@ -160,7 +198,10 @@ pub(crate) fn no_fetching(name: &str, on_hub: &str, weights: &str) -> EmbedError
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, EmbedError> {
-    fs::read(path).map_err(|error| EmbedError::Load { name: path.display().to_string(), reason: error.to_string() })
+    fs::read(path).map_err(|error| EmbedError::Load {
+        name: path.display().to_string(),
+        reason: error.to_string(),
+    })
 }
 
 /// Reads a JSON object; one that is not there is empty.
@@ -169,7 +210,10 @@ pub(crate) fn optional_json(folder: &Path, file: &str) -> Result<Value, EmbedErr
     if !path.exists() {
         return Ok(json!({}));
     }
-    let load = |reason: String| EmbedError::Load { name: path.display().to_string(), reason };
+    let load = |reason: String| EmbedError::Load {
+        name: path.display().to_string(),
+        reason,
+    };
     match serde_json::from_slice(&read(&path)?) {
         Ok(value @ Value::Object(_)) => Ok(value),
         Ok(_) => Err(load("the file holds no JSON object".to_owned())),
@@ -178,7 +222,11 @@ pub(crate) fn optional_json(folder: &Path, file: &str) -> Result<Value, EmbedErr
 }
 
 fn some_or(value: &Value, default: Value) -> Value {
-    if value.is_null() { default } else { value.clone() }
+    if value.is_null() {
+        default
+    } else {
+        value.clone()
+    }
 }
 
 /// The message of an error and of everything that caused it.

@@ -36,28 +36,40 @@ pub enum Finish {
 impl Provider {
     /// Reads a whole answer; for MCP, a `tools/call` request.
     ///
-    /// An answer without calls has none, which is not an error. Of several choices the first counts.
+    /// An answer without calls has none, which is not an error. Of several choices the first
+    /// counts.
     ///
     /// # Errors
     ///
     /// [`ResponseError`] for an answer that reports an error, is of another shape, or is too large.
     pub fn answer(self, response: &Value) -> Result<Answer, ResponseError> {
         let mut reading = Reading::default();
-        self.format().read(&At::open(self, response)?, &mut reading)?;
-        let Reading { calls, text, finish } = reading;
-        Ok(Answer { calls: calls.finish(), text, finish })
+        self.format()
+            .read(&At::open(self, response)?, &mut reading)?;
+        let Reading {
+            calls,
+            text,
+            finish,
+        } = reading;
+        Ok(Answer {
+            calls: calls.finish(),
+            text,
+            finish,
+        })
     }
 
     /// Returns the calls in a whole answer, as [`Provider::answer`] reads it.
     ///
     /// # Errors
     ///
-    /// As [`Provider::answer`], and [`ResponseError::BrokenOff`] where the model ran out of tokens after a call began: its
-    /// arguments may lack their end.
+    /// As [`Provider::answer`], and [`ResponseError::BrokenOff`] where the model ran out of tokens
+    /// after a call began: its arguments may lack their end.
     pub fn calls(self, response: &Value) -> Result<Vec<ToolCall>, ResponseError> {
         let Answer { calls, finish, .. } = self.answer(response)?;
         match calls.last() {
-            Some(last) if finish == Some(Finish::Length) => Err(ResponseError::BrokenOff { name: last.name.clone() }),
+            Some(last) if finish == Some(Finish::Length) => Err(ResponseError::BrokenOff {
+                name: last.name.clone(),
+            }),
             _ => Ok(calls),
         }
     }
@@ -90,7 +102,11 @@ mod tests {
     use serde_json::json;
 
     fn call(id: Option<&str>, arguments: Arguments) -> ToolCall {
-        ToolCall { id: id.map(str::to_owned), name: "get_weather".into(), arguments }
+        ToolCall {
+            id: id.map(str::to_owned),
+            name: "get_weather".into(),
+            arguments,
+        }
     }
 
     /// An answer of each provider with one call, and the call.
@@ -148,10 +164,19 @@ mod tests {
     #[test]
     fn an_answer_without_calls_has_none() {
         for (provider, answer) in [
-            (Provider::OpenAiChat, json!({"choices": [{"message": {"content": "No.", "tool_calls": null}}]})),
+            (
+                Provider::OpenAiChat,
+                json!({"choices": [{"message": {"content": "No.", "tool_calls": null}}]}),
+            ),
             (Provider::OpenAiResponses, json!({"output": []})),
-            (Provider::Anthropic, json!({"content": [{"type": "text", "text": "No."}]})),
-            (Provider::Gemini, json!({"candidates": [{"finishReason": "STOP"}]})),
+            (
+                Provider::Anthropic,
+                json!({"content": [{"type": "text", "text": "No."}]}),
+            ),
+            (
+                Provider::Gemini,
+                json!({"candidates": [{"finishReason": "STOP"}]}),
+            ),
             (Provider::Ollama, json!({"message": {"content": "No."}})),
         ] {
             assert_eq!(provider.calls(&answer), Ok(vec![]), "{provider}");
@@ -163,28 +188,58 @@ mod tests {
         for (provider, mut answer, call) in answers() {
             match provider {
                 Provider::OpenAiChat => answer["choices"][0]["finish_reason"] = json!("length"),
-                Provider::OpenAiResponses => answer["incomplete_details"] = json!({"reason": "max_output_tokens"}),
+                Provider::OpenAiResponses => {
+                    answer["incomplete_details"] = json!({"reason": "max_output_tokens"})
+                }
                 Provider::Anthropic => answer["stop_reason"] = json!("max_tokens"),
                 Provider::Gemini => answer["candidates"][0]["finishReason"] = json!("MAX_TOKENS"),
                 Provider::Ollama => answer["done_reason"] = json!("length"),
                 // A call is not an answer, and has no end.
                 Provider::Mcp => continue,
             }
-            let refused = provider.calls(&answer).expect_err("the last call may lack its end");
-            assert_eq!(refused, ResponseError::BrokenOff { name: call.name }, "{provider}");
+            let refused = provider
+                .calls(&answer)
+                .expect_err("the last call may lack its end");
+            assert_eq!(
+                refused,
+                ResponseError::BrokenOff { name: call.name },
+                "{provider}"
+            );
         }
     }
 
     #[test]
     fn what_is_no_answer_is_told_with_its_place() {
-        let told =
-            |provider: Provider, answer: Value| provider.calls(&answer).expect_err("it cannot be read").to_string();
+        let told = |provider: Provider, answer: Value| {
+            provider
+                .calls(&answer)
+                .expect_err("it cannot be read")
+                .to_string()
+        };
         assert!(
-            told(Provider::OpenAiChat, json!({"error": {"message": "slow down"}})).ends_with("an error: slow down")
+            told(
+                Provider::OpenAiChat,
+                json!({"error": {"message": "slow down"}})
+            )
+            .ends_with("an error: slow down")
         );
-        assert!(told(Provider::Ollama, json!({"error": "no such model"})).contains("no such model"));
-        assert!(told(Provider::Anthropic, json!({"type": "error", "error": {"message": "x"}})).contains("error: x"));
-        assert!(told(Provider::Gemini, json!({"promptFeedback": {"blockReason": "SAFETY"}})).contains("SAFETY"));
+        assert!(
+            told(Provider::Ollama, json!({"error": "no such model"})).contains("no such model")
+        );
+        assert!(
+            told(
+                Provider::Anthropic,
+                json!({"type": "error", "error": {"message": "x"}})
+            )
+            .contains("error: x")
+        );
+        assert!(
+            told(
+                Provider::Gemini,
+                json!({"promptFeedback": {"blockReason": "SAFETY"}})
+            )
+            .contains("SAFETY")
+        );
         let wrong = json!({"choices": [{"message": {"tool_calls": [{"function": {"name": 5}}]}}]});
         assert_eq!(
             told(Provider::OpenAiChat, wrong),
@@ -203,7 +258,10 @@ mod tests {
                 json!({"choices": {}, "output": 1, "content": 1,
                 "candidates": 1, "message": 1, "method": 1}),
             ] {
-                assert!(matches!(provider.calls(&answer), Err(ResponseError::Shape { .. })), "{provider} {answer}");
+                assert!(
+                    matches!(provider.calls(&answer), Err(ResponseError::Shape { .. })),
+                    "{provider} {answer}"
+                );
             }
         }
     }
@@ -212,10 +270,24 @@ mod tests {
     fn what_is_too_large_is_refused() {
         let block = |input: Value| json!({"type": "tool_use", "name": "x", "input": input});
         let many = json!({"content": vec![block(json!({})); MAX_CALLS + 1]});
-        assert!(matches!(Provider::Anthropic.calls(&many), Err(ResponseError::TooLarge { what: "calls", .. })));
+        assert!(matches!(
+            Provider::Anthropic.calls(&many),
+            Err(ResponseError::TooLarge { what: "calls", .. })
+        ));
         let long = json!({"content": [block(json!("x".repeat(MAX_ANSWER_ARGUMENT_BYTES))), block(json!({}))]});
-        let error = Provider::Anthropic.calls(&long).expect_err("it is too long");
-        assert!(matches!(error, ResponseError::TooLarge { what: "bytes of arguments", .. }), "{error}");
+        let error = Provider::Anthropic
+            .calls(&long)
+            .expect_err("it is too long");
+        assert!(
+            matches!(
+                error,
+                ResponseError::TooLarge {
+                    what: "bytes of arguments",
+                    ..
+                }
+            ),
+            "{error}"
+        );
     }
 
     #[test]
@@ -238,10 +310,26 @@ mod tests {
             (Provider::OpenAiChat, chat("stop"), Finish::Complete),
             (Provider::OpenAiChat, chat("tool_calls"), Finish::Complete),
             (Provider::OpenAiChat, chat("length"), Finish::Length),
-            (Provider::OpenAiChat, chat("content_filter"), Finish::Refused),
-            (Provider::OpenAiResponses, responses("completed", json!(null)), Finish::Complete),
-            (Provider::OpenAiResponses, responses("incomplete", json!("max_output_tokens")), Finish::Length),
-            (Provider::OpenAiResponses, responses("incomplete", json!("content_filter")), Finish::Refused),
+            (
+                Provider::OpenAiChat,
+                chat("content_filter"),
+                Finish::Refused,
+            ),
+            (
+                Provider::OpenAiResponses,
+                responses("completed", json!(null)),
+                Finish::Complete,
+            ),
+            (
+                Provider::OpenAiResponses,
+                responses("incomplete", json!("max_output_tokens")),
+                Finish::Length,
+            ),
+            (
+                Provider::OpenAiResponses,
+                responses("incomplete", json!("content_filter")),
+                Finish::Refused,
+            ),
             (Provider::Anthropic, anthropic("end_turn"), Finish::Complete),
             (Provider::Anthropic, anthropic("tool_use"), Finish::Complete),
             (Provider::Anthropic, anthropic("max_tokens"), Finish::Length),
@@ -254,9 +342,14 @@ mod tests {
             (Provider::Ollama, ollama("length"), Finish::Length),
         ] {
             let answer = provider.answer(&answer).expect("it is an answer");
-            assert_eq!((answer.text.as_deref(), answer.finish), (Some("Hm."), Some(finish)), "{provider}");
+            assert_eq!(
+                (answer.text.as_deref(), answer.finish),
+                (Some("Hm."), Some(finish)),
+                "{provider}"
+            );
         }
-        let silent = Provider::OpenAiChat.answer(&json!({"choices": [{"message": {"content": [{"type": "text"}]}}]}));
+        let silent = Provider::OpenAiChat
+            .answer(&json!({"choices": [{"message": {"content": [{"type": "text"}]}}]}));
         let silent = silent.expect("it is an answer");
         assert_eq!((silent.text, silent.finish), (None, None));
     }

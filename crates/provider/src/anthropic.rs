@@ -1,7 +1,7 @@
 //! Anthropic Messages.
 //!
-//! Sources: `platform.claude.com`: "Define tools", "Handle tool calls", "Parallel tool use", "Strict tool use",
-//! "Structured outputs", "Tool search tool", "Handling stop reasons".
+//! Sources: `platform.claude.com`: "Define tools", "Handle tool calls", "Parallel tool use",
+//! "Strict tool use", "Structured outputs", "Tool search tool", "Handling stop reasons".
 
 use serde_json::{Map, Value, json};
 
@@ -21,11 +21,14 @@ use picktools::schema::within;
 
 pub(super) struct Anthropic;
 
-/// What all strict tools of an API request may have together: tools, optional properties, values of several kinds.
-/// Source: "Structured outputs", schema complexity limits; the error "Schemas contains too many parameters with union
-/// types (… limit: 16)".
-const MAX_STRICT: [(&str, usize); 3] =
-    [("strict tools", 20), ("optional parameters", 24), ("parameters with union types", 16)];
+/// What all strict tools of an API request may have together: tools, optional properties, values of
+/// several kinds. Source: "Structured outputs", schema complexity limits; the error "Schemas
+/// contains too many parameters with union types (… limit: 16)".
+const MAX_STRICT: [(&str, usize); 3] = [
+    ("strict tools", 20),
+    ("optional parameters", 24),
+    ("parameters with union types", 16),
+];
 
 impl Format for Anthropic {
     fn rules(&self) -> &'static Rules {
@@ -35,9 +38,17 @@ impl Format for Anthropic {
                 // "Tool search tool", limits.
                 max_deferred: Some(10_000),
                 // "Define tools": `^[a-zA-Z0-9_-]{1,64}$`.
-                tool_names: NameRule { most: 64, others: "-", starts_with_letter: false },
+                tool_names: NameRule {
+                    most: 64,
+                    others: "-",
+                    starts_with_letter: false,
+                },
                 // The error "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'".
-                property_keys: Some(NameRule { most: 64, others: "-.", starts_with_letter: false }),
+                property_keys: Some(NameRule {
+                    most: 64,
+                    others: "-.",
+                    starts_with_letter: false,
+                }),
                 // "Strict tool use": off unless asked for.
                 strict: Strictness::OnRequest,
                 // "Tool search tool"; the name is fixed.
@@ -58,13 +69,24 @@ impl Format for Anthropic {
     }
 
     fn too_much_strict(&self, definitions: &[Value]) -> Vec<String> {
-        let strict: Vec<&Value> = definitions.iter().filter(|definition| definition["strict"] == true).collect();
+        let strict: Vec<&Value> = definitions
+            .iter()
+            .filter(|definition| definition["strict"] == true)
+            .collect();
         let mut counts = [strict.len(), 0, 0];
-        strict.iter().for_each(|definition| count_complexity(&definition["input_schema"], &mut counts));
-        let limits = MAX_STRICT.into_iter().zip(counts).filter(|((_, most), count)| count > most);
+        strict
+            .iter()
+            .for_each(|definition| count_complexity(&definition["input_schema"], &mut counts));
+        let limits = MAX_STRICT
+            .into_iter()
+            .zip(counts)
+            .filter(|((_, most), count)| count > most);
         limits
             .map(|((what, most), count)| {
-                format!("{} takes {most} {what} in a request, and there are {count}", self.rules().name)
+                format!(
+                    "{} takes {most} {what} in a request, and there are {count}",
+                    self.rules().name
+                )
             })
             .collect()
     }
@@ -73,7 +95,10 @@ impl Format for Anthropic {
         for block in answer.need("content")?.list()? {
             match block.object()?.text_of("type")? {
                 Some("tool_use") => reading.calls.add(tool_use(&block)?)?,
-                Some("text") => block.text_if_any("text").into_iter().for_each(|text| reading.say(text)),
+                Some("text") => block
+                    .text_if_any("text")
+                    .into_iter()
+                    .for_each(|text| reading.say(text)),
                 _ => {}
             }
         }
@@ -104,7 +129,8 @@ impl Format for Anthropic {
                 let delta = event.need("delta")?;
                 if delta.object()?.text_of("type")? == Some("input_json_delta") {
                     let (place, text) = (place(event)?, delta.need("partial_json")?.text()?);
-                    // What else takes JSON in pieces, such as a search by the provider itself, is no call.
+                    // What else takes JSON in pieces, such as a search by the provider itself, is
+                    // no call.
                     if stream.known(place).is_some() {
                         stream.append(place, text)?;
                     }
@@ -134,17 +160,29 @@ impl Format for Anthropic {
                 }
             })
         };
-        let blocks = results.iter().map(block).collect::<Result<Vec<Value>, ResultError>>()?;
+        let blocks = results
+            .iter()
+            .map(block)
+            .collect::<Result<Vec<Value>, ResultError>>()?;
         Ok(vec![json!({"role": "user", "content": blocks})])
     }
 
     fn messages(&self) -> Option<&'static Messages> {
-        Some(&Messages { list: "messages", content: "content", calls: &[], texts: &["text"] })
+        Some(&Messages {
+            list: "messages",
+            content: "content",
+            calls: &[],
+            texts: &["text"],
+        })
     }
 
     fn called<'v>(&self, message: &'v Map<String, Value>) -> Vec<&'v Value> {
-        let calls = listed(message, "content")
-            .filter(|part| matches!(part.get("type").and_then(Value::as_str), Some("tool_use" | "mcp_tool_use")));
+        let calls = listed(message, "content").filter(|part| {
+            matches!(
+                part.get("type").and_then(Value::as_str),
+                Some("tool_use" | "mcp_tool_use")
+            )
+        });
         calls.filter_map(|call| call.get("name")).collect()
     }
 
@@ -170,7 +208,10 @@ fn tool_use(block: &At<'_>) -> Result<ToolCall, ResponseError> {
 /// Counts optional properties and values of several kinds.
 fn count_complexity(schema: &Value, counts: &mut [usize; 3]) {
     if let Some(Value::Object(properties)) = schema.get("properties") {
-        let required = schema.get("required").and_then(Value::as_array).map_or(0, Vec::len);
+        let required = schema
+            .get("required")
+            .and_then(Value::as_array)
+            .map_or(0, Vec::len);
         counts[1] += properties.len().saturating_sub(required);
     }
     if schema.get("anyOf").is_some() || schema.get("type").is_some_and(Value::is_array) {

@@ -74,11 +74,17 @@ impl Calls {
 }
 
 pub(super) fn too_many() -> ResponseError {
-    ResponseError::TooLarge { what: "calls", limit: MAX_CALLS }
+    ResponseError::TooLarge {
+        what: "calls",
+        limit: MAX_CALLS,
+    }
 }
 
 pub(super) fn too_long() -> ResponseError {
-    ResponseError::TooLarge { what: "bytes of arguments", limit: MAX_ANSWER_ARGUMENT_BYTES }
+    ResponseError::TooLarge {
+        what: "bytes of arguments",
+        limit: MAX_ANSWER_ARGUMENT_BYTES,
+    }
 }
 
 /// The bytes of a value as compact JSON.
@@ -107,10 +113,20 @@ mod tests {
 
     #[test]
     fn a_call_is_written_and_read_alike() {
-        for arguments in [Arguments::Text("{}".into()), Arguments::Json(json!({"a": 1}))] {
-            let call = ToolCall { id: None, name: "get_weather".into(), arguments };
+        for arguments in [
+            Arguments::Text("{}".into()),
+            Arguments::Json(json!({"a": 1})),
+        ] {
+            let call = ToolCall {
+                id: None,
+                name: "get_weather".into(),
+                arguments,
+            };
             let text = serde_json::to_string(&call).expect("it can be written");
-            assert_eq!(serde_json::from_str::<ToolCall>(&text).expect("it can be read"), call);
+            assert_eq!(
+                serde_json::from_str::<ToolCall>(&text).expect("it can be read"),
+                call
+            );
         }
     }
 }

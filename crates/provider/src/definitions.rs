@@ -33,8 +33,12 @@ impl TokenCounter for Definitions {
 
     fn count(&self, tools: &[Arc<Tool>], budget: &TokenBudget) -> Result<usize, TokenCountError> {
         let failed = |reason: String| TokenCountError { reason };
-        let provider: Provider = budget.provider.parse().map_err(|error| failed(format!("{error}")))?;
-        let translation = translate(tools, provider, &budget.view).map_err(|error| failed(error.to_string()))?;
+        let provider: Provider = budget
+            .provider
+            .parse()
+            .map_err(|error| failed(format!("{error}")))?;
+        let translation =
+            translate(tools, provider, &budget.view).map_err(|error| failed(error.to_string()))?;
         Ok(translation.tokens(Tokenizer::O200k))
     }
 }

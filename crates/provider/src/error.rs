@@ -17,7 +17,9 @@ pub enum TranslateError {
         provider: &'static str,
     },
     /// The provider has no references to tools in the results of a search.
-    #[error("{provider} has no references to deferred tools; only anthropic takes them in the result of a search")]
+    #[error(
+        "{provider} has no references to deferred tools; only anthropic takes them in the result of a search"
+    )]
     NoToolReferences {
         /// The provider's name.
         provider: &'static str,

@@ -9,8 +9,9 @@ pub const MAX_EVENT_BYTES: usize = 8 << 20;
 
 /// Splits the text of a stream into its events: server-sent events, or JSON Lines.
 ///
-/// Bytes may be pushed as they come, cut anywhere. `data:` lines up to an empty line are one event; a line that is no field
-/// of an event stream is one by itself. The `[DONE]` that ends OpenAI's streams is not an event.
+/// Bytes may be pushed as they come, cut anywhere. `data:` lines up to an empty line are one event;
+/// a line that is no field of an event stream is one by itself. The `[DONE]` that ends OpenAI's
+/// streams is not an event.
 #[derive(Debug, Default)]
 pub struct EventReader {
     /// The bytes of a line that has not ended.
@@ -29,13 +30,16 @@ impl EventReader {
     ///
     /// # Errors
     ///
-    /// [`ResponseError::NotJson`] and [`ResponseError::TooLarge`]. What was whole before the fault is lost with it, and the
-    /// stream cannot be read on.
+    /// [`ResponseError::NotJson`] and [`ResponseError::TooLarge`]. What was whole before the fault
+    /// is lost with it, and the stream cannot be read on.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Value>, ResponseError> {
         let mut found = Vec::new();
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             if self.line.len() + self.data.len() + part.len() > MAX_EVENT_BYTES {
-                return Err(ResponseError::TooLarge { what: "bytes in one event", limit: MAX_EVENT_BYTES });
+                return Err(ResponseError::TooLarge {
+                    what: "bytes in one event",
+                    limit: MAX_EVENT_BYTES,
+                });
             }
             self.line.extend_from_slice(part);
             if part.ends_with(b"\n") {
@@ -70,7 +74,10 @@ impl EventReader {
             }
             self.data.extend_from_slice(data.trim_ascii_start());
             Ok(())
-        } else if ["event:", "id:", "retry:", ":"].iter().any(|name| field(name).is_some()) {
+        } else if ["event:", "id:", "retry:", ":"]
+            .iter()
+            .any(|name| field(name).is_some())
+        {
             Ok(())
         } else {
             self.take_data(found)?;
@@ -85,8 +92,10 @@ impl EventReader {
             return Ok(());
         }
         self.events += 1;
-        let event = serde_json::from_slice(&data)
-            .map_err(|error| ResponseError::NotJson { event: self.events, reason: error.to_string() })?;
+        let event = serde_json::from_slice(&data).map_err(|error| ResponseError::NotJson {
+            event: self.events,
+            reason: error.to_string(),
+        })?;
         found.push(event);
         Ok(())
     }
@@ -115,7 +124,11 @@ mod tests {
         ];
         for stream in streams {
             for piece in [1, 3, 1000] {
-                assert_eq!(read(stream, piece), Ok(vec![json!({"a": "é"}), json!({"b": 2})]), "{stream} by {piece}");
+                assert_eq!(
+                    read(stream, piece),
+                    Ok(vec![json!({"a": "é"}), json!({"b": 2})]),
+                    "{stream} by {piece}"
+                );
             }
         }
     }
@@ -123,11 +136,23 @@ mod tests {
     #[test]
     fn what_is_no_json_is_told_with_its_place_and_what_is_endless_ends() {
         let error = read("data: {}\n\ndata: {oops\n\n", 10).expect_err("it is not JSON");
-        assert!(matches!(error, ResponseError::NotJson { event: 2, .. }), "{error}");
+        assert!(
+            matches!(error, ResponseError::NotJson { event: 2, .. }),
+            "{error}"
+        );
         let mut reader = EventReader::new();
         let piece = vec![b'x'; MAX_EVENT_BYTES / 2 + 1];
         reader.push(&piece).expect("it may still end");
-        assert!(matches!(reader.push(&piece), Err(ResponseError::TooLarge { .. })));
-        assert!(matches!(read(&"[".repeat(100_000), 1000), Err(ResponseError::NotJson { .. })), "and deep ones too");
+        assert!(matches!(
+            reader.push(&piece),
+            Err(ResponseError::TooLarge { .. })
+        ));
+        assert!(
+            matches!(
+                read(&"[".repeat(100_000), 1000),
+                Err(ResponseError::NotJson { .. })
+            ),
+            "and deep ones too"
+        );
     }
 }

@@ -45,7 +45,8 @@ pub(super) trait Format: Sync {
     /// Writes results of calls, of which there is at least one.
     fn results(&self, results: &[CallResult]) -> Result<Vec<Value>, ResultError>;
 
-    /// Returns how the messages of an API request are written; `None` where the format has no messages.
+    /// Returns how the messages of an API request are written; `None` where the format has no
+    /// messages.
     fn messages(&self) -> Option<&'static Messages> {
         None
     }
@@ -72,7 +73,8 @@ pub(super) struct Rules {
     pub(super) name: &'static str,
     /// The most tools of an API request.
     pub(super) max_tools: Option<usize>,
-    /// The most deferred tools of an API request: they are not in the prompt, and have a limit of their own or none.
+    /// The most deferred tools of an API request: they are not in the prompt, and have a limit of
+    /// their own or none.
     pub(super) max_deferred: Option<usize>,
     /// The longest description of a tool, in characters.
     pub(super) max_description: Option<usize>,
@@ -98,7 +100,11 @@ impl Rules {
         max_deferred: None,
         max_description: None,
         needs_description: false,
-        tool_names: NameRule { most: 64, others: "-", starts_with_letter: false },
+        tool_names: NameRule {
+            most: 64,
+            others: "-",
+            starts_with_letter: false,
+        },
         property_keys: None,
         strict: Strictness::None,
         search: None,
@@ -159,7 +165,10 @@ impl Definition<'_> {
             members.insert("description".to_owned(), json!(self.description));
         }
         members.extend(self.schema.map(|shown| (schema.to_owned(), shown)));
-        members.extend(self.strict.map(|strict| ("strict".to_owned(), json!(strict))));
+        members.extend(
+            self.strict
+                .map(|strict| ("strict".to_owned(), json!(strict))),
+        );
         if self.deferred {
             members.insert("defer_loading".to_owned(), json!(true));
         }
@@ -170,7 +179,8 @@ impl Definition<'_> {
 /// Where and how a model is asked over HTTP.
 #[derive(Clone, Copy)]
 pub struct Endpoint {
-    /// Returns the path below the base URL, and makes the API request what is sent there; `None` where it names no model.
+    /// Returns the path below the base URL, and makes the API request what is sent there; `None`
+    /// where it names no model.
     pub path: fn(&mut Value) -> Option<String>,
     /// The header that takes the key, and what stands before the key there.
     pub key: (&'static str, &'static str),

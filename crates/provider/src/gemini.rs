@@ -1,6 +1,7 @@
 //! Gemini `generateContent`.
 //!
-//! Sources: `ai.google.dev/api` and the Vertex AI reference, `FunctionDeclaration`, `Tool`, `Candidate.finishReason`.
+//! Sources: `ai.google.dev/api` and the Vertex AI reference, `FunctionDeclaration`, `Tool`,
+//! `Candidate.finishReason`.
 
 use serde_json::{Map, Value, json};
 
@@ -28,12 +29,22 @@ impl Format for Gemini {
                 max_tools: Some(512),
                 // `FunctionDeclaration.description` is required.
                 needs_description: true,
-                // `FunctionDeclaration.name` ("Must start with a letter or an underscore. Must be a-z, A-Z, 0-9, or contain
-                // underscores, dots and dashes, with a maximum length of 64").
-                tool_names: NameRule { most: 64, others: "-.", starts_with_letter: true },
-                // `FunctionDeclaration.parameters` ("Parameter names must start with a letter or an underscore and must only
-                // contain chars a-z, A-Z, 0-9, or underscores with a maximum length of 64").
-                property_keys: Some(NameRule { most: 64, others: "", starts_with_letter: true }),
+                // `FunctionDeclaration.name` ("Must start with a letter or an underscore. Must be
+                // a-z, A-Z, 0-9, or contain underscores, dots and dashes, with a maximum length of
+                // 64").
+                tool_names: NameRule {
+                    most: 64,
+                    others: "-.",
+                    starts_with_letter: true,
+                },
+                // `FunctionDeclaration.parameters` ("Parameter names must start with a letter or an
+                // underscore and must only contain chars a-z, A-Z, 0-9, or underscores with a
+                // maximum length of 64").
+                property_keys: Some(NameRule {
+                    most: 64,
+                    others: "",
+                    starts_with_letter: true,
+                }),
                 dialect: Dialect::Gemini,
                 ..Rules::PLAIN
             }
@@ -45,11 +56,17 @@ impl Format for Gemini {
     }
 
     fn tools(&self, definitions: Vec<Value>) -> Value {
-        if definitions.is_empty() { json!([]) } else { json!([{"functionDeclarations": definitions}]) }
+        if definitions.is_empty() {
+            json!([])
+        } else {
+            json!([{"functionDeclarations": definitions}])
+        }
     }
 
     fn refusal(&self, answer: &Value) -> Option<String> {
-        let blocked = answer.pointer("/promptFeedback/blockReason").filter(|reason| !reason.is_null());
+        let blocked = answer
+            .pointer("/promptFeedback/blockReason")
+            .filter(|reason| !reason.is_null());
         let finish = answer.pointer("/candidates/0/finishReason");
         let reason = blocked.or(finish.filter(|reason| *reason == "MALFORMED_FUNCTION_CALL"))?;
         Some(reason.as_str().unwrap_or("blocked").to_owned())
@@ -57,20 +74,29 @@ impl Format for Gemini {
 
     fn read(&self, answer: &At<'_>, reading: &mut Reading) -> Result<(), ResponseError> {
         let candidates = answer.need("candidates")?.list()?;
-        let Some(candidate) = candidates.first() else { return Ok(()) };
+        let Some(candidate) = candidates.first() else {
+            return Ok(());
+        };
         for part in parts(candidate)? {
             match part.object()?.get("functionCall") {
                 Some(call) => reading.calls.add(function_call(&call)?)?,
                 None if part.value["thought"] == true => {}
-                None => part.text_if_any("text").into_iter().for_each(|text| reading.say(text)),
+                None => part
+                    .text_if_any("text")
+                    .into_iter()
+                    .for_each(|text| reading.say(text)),
             }
         }
-        reading.end(candidate.text_if_any("finishReason"), |reason| match reason {
-            "STOP" => Finish::Complete,
-            "MAX_TOKENS" => Finish::Length,
-            "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" => Finish::Refused,
-            _ => Finish::Other,
-        });
+        reading.end(
+            candidate.text_if_any("finishReason"),
+            |reason| match reason {
+                "STOP" => Finish::Complete,
+                "MAX_TOKENS" => Finish::Length,
+                "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT"
+                | "SPII" => Finish::Refused,
+                _ => Finish::Other,
+            },
+        );
         Ok(())
     }
 
@@ -86,8 +112,8 @@ impl Format for Gemini {
         Ok(())
     }
 
-    /// `FunctionResponse.response` ("Use "output" key to specify function output and "error" key to specify error
-    /// details").
+    /// `FunctionResponse.response` ("Use "output" key to specify function output and "error" key to
+    /// specify error details").
     fn results(&self, results: &[CallResult]) -> Result<Vec<Value>, ResultError> {
         let part = |result: &CallResult| {
             let response = match (&result.outcome, result.text()) {
@@ -104,22 +130,36 @@ impl Format for Gemini {
     }
 
     fn messages(&self) -> Option<&'static Messages> {
-        Some(&Messages { list: "contents", content: "parts", calls: &[], texts: &[] })
+        Some(&Messages {
+            list: "contents",
+            content: "parts",
+            calls: &[],
+            texts: &[],
+        })
     }
 
     fn called<'v>(&self, message: &'v Map<String, Value>) -> Vec<&'v Value> {
         listed(message, "parts")
-            .filter_map(|part| part.get("functionCall").or(part.get("function_call"))?.get("name"))
+            .filter_map(|part| {
+                part.get("functionCall")
+                    .or(part.get("function_call"))?
+                    .get("name")
+            })
             .collect()
     }
 
     /// The user needs no role.
     fn item<'v>(&self, item: &'v Map<String, Value>) -> Option<Item<'v>> {
-        (item.get("type").and_then(Value::as_str).is_none() && item.contains_key("parts")).then_some(Item::User(item))
+        (item.get("type").and_then(Value::as_str).is_none() && item.contains_key("parts"))
+            .then_some(Item::User(item))
     }
 
     fn endpoint(&self) -> Option<&'static Endpoint> {
-        Some(&Endpoint { path, key: ("x-goog-api-key", ""), headers: &[] })
+        Some(&Endpoint {
+            path,
+            key: ("x-goog-api-key", ""),
+            headers: &[],
+        })
     }
 }
 
@@ -144,5 +184,6 @@ fn path(request: &mut Value) -> Option<String> {
     let model = model.as_str()?;
     let model = model.strip_prefix("models/").unwrap_or(model);
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-    (!model.is_empty() && model.chars().all(plain)).then(|| format!("/models/{model}:generateContent"))
+    (!model.is_empty() && model.chars().all(plain))
+        .then(|| format!("/models/{model}:generateContent"))
 }

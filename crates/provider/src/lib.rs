@@ -1,16 +1,17 @@
 //! Provider formats: how each provider wants tools written, and how it writes the calls of a model.
 //!
-//! [`translate`] makes the definitions. The schema that a provider is shown is a *view*: it is made from a tool's
-//! `provider_schema`, else from its `parameters`, and never changes either. What a view cannot express is said in
-//! [`Translation::changes`]; a call is validated against the canonical schema, so that a looser view loses nothing but
-//! the model's guidance. [`Provider::restore_arguments`] undoes on the call side what a view renamed or wrapped.
-//! [`Provider::answer`] and [`CallStream`] read what a model answers, and
-//! [`query_from_transcript`] what was said before; [`Provider::results`] writes
-//! what a model is told of its calls.
+//! [`translate`] makes the definitions. The schema that a provider is shown is a *view*: it is made
+//! from a tool's `provider_schema`, else from its `parameters`, and never changes either. What a
+//! view cannot express is said in [`Translation::changes`]; a call is validated against the
+//! canonical schema, so that a looser view loses nothing but the model's guidance.
+//! [`Provider::restore_arguments`] undoes on the call side what a view renamed or wrapped.
+//! [`Provider::answer`] and [`CallStream`] read what a model answers, and [`query_from_transcript`]
+//! what was said before; [`Provider::results`] writes what a model is told of its calls.
 //!
-//! What is particular to a provider stands in its own file, each fact with its source: its rules, its definitions, its
-//! answers, streams, results and messages, and its endpoint. `format` says what such a file tells; `docs/providers.md` is the
-//! overview. Another provider is a file and a line below.
+//! What is particular to a provider stands in its own file, each fact with its source: its rules,
+//! its definitions, its answers, streams, results and messages, and its endpoint. `format` says
+//! what such a file tells; `docs/providers.md` is the overview. Another provider is a file and a
+//! line below.
 
 mod anthropic;
 mod answer;
@@ -49,7 +50,9 @@ pub use results::CallResult;
 pub use stream::CallStream;
 pub use tokens::Tokenizer;
 pub use transcript::{Turn, query_from_transcript, query_from_value, turns};
-pub use translate::{Change, ChangeCode, TranslateOptions, Translation, tool_references, translate};
+pub use translate::{
+    Change, ChangeCode, TranslateOptions, Translation, tool_references, translate,
+};
 
 /// Makes the enum, its list, and the one place where a provider's format is looked up.
 macro_rules! providers {
@@ -130,7 +133,10 @@ impl FromStr for Provider {
         Self::ALL
             .into_iter()
             .find(|provider| provider.name() == name)
-            .ok_or_else(|| UnknownProvider { name: name.to_owned(), known: known() })
+            .ok_or_else(|| UnknownProvider {
+                name: name.to_owned(),
+                known: known(),
+            })
     }
 }
 
@@ -142,7 +148,9 @@ impl serde::Serialize for Provider {
 
 impl<'de> serde::Deserialize<'de> for Provider {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -156,6 +164,11 @@ mod tests {
             assert_eq!(provider.to_string().parse(), Ok(provider));
         }
         let error = "openia".parse::<Provider>().expect_err("no such provider");
-        assert!(error.to_string().contains("openai, openai-responses, anthropic, gemini, ollama, mcp"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("openai, openai-responses, anthropic, gemini, ollama, mcp"),
+            "{error}"
+        );
     }
 }

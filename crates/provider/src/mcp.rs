@@ -1,6 +1,7 @@
 //! The Model Context Protocol: definitions as in `tools/list`, calls as `tools/call` requests.
 //!
-//! Source: specification 2025-11-25, "Tools". It is a protocol of tools, without transcripts and without a chat.
+//! Source: specification 2025-11-25, "Tools". It is a protocol of tools, without transcripts and
+//! without a chat.
 
 use serde_json::{Value, json};
 
@@ -23,7 +24,11 @@ impl Format for Mcp {
             &Rules {
                 name: "mcp",
                 // "Tool Names": 1 to 128 of letters, digits, `_`, `-`, `.`.
-                tool_names: NameRule { most: 128, others: "-.", starts_with_letter: false },
+                tool_names: NameRule {
+                    most: 128,
+                    others: "-.",
+                    starts_with_letter: false,
+                },
                 dialect: Dialect::JsonSchema,
                 ..Rules::PLAIN
             }
@@ -60,13 +65,15 @@ impl Format for Mcp {
         reading.calls.add(call(answer)?)
     }
 
-    /// `CallToolResult`. Structured content is an object; "for backwards compatibility" it stands in the text as well.
+    /// `CallToolResult`. Structured content is an object; "for backwards compatibility" it stands
+    /// in the text as well.
     fn results(&self, results: &[CallResult]) -> Result<Vec<Value>, ResultError> {
         let result = |result: &CallResult| {
             let text = result.text();
             let is_error = text.is_err();
             let text = text.unwrap_or_else(str::to_owned);
-            let mut whole = json!({"content": [{"type": "text", "text": text}], "isError": is_error});
+            let mut whole =
+                json!({"content": [{"type": "text", "text": text}], "isError": is_error});
             if let Ok(structured @ Value::Object(_)) = &result.outcome {
                 whole["structuredContent"] = structured.clone();
             }
@@ -92,5 +99,9 @@ fn call(request: &At<'_>) -> Result<ToolCall, ResponseError> {
         _ => None,
     };
     let name = params.need("name")?.text()?.to_owned();
-    Ok(ToolCall { id, name, arguments: params.arguments("arguments") })
+    Ok(ToolCall {
+        id,
+        name,
+        arguments: params.arguments("arguments"),
+    })
 }

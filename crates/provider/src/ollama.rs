@@ -1,6 +1,7 @@
 //! Ollama `/api/chat`.
 //!
-//! Source: `docs.ollama.com/api/chat`. It states no rule for names; models and proxies before it know OpenAI's.
+//! Source: `docs.ollama.com/api/chat`. It states no rule for names; models and proxies before it
+//! know OpenAI's.
 
 use serde_json::{Map, Value, json};
 
@@ -20,7 +21,13 @@ pub(super) struct Ollama;
 
 impl Format for Ollama {
     fn rules(&self) -> &'static Rules {
-        const { &Rules { name: "ollama", dialect: Dialect::Ollama, ..Rules::PLAIN } }
+        const {
+            &Rules {
+                name: "ollama",
+                dialect: Dialect::Ollama,
+                ..Rules::PLAIN
+            }
+        }
     }
 
     fn definition(&self, definition: Definition<'_>, _: &mut ToolChanges<'_>) -> Value {
@@ -45,7 +52,9 @@ impl Format for Ollama {
 
     /// Calls come whole.
     fn push(&self, event: &At<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {
-        let Some(message) = event.get("message") else { return Ok(()) };
+        let Some(message) = event.get("message") else {
+            return Ok(());
+        };
         for call in message.object()?.list_of("tool_calls")? {
             stream.add(openai_chat::function_call(&call)?)?;
         }
@@ -54,7 +63,8 @@ impl Format for Ollama {
 
     fn results(&self, results: &[CallResult]) -> Result<Vec<Value>, ResultError> {
         let message = |result: &CallResult| {
-            let mut message = json!({"role": "tool", "tool_name": result.name, "content": result.plain_text()});
+            let mut message =
+                json!({"role": "tool", "tool_name": result.name, "content": result.plain_text()});
             if let Some(id) = &result.id {
                 message["tool_call_id"] = json!(id);
             }
@@ -64,7 +74,12 @@ impl Format for Ollama {
     }
 
     fn messages(&self) -> Option<&'static Messages> {
-        Some(&Messages { list: "messages", content: "content", calls: &["tool_calls"], texts: &[] })
+        Some(&Messages {
+            list: "messages",
+            content: "content",
+            calls: &["tool_calls"],
+            texts: &[],
+        })
     }
 
     fn called<'v>(&self, message: &'v Map<String, Value>) -> Vec<&'v Value> {
@@ -72,7 +87,11 @@ impl Format for Ollama {
     }
 
     fn endpoint(&self) -> Option<&'static Endpoint> {
-        Some(&Endpoint { path, key: BEARER, headers: &[] })
+        Some(&Endpoint {
+            path,
+            key: BEARER,
+            headers: &[],
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! OpenAI Chat Completions, and all that speak it.
 //!
-//! Sources: `developers.openai.com/api/reference`, Chat Completions; the OpenAPI description's `FunctionObject`.
+//! Sources: `developers.openai.com/api/reference`, Chat Completions; the OpenAPI description's
+//! `FunctionObject`.
 
 use serde_json::{Map, Value, json};
 
@@ -20,12 +21,15 @@ pub(super) struct OpenAiChat;
 
 pub(super) const RULES: Rules = Rules {
     name: "openai",
-    // Chat Completions `tools` ("a max of 128 functions are supported"), and the error `array_above_max_length`.
+    // Chat Completions `tools` ("a max of 128 functions are supported"), and the error
+    // `array_above_max_length`.
     max_tools: Some(128),
-    // What every OpenAI model takes. The error `string_above_max_length` ("Expected a string with maximum length 1024").
+    // What every OpenAI model takes. The error `string_above_max_length` ("Expected a string with
+    // maximum length 1024").
     max_description: Some(1024),
-    // Names: `FunctionObject.name` ("a-z, A-Z, 0-9, or contain underscores and dashes, with a maximum length of 64").
-    // "Migrate to the Responses API": functions are non-strict by default in Chat Completions.
+    // Names: `FunctionObject.name` ("a-z, A-Z, 0-9, or contain underscores and dashes, with a
+    // maximum length of 64"). "Migrate to the Responses API": functions are non-strict by default
+    // in Chat Completions.
     strict: Strictness::OnRequest,
     dialect: Dialect::OpenAi,
     ..Rules::PLAIN
@@ -42,11 +46,17 @@ impl Format for OpenAiChat {
 
     fn read(&self, answer: &At<'_>, reading: &mut Reading) -> Result<(), ResponseError> {
         let choices = answer.need("choices")?.list()?;
-        let Some(choice) = choices.first() else { return Ok(()) };
+        let Some(choice) = choices.first() else {
+            return Ok(());
+        };
         let message = choice.need_object("message")?;
         for call in message.list_of("tool_calls")? {
             // Besides functions there are custom tools, whose input is free text.
-            if call.object()?.text_of("type")?.is_none_or(|kind| kind == "function") {
+            if call
+                .object()?
+                .text_of("type")?
+                .is_none_or(|kind| kind == "function")
+            {
                 reading.calls.add(function_call(&call)?)?;
             }
         }
@@ -65,7 +75,11 @@ impl Format for OpenAiChat {
     fn push(&self, event: &At<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {
         for choice in event.list_of("choices")? {
             // Of several choices the first counts.
-            if choice.object()?.get("index").is_some_and(|index| index.value.as_u64() != Some(0)) {
+            if choice
+                .object()?
+                .get("index")
+                .is_some_and(|index| index.value.as_u64() != Some(0))
+            {
                 continue;
             }
             if let Some(delta) = choice.get("delta") {
@@ -102,7 +116,11 @@ impl Format for OpenAiChat {
     }
 
     fn endpoint(&self) -> Option<&'static Endpoint> {
-        Some(&Endpoint { path: |_| Some("/chat/completions".to_owned()), key: BEARER, headers: &[] })
+        Some(&Endpoint {
+            path: |_| Some("/chat/completions".to_owned()),
+            key: BEARER,
+            headers: &[],
+        })
     }
 }
 
@@ -116,13 +134,16 @@ pub(super) fn function_call(call: &At<'_>) -> Result<ToolCall, ResponseError> {
     })
 }
 
-/// The names that a message of a transcript calls, and that of the one call that it had before there were lists.
+/// The names that a message of a transcript calls, and that of the one call that it had before
+/// there were lists.
 pub(super) fn called(message: &Map<String, Value>) -> Vec<&Value> {
     let several = listed(message, "tool_calls").filter_map(|call| {
         let called = call.get("function").or(call.get("custom")).unwrap_or(call);
         called.get("name")
     });
-    let single = message.get("function_call").and_then(|call| call.get("name"));
+    let single = message
+        .get("function_call")
+        .and_then(|call| call.get("name"));
     several.chain(single).collect()
 }
 
@@ -137,7 +158,9 @@ fn push_piece(piece: &At<'_>, stream: &mut CallStream) -> Result<(), ResponseErr
     if pieces.id.is_none() {
         pieces.id = id.map(str::to_owned);
     }
-    let Some(function) = piece.get("function") else { return Ok(()) };
+    let Some(function) = piece.get("function") else {
+        return Ok(());
+    };
     if let Some(name) = function.object()?.text_of("name")? {
         // Some servers send the whole name with every piece.
         if pieces.name != name {

@@ -1,6 +1,7 @@
 //! OpenAI Responses.
 //!
-//! Sources: `developers.openai.com/api/reference`, Responses; "Migrate to the Responses API"; "Tool search".
+//! Sources: `developers.openai.com/api/reference`, Responses; "Migrate to the Responses API"; "Tool
+//! search".
 
 use serde_json::{Map, Value, json};
 
@@ -25,8 +26,12 @@ impl Format for OpenAiResponses {
                 name: "openai-responses",
                 // "Migrate to the Responses API": functions are strict by default in Responses.
                 strict: Strictness::ByDefault,
-                // `developers.openai.com/api/docs/guides/tools-tool-search`; no limit is stated for what is searched.
-                search: Some(SearchTool { kind: "tool_search", name: None }),
+                // `developers.openai.com/api/docs/guides/tools-tool-search`; no limit is stated for
+                // what is searched.
+                search: Some(SearchTool {
+                    kind: "tool_search",
+                    name: None,
+                }),
                 ..openai_chat::RULES
             }
         }
@@ -43,21 +48,32 @@ impl Format for OpenAiResponses {
             match item.object()?.text_of("type")? {
                 Some("function_call") => reading.calls.add(function_call(&item)?)?,
                 Some("message") => {
-                    let parts = item.value.get("content").and_then(Value::as_array).into_iter().flatten();
-                    let text =
-                        parts.filter(|part| part["type"] == "output_text").filter_map(|part| part["text"].as_str());
+                    let parts = item
+                        .value
+                        .get("content")
+                        .and_then(Value::as_array)
+                        .into_iter()
+                        .flatten();
+                    let text = parts
+                        .filter(|part| part["type"] == "output_text")
+                        .filter_map(|part| part["text"].as_str());
                     text.for_each(|text| reading.say(text));
                 }
                 _ => {}
             }
         }
-        let why = answer.get("incomplete_details").and_then(|details| details.text_if_any("reason"));
-        reading.end(why.or(answer.text_if_any("status")), |reason| match reason {
-            "completed" => Finish::Complete,
-            "max_output_tokens" => Finish::Length,
-            "content_filter" => Finish::Refused,
-            _ => Finish::Other,
-        });
+        let why = answer
+            .get("incomplete_details")
+            .and_then(|details| details.text_if_any("reason"));
+        reading.end(
+            why.or(answer.text_if_any("status")),
+            |reason| match reason {
+                "completed" => Finish::Complete,
+                "max_output_tokens" => Finish::Length,
+                "content_filter" => Finish::Refused,
+                _ => Finish::Other,
+            },
+        );
         Ok(())
     }
 
@@ -96,13 +112,20 @@ impl Format for OpenAiResponses {
     fn results(&self, results: &[CallResult]) -> Result<Vec<Value>, ResultError> {
         let item = |result: &CallResult| {
             let id = result.need_id(self.rules().name)?;
-            Ok(json!({"type": "function_call_output", "call_id": id, "output": result.plain_text()}))
+            Ok(
+                json!({"type": "function_call_output", "call_id": id, "output": result.plain_text()}),
+            )
         };
         results.iter().map(item).collect()
     }
 
     fn messages(&self) -> Option<&'static Messages> {
-        Some(&Messages { list: "input", content: "content", calls: &[], texts: &["input_text"] })
+        Some(&Messages {
+            list: "input",
+            content: "content",
+            calls: &[],
+            texts: &["input_text"],
+        })
     }
 
     fn item<'v>(&self, item: &'v Map<String, Value>) -> Option<Item<'v>> {
@@ -110,19 +133,27 @@ impl Format for OpenAiResponses {
             "function_call" | "custom_tool_call" => item.get("name").map(Item::Call),
             kind => {
                 let known = matches!(kind, "reasoning" | "item_reference");
-                (known || kind.ends_with("_call") || kind.ends_with("_call_output")).then_some(Item::Other)
+                (known || kind.ends_with("_call") || kind.ends_with("_call_output"))
+                    .then_some(Item::Other)
             }
         }
     }
 
     fn endpoint(&self) -> Option<&'static Endpoint> {
-        Some(&Endpoint { path: |_| Some("/responses".to_owned()), key: BEARER, headers: &[] })
+        Some(&Endpoint {
+            path: |_| Some("/responses".to_owned()),
+            key: BEARER,
+            headers: &[],
+        })
     }
 }
 
 fn function_call(item: &At<'_>) -> Result<ToolCall, ResponseError> {
     Ok(ToolCall {
-        id: item.text_of("call_id")?.or(item.text_of("id")?).map(str::to_owned),
+        id: item
+            .text_of("call_id")?
+            .or(item.text_of("id")?)
+            .map(str::to_owned),
         name: item.need("name")?.text()?.to_owned(),
         arguments: item.arguments("arguments"),
     })

@@ -1,7 +1,8 @@
 //! What goes back to a model for its calls.
 //!
-//! A provider takes the result of a call under the call's id, or its name, in messages of its own form. Some have a place
-//! that says that a call failed; where a format has none, what is sent is JSON whose member `error` is the message.
+//! A provider takes the result of a call under the call's id, or its name, in messages of its own
+//! form. Some have a place that says that a call failed; where a format has none, what is sent is
+//! JSON whose member `error` is the message.
 
 use serde_json::{Value, json};
 
@@ -18,20 +19,27 @@ pub struct CallResult {
     pub id: Option<String>,
     /// The name that the model called.
     pub name: String,
-    /// What the tool gave, of which a string is sent as it is and other JSON as compact text or as it is; else why it gave
-    /// nothing.
+    /// What the tool gave, of which a string is sent as it is and other JSON as compact text or as
+    /// it is; else why it gave nothing.
     pub outcome: Result<Value, String>,
 }
 
 impl CallResult {
     /// Makes the result of a call.
     pub fn new(call: &ToolCall, outcome: Result<Value, String>) -> Self {
-        Self { id: call.id.clone(), name: call.name.clone(), outcome }
+        Self {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            outcome,
+        }
     }
 
     /// The id, which the provider needs.
     pub(super) fn need_id(&self, provider: &'static str) -> Result<&str, ResultError> {
-        self.id.as_deref().ok_or_else(|| ResultError::NoId { provider, name: self.name.clone() })
+        self.id.as_deref().ok_or_else(|| ResultError::NoId {
+            provider,
+            name: self.name.clone(),
+        })
     }
 
     /// What the tool gave as text, else what is said of its failure.
@@ -46,14 +54,16 @@ impl CallResult {
 
     /// The same for a format that has no place for failures.
     pub(super) fn plain_text(&self) -> String {
-        self.text().unwrap_or_else(|message| json!({"error": message}).to_string())
+        self.text()
+            .unwrap_or_else(|message| json!({"error": message}).to_string())
     }
 }
 
 impl Provider {
-    /// Writes the results of a model's calls as they go into the next API request, behind the model's own message: messages
-    /// of OpenAI Chat and Ollama, items of OpenAI Responses, and one message with all results of Anthropic and Gemini. For
-    /// MCP each is a `CallToolResult`, the `result` of the response to its request.
+    /// Writes the results of a model's calls as they go into the next API request, behind the
+    /// model's own message: messages of OpenAI Chat and Ollama, items of OpenAI Responses, and one
+    /// message with all results of Anthropic and Gemini. For MCP each is a `CallToolResult`, the
+    /// `result` of the response to its request.
     ///
     /// # Errors
     ///

@@ -57,16 +57,26 @@ pub(super) struct Pieces {
 impl CallStream {
     /// Starts with nothing.
     pub fn new(provider: Provider) -> Self {
-        Self { provider, whole: Calls::default(), pieces: BTreeMap::new(), bytes: 0, last: None, ended: false }
+        Self {
+            provider,
+            whole: Calls::default(),
+            pieces: BTreeMap::new(),
+            bytes: 0,
+            last: None,
+            ended: false,
+        }
     }
 
     /// Takes the next event of the stream; events that tell of no call change nothing.
     ///
     /// # Errors
     ///
-    /// [`ResponseError`] for an event that reports an error or is of another shape, and for calls beyond the limits.
+    /// [`ResponseError`] for an event that reports an error or is of another shape, and for calls
+    /// beyond the limits.
     pub fn push(&mut self, event: &Value) -> Result<(), ResponseError> {
-        self.provider.format().push(&At::open(self.provider, event)?, self)
+        self.provider
+            .format()
+            .push(&At::open(self.provider, event)?, self)
     }
 
     /// Returns the calls, in the order of their places.
@@ -84,7 +94,11 @@ impl CallStream {
                 Some(given) if pieces.text.is_empty() => Arguments::Json(given),
                 _ => Arguments::Text(pieces.text),
             };
-            calls.add(ToolCall { id: pieces.id, name: pieces.name, arguments })?;
+            calls.add(ToolCall {
+                id: pieces.id,
+                name: pieces.name,
+                arguments,
+            })?;
         }
         Ok(calls.finish())
     }
@@ -99,12 +113,17 @@ impl CallStream {
         self.ended = true;
     }
 
-    /// Returns the place of a piece that does not say it: that of the last one, or the next where the id is another.
+    /// Returns the place of a piece that does not say it: that of the last one, or the next where
+    /// the id is another.
     pub(super) fn place_of(&self, id: Option<&str>) -> u64 {
         match (self.last, id) {
             (Some(last), None) => last,
             (Some(last), Some(id)) if self.pieces[&last].id.as_deref() == Some(id) => last,
-            _ => self.pieces.keys().next_back().map_or(0, |last| last.saturating_add(1)),
+            _ => self
+                .pieces
+                .keys()
+                .next_back()
+                .map_or(0, |last| last.saturating_add(1)),
         }
     }
 
@@ -157,7 +176,11 @@ mod tests {
     }
 
     fn call(id: Option<&str>, name: &str, arguments: Arguments) -> ToolCall {
-        ToolCall { id: id.map(str::to_owned), name: name.into(), arguments }
+        ToolCall {
+            id: id.map(str::to_owned),
+            name: name.into(),
+            arguments,
+        }
     }
 
     fn text(text: &str) -> Arguments {
@@ -172,34 +195,60 @@ mod tests {
     fn chat_pieces_are_put_together_by_index() {
         let events = [
             json!({"choices": [{"delta": {"role": "assistant", "content": ""}}]}),
-            chat(json!([{"index": 1, "id": "b", "function": {"name": "second", "arguments": ""}}]), json!(null)),
-            chat(json!([{"index": 0, "id": "a", "function": {"name": "first", "arguments": "{\"x\""}}]), json!(null)),
-            chat(json!([{"index": 1, "function": {"arguments": "{}"}}]), json!(null)),
-            chat(json!([{"index": 0, "function": {"arguments": ": 1}"}}]), json!(null)),
+            chat(
+                json!([{"index": 1, "id": "b", "function": {"name": "second", "arguments": ""}}]),
+                json!(null),
+            ),
+            chat(
+                json!([{"index": 0, "id": "a", "function": {"name": "first", "arguments": "{\"x\""}}]),
+                json!(null),
+            ),
+            chat(
+                json!([{"index": 1, "function": {"arguments": "{}"}}]),
+                json!(null),
+            ),
+            chat(
+                json!([{"index": 0, "function": {"arguments": ": 1}"}}]),
+                json!(null),
+            ),
         ];
         let broken = assembled(Provider::OpenAiChat, &events).expect_err("it did not end");
-        assert!(matches!(broken, ResponseError::BrokenOff { ref name } if name == "first"), "{broken}");
+        assert!(
+            matches!(broken, ResponseError::BrokenOff { ref name } if name == "first"),
+            "{broken}"
+        );
         let mut events = events.to_vec();
         events.push(chat(json!([]), json!("tool_calls")));
         events.push(json!({"choices": [], "usage": {}}));
-        let expected = vec![call(Some("a"), "first", text("{\"x\": 1}")), call(Some("b"), "second", text("{}"))];
+        let expected = vec![
+            call(Some("a"), "first", text("{\"x\": 1}")),
+            call(Some("b"), "second", text("{}")),
+        ];
         assert_eq!(assembled(Provider::OpenAiChat, &events), Ok(expected));
     }
 
     #[test]
     fn chat_pieces_without_an_index_are_told_apart_by_id() {
         let piece = |id: &str, arguments: &str| {
-            chat(json!([{"id": id, "function": {"name": "same", "arguments": arguments}}]), json!("tool_calls"))
+            chat(
+                json!([{"id": id, "function": {"name": "same", "arguments": arguments}}]),
+                json!("tool_calls"),
+            )
         };
-        let calls = assembled(Provider::OpenAiChat, &[piece("a", "{"), piece("a", "}"), piece("b", "{}")]);
-        let expected = vec![call(Some("a"), "same", text("{}")), call(Some("b"), "same", text("{}"))];
+        let calls = assembled(
+            Provider::OpenAiChat,
+            &[piece("a", "{"), piece("a", "}"), piece("b", "{}")],
+        );
+        let expected = vec![
+            call(Some("a"), "same", text("{}")),
+            call(Some("b"), "same", text("{}")),
+        ];
         assert_eq!(calls, Ok(expected));
     }
 
     #[test]
     fn responses_and_anthropic_pieces_are_put_together() {
-        let item =
-            |arguments: &str| json!({"type": "function_call", "call_id": "c", "name": "go", "arguments": arguments});
+        let item = |arguments: &str| json!({"type": "function_call", "call_id": "c", "name": "go", "arguments": arguments});
         let mut events = vec![
             json!({"type": "response.created", "response": {"error": null}}),
             json!({"type": "response.output_item.added", "output_index": 0, "item": {"type": "message"}}),
@@ -208,9 +257,15 @@ mod tests {
             json!({"type": "response.function_call_arguments.delta", "output_index": 1, "delta": "1}"}),
         ];
         let provider = Provider::OpenAiResponses;
-        assert!(matches!(assembled(provider, &events), Err(ResponseError::BrokenOff { .. })));
+        assert!(matches!(
+            assembled(provider, &events),
+            Err(ResponseError::BrokenOff { .. })
+        ));
         events.push(json!({"type": "response.output_item.done", "output_index": 1, "item": item("{\"a\":1}")}));
-        assert_eq!(assembled(provider, &events), Ok(vec![call(Some("c"), "go", text("{\"a\":1}"))]));
+        assert_eq!(
+            assembled(provider, &events),
+            Ok(vec![call(Some("c"), "go", text("{\"a\":1}"))])
+        );
 
         let start = |index: u64, kind: &str| {
             json!({"type": "content_block_start", "index": index,
@@ -231,16 +286,22 @@ mod tests {
             delta(1, "{\"a\": "),
             delta(1, "1}"),
         ];
-        assert!(matches!(assembled(Provider::Anthropic, &events), Err(ResponseError::BrokenOff { .. })));
+        assert!(matches!(
+            assembled(Provider::Anthropic, &events),
+            Err(ResponseError::BrokenOff { .. })
+        ));
         events.extend([stop(1), start(2, "tool_use"), stop(2)]);
-        let expected =
-            vec![call(Some("t"), "go", text("{\"a\": 1}")), call(Some("t"), "go", Arguments::Json(json!({})))];
+        let expected = vec![
+            call(Some("t"), "go", text("{\"a\": 1}")),
+            call(Some("t"), "go", Arguments::Json(json!({}))),
+        ];
         assert_eq!(assembled(Provider::Anthropic, &events), Ok(expected));
     }
 
     #[test]
     fn gemini_ollama_and_mcp_calls_come_whole() {
-        let expected = |id: Option<&str>| Ok(vec![call(id, "go", Arguments::Json(json!({"a": 1})))]);
+        let expected =
+            |id: Option<&str>| Ok(vec![call(id, "go", Arguments::Json(json!({"a": 1})))]);
         let gemini = [
             json!({"candidates": [{"content": {"parts": [{"text": "Hm"}]}}]}),
             json!({"candidates": [{"content": {"parts": [{"functionCall": {"name": "go", "args": {"a": 1}}}]}}]}),
@@ -248,8 +309,10 @@ mod tests {
         ];
         assert_eq!(assembled(Provider::Gemini, &gemini), expected(None));
         let function = json!({"function": {"name": "go", "arguments": {"a": 1}}});
-        let ollama =
-            [json!({"message": {"content": "", "tool_calls": [function]}, "done": false}), json!({"done": true})];
+        let ollama = [
+            json!({"message": {"content": "", "tool_calls": [function]}, "done": false}),
+            json!({"done": true}),
+        ];
         assert_eq!(assembled(Provider::Ollama, &ollama), expected(None));
         let params = json!({"name": "go", "arguments": {"a": 1}});
         let mcp = [
@@ -262,27 +325,65 @@ mod tests {
     #[test]
     fn hostile_streams_are_refused() {
         let end = json!("tool_calls");
-        let far = chat(json!([{"index": u64::MAX, "function": {"name": "x", "arguments": "{}"}}]), end.clone());
-        assert_eq!(assembled(Provider::OpenAiChat, &[far]).map(|calls| calls.len()), Ok(1));
+        let far = chat(
+            json!([{"index": u64::MAX, "function": {"name": "x", "arguments": "{}"}}]),
+            end.clone(),
+        );
+        assert_eq!(
+            assembled(Provider::OpenAiChat, &[far]).map(|calls| calls.len()),
+            Ok(1)
+        );
         let negative = chat(json!([{"index": -1}]), end.clone());
         let error = assembled(Provider::OpenAiChat, &[negative]).expect_err("no such place");
-        assert!(error.to_string().contains("/choices/0/delta/tool_calls/0/index is a number"), "{error}");
-        let many: Vec<Value> = (0..=MAX_CALLS).map(|index| chat(json!([{"index": index}]), json!(null))).collect();
+        assert!(
+            error
+                .to_string()
+                .contains("/choices/0/delta/tool_calls/0/index is a number"),
+            "{error}"
+        );
+        let many: Vec<Value> = (0..=MAX_CALLS)
+            .map(|index| chat(json!([{"index": index}]), json!(null)))
+            .collect();
         let error = assembled(Provider::OpenAiChat, &many).expect_err("they are too many");
-        assert!(matches!(error, ResponseError::TooLarge { what: "calls", .. }), "{error}");
-        let piece = chat(json!([{"index": 0, "function": {"arguments": "x".repeat(1 << 20)}}]), end);
-        let error = assembled(Provider::OpenAiChat, &vec![piece; 5]).expect_err("they are too long");
-        assert!(matches!(error, ResponseError::TooLarge { what: "bytes of arguments", .. }), "{error}");
+        assert!(
+            matches!(error, ResponseError::TooLarge { what: "calls", .. }),
+            "{error}"
+        );
+        let piece = chat(
+            json!([{"index": 0, "function": {"arguments": "x".repeat(1 << 20)}}]),
+            end,
+        );
+        let error =
+            assembled(Provider::OpenAiChat, &vec![piece; 5]).expect_err("they are too long");
+        assert!(
+            matches!(
+                error,
+                ResponseError::TooLarge {
+                    what: "bytes of arguments",
+                    ..
+                }
+            ),
+            "{error}"
+        );
         let failed = json!({"type": "response.failed", "response": {"error": {"message": "no"}}});
         let errors = [
             (Provider::OpenAiResponses, failed),
-            (Provider::OpenAiResponses, json!({"type": "error", "message": "no"})),
-            (Provider::Anthropic, json!({"type": "error", "error": {"type": "overloaded_error", "message": "no"}})),
+            (
+                Provider::OpenAiResponses,
+                json!({"type": "error", "message": "no"}),
+            ),
+            (
+                Provider::Anthropic,
+                json!({"type": "error", "error": {"type": "overloaded_error", "message": "no"}}),
+            ),
             (Provider::Ollama, json!({"error": "no"})),
         ];
         for (provider, event) in errors {
             let error = assembled(provider, &[event]).expect_err("it failed");
-            assert!(matches!(error, ResponseError::Refused { ref message, .. } if message == "no"), "{error}");
+            assert!(
+                matches!(error, ResponseError::Refused { ref message, .. } if message == "no"),
+                "{error}"
+            );
         }
     }
 }

@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 
 use super::byte_pairs::BytePairs;
 
-/// How each vocabulary splits a text, as `tiktoken` has it: blanks before a word (`\s+(?!\S)`) are [`BytePairs`]' own.
+/// How each vocabulary splits a text, as `tiktoken` has it: blanks before a word (`\s+(?!\S)`) are
+/// [`BytePairs`]' own.
 const O200K_PARTS: [&str; 6] = [
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
@@ -22,12 +23,15 @@ const CL100K_PARTS: [&str; 6] = [
     r"\s+$",
 ];
 /// Read when the first text is counted, each by itself.
-static O200K: LazyLock<BytePairs> = LazyLock::new(|| BytePairs::new(picktools_models::O200K_BASE, &O200K_PARTS));
-static CL100K: LazyLock<BytePairs> = LazyLock::new(|| BytePairs::new(picktools_models::CL100K_BASE, &CL100K_PARTS));
+static O200K: LazyLock<BytePairs> =
+    LazyLock::new(|| BytePairs::new(picktools_models::O200K_BASE, &O200K_PARTS));
+static CL100K: LazyLock<BytePairs> =
+    LazyLock::new(|| BytePairs::new(picktools_models::CL100K_BASE, &CL100K_PARTS));
 
 /// A tokenizer of OpenAI's models.
 ///
-/// Other providers do not publish theirs; a count with one of these is a fair measure for comparing definitions.
+/// Other providers do not publish theirs; a count with one of these is a fair measure for comparing
+/// definitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -68,7 +72,11 @@ mod tests {
             ("2 + 2 = 4", 7, 7),
             ("お誕生日おめでとう", 8, 9),
             // As the crate bpe-openai 0.3.2 counts them, which agreed on a million texts.
-            (r#"{"type":"object","properties":{"path":{"type":"string"}}}"#, 14, 14),
+            (
+                r#"{"type":"object","properties":{"path":{"type":"string"}}}"#,
+                14,
+                14,
+            ),
             ("  I've\n\n\tgot   2 'CAFÉ's  \r\n ", 13, 15),
             ("Straße 12345678, naïve ǅ", 12, 12),
             ("查询订单状态 😀👩\u{200d}👩\u{200d}👧", 12, 17),
@@ -76,7 +84,11 @@ mod tests {
             ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 5, 5),
             ("getHTTPResponse_v2/list//", 7, 7),
         ] {
-            assert_eq!((Tokenizer::O200k.count(text), Tokenizer::Cl100k.count(text)), (o200k, cl100k), "{text}");
+            assert_eq!(
+                (Tokenizer::O200k.count(text), Tokenizer::Cl100k.count(text)),
+                (o200k, cl100k),
+                "{text}"
+            );
         }
     }
 

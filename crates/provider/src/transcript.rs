@@ -1,9 +1,10 @@
 //! Transcripts in the shapes that providers use.
 //!
-//! A transcript is a list of messages. What the user wrote and the names that the assistant called are read; what tools
-//! returned, what the assistant wrote and system messages are not, for these may come from strangers. The walk goes to
-//! a fixed depth, from the end, and stops at its limits, so that its cost does not depend on what else the transcript
-//! holds. Nobody says whose it is: an item is what any provider's format makes of it.
+//! A transcript is a list of messages. What the user wrote and the names that the assistant called
+//! are read; what tools returned, what the assistant wrote and system messages are not, for these
+//! may come from strangers. The walk goes to a fixed depth, from the end, and stops at its limits,
+//! so that its cost does not depend on what else the transcript holds. Nobody says whose it is: an
+//! item is what any provider's format makes of it.
 
 use serde_json::{Map, Value};
 
@@ -28,13 +29,13 @@ pub(super) struct Messages {
     pub(super) texts: &'static [&'static str],
 }
 
-/// Reads a transcript: an array of messages, or an object with `messages` (OpenAI Chat, Anthropic, Ollama), `input`
-/// (OpenAI Responses) or `contents` (Gemini).
+/// Reads a transcript: an array of messages, or an object with `messages` (OpenAI Chat, Anthropic,
+/// Ollama), `input` (OpenAI Responses) or `contents` (Gemini).
 ///
-/// The last message of the user is the request, those before it are its context, and the names that the assistant
-/// called are kept. Nothing else is read: the author of a tool's result or of the assistant's text has no say in what is
-/// picked. Of a long transcript the end is read; one without messages is an empty request. `None` if the value is not a
-/// transcript.
+/// The last message of the user is the request, those before it are its context, and the names that
+/// the assistant called are kept. Nothing else is read: the author of a tool's result or of the
+/// assistant's text has no say in what is picked. Of a long transcript the end is read; one without
+/// messages is an empty request. `None` if the value is not a transcript.
 ///
 /// ```
 /// use picktools_provider::query_from_transcript;
@@ -53,8 +54,8 @@ pub fn query_from_transcript(value: &Value) -> Option<Query> {
     Some(Query::new(request).with_context(&said).with_called(called))
 }
 
-/// Makes a query of any JSON value: a string as it is, a transcript as [`query_from_transcript`] reads it, and any other
-/// value as its compact JSON text.
+/// Makes a query of any JSON value: a string as it is, a transcript as [`query_from_transcript`]
+/// reads it, and any other value as its compact JSON text.
 pub fn query_from_value(value: &Value) -> Query {
     match value {
         Value::String(text) => Query::new(text.as_str()),
@@ -90,8 +91,8 @@ pub struct Turn {
     pub called: Vec<String>,
 }
 
-/// Reads a transcript turn by turn, oldest first, in the shapes that [`query_from_transcript`] reads; `None` where the value is
-/// something else. Of a long one the last 4,096 messages are read.
+/// Reads a transcript turn by turn, oldest first, in the shapes that [`query_from_transcript`]
+/// reads; `None` where the value is something else. Of a long one the last 4,096 messages are read.
 ///
 /// ```
 /// use picktools_provider::turns;
@@ -106,35 +107,55 @@ pub fn turns(value: &Value) -> Option<Vec<Turn>> {
     for item in items(value)?.into_iter().rev() {
         let called: Vec<&Value> = match item {
             Item::User(message) => {
-                turns.extend(text(message).map(|request| Turn { request, called: Vec::new() }));
+                turns.extend(text(message).map(|request| Turn {
+                    request,
+                    called: Vec::new(),
+                }));
                 continue;
             }
-            Item::Assistant(message) => formats().flat_map(|format| format.called(message)).collect(),
+            Item::Assistant(message) => formats()
+                .flat_map(|format| format.called(message))
+                .collect(),
             Item::Call(name) => vec![name],
             Item::Other => continue,
         };
         if turns.is_empty() && !called.is_empty() {
-            turns.push(Turn { request: String::new(), called: Vec::new() });
+            turns.push(Turn {
+                request: String::new(),
+                called: Vec::new(),
+            });
         }
-        let Some(turn) = turns.last_mut() else { continue };
-        called.into_iter().filter_map(Value::as_str).for_each(|name| add_called(&mut turn.called, name));
+        let Some(turn) = turns.last_mut() else {
+            continue;
+        };
+        called
+            .into_iter()
+            .filter_map(Value::as_str)
+            .for_each(|name| add_called(&mut turn.called, name));
     }
     Some(turns)
 }
 
-/// The items of a transcript that are read, the last one first; `None` where the value is something else.
+/// The items of a transcript that are read, the last one first; `None` where the value is something
+/// else.
 fn items(value: &Value) -> Option<Vec<Item<'_>>> {
     let (items, is_transcript) = match value {
         Value::Array(items) => (items, false),
         Value::Object(object) => {
-            let list = |messages: &Messages| Some((messages.list, object.get(messages.list)?.as_array()?));
+            let list =
+                |messages: &Messages| Some((messages.list, object.get(messages.list)?.as_array()?));
             let (name, items) = messages().find_map(list)?;
             // Much has an `input` that is no transcript.
             (items, name != "input" || object.contains_key("model"))
         }
         _ => return None,
     };
-    let items = items.iter().rev().take(MAX_MESSAGES).map(Item::of).collect::<Option<Vec<Item<'_>>>>()?;
+    let items = items
+        .iter()
+        .rev()
+        .take(MAX_MESSAGES)
+        .map(Item::of)
+        .collect::<Option<Vec<Item<'_>>>>()?;
     (!items.is_empty() || is_transcript).then_some(items)
 }
 
@@ -148,8 +169,13 @@ impl Transcript {
                     transcript.said.extend(text(message));
                 }
                 Item::Assistant(message) => {
-                    let called: Vec<&Value> = formats().flat_map(|format| format.called(message)).collect();
-                    called.into_iter().rev().for_each(|name| transcript.call(name));
+                    let called: Vec<&Value> = formats()
+                        .flat_map(|format| format.called(message))
+                        .collect();
+                    called
+                        .into_iter()
+                        .rev()
+                        .for_each(|name| transcript.call(name));
                 }
                 Item::Call(name) => transcript.call(name),
                 Item::User(_) | Item::Other => {}
@@ -175,7 +201,8 @@ impl<'a> Item<'a> {
             return formats().find_map(|format| format.item(message));
         };
         let says = |messages: &Messages| {
-            message.contains_key(messages.content) || messages.calls.iter().any(|key| message.contains_key(*key))
+            message.contains_key(messages.content)
+                || messages.calls.iter().any(|key| message.contains_key(*key))
         };
         if !messages().any(says) {
             return None;
@@ -198,26 +225,38 @@ fn messages() -> impl Iterator<Item = &'static Messages> {
 }
 
 /// The items of a list in a message, as many as are read.
-pub(super) fn listed<'v>(message: &'v Map<String, Value>, key: &str) -> impl Iterator<Item = &'v Value> + use<'v> {
-    message.get(key).and_then(Value::as_array).into_iter().flatten().take(MAX_PARTS)
+pub(super) fn listed<'v>(
+    message: &'v Map<String, Value>,
+    key: &str,
+) -> impl Iterator<Item = &'v Value> + use<'v> {
+    message
+        .get(key)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .take(MAX_PARTS)
 }
 
-/// What a message of the user says; `None` where it says nothing, as one that only hands over results.
+/// What a message of the user says; `None` where it says nothing, as one that only hands over
+/// results.
 fn text(message: &Map<String, Value>) -> Option<String> {
     if let Some(Value::String(text)) = message.get("content") {
         return Some(bounded(text).to_owned());
     }
     let mut said: Option<String> = None;
-    let content =
-        messages().map(|messages| messages.content).find(|key| message.get(*key).is_some_and(Value::is_array));
+    let content = messages()
+        .map(|messages| messages.content)
+        .find(|key| message.get(*key).is_some_and(Value::is_array));
     for part in listed(message, content?) {
         let text = match part {
             Value::String(text) => Some(text),
-            Value::Object(part) => match (part.get("type").and_then(Value::as_str), part.get("text")) {
-                (None, Some(Value::String(text))) => Some(text),
-                (Some(kind), Some(Value::String(text))) if is_text(kind) => Some(text),
-                _ => None,
-            },
+            Value::Object(part) => {
+                match (part.get("type").and_then(Value::as_str), part.get("text")) {
+                    (None, Some(Value::String(text))) => Some(text),
+                    (Some(kind), Some(Value::String(text))) if is_text(kind) => Some(text),
+                    _ => None,
+                }
+            }
             _ => None,
         };
         let Some(text) = text else { continue };
@@ -252,7 +291,11 @@ mod tests {
 
     fn check(value: &Value, said: &[&str], called: &[&str]) {
         let read = Transcript::read(value).expect("it is a transcript");
-        assert_eq!((read.said, read.called), (owned(said), owned(called)), "{value}");
+        assert_eq!(
+            (read.said, read.called),
+            (owned(said), owned(called)),
+            "{value}"
+        );
     }
 
     fn owned(texts: &[&str]) -> Vec<String> {
@@ -262,21 +305,35 @@ mod tests {
     #[test]
     fn json_values_are_stringified_and_strings_taken_as_they_are() {
         assert_eq!(query_from_value(&json!("hello")).text(), "hello");
-        assert_eq!(query_from_value(&json!({"city": "Oslo"})).text(), r#"{"city":"Oslo"}"#);
+        assert_eq!(
+            query_from_value(&json!({"city": "Oslo"})).text(),
+            r#"{"city":"Oslo"}"#
+        );
     }
 
     #[test]
     fn the_last_message_of_the_user_is_the_request_and_the_one_before_is_its_context() {
         let say = |text: &str| json!({"role": "user", "content": text});
         let weather = "What is the weather in Nice?";
-        let talk =
-            json!([say("x"), say(weather), say("and in Turin?"), {"role": "assistant", "content": "c"}, say("d")]);
+        let talk = json!([say("x"), say(weather), say("and in Turin?"), {"role": "assistant", "content": "c"}, say("d")]);
         let query = query_from_value(&talk);
-        assert_eq!((query.text(), query.context()), ("d", "What is the weather in Nice?\nand in Turin?"));
-        assert_eq!(query_from_value(&json!([say("x"), say(weather), say("d")])).context(), weather);
-        assert_eq!(query_from_value(&json!([{"role": "system", "content": "x"}])).text(), "");
+        assert_eq!(
+            (query.text(), query.context()),
+            ("d", "What is the weather in Nice?\nand in Turin?")
+        );
+        assert_eq!(
+            query_from_value(&json!([say("x"), say(weather), say("d")])).context(),
+            weather
+        );
+        assert_eq!(
+            query_from_value(&json!([{"role": "system", "content": "x"}])).text(),
+            ""
+        );
         assert_eq!(query_from_value(&json!([say("d")])), Query::new("d"));
-        assert_eq!(query_from_value(&json!([say(" ?!"), say("d")])), Query::new("d"));
+        assert_eq!(
+            query_from_value(&json!([say(" ?!"), say("d")])),
+            Query::new("d")
+        );
     }
 
     #[test]
@@ -287,7 +344,10 @@ mod tests {
 
     #[test]
     fn every_providers_transcript_says_the_same() {
-        let (said, called) = (["weather in Oslo?", "and mail it"], ["get_forecast", "find_user"]);
+        let (said, called) = (
+            ["weather in Oslo?", "and mail it"],
+            ["get_forecast", "find_user"],
+        );
         let chat = json!([
             {"role": "system", "content": "be brief"},
             {"role": "user", "content": "weather in Oslo?"},
@@ -356,26 +416,40 @@ mod tests {
         ] {
             assert_eq!(Transcript::read(&value), None, "{value}");
         }
-        for value in [json!({"messages": []}), json!({"contents": []}), json!({"input": [], "model": "m"})] {
+        for value in [
+            json!({"messages": []}),
+            json!({"contents": []}),
+            json!({"input": [], "model": "m"}),
+        ] {
             check(&value, &[], &[]);
         }
     }
 
     #[test]
     fn a_call_that_is_repeated_counts_once_where_it_came_last() {
-        let call =
-            |name: &str| json!({"role": "assistant", "content": "", "tool_calls": [{"function": {"name": name}}]});
+        let call = |name: &str| json!({"role": "assistant", "content": "", "tool_calls": [{"function": {"name": name}}]});
         let long = "x".repeat(4096);
-        check(&json!([call("a"), call("b"), call("a"), call(" "), call(&long)]), &[], &["b", "a"]);
+        check(
+            &json!([call("a"), call("b"), call("a"), call(" "), call(&long)]),
+            &[],
+            &["b", "a"],
+        );
         let many: Vec<Value> = (0..1000).map(|number| call(&number.to_string())).collect();
-        let called = Transcript::read(&json!(many)).expect("it is a transcript").called;
-        assert_eq!((called.len(), called[0].as_str(), called[63].as_str()), (64, "936", "999"));
+        let called = Transcript::read(&json!(many))
+            .expect("it is a transcript")
+            .called;
+        assert_eq!(
+            (called.len(), called[0].as_str(), called[63].as_str()),
+            (64, "936", "999")
+        );
     }
 
     #[test]
     fn the_end_of_a_long_transcript_is_read() {
         let say = |number: usize| json!({"role": "user", "content": number.to_string()});
-        let many: Vec<Value> = std::iter::once(json!("no message")).chain((1..=2 * MAX_MESSAGES).map(say)).collect();
+        let many: Vec<Value> = std::iter::once(json!("no message"))
+            .chain((1..=2 * MAX_MESSAGES).map(say))
+            .collect();
         check(&json!(many), &["8188", "8189", "8190", "8191", "8192"], &[]);
     }
 
@@ -396,13 +470,29 @@ mod tests {
                 "contents",
             ][..],
         );
-        let word = prop::sample::select(&["user", "assistant", "tool", "text", "tool_use", "é", "function_call"][..]);
-        let leaf = prop_oneof![word.prop_map(Value::from), any::<i64>().prop_map(Value::from), Just(Value::Null)];
+        let word = prop::sample::select(
+            &[
+                "user",
+                "assistant",
+                "tool",
+                "text",
+                "tool_use",
+                "é",
+                "function_call",
+            ][..],
+        );
+        let leaf = prop_oneof![
+            word.prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            Just(Value::Null)
+        ];
         leaf.prop_recursive(6, 64, 6, move |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
-                prop::collection::vec((key.clone(), inner), 0..6)
-                    .prop_map(|members| members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+                prop::collection::vec((key.clone(), inner), 0..6).prop_map(|members| members
+                    .into_iter()
+                    .map(|(key, value)| (key.to_owned(), value))
+                    .collect()),
             ]
         })
     }

@@ -1,4 +1,5 @@
-//! Tools to definitions: what goes into an API request, what a called name means, and what was changed on the way.
+//! Tools to definitions: what goes into an API request, what a called name means, and what was
+//! changed on the way.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,8 +21,8 @@ use picktools::names::{Advertised, Listed, section, shown_aliases};
 pub struct Translation {
     /// Whose format it is.
     pub provider: Provider,
-    /// What goes into the API request as `tools`: for Gemini a list of one object with `functionDeclarations`, for MCP the
-    /// `tools` of a `tools/list` result.
+    /// What goes into the API request as `tools`: for Gemini a list of one object with
+    /// `functionDeclarations`, for MCP the `tools` of a `tools/list` result.
     pub tools: Value,
     /// From the names that the model is shown to the ids of the tools.
     pub names: BTreeMap<String, String>,
@@ -109,16 +110,18 @@ pub enum ChangeCode {
 }
 
 impl Translation {
-    /// Lists the tools that were translated for a prompt, one a line, by the names of their definitions; empty where
-    /// there are none.
+    /// Lists the tools that were translated for a prompt, one a line, by the names of their
+    /// definitions; empty where there are none.
     ///
-    /// A tool's further definitions are listed as aliases, and so are its own name and its aliases where the provider
-    /// takes such names and they mean no other of the tools. By all of them a `picktools_call::Hydrator` for this
-    /// translation finds the tool.
+    /// A tool's further definitions are listed as aliases, and so are its own name and its aliases
+    /// where the provider takes such names and they mean no other of the tools. By all of them a
+    /// `picktools_call::Hydrator` for this translation finds the tool.
     pub fn tools_section(&self, tools: &[Arc<Tool>]) -> String {
         let rule = self.provider.format().rules().tool_names;
         let mut owners: HashMap<&str, usize> = HashMap::new();
-        tools.iter().for_each(|tool| *owners.entry(&tool.name).or_default() += 1);
+        tools
+            .iter()
+            .for_each(|tool| *owners.entry(&tool.name).or_default() += 1);
         let mut shown: HashMap<&str, Vec<&str>> = HashMap::new();
         for name in &self.order {
             shown.entry(&self.names[name]).or_default().push(name);
@@ -128,8 +131,17 @@ impl Translation {
             let own = Some(tool.name.as_str()).filter(|name| owners[name] == 1);
             let is_free = |name: &&str| rule.allows(name) && !self.names.contains_key(*name);
             let others = own.into_iter().chain(shown_aliases(tool)).filter(is_free);
-            let aliases = further.iter().copied().chain(others).map(str::to_owned).collect();
-            Some(Listed { name: (*name).to_owned(), aliases, description: &tool.description })
+            let aliases = further
+                .iter()
+                .copied()
+                .chain(others)
+                .map(str::to_owned)
+                .collect();
+            Some(Listed {
+                name: (*name).to_owned(),
+                aliases,
+                description: &tool.description,
+            })
         });
         section(listed)
     }
@@ -142,12 +154,13 @@ impl Translation {
 
 /// Writes `tools` as `provider` wants them.
 ///
-/// The definitions stand in the order of the tools. Nothing is cut silently: more tools than the provider takes are all
-/// there, and said in the changes.
+/// The definitions stand in the order of the tools. Nothing is cut silently: more tools than the
+/// provider takes are all there, and said in the changes.
 ///
 /// # Errors
 ///
-/// [`TranslateError`] where the names to show cannot be made, or the provider cannot load definitions later.
+/// [`TranslateError`] where the names to show cannot be made, or the provider cannot load
+/// definitions later.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -169,7 +182,11 @@ pub fn translate(
     let rules = format.rules();
     let search = match &rules.search {
         Some(search) => Some(search).filter(|_| options.deferred),
-        None if options.deferred => return Err(TranslateError::NoDeferredLoading { provider: provider.name() }),
+        None if options.deferred => {
+            return Err(TranslateError::NoDeferredLoading {
+                provider: provider.name(),
+            });
+        }
         None => None,
     };
     let advertised = options.advertising.apply(tools)?;
@@ -178,7 +195,10 @@ pub fn translate(
     let names = naming::tool_names(rules.tool_names, &advertised, &reserved, &mut changes);
     let mut definitions = Vec::with_capacity(advertised.len());
     for (shown, name) in advertised.iter().zip(&names) {
-        let mut changes = ToolChanges { tool: &shown.tool.id, all: &mut changes };
+        let mut changes = ToolChanges {
+            tool: &shown.tool.id,
+            all: &mut changes,
+        };
         definitions.push(definition(provider, shown, name, options, &mut changes));
     }
     check_request(provider, options, &definitions, &mut changes);
@@ -187,16 +207,35 @@ pub fn translate(
     }
     let tools = format.tools(definitions);
     let order = names.clone();
-    let names = names.into_iter().zip(&advertised).map(|(name, shown)| (name, shown.tool.id.clone())).collect();
+    let names = names
+        .into_iter()
+        .zip(&advertised)
+        .map(|(name, shown)| (name, shown.tool.id.clone()))
+        .collect();
     // By tool, and within one in the order in which things were found.
-    let places: HashMap<&str, usize> =
-        advertised.iter().enumerate().rev().map(|(index, shown)| (shown.tool.id.as_str(), index)).collect();
-    changes.sort_by_key(|change| change.tool.as_deref().map_or(usize::MAX, |tool| places[tool]));
-    Ok(Translation { provider, tools, names, changes, order })
+    let places: HashMap<&str, usize> = advertised
+        .iter()
+        .enumerate()
+        .rev()
+        .map(|(index, shown)| (shown.tool.id.as_str(), index))
+        .collect();
+    changes.sort_by_key(|change| {
+        change
+            .tool
+            .as_deref()
+            .map_or(usize::MAX, |tool| places[tool])
+    });
+    Ok(Translation {
+        provider,
+        tools,
+        names,
+        changes,
+        order,
+    })
 }
 
-/// Makes the content of a search's result that has Anthropic load deferred tools: for a search of one's own, in place of
-/// the provider's.
+/// Makes the content of a search's result that has Anthropic load deferred tools: for a search of
+/// one's own, in place of the provider's.
 ///
 /// Source: `platform.claude.com`, "Tool search tool", Custom tool search implementation.
 ///
@@ -208,9 +247,14 @@ pub fn tool_references<'n>(
     names: impl IntoIterator<Item = &'n str>,
 ) -> Result<Value, TranslateError> {
     if !provider.format().rules().tool_references {
-        return Err(TranslateError::NoToolReferences { provider: provider.name() });
+        return Err(TranslateError::NoToolReferences {
+            provider: provider.name(),
+        });
     }
-    Ok(names.into_iter().map(|name| json!({"type": "tool_reference", "tool_name": name})).collect())
+    Ok(names
+        .into_iter()
+        .map(|name| json!({"type": "tool_reference", "tool_name": name}))
+        .collect())
 }
 
 /// The changes of one tool.
@@ -220,9 +264,19 @@ pub(super) struct ToolChanges<'a> {
 }
 
 impl ToolChanges<'_> {
-    pub(super) fn add(&mut self, pointer: impl Into<String>, code: ChangeCode, detail: impl Into<String>) {
+    pub(super) fn add(
+        &mut self,
+        pointer: impl Into<String>,
+        code: ChangeCode,
+        detail: impl Into<String>,
+    ) {
         let (pointer, detail) = (pointer.into(), detail.into());
-        self.all.push(Change { tool: Some(self.tool.to_owned()), pointer, code, detail });
+        self.all.push(Change {
+            tool: Some(self.tool.to_owned()),
+            pointer,
+            code,
+            detail,
+        });
     }
 }
 
@@ -243,9 +297,17 @@ fn definition(
         (None, None) => ("/parameters", &open),
     };
     let asked = options.strict.or(tool.strict);
-    let viewed = view::make(provider, schema, asked.unwrap_or_else(|| provider.strict_by_default()));
+    let viewed = view::make(
+        provider,
+        schema,
+        asked.unwrap_or_else(|| provider.strict_by_default()),
+    );
     for changed in viewed.changes {
-        changes.add(format!("{place}{}", changed.pointer), changed.code, changed.detail);
+        changes.add(
+            format!("{place}{}", changed.pointer),
+            changed.code,
+            changed.detail,
+        );
     }
     let definition = Definition {
         tool,
@@ -259,32 +321,68 @@ fn definition(
 }
 
 /// The description, with what the schema could not say, and no longer than the provider takes.
-fn description(rules: &Rules, shown: &Advertised, notes: &[String], changes: &mut ToolChanges<'_>) -> String {
+fn description(
+    rules: &Rules,
+    shown: &Advertised,
+    notes: &[String],
+    changes: &mut ToolChanges<'_>,
+) -> String {
     let notes = notes.join(" ");
     let own = shown.description.trim_end();
-    let mut text = [own, &notes].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
+    let mut text = [own, &notes]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ");
     if text.is_empty() && rules.needs_description {
-        text = shown.tool.title.clone().unwrap_or_else(|| shown.tool.name.clone());
+        text = shown
+            .tool
+            .title
+            .clone()
+            .unwrap_or_else(|| shown.tool.name.clone());
         let detail = format!("{} wants a description: the name stands in", rules.name);
         changes.add("/description", ChangeCode::DescriptionFilled, detail);
     }
-    let Some(most) = rules.max_description else { return text };
+    let Some(most) = rules.max_description else {
+        return text;
+    };
     if text.chars().nth(most).is_some() {
-        changes.add("/description", ChangeCode::DescriptionShortened, format!("cut after {} characters", most - 1));
+        changes.add(
+            "/description",
+            ChangeCode::DescriptionShortened,
+            format!("cut after {} characters", most - 1),
+        );
         text = cut(&text, most - 1).into_owned();
     }
     text
 }
 
 /// Says what is too much for one API request.
-fn check_request(provider: Provider, options: &TranslateOptions, definitions: &[Value], changes: &mut Vec<Change>) {
+fn check_request(
+    provider: Provider,
+    options: &TranslateOptions,
+    definitions: &[Value],
+    changes: &mut Vec<Change>,
+) {
     let mut too_much = |code, detail| {
-        changes.push(Change { tool: None, pointer: String::new(), code, detail });
+        changes.push(Change {
+            tool: None,
+            pointer: String::new(),
+            code,
+            detail,
+        });
     };
     let rules = provider.format().rules();
-    let most = if options.deferred { rules.max_deferred } else { rules.max_tools };
+    let most = if options.deferred {
+        rules.max_deferred
+    } else {
+        rules.max_tools
+    };
     if let Some(most) = most.filter(|most| definitions.len() > *most) {
-        let detail = format!("{provider} takes {most} tools in a request, and there are {}", definitions.len());
+        let detail = format!(
+            "{provider} takes {most} tools in a request, and there are {}",
+            definitions.len()
+        );
         too_much(ChangeCode::TooManyTools, detail);
     }
     for detail in provider.format().too_much_strict(definitions) {

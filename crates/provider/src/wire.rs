@@ -18,12 +18,22 @@ pub(super) struct At<'v> {
 impl<'v> At<'v> {
     /// Opens an answer, or an event of a stream; refuses one that reports an error.
     pub(super) fn open(provider: Provider, value: &'v Value) -> Result<Self, ResponseError> {
-        let answer = Self { provider, pointer: String::new(), value };
+        let answer = Self {
+            provider,
+            pointer: String::new(),
+            value,
+        };
         answer.object()?;
-        let error = answer.get("error").or_else(|| answer.get("response")?.get("error"));
+        let error = answer
+            .get("error")
+            .or_else(|| answer.get("response")?.get("error"));
         if let Some(error) = error {
             let message = error.value.get("message").unwrap_or(error.value);
-            return Err(answer.refused(message.as_str().map_or_else(|| message.to_string(), str::to_owned)));
+            return Err(answer.refused(
+                message
+                    .as_str()
+                    .map_or_else(|| message.to_string(), str::to_owned),
+            ));
         }
         match provider.format().refusal(value) {
             Some(reason) => Err(answer.refused(reason)),
@@ -43,18 +53,31 @@ impl<'v> At<'v> {
 
     /// The error that the provider refused to answer.
     pub(super) fn refused(&self, message: String) -> ResponseError {
-        ResponseError::Refused { provider: self.provider.name(), message: cut(&message, 300).into_owned() }
+        ResponseError::Refused {
+            provider: self.provider.name(),
+            message: cut(&message, 300).into_owned(),
+        }
     }
 
     /// A member that is there and not null.
     pub(super) fn get(&self, key: &str) -> Option<Self> {
         let value = self.value.get(key).filter(|value| !value.is_null())?;
-        Some(Self { provider: self.provider, pointer: format!("{}/{key}", self.pointer), value })
+        Some(Self {
+            provider: self.provider,
+            pointer: format!("{}/{key}", self.pointer),
+            value,
+        })
     }
 
     pub(super) fn need(&self, key: &str) -> Result<Self, ResponseError> {
-        let missing = Self { provider: self.provider, pointer: format!("{}/{key}", self.pointer), value: &Value::Null };
-        self.object()?.get(key).ok_or_else(|| missing.not("a value"))
+        let missing = Self {
+            provider: self.provider,
+            pointer: format!("{}/{key}", self.pointer),
+            value: &Value::Null,
+        };
+        self.object()?
+            .get(key)
+            .ok_or_else(|| missing.not("a value"))
     }
 
     pub(super) fn need_object(&self, key: &str) -> Result<Self, ResponseError> {
@@ -64,7 +87,11 @@ impl<'v> At<'v> {
     }
 
     pub(super) fn object(&self) -> Result<&Self, ResponseError> {
-        if self.value.is_object() { Ok(self) } else { Err(self.not("an object")) }
+        if self.value.is_object() {
+            Ok(self)
+        } else {
+            Err(self.not("an object"))
+        }
     }
 
     pub(super) fn text(&self) -> Result<&'v str, ResponseError> {
@@ -81,13 +108,18 @@ impl<'v> At<'v> {
     }
 
     pub(super) fn whole_number(&self) -> Result<u64, ResponseError> {
-        self.value.as_u64().ok_or_else(|| self.not("a whole number"))
+        self.value
+            .as_u64()
+            .ok_or_else(|| self.not("a whole number"))
     }
 
     pub(super) fn list(&self) -> Result<Vec<Self>, ResponseError> {
         let items = self.value.as_array().ok_or_else(|| self.not("an array"))?;
-        let item =
-            |(index, value)| Self { provider: self.provider, pointer: format!("{}/{index}", self.pointer), value };
+        let item = |(index, value)| Self {
+            provider: self.provider,
+            pointer: format!("{}/{index}", self.pointer),
+            value,
+        };
         Ok(items.iter().enumerate().map(item).collect())
     }
 

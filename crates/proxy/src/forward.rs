@@ -19,9 +19,16 @@ const HOP: [HeaderName; 8] = [
     header::UPGRADE,
     HeaderName::from_static("keep-alive"),
 ];
-/// What a provider is not told: who we are, what the browser of a page knows, and how long the request was.
-const OURS: [HeaderName; 6] =
-    [header::HOST, header::CONTENT_LENGTH, header::EXPECT, header::COOKIE, header::ORIGIN, header::REFERER];
+/// What a provider is not told: who we are, what the browser of a page knows, and how long the
+/// request was.
+const OURS: [HeaderName; 6] = [
+    header::HOST,
+    header::CONTENT_LENGTH,
+    header::EXPECT,
+    header::COOKIE,
+    header::ORIGIN,
+    header::REFERER,
+];
 
 /// The headers that a message goes on with.
 pub(crate) fn passes(headers: &HeaderMap) -> HeaderMap {
@@ -36,7 +43,11 @@ pub(crate) fn passes(headers: &HeaderMap) -> HeaderMap {
         // What we say ourselves nobody else says.
         HOP.contains(name) || named.contains(name) || name.as_str().starts_with("picktools-")
     };
-    headers.iter().filter(|(name, _)| !stays(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+    headers
+        .iter()
+        .filter(|(name, _)| !stays(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 /// The headers that a request goes on with, and with the provider's key where it is ours to send.
@@ -48,8 +59,11 @@ pub(crate) fn to_provider(headers: &HeaderMap, api: Api, key: Option<&str>) -> H
     let Some(key) = key else { return headers };
     headers.remove(header::AUTHORIZATION);
     headers.remove(API_KEY);
-    let (name, value) =
-        if api.is_openai() { (header::AUTHORIZATION, format!("Bearer {key}")) } else { (API_KEY, key.to_owned()) };
+    let (name, value) = if api.is_openai() {
+        (header::AUTHORIZATION, format!("Bearer {key}"))
+    } else {
+        (API_KEY, key.to_owned())
+    };
     if let Ok(mut value) = HeaderValue::from_str(&value) {
         value.set_sensitive(true);
         headers.insert(name, value);
@@ -62,7 +76,15 @@ mod tests {
     use super::*;
 
     fn headers(given: &[(&'static str, &'static str)]) -> HeaderMap {
-        given.iter().map(|&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
+        given
+            .iter()
+            .map(|&(name, value)| {
+                (
+                    HeaderName::from_static(name),
+                    HeaderValue::from_static(value),
+                )
+            })
+            .collect()
     }
 
     #[test]
@@ -76,7 +98,11 @@ mod tests {
             ("set-cookie", "b=2"),
             ("content-encoding", "gzip"),
         ]);
-        let expected = headers(&[("set-cookie", "a=1"), ("set-cookie", "b=2"), ("content-encoding", "gzip")]);
+        let expected = headers(&[
+            ("set-cookie", "a=1"),
+            ("set-cookie", "b=2"),
+            ("content-encoding", "gzip"),
+        ]);
         assert_eq!(passes(&given), expected);
     }
 
@@ -91,11 +117,27 @@ mod tests {
             ("anthropic-version", "2023-06-01"),
         ]);
         let sent = to_provider(&given, Api::Messages, Some("sk"));
-        assert_eq!(sent, headers(&[("x-api-key", "sk"), ("anthropic-version", "2023-06-01")]));
+        assert_eq!(
+            sent,
+            headers(&[("x-api-key", "sk"), ("anthropic-version", "2023-06-01")])
+        );
         let sent = to_provider(&given, Api::Chat, Some("sk"));
-        assert_eq!(sent, headers(&[("authorization", "Bearer sk"), ("anthropic-version", "2023-06-01")]));
+        assert_eq!(
+            sent,
+            headers(&[
+                ("authorization", "Bearer sk"),
+                ("anthropic-version", "2023-06-01")
+            ])
+        );
         let own = to_provider(&given, Api::Chat, None);
-        assert_eq!(own["authorization"], "Bearer pk_1", "where clients send keys of their own, those go on");
-        assert!(!own.contains_key("picktools-key") && !own.contains_key("cookie") && !own.contains_key("host"));
+        assert_eq!(
+            own["authorization"], "Bearer pk_1",
+            "where clients send keys of their own, those go on"
+        );
+        assert!(
+            !own.contains_key("picktools-key")
+                && !own.contains_key("cookie")
+                && !own.contains_key("host")
+        );
     }
 }

@@ -72,19 +72,33 @@ pub(crate) struct Entry {
 
 impl IndexedLists {
     pub(crate) fn new() -> Self {
-        Self { lists: Mutex::new(LruCache::unbounded()), recent: Mutex::default() }
+        Self {
+            lists: Mutex::new(LruCache::unbounded()),
+            recent: Mutex::default(),
+        }
     }
 
-    /// The members of a request, and its list where that was used lately: then it is not read again.
-    pub(crate) fn read<'t>(&self, api: Api, from: usize, text: &'t str) -> Result<Known<'t>, Unchanged> {
+    /// The members of a request, and its list where that was used lately: then it is not read
+    /// again.
+    pub(crate) fn read<'t>(
+        &self,
+        api: Api,
+        from: usize,
+        text: &'t str,
+    ) -> Result<Known<'t>, Unchanged> {
         let recent: Vec<Arc<Indexed>> = lock(&self.recent).iter().cloned().collect();
-        for indexed in recent.into_iter().filter(|indexed| indexed.of == (api.shape(), from)) {
+        for indexed in recent
+            .into_iter()
+            .filter(|indexed| indexed.of == (api.shape(), from))
+        {
             if let Some(members) = Members::read_around(text, "tools", &indexed.text) {
                 self.used(&indexed);
                 return Ok((members, Some(indexed)));
             }
         }
-        Members::read(text).map(|members| (members, None)).map_err(|_| Unchanged::Body)
+        Members::read(text)
+            .map(|members| (members, None))
+            .map_err(|_| Unchanged::Body)
     }
 
     /// The index of a list, made where it is not there. `from` is how many functions are worth one.
@@ -95,7 +109,9 @@ impl IndexedLists {
         hash.update(text);
         let digest: Sha = hash.finalize().into();
         let slot = Arc::clone(lock(&self.lists).get_or_insert(digest, Arc::default));
-        let indexed = slot.get_or_init(|| Indexed::read(api, from, text).map(Arc::new)).clone();
+        let indexed = slot
+            .get_or_init(|| Indexed::read(api, from, text).map(Arc::new))
+            .clone();
         self.bound();
         if let Ok(indexed) = &indexed {
             self.used(indexed);
@@ -108,7 +124,9 @@ impl IndexedLists {
         let mut recent = lock(&self.recent);
         recent.retain(|other| !Arc::ptr_eq(other, indexed));
         recent.push_front(Arc::clone(indexed));
-        let tools = |recent: &VecDeque<Arc<Indexed>>| recent.iter().map(|list| list.entries.len()).sum::<usize>();
+        let tools = |recent: &VecDeque<Arc<Indexed>>| {
+            recent.iter().map(|list| list.entries.len()).sum::<usize>()
+        };
         while recent.len() > MAX_RECENT || (recent.len() > 1 && tools(&recent) > MAX_INDEXED) {
             recent.pop_back();
         }
@@ -141,9 +159,15 @@ impl Indexed {
         for raw in raw {
             let mut value: Value = serde_json::from_str(raw.get()).map_err(|_| Unchanged::Tools)?;
             let read = api.tool(&value)?;
-            let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
+            let kind = value
+                .get("type")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
             let defers = kind.starts_with("tool_search") || value.get("defer_loading").is_some();
-            let cached = match value.as_object_mut().and_then(|entry| entry.shift_remove("cache_control")) {
+            let cached = match value
+                .as_object_mut()
+                .and_then(|entry| entry.shift_remove("cache_control"))
+            {
                 Some(mark) if !api.is_openai() => Some((mark, value.to_string())),
                 _ => None,
             };
@@ -152,9 +176,19 @@ impl Indexed {
                 if names.insert(read.name.clone(), entries.len()).is_some() {
                     return Err(Unchanged::Tools);
                 }
-                tools.push(Tool::with_parameters(read.name, read.description, read.parameters));
+                tools.push(Tool::with_parameters(
+                    read.name,
+                    read.description,
+                    read.parameters,
+                ));
             }
-            entries.push(Entry { place: place(text, raw), name, cached, defers, tokens: 0 });
+            entries.push(Entry {
+                place: place(text, raw),
+                name,
+                cached,
+                defers,
+                tokens: 0,
+            });
         }
         if tools.len() < from {
             return Err(Unchanged::FewTools);
@@ -164,12 +198,24 @@ impl Indexed {
             entry.tokens = Tokenizer::O200k.count(&text[entry.place.clone()]);
         }
         let lists = Mutex::new(LruCache::new(MAX_LISTS));
-        Ok(Self { text: text.into(), of: (api.shape(), from), entries, names, engine, lists })
+        Ok(Self {
+            text: text.into(),
+            of: (api.shape(), from),
+            entries,
+            names,
+            engine,
+            lists,
+        })
     }
 
-    /// Which functions a conversation has needed so far, in the order in which it came to need them. What it is for the
-    /// beginning of a conversation is the beginning of what it is for the whole, so that a list only grows.
-    pub(crate) fn list(&self, turns: &[Turn], settings: &ProxySettings) -> Result<Arc<[usize]>, Unchanged> {
+    /// Which functions a conversation has needed so far, in the order in which it came to need
+    /// them. What it is for the beginning of a conversation is the beginning of what it is for the
+    /// whole, so that a list only grows.
+    pub(crate) fn list(
+        &self,
+        turns: &[Turn],
+        settings: &ProxySettings,
+    ) -> Result<Arc<[usize]>, Unchanged> {
         let mut hash = Sha256::new();
         hash.update(settings.per_turn.to_le_bytes());
         hash.update(settings.min_score.to_le_bytes());
@@ -184,7 +230,11 @@ impl Indexed {
         }
         let known = {
             let mut lists = lock(&self.lists);
-            digests.iter().enumerate().rev().find_map(|(at, digest)| Some((at, Arc::clone(lists.get(digest)?))))
+            digests
+                .iter()
+                .enumerate()
+                .rev()
+                .find_map(|(at, digest)| Some((at, Arc::clone(lists.get(digest)?))))
         };
         let (from, mut list): (usize, Vec<usize>) = match known {
             Some((at, list)) if at + 1 == turns.len() => return Ok(list),
@@ -205,16 +255,33 @@ impl Indexed {
     }
 
     /// Adds what the last of these turns asks for.
-    fn pick(&self, turns: &[Turn], settings: &ProxySettings, list: &mut Vec<usize>) -> Result<(), Unchanged> {
-        let Some((turn, before)) = turns.split_last() else { return Ok(()) };
-        let earlier: Vec<&str> =
-            before.iter().map(|turn| turn.request.as_str()).filter(|said| !said.is_empty()).collect();
+    fn pick(
+        &self,
+        turns: &[Turn],
+        settings: &ProxySettings,
+        list: &mut Vec<usize>,
+    ) -> Result<(), Unchanged> {
+        let Some((turn, before)) = turns.split_last() else {
+            return Ok(());
+        };
+        let earlier: Vec<&str> = before
+            .iter()
+            .map(|turn| turn.request.as_str())
+            .filter(|said| !said.is_empty())
+            .collect();
         let query = Query::new(turn.request.as_str()).with_context(&earlier);
         let options = PickOptions {
             max_candidates: settings.per_turn,
             // A model that is shown no tool at all cannot even ask for one.
-            min_score: if list.is_empty() { 0.0 } else { settings.min_score },
-            access: Access { allow_unsafe: true, ..Access::default() },
+            min_score: if list.is_empty() {
+                0.0
+            } else {
+                settings.min_score
+            },
+            access: Access {
+                allow_unsafe: true,
+                ..Access::default()
+            },
             reasons: false,
             ..PickOptions::default()
         };
@@ -251,7 +318,11 @@ fn engine(tools: Vec<Tool>) -> Result<Engine, Unchanged> {
     let catalog = Catalog::from_tools(tools.iter().cloned()).or_else(|_| {
         Catalog::from_tools(tools.into_iter().map(|tool| {
             let is_taken = Catalog::from_tools([tool.clone()]).is_ok();
-            if is_taken { tool } else { Tool::without_arguments(tool.name, tool.description) }
+            if is_taken {
+                tool
+            } else {
+                Tool::without_arguments(tool.name, tool.description)
+            }
         }))
     });
     let failed = |error: &dyn std::fmt::Display| {
@@ -269,7 +340,16 @@ mod tests {
     use super::*;
 
     fn tools() -> String {
-        let subjects = ["email", "invoice", "weather", "calendar", "photo", "flight", "ticket", "repository"];
+        let subjects = [
+            "email",
+            "invoice",
+            "weather",
+            "calendar",
+            "photo",
+            "flight",
+            "ticket",
+            "repository",
+        ];
         let verbs = [("send", "Sends"), ("find", "Finds"), ("delete", "Deletes")];
         let tools: Vec<Value> = subjects
             .iter()
@@ -282,8 +362,7 @@ mod tests {
     #[test]
     fn a_list_only_grows_and_is_the_same_whether_or_not_it_was_worked_out_before() {
         let say = |text: &str| json!({"role": "user", "content": text});
-        let call =
-            |name: &str| json!({"role": "assistant", "tool_calls": [{"function": {"name": name}}], "content": null});
+        let call = |name: &str| json!({"role": "assistant", "tool_calls": [{"function": {"name": name}}], "content": null});
         let talk = [
             call("find_ticket"),
             say("will the weather hold for the flight?"),
@@ -294,18 +373,30 @@ mod tests {
             call("delete_photo"),
             say("and delete the repository"),
         ];
-        let settings = ProxySettings { per_turn: 3, ..ProxySettings::default() };
+        let settings = ProxySettings {
+            per_turn: 3,
+            ..ProxySettings::default()
+        };
         let text = tools();
         let kept = IndexedLists::new();
         let list = |lists: &IndexedLists, talk: &[Value]| {
             let turns = turns(&json!(talk)).expect("a transcript");
-            lists.get(Api::Chat, 16, &text).expect("tools").list(&turns, &settings).expect("a list").to_vec()
+            lists
+                .get(Api::Chat, 16, &text)
+                .expect("tools")
+                .list(&turns, &settings)
+                .expect("a list")
+                .to_vec()
         };
         let mut before: Vec<usize> = Vec::new();
         for end in 1..=talk.len() {
             let now = list(&kept, &talk[..end]);
             assert!(now.starts_with(&before), "{before:?} {now:?}");
-            assert_eq!(now, list(&IndexedLists::new(), &talk[..end]), "what is remembered changes nothing");
+            assert_eq!(
+                now,
+                list(&IndexedLists::new(), &talk[..end]),
+                "what is remembered changes nothing"
+            );
             before = now;
         }
         assert!(before.len() < 24, "{before:?}");
@@ -318,9 +409,14 @@ mod tests {
             json!({"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:1/"}}});
         tools[1]["function"]["parameters"] = json!({"type": "nonsense"});
         let lists = IndexedLists::new();
-        let indexed = lists.get(Api::Chat, 16, &json!(tools).to_string()).expect("tools");
-        let turns = turns(&json!([{"role": "user", "content": "send the email"}])).expect("a transcript");
-        let list = indexed.list(&turns, &ProxySettings::default()).expect("a list");
+        let indexed = lists
+            .get(Api::Chat, 16, &json!(tools).to_string())
+            .expect("tools");
+        let turns =
+            turns(&json!([{"role": "user", "content": "send the email"}])).expect("a transcript");
+        let list = indexed
+            .list(&turns, &ProxySettings::default())
+            .expect("a list");
         assert_eq!(list.first(), Some(&0));
     }
 }

@@ -1,4 +1,5 @@
-//! A JSON object as it was written: where its members stand, so that some can be replaced and no other byte changes.
+//! A JSON object as it was written: where its members stand, so that some can be replaced and no
+//! other byte changes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,33 +21,52 @@ pub(crate) struct Members<'t> {
 }
 
 impl<'t> Members<'t> {
-    /// Reads an object. One that has a name twice means different things to different readers, and is refused.
+    /// Reads an object. One that has a name twice means different things to different readers, and
+    /// is refused.
     pub(crate) fn read(text: &'t str) -> Result<Self, serde_json::Error> {
         let Listed(members) = serde_json::from_str(text)?;
-        let places = members.into_iter().map(|(name, value)| (name.into_owned(), place(text, value))).collect();
+        let places = members
+            .into_iter()
+            .map(|(name, value)| (name.into_owned(), place(text, value)))
+            .collect();
         let start = text.find('{').map_or(0, |at| at + 1);
-        Ok(Self { text, places, start })
+        Ok(Self {
+            text,
+            places,
+            start,
+        })
     }
 
-    /// Reads an object as [`Members::read`] does, of which a part is known: a whole value, which is not read again. `None` where that
-    /// is not the value of the member `name`.
+    /// Reads an object as [`Members::read`] does, of which a part is known: a whole value, which is
+    /// not read again. `None` where that is not the value of the member `name`.
     pub(crate) fn read_around(text: &'t str, name: &str, known: &str) -> Option<Self> {
         let quoted = format!("\"{name}\"");
         let at = text.match_indices(&quoted).find_map(|(at, _)| {
-            let rest = text[at + quoted.len()..].trim_start().strip_prefix(':')?.trim_start();
+            let rest = text[at + quoted.len()..]
+                .trim_start()
+                .strip_prefix(':')?
+                .trim_start();
             rest.starts_with(known).then(|| text.len() - rest.len())
         })?;
         // What is read has a null in its place.
         let end = at + known.len();
         let short = format!("{}null{}", &text[..at], &text[end..]);
-        let Members { mut places, start, .. } = Members::read(&short).ok()?;
+        let Members {
+            mut places, start, ..
+        } = Members::read(&short).ok()?;
         let cut = "null".len();
-        let place = places.get_mut(name).filter(|place| **place == (at..at + cut))?;
+        let place = places
+            .get_mut(name)
+            .filter(|place| **place == (at..at + cut))?;
         place.end = end;
         for place in places.values_mut().filter(|place| place.start > at) {
             *place = place.start - cut + known.len()..place.end - cut + known.len();
         }
-        Some(Self { text, places, start })
+        Some(Self {
+            text,
+            places,
+            start,
+        })
     }
 
     /// The value of a member, as it is written.
@@ -62,7 +82,11 @@ impl<'t> Members<'t> {
     /// The text with another value in a member, which is put in first where it is not there.
     pub(crate) fn with(&self, name: &str, value: &str) -> String {
         match self.places.get(name) {
-            Some(place) => format!("{}{value}{}", &self.text[..place.start], &self.text[place.end..]),
+            Some(place) => format!(
+                "{}{value}{}",
+                &self.text[..place.start],
+                &self.text[place.end..]
+            ),
             None => {
                 let (before, after) = self.text.split_at(self.start);
                 let comma = if self.places.is_empty() { "" } else { "," };
@@ -121,12 +145,22 @@ mod tests {
             format!("{{\"tools\":{known}}}"),
             format!(" {{ \"messages\":[\"\\\"tools\\\":\"],\"tools\":{known} }} "),
         ] {
-            let (around, whole) = (Members::read_around(&text, "tools", known), Members::read(&text));
+            let (around, whole) = (
+                Members::read_around(&text, "tools", known),
+                Members::read(&text),
+            );
             let (around, whole) = (around.expect("it is there"), whole.expect("an object"));
-            assert_eq!((around.places.clone(), around.start), (whole.places.clone(), whole.start), "{text}");
+            assert_eq!(
+                (around.places.clone(), around.start),
+                (whole.places.clone(), whole.start),
+                "{text}"
+            );
             assert_eq!(around.get("tools"), Some(known));
             assert_eq!(around.with("tools", "[]"), whole.with("tools", "[]"));
-            assert_eq!(around.with("tool_choice", "1"), whole.with("tool_choice", "1"));
+            assert_eq!(
+                around.with("tool_choice", "1"),
+                whole.with("tool_choice", "1")
+            );
         }
         for text in [
             format!("{{\"metadata\":{{\"tools\":{known}}},\"tools\":[]}}"),
@@ -137,7 +171,10 @@ mod tests {
             format!("[{{\"tools\":{known}}}]"),
             "{\"tools\":[{\"name\":\"b\"}]}".to_owned(),
         ] {
-            assert!(Members::read_around(&text, "tools", known).is_none(), "{text}");
+            assert!(
+                Members::read_around(&text, "tools", known).is_none(),
+                "{text}"
+            );
         }
     }
 
@@ -147,16 +184,32 @@ mod tests {
         let members = Members::read(text).expect("an object");
         assert_eq!(members.get("tools"), Some("[ 1 , 2 ]"));
         assert_eq!(members.with("tools", "[]"), text.replace("[ 1 , 2 ]", "[]"));
-        assert_eq!(members.with("choice", "1"), text.replacen('{', "{\"choice\":1,", 1));
-        assert_eq!(Members::read("{}").expect("an object").with("a", "1"), "{\"a\":1}");
+        assert_eq!(
+            members.with("choice", "1"),
+            text.replacen('{', "{\"choice\":1,", 1)
+        );
+        assert_eq!(
+            Members::read("{}").expect("an object").with("a", "1"),
+            "{\"a\":1}"
+        );
     }
 
     #[test]
     fn what_readers_may_understand_differently_is_refused() {
-        for text in ["", "[]", "{\"a\":1,\"a\":2}", "{\"a\":1,\"\\u0061\":2}", "{\"a\":1} x", "{\"a\":}", "null"] {
+        for text in [
+            "",
+            "[]",
+            "{\"a\":1,\"a\":2}",
+            "{\"a\":1,\"\\u0061\":2}",
+            "{\"a\":1} x",
+            "{\"a\":}",
+            "null",
+        ] {
             assert!(Members::read(text).is_err(), "{text}");
         }
-        let many: Vec<String> = (0..=MAX_MEMBERS).map(|number| format!("\"{number}\":0")).collect();
+        let many: Vec<String> = (0..=MAX_MEMBERS)
+            .map(|number| format!("\"{number}\":0"))
+            .collect();
         assert!(Members::read(&format!("{{{}}}", many.join(","))).is_err());
     }
 }

@@ -36,15 +36,22 @@ pub(crate) fn narrow(
     settings: &ProxySettings,
     body: &[u8],
 ) -> Result<Narrowed, Unchanged> {
-    let mode = api.provider(settings).map_or(ProxyMode::Off, |provider| provider.mode);
+    let mode = api
+        .provider(settings)
+        .map_or(ProxyMode::Off, |provider| provider.mode);
     if mode == ProxyMode::Off {
         return Err(Unchanged::FewTools);
     }
     let text = std::str::from_utf8(body).map_err(|_| Unchanged::Body)?;
     let (members, known) = lists.read(api, settings.from_tools, text)?;
-    let tools = members.get("tools").filter(|text| text.starts_with('[')).ok_or(Unchanged::FewTools)?;
+    let tools = members
+        .get("tools")
+        .filter(|text| text.starts_with('['))
+        .ok_or(Unchanged::FewTools)?;
     // What was said before is with the provider, and with it what the list was.
-    if mode != ProxyMode::Allowed && (members.has("previous_response_id") || members.has("conversation")) {
+    if mode != ProxyMode::Allowed
+        && (members.has("previous_response_id") || members.has("conversation"))
+    {
         return Err(Unchanged::Conversation);
     }
     let choice = api.choice(&members)?;
@@ -60,21 +67,52 @@ pub(crate) fn narrow(
     }
     let mut list = indexed.list(&api.turns(&members)?, settings)?.to_vec();
     if let Choice::Named(name) = &choice {
-        add(&mut list, Some(indexed.place(name).ok_or(Unchanged::Tools)?));
+        add(
+            &mut list,
+            Some(indexed.place(name).ok_or(Unchanged::Tools)?),
+        );
     }
     if list.is_empty() {
         return Err(Unchanged::Conversation);
     }
-    let request = Request { api, members: &members, tools, indexed: &indexed, list: &list };
+    let request = Request {
+        api,
+        members: &members,
+        tools,
+        indexed: &indexed,
+        list: &list,
+    };
     let body = match mode {
         ProxyMode::Allowed => request.allowed(&choice)?,
         mode => request.narrowed(mode),
     };
-    let shown_tokens: usize = list.iter().map(|&place| indexed.entries[place].tokens).sum();
-    let all = indexed.entries.iter().filter(|entry| entry.name.is_some()).map(|entry| entry.tokens).sum::<usize>();
-    let saved = if mode == ProxyMode::Allowed { 0 } else { all.saturating_sub(shown_tokens) };
-    let names = list.iter().filter_map(|&place| indexed.entries[place].name.clone()).collect();
-    Ok(Narrowed { body, mode, names, shown: list.len(), of: indexed.functions(), saved })
+    let shown_tokens: usize = list
+        .iter()
+        .map(|&place| indexed.entries[place].tokens)
+        .sum();
+    let all = indexed
+        .entries
+        .iter()
+        .filter(|entry| entry.name.is_some())
+        .map(|entry| entry.tokens)
+        .sum::<usize>();
+    let saved = if mode == ProxyMode::Allowed {
+        0
+    } else {
+        all.saturating_sub(shown_tokens)
+    };
+    let names = list
+        .iter()
+        .filter_map(|&place| indexed.entries[place].name.clone())
+        .collect();
+    Ok(Narrowed {
+        body,
+        mode,
+        names,
+        shown: list.len(),
+        of: indexed.functions(),
+        saved,
+    })
 }
 
 struct Request<'r> {
@@ -93,25 +131,42 @@ impl<'r> Request<'r> {
         &self.tools[self.indexed.entries[place].place.clone()]
     }
 
-    /// What is no function stays, and before all others: it is there from the first turn to the last.
+    /// What is no function stays, and before all others: it is there from the first turn to the
+    /// last.
     fn own(&self) -> impl Iterator<Item = usize> {
         (0..self.indexed.entries.len()).filter(|&place| self.indexed.entries[place].name.is_none())
     }
 
     /// All tools stay, and the model is told among which to choose.
     fn allowed(&self, choice: &Choice) -> Result<String, Unchanged> {
-        let Choice::Open(mode) = choice else { return Err(Unchanged::Choice) };
+        let Choice::Open(mode) = choice else {
+            return Err(Unchanged::Choice);
+        };
         let mut places: Vec<usize> = self.own().chain(self.list.iter().copied()).collect();
         places.sort_unstable();
-        let tools = places.iter().map(|&place| (self.indexed.entries[place].name.as_deref(), self.entry(place)));
-        Ok(self.members.with("tool_choice", &self.api.allowed(mode, tools)))
+        let tools = places.iter().map(|&place| {
+            (
+                self.indexed.entries[place].name.as_deref(),
+                self.entry(place),
+            )
+        });
+        Ok(self
+            .members
+            .with("tool_choice", &self.api.allowed(mode, tools)))
     }
 
-    /// The tools that are needed, in the order in which they came to be; with `defer` the others behind a search.
+    /// The tools that are needed, in the order in which they came to be; with `defer` the others
+    /// behind a search.
     fn narrowed(&self, mode: ProxyMode) -> String {
         let shown: Vec<usize> = self.own().chain(self.list.iter().copied()).collect();
-        // Where the client wants the prompt kept up to a tool, it is kept up to the last of those that are shown.
-        let mark = self.indexed.entries.iter().rev().find_map(|entry| Some(&entry.cached.as_ref()?.0));
+        // Where the client wants the prompt kept up to a tool, it is kept up to the last of those
+        // that are shown.
+        let mark = self
+            .indexed
+            .entries
+            .iter()
+            .rev()
+            .find_map(|entry| Some(&entry.cached.as_ref()?.0));
         let mut tools: Vec<String> = Vec::new();
         for (number, &place) in shown.iter().enumerate() {
             let mark = mark.filter(|_| number + 1 == shown.len());
@@ -122,11 +177,15 @@ impl<'r> Request<'r> {
             let others = (0..self.indexed.entries.len()).filter(|place| !shown.contains(place));
             tools.extend(others.map(|place| first(self.without_mark(place), DEFERRED)));
         }
-        self.members.with("tools", &format!("[{}]", tools.join(",")))
+        self.members
+            .with("tools", &format!("[{}]", tools.join(",")))
     }
 
     fn without_mark(&self, place: usize) -> &str {
-        self.indexed.entries[place].cached.as_ref().map_or_else(|| self.entry(place), |(_, without)| without)
+        self.indexed.entries[place]
+            .cached
+            .as_ref()
+            .map_or_else(|| self.entry(place), |(_, without)| without)
     }
 }
 

@@ -48,23 +48,43 @@ impl Proxy {
     /// [`GatewayError::Client`] when no client can be made.
     pub fn new(hub: Arc<Hub>) -> Result<Self, GatewayError> {
         let builder = picktools_net::client_builder().map_err(GatewayError::Client)?;
-        let client = builder.connect_timeout(CONNECTING).no_gzip().no_brotli().no_deflate().no_zstd().build();
+        let client = builder
+            .connect_timeout(CONNECTING)
+            .no_gzip()
+            .no_brotli()
+            .no_deflate()
+            .no_zstd()
+            .build();
         let client = client.map_err(|error| GatewayError::Client(error.to_string()))?;
-        Ok(Self { hub, client, lists: IndexedLists::new(), large: Mutex::default() })
+        Ok(Self {
+            hub,
+            client,
+            lists: IndexedLists::new(),
+            large: Mutex::default(),
+        })
     }
 
-    /// Finds the key of ours that a request has. Where a provider's key is ours to send, it is where clients put that.
+    /// Finds the key of ours that a request has. Where a provider's key is ours to send, it is
+    /// where clients put that.
     ///
     /// # Errors
     ///
     /// [`Refused`] where the header of a key cannot be read.
-    pub fn key<'h>(&self, api: Api, headers: &'h HeaderMap, have_no_keys: bool) -> Result<Option<&'h str>, Refused> {
+    pub fn key<'h>(
+        &self,
+        api: Api,
+        headers: &'h HeaderMap,
+        have_no_keys: bool,
+    ) -> Result<Option<&'h str>, Refused> {
         if let Some(key) = only(headers, &KEY)? {
             return Ok(Some(key));
         }
         let settings = self.hub.settings();
-        let is_ours = api.provider(&settings.proxy).is_some_and(|provider| provider.key_env.is_some());
-        // Clients of a provider always send some key; without keys of ours it is not one that could be wrong.
+        let is_ours = api
+            .provider(&settings.proxy)
+            .is_some_and(|provider| provider.key_env.is_some());
+        // Clients of a provider always send some key; without keys of ours it is not one that could
+        // be wrong.
         if !is_ours || have_no_keys {
             return Ok(None);
         }
@@ -75,7 +95,12 @@ impl Proxy {
     }
 
     /// Passes a request on, and the answer back.
-    pub fn pass_on<'a>(self: &'a Arc<Self>, api: Api, sender: &'a Sender, request: Request) -> BoxFuture<'a, Response> {
+    pub fn pass_on<'a>(
+        self: &'a Arc<Self>,
+        api: Api,
+        sender: &'a Sender,
+        request: Request,
+    ) -> BoxFuture<'a, Response> {
         let pass_on = async move {
             if let Err(refusal) = self.hub.journal.ready() {
                 return problem(StatusCode::SERVICE_UNAVAILABLE, &refusal.message);
@@ -87,19 +112,34 @@ impl Proxy {
             };
             let key = match &provider.key_env {
                 None => None,
-                Some(name) => match (self.hub.environment)(name).and_then(|key| key.into_string().ok()) {
-                    Some(key) if !key.is_empty() => Some(key),
-                    _ => {
-                        tracing::error!(target: "picktools::proxy", variable = %name, "the provider's key is not set");
-                        return problem(StatusCode::BAD_GATEWAY, "the key of the provider is not set");
+                Some(name) => {
+                    match (self.hub.environment)(name).and_then(|key| key.into_string().ok()) {
+                        Some(key) if !key.is_empty() => Some(key),
+                        _ => {
+                            tracing::error!(target: "picktools::proxy", variable = %name, "the provider's key is not set");
+                            return problem(
+                                StatusCode::BAD_GATEWAY,
+                                "the key of the provider is not set",
+                            );
+                        }
                     }
-                },
+                }
             };
             let (head, body) = request.into_parts();
-            let body = match timeout(SENDING, axum::body::to_bytes(body, settings.proxy.max_bytes)).await {
+            let body = match timeout(
+                SENDING,
+                axum::body::to_bytes(body, settings.proxy.max_bytes),
+            )
+            .await
+            {
                 Ok(Ok(body)) => body,
                 Ok(Err(error)) => return too_large_or_broken(&error),
-                Err(_) => return problem(StatusCode::REQUEST_TIMEOUT, "the request took too long to arrive"),
+                Err(_) => {
+                    return problem(
+                        StatusCode::REQUEST_TIMEOUT,
+                        "the request took too long to arrive",
+                    );
+                }
             };
             let started = Instant::now();
             let is_plain = head.headers.get(header::CONTENT_ENCODING).is_none();
@@ -128,7 +168,11 @@ impl Proxy {
                 url.push('?');
                 url.push_str(query);
             }
-            let request = self.client.post(url).headers(to_provider(&head.headers, api, key.as_deref())).body(sent);
+            let request = self
+                .client
+                .post(url)
+                .headers(to_provider(&head.headers, api, key.as_deref()))
+                .body(sent);
             let answer = match request.send().await {
                 Ok(answer) => answer,
                 Err(error) => {
@@ -154,7 +198,12 @@ impl Proxy {
         pass_on.boxed()
     }
 
-    async fn narrow(self: &Arc<Self>, api: Api, settings: ProxySettings, body: Bytes) -> Result<Narrowed, Unchanged> {
+    async fn narrow(
+        self: &Arc<Self>,
+        api: Api,
+        settings: ProxySettings,
+        body: Bytes,
+    ) -> Result<Narrowed, Unchanged> {
         let proxy = Arc::clone(self);
         let narrowed = tokio::task::spawn_blocking(move || {
             let _one = (body.len() > LARGE).then(|| lock(&proxy.large));
@@ -164,7 +213,12 @@ impl Proxy {
     }
 
     /// Says in headers, and to whoever counts, what became of a request.
-    fn tell(&self, narrowed: &Result<Narrowed, Unchanged>, time: Duration, headers: &mut HeaderMap) {
+    fn tell(
+        &self,
+        narrowed: &Result<Narrowed, Unchanged>,
+        time: Duration,
+        headers: &mut HeaderMap,
+    ) {
         let mut put = |name: &'static str, value: String| {
             if let Ok(value) = HeaderValue::from_str(&value) {
                 headers.insert(HeaderName::from_static(name), value);
@@ -174,7 +228,10 @@ impl Proxy {
         match narrowed {
             Ok(narrowed) => {
                 put("picktools-mode", narrowed.mode.name().to_owned());
-                put("picktools-tools", format!("{}/{}", narrowed.shown, narrowed.of));
+                put(
+                    "picktools-tools",
+                    format!("{}/{}", narrowed.shown, narrowed.of),
+                );
                 put("picktools-saved-tokens", narrowed.saved.to_string());
             }
             Err(why) => put("picktools-unchanged", why.word().to_owned()),
@@ -183,7 +240,11 @@ impl Proxy {
             Ok(narrowed) => (narrowed.saved, None),
             Err(why) => (0, Some(why.word())),
         };
-        self.hub.meter.record(&Event::Model { unchanged, saved, time });
+        self.hub.meter.record(&Event::Model {
+            unchanged,
+            saved,
+            time,
+        });
     }
 }
 
@@ -191,7 +252,10 @@ fn too_large_or_broken(error: &axum::Error) -> Response {
     let mut cause: Option<&dyn std::error::Error> = Some(error);
     while let Some(error) = cause {
         if error.is::<http_body_util::LengthLimitError>() {
-            return problem(StatusCode::PAYLOAD_TOO_LARGE, "the request is larger than `proxy.max_bytes`");
+            return problem(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the request is larger than `proxy.max_bytes`",
+            );
         }
         cause = error.source();
     }

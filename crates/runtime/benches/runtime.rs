@@ -1,8 +1,10 @@
-//! What is measured: what the pipeline costs over calling a tool's function itself, for a call that is resolved by an alias,
-//! validated, held to what the caller may do, looked for among the calls of its turn, run on a thread of its own and
-//! recorded; and how many events reach 10,000 subscribers.
+//! What is measured: what the pipeline costs over calling a tool's function itself, for a call that
+//! is resolved by an alias, validated, held to what the caller may do, looked for among the calls
+//! of its turn, run on a thread of its own and recorded; and how many events reach 10,000
+//! subscribers.
 //!
-//! On what: a tool of five parameters that gives back two fields at once; nobody listens but in the last.
+//! On what: a tool of five parameters that gives back two fields at once; nobody listens but in the
+//! last.
 //!
 //! Criterion gives the mean; the medians are printed before, from 20,000 calls each.
 
@@ -24,7 +26,10 @@ fn definition() -> Tool {
         "properties": {"owner": {"type": "string"}, "title": {"type": "string"}, "body": {"type": "string"},
             "labels": {"type": "array", "items": {"type": "string"}}, "number": {"type": "integer"}}});
     let mut tool = Tool::with_parameters("create_issue", "Opens an issue", parameters);
-    tool.aliases = vec![Alias { name: "open_issue".to_owned(), deprecated: false }];
+    tool.aliases = vec![Alias {
+        name: "open_issue".to_owned(),
+        deprecated: false,
+    }];
     tool
 }
 
@@ -34,16 +39,25 @@ fn arguments(number: usize) -> Value {
 }
 
 async fn function(arguments: Value) -> ToolResult {
-    ToolResult::success().field("number", arguments["number"].clone()).field("state", "open")
+    ToolResult::success()
+        .field("number", arguments["number"].clone())
+        .field("state", "open")
 }
 
 fn manager() -> ToolManager {
     let tool = FunctionTool::new(definition(), |arguments, _| function(arguments));
-    ToolManager::builder(Access::default()).tool(tool).build().expect("it is valid")
+    ToolManager::builder(Access::default())
+        .tool(tool)
+        .build()
+        .expect("it is valid")
 }
 
 fn call(number: usize) -> ToolCall {
-    ToolCall { id: None, name: "open_issue".to_owned(), arguments: Arguments::Json(arguments(number)) }
+    ToolCall {
+        id: None,
+        name: "open_issue".to_owned(),
+        arguments: Arguments::Json(arguments(number)),
+    }
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {
@@ -51,7 +65,10 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-#[expect(clippy::print_stdout, reason = "criterion reports no medians of single calls")]
+#[expect(
+    clippy::print_stdout,
+    reason = "criterion reports no medians of single calls"
+)]
 fn pipeline(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("it can be started");
     let manager = manager();
@@ -94,17 +111,23 @@ fn pipeline(criterion: &mut Criterion) {
 fn deliveries(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("it can be started");
     let manager = manager();
-    let mut subscribers: Vec<Subscription> = (0..SUBSCRIBERS).map(|_| manager.events().subscribe(Topic::All)).collect();
+    let mut subscribers: Vec<Subscription> = (0..SUBSCRIBERS)
+        .map(|_| manager.events().subscribe(Topic::All))
+        .collect();
     let mut group = criterion.benchmark_group("deliver");
     // A call has two events, which each subscriber takes.
-    group.throughput(Throughput::Elements(2 * SUBSCRIBERS as u64)).sample_size(20);
+    group
+        .throughput(Throughput::Elements(2 * SUBSCRIBERS as u64))
+        .sample_size(20);
     let mut number = 0;
     group.bench_function("10000_subscribers", |bencher| {
         bencher.iter(|| {
             number += 1;
             runtime.block_on(manager.execute(&call(number)));
-            let taken: usize =
-                subscribers.iter_mut().map(|subscriber| std::iter::from_fn(|| subscriber.try_next()).count()).sum();
+            let taken: usize = subscribers
+                .iter_mut()
+                .map(|subscriber| std::iter::from_fn(|| subscriber.try_next()).count())
+                .sum();
             assert_eq!(taken, 2 * SUBSCRIBERS);
         });
     });

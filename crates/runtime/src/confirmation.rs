@@ -19,7 +19,8 @@ pub enum Decision {
     Allow,
     /// It is not, for this reason, which the model is told.
     Deny(String),
-    /// It waits in [`ToolManager::approvals`](super::ToolManager::approvals) until somebody decides.
+    /// It waits in [`ToolManager::approvals`](super::ToolManager::approvals) until somebody
+    /// decides.
     Ask,
 }
 
@@ -52,12 +53,20 @@ pub struct Approvals {
 impl Approvals {
     pub(super) fn new(lifetime: Duration) -> Self {
         let queue = Mutex::new(ApprovalQueue::new(lifetime));
-        Self { lifetime, queue, deciding: Mutex::default(), arrived: Notify::new() }
+        Self {
+            lifetime,
+            queue,
+            deciding: Mutex::default(),
+            arrived: Notify::new(),
+        }
     }
 
     /// Returns the calls that wait, longest first, with their tickets.
     pub fn waiting(&self) -> Vec<(u64, PendingCall)> {
-        lock(&self.queue).waiting(Instant::now()).map(|(ticket, call)| (ticket, call.clone())).collect()
+        lock(&self.queue)
+            .waiting(Instant::now())
+            .map(|(ticket, call)| (ticket, call.clone()))
+            .collect()
     }
 
     /// Waits until a call arrives that waits.
@@ -85,11 +94,19 @@ impl Approvals {
         self.decide(ticket, Err(reason.into()))
     }
 
-    fn decide(&self, ticket: u64, decision: Result<ValidCall, String>) -> Result<(), ApprovalError> {
+    fn decide(
+        &self,
+        ticket: u64,
+        decision: Result<ValidCall, String>,
+    ) -> Result<(), ApprovalError> {
         let waits = lock(&self.deciding).remove(&ticket);
         // Who has given up on the call waits no longer.
         let sent = waits.is_some_and(|waits| waits.send(decision).is_ok());
-        if sent { Ok(()) } else { Err(ApprovalError::NotWaiting { ticket }) }
+        if sent {
+            Ok(())
+        } else {
+            Err(ApprovalError::NotWaiting { ticket })
+        }
     }
 
     /// Lets a call wait, and returns it once somebody lets it run, else why it may not.
@@ -97,11 +114,16 @@ impl Approvals {
         let (sender, decision) = oneshot::channel();
         let ticket = {
             let mut queue = lock(&self.queue);
-            let ticket = queue.push(call, Instant::now()).map_err(|error| error.to_string())?;
+            let ticket = queue
+                .push(call, Instant::now())
+                .map_err(|error| error.to_string())?;
             lock(&self.deciding).insert(ticket, sender);
             ticket
         };
-        let _waits = Waits { approvals: self, ticket };
+        let _waits = Waits {
+            approvals: self,
+            ticket,
+        };
         self.arrived.notify_one();
         match timeout(self.lifetime, decision).await {
             Ok(Ok(decision)) => decision,

@@ -50,7 +50,8 @@ impl Context {
         &self.call.call_id
     }
 
-    /// Tells of output at once. More than 16 MiB of one call is not told, which the last chunk says.
+    /// Tells of output at once. More than 16 MiB of one call is not told, which the last chunk
+    /// says.
     pub fn emit_output_chunk(&self, text: &str) {
         if text.is_empty() || !self.events.are_heard(EventType::Chunk) {
             return;
@@ -73,10 +74,16 @@ impl Context {
     }
 
     fn tell(&self, chunk: &str) {
-        self.events.tell(&self.call, EventKind::Chunk { chunk: chunk.to_owned() });
+        self.events.tell(
+            &self.call,
+            EventKind::Chunk {
+                chunk: chunk.to_owned(),
+            },
+        );
     }
 
-    /// Returns `true` once the result is no longer waited for: the call was cancelled, or its time is over.
+    /// Returns `true` once the result is no longer waited for: the call was cancelled, or its time
+    /// is over.
     pub fn is_cancelled(&self) -> bool {
         self.cancellation.is_cancelled()
     }

@@ -1,8 +1,8 @@
 //! What happens while tools run, told to whoever listens.
 //!
-//! Each call tells of itself in this order: `tool_call_start`, chunks of output, and then `tool_call_end` or `error`. A call
-//! that is refused before it runs has no start, only its `error`. Nobody who listens holds up a run: who is slow loses
-//! events, and is told how many.
+//! Each call tells of itself in this order: `tool_call_start`, chunks of output, and then
+//! `tool_call_end` or `error`. A call that is refused before it runs has no start, only its
+//! `error`. Nobody who listens holds up a run: who is slow loses events, and is told how many.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -31,7 +31,8 @@ pub struct CallInfo {
     pub call_id: String,
     /// What the provider sent.
     pub provider_id: Option<String>,
-    /// The tool's names that are in play. Of a tool that is not known, `canonical` is what was called.
+    /// The tool's names that are in play. Of a tool that is not known, `canonical` is what was
+    /// called.
     pub names: CallNames,
 }
 
@@ -130,8 +131,13 @@ impl FromStr for Topic {
     type Err = UnknownTopic;
 
     fn from_str(text: &str) -> Result<Self, UnknownTopic> {
-        let known = EventType::ALL.into_iter().find(|known| known.name() == text).map(Self::Only);
-        known.or((text == "*").then_some(Self::All)).ok_or_else(|| UnknownTopic(text.to_owned()))
+        let known = EventType::ALL
+            .into_iter()
+            .find(|known| known.name() == text)
+            .map(Self::Only);
+        known
+            .or((text == "*").then_some(Self::All))
+            .ok_or_else(|| UnknownTopic(text.to_owned()))
     }
 }
 
@@ -157,7 +163,8 @@ impl Event {
     }
 }
 
-/// `{"type": …, "data": {…}}`, with the call's id, its names and the time in milliseconds since 1970 in each.
+/// `{"type": …, "data": {…}}`, with the call's id, its names and the time in milliseconds since
+/// 1970 in each.
 impl Serialize for Event {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(2))?;
@@ -180,9 +187,16 @@ impl Serialize for Data<'_> {
         }
         map.serialize_entry("tool_name", &call.names.canonical)?;
         map.serialize_entry("names", &call.names)?;
-        map.serialize_entry("time_ms", &u64::try_from(since.as_millis()).unwrap_or(u64::MAX))?;
+        map.serialize_entry(
+            "time_ms",
+            &u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+        )?;
         match kind {
-            EventKind::Start { arguments, validated, no_schema_mode } => {
+            EventKind::Start {
+                arguments,
+                validated,
+                no_schema_mode,
+            } => {
                 map.serialize_entry("arguments", arguments)?;
                 map.serialize_entry("validated", validated)?;
                 if let Some(mode) = no_schema_mode {
@@ -273,7 +287,10 @@ impl Events {
     pub fn subscribe(&self, topic: Topic) -> Subscription {
         let waiting = Arc::new(Waiting::default());
         lock(&self.subscribers.0).push((topic, Arc::downgrade(&waiting)));
-        Subscription { waiting, hub: Arc::downgrade(&self.subscribers) }
+        Subscription {
+            waiting,
+            hub: Arc::downgrade(&self.subscribers),
+        }
     }
 
     /// Returns the number of subscriptions.
@@ -283,11 +300,17 @@ impl Events {
 
     /// Returns `true` if somebody listens to events of this type.
     pub(super) fn are_heard(&self, event: EventType) -> bool {
-        lock(&self.subscribers.0).iter().any(|(topic, _)| topic.holds(event))
+        lock(&self.subscribers.0)
+            .iter()
+            .any(|(topic, _)| topic.holds(event))
     }
 
     pub(super) fn tell(&self, call: &Arc<CallInfo>, kind: EventKind) {
-        let event = Event { call: Arc::clone(call), time: SystemTime::now(), kind };
+        let event = Event {
+            call: Arc::clone(call),
+            time: SystemTime::now(),
+            kind,
+        };
         let event_type = event.event_type();
         let event = Arc::new(event);
         for (topic, subscriber) in lock(&self.subscribers.0).iter() {
@@ -304,21 +327,29 @@ impl Waiting {
     fn add(&self, event: &Arc<Event>) {
         let mut state = lock(&self.state);
         let is_chunk = event.event_type() == EventType::Chunk;
-        let is_full = if is_chunk { state.chunks >= MAX_WAITING } else { state.events.len() >= 3 * MAX_WAITING };
+        let is_full = if is_chunk {
+            state.chunks >= MAX_WAITING
+        } else {
+            state.events.len() >= 3 * MAX_WAITING
+        };
         if is_full {
             state.lost += 1;
             return;
         }
         state.chunks += usize::from(is_chunk);
         let lost = std::mem::take(&mut state.lost);
-        state.events.push_back(Received { event: Arc::clone(event), lost });
+        state.events.push_back(Received {
+            event: Arc::clone(event),
+            lost,
+        });
         drop(state);
         self.arrived.notify_one();
     }
 }
 
 impl Subscription {
-    /// Waits for the next event; `None` once there are no more, because all that could tell any is gone.
+    /// Waits for the next event; `None` once there are no more, because all that could tell any is
+    /// gone.
     pub async fn next(&mut self) -> Option<Received> {
         loop {
             if let Some(received) = self.try_next() {
@@ -343,7 +374,9 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         if let Some(hub) = self.hub.upgrade() {
-            lock(&hub.0).retain(|(_, subscriber)| !std::ptr::eq(subscriber.as_ptr(), Arc::as_ptr(&self.waiting)));
+            lock(&hub.0).retain(|(_, subscriber)| {
+                !std::ptr::eq(subscriber.as_ptr(), Arc::as_ptr(&self.waiting))
+            });
         }
     }
 }

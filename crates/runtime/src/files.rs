@@ -1,4 +1,5 @@
-//! Which files tools have read and written, so that none is written that a model has not seen as it is.
+//! Which files tools have read and written, so that none is written that a model has not seen as it
+//! is.
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
@@ -8,7 +9,8 @@ use std::time::SystemTime;
 
 use super::lock;
 
-/// The most files that are kept; of more, those that were noted first are forgotten and have to be read again.
+/// The most files that are kept; of more, those that were noted first are forgotten and have to be
+/// read again.
 const MAX_FILES: usize = 10_000;
 
 /// Which files tools have read and written; clones share it.
@@ -71,13 +73,16 @@ pub enum FileError {
 
 impl Stamp {
     fn of(metadata: &Metadata) -> Self {
-        Self { length: metadata.len(), modified: metadata.modified().ok() }
+        Self {
+            length: metadata.len(),
+            modified: metadata.modified().ok(),
+        }
     }
 }
 
 impl FileLedger {
-    /// Notes that a file was read when it was as `metadata` says: taken from the opened file before its content was read,
-    /// so that a change meanwhile is noticed.
+    /// Notes that a file was read when it was as `metadata` says: taken from the opened file before
+    /// its content was read, so that a change meanwhile is noticed.
     pub fn note_read(&self, path: &Path, metadata: &Metadata) {
         self.note(path, Stamp::of(metadata), |file| file.reads += 1);
     }
@@ -105,11 +110,18 @@ impl FileLedger {
         let metadata = match path.metadata() {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(FileError::Unreadable { path: shown(), reason: error.to_string() }),
+            Err(error) => {
+                return Err(FileError::Unreadable {
+                    path: shown(),
+                    reason: error.to_string(),
+                });
+            }
         };
         match self.get(path) {
             None => Err(FileError::NotRead { path: shown() }),
-            Some(file) if file.stamp != Stamp::of(&metadata) => Err(FileError::Changed { path: shown() }),
+            Some(file) if file.stamp != Stamp::of(&metadata) => {
+                Err(FileError::Changed { path: shown() })
+            }
             Some(_) => Ok(()),
         }
     }
@@ -124,11 +136,20 @@ impl FileLedger {
         let mut known = lock(&self.known);
         let noted = known.next;
         known.next += 1;
-        let file = known.files.entry(path).or_insert(FileUse { reads: 0, writes: 0, stamp, noted });
+        let file = known.files.entry(path).or_insert(FileUse {
+            reads: 0,
+            writes: 0,
+            stamp,
+            noted,
+        });
         (file.stamp, file.noted) = (stamp, noted);
         count(file);
         if known.files.len() > MAX_FILES {
-            let oldest = known.files.iter().min_by_key(|(_, file)| file.noted).map(|(path, _)| path.clone());
+            let oldest = known
+                .files
+                .iter()
+                .min_by_key(|(_, file)| file.noted)
+                .map(|(path, _)| path.clone());
             oldest.map(|path| known.files.remove(&path));
         }
     }

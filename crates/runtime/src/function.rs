@@ -30,7 +30,10 @@ where
 {
     /// Makes a tool of a function, which gets arguments that fit the definition's schema.
     pub fn new(definition: Tool, function: F) -> Self {
-        Self { definition, function }
+        Self {
+            definition,
+            function,
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Running what a model calls: tools, the pipeline that every call passes, and what happens told as events.
+//! Running what a model calls: tools, the pipeline that every call passes, and what happens told as
+//! events.
 //!
 //! ```
 //! # #[tokio::main(flavor = "multi_thread")]
@@ -25,8 +26,9 @@
 //! ```
 //!
 //! Every call passes one pipeline ([`ToolManager::execute`]): it is resolved, held to the caller's
-//! [`Access`](picktools::Access), validated, confirmed where it must be, refused where it repeats another of the turn, run with
-//! a time limit on a thread of its own, and recorded. What a pick may not show is not run, by whatever name.
+//! [`Access`](picktools::Access), validated, confirmed where it must be, refused where it repeats
+//! another of the turn, run with a time limit on a thread of its own, and recorded. What a pick may
+//! not show is not run, by whatever name.
 
 mod confirmation;
 mod context;
@@ -46,7 +48,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use confirmation::{Approvals, Confirm, Decision, DecisionFuture};
 pub use context::Context;
-pub use events::{CallInfo, Event, EventKind, EventType, Events, Received, Subscription, Topic, UnknownTopic};
+pub use events::{
+    CallInfo, Event, EventKind, EventType, Events, Received, Subscription, Topic, UnknownTopic,
+};
 pub use files::{FileError, FileLedger, FileUse};
 pub use function::FunctionTool;
 pub use http::{HttpClient, HttpOptions, HttpTool};
@@ -57,14 +61,16 @@ pub use tool::{CloseFuture, RunFuture, RunnableTool};
 
 use picktools_call::ValidCall;
 
-/// Writes a call for people, `tool(param="value")`: short, on one line, and with each secret replaced.
+/// Writes a call for people, `tool(param="value")`: short, on one line, and with each secret
+/// replaced.
 pub fn told(call: &ValidCall) -> String {
     let (arguments, _) = redaction::redacted(call.arguments(), call.tool().parameters.as_ref());
     redaction::call(call.tool().id.as_str(), &arguments)
 }
 
-/// Returns the arguments of a call with each secret replaced: what the schema says is one (`writeOnly`, `format: password`),
-/// and what is called like one. `schema` is that of the tool's parameters, where there is one.
+/// Returns the arguments of a call with each secret replaced: what the schema says is one
+/// (`writeOnly`, `format: password`), and what is called like one. `schema` is that of the tool's
+/// parameters, where there is one.
 ///
 /// ```
 /// use picktools_runtime::told_arguments;
@@ -73,7 +79,10 @@ pub fn told(call: &ValidCall) -> String {
 /// let told = told_arguments(&json!({"user": "ada", "password": "hunter2"}), None);
 /// assert_eq!(told, json!({"user": "ada", "password": "[redacted]"}));
 /// ```
-pub fn told_arguments(arguments: &serde_json::Value, schema: Option<&serde_json::Value>) -> serde_json::Value {
+pub fn told_arguments(
+    arguments: &serde_json::Value,
+    schema: Option<&serde_json::Value>,
+) -> serde_json::Value {
     redaction::redacted(arguments, schema).0
 }
 

@@ -28,9 +28,12 @@ use super::turn::Turn;
 use picktools::access::Access;
 use picktools::catalog::{Catalog, Tool};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
-use picktools_call::{ArgumentFault, Awaited, CallError, CallNames, Hydrated, Hydrator, PendingCall, ValidCall};
+use picktools_call::{
+    ArgumentFault, Awaited, CallError, CallNames, Hydrated, Hydrator, PendingCall, ValidCall,
+};
 use picktools_provider::{
-    Arguments, CallResult, Provider, ToolCall, TranslateError, TranslateOptions, Translation, translate,
+    Arguments, CallResult, Provider, ToolCall, TranslateError, TranslateOptions, Translation,
+    translate,
 };
 
 /// Tools that can be run by one caller, and what happened so far; clones share both.
@@ -71,8 +74,8 @@ pub struct Executed {
 }
 
 impl Executed {
-    /// Makes what the model is told, for [`Provider::results`]: the fields of the result, or the error with what helps to
-    /// mend the call.
+    /// Makes what the model is told, for [`Provider::results`]: the fields of the result, or the
+    /// error with what helps to mend the call.
     pub fn call_result(&self) -> CallResult {
         CallResult {
             id: self.call.provider_id.clone(),
@@ -113,16 +116,26 @@ impl ToolManager {
     /// # Errors
     ///
     /// As [`translate`].
-    pub fn definitions(&self, provider: Provider, options: &TranslateOptions) -> Result<Translation, TranslateError> {
-        let tools = self.hydrator.admitted().filter(|tool| self.shared.runners.contains_key(&tool.id));
+    pub fn definitions(
+        &self,
+        provider: Provider,
+        options: &TranslateOptions,
+    ) -> Result<Translation, TranslateError> {
+        let tools = self
+            .hydrator
+            .admitted()
+            .filter(|tool| self.shared.runners.contains_key(&tool.id));
         translate(&tools.cloned().collect::<Vec<_>>(), provider, options)
     }
 
-    /// Returns a manager that expects calls of what the model was shown, as [`Hydrator::translated`] does. It shares
-    /// everything else with this one.
+    /// Returns a manager that expects calls of what the model was shown, as
+    /// [`Hydrator::translated`] does. It shares everything else with this one.
     #[must_use]
     pub fn translated(&self, translation: &Translation) -> Self {
-        Self { hydrator: self.hydrator.translated(translation), shared: Arc::clone(&self.shared) }
+        Self {
+            hydrator: self.hydrator.translated(translation),
+            shared: Arc::clone(&self.shared),
+        }
     }
 
     /// Returns where events are told.
@@ -159,41 +172,54 @@ impl ToolManager {
 
     /// Cancels all calls that are under way.
     pub fn cancel_all(&self) {
-        lock(&self.shared.under_way).values().for_each(CancellationToken::cancel);
+        lock(&self.shared.under_way)
+            .values()
+            .for_each(CancellationToken::cancel);
     }
 
-    /// Cancels all calls, and ends what tools keep between them, such as connections and the programs that these started.
+    /// Cancels all calls, and ends what tools keep between them, such as connections and the
+    /// programs that these started.
     pub async fn close(&self) {
         self.cancel_all();
         join_all(self.shared.runners.values().map(|tool| tool.close())).await;
     }
 
-    /// Runs the calls of one answer, some of them at once, and returns what came of them in their order.
+    /// Runs the calls of one answer, some of them at once, and returns what came of them in their
+    /// order.
     pub async fn execute_all(&self, calls: &[ToolCall]) -> Vec<Executed> {
         join_all(calls.iter().map(|call| self.execute(call))).await
     }
 
-    /// Runs a call: resolves its name, holds it to what the caller may do and to the tool's schema, has it confirmed where it
-    /// must be, refuses it where it was made in this turn already, runs it and records it.
+    /// Runs a call: resolves its name, holds it to what the caller may do and to the tool's schema,
+    /// has it confirmed where it must be, refuses it where it was made in this turn already, runs
+    /// it and records it.
     ///
     /// Nothing escapes: whatever goes wrong is a result. Letting go of the future cancels the call.
     pub fn execute<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Executed> {
-        // Boxed, as what is within an `async fn` is compiled once more in each crate that awaits it.
+        // Boxed, as what is within an `async fn` is compiled once more in each crate that awaits
+        // it.
         self.executing(call).boxed()
     }
 
     async fn executing(&self, call: &ToolCall) -> Executed {
-        let call_id = format!("call_{}", self.shared.next_call.fetch_add(1, Ordering::Relaxed));
+        let call_id = format!(
+            "call_{}",
+            self.shared.next_call.fetch_add(1, Ordering::Relaxed)
+        );
         let cancellation = CancellationToken::new();
         lock(&self.shared.under_way).insert(call_id.clone(), cancellation.clone());
-        let _under_way =
-            UnderWay { shared: &self.shared, call_id: &call_id, _cancelled: cancellation.clone().drop_guard() };
+        let _under_way = UnderWay {
+            shared: &self.shared,
+            call_id: &call_id,
+            _cancelled: cancellation.clone().drop_guard(),
+        };
         match self.hydrator.hydrate(call) {
             Err(error) => self.refused(&call_id, call, &error),
             Ok(Hydrated::Ready(valid)) => self.confirmed(&call_id, valid, None, cancellation).await,
             Ok(Hydrated::NeedsApproval(pending)) => {
                 let (valid, awaits) = pending.into_parts();
-                self.confirmed(&call_id, valid, Some(awaits), cancellation).await
+                self.confirmed(&call_id, valid, Some(awaits), cancellation)
+                    .await
             }
         }
     }
@@ -223,30 +249,48 @@ impl ToolManager {
                 match decided {
                     Ok(valid) => valid,
                     Err(reason) => {
-                        let failure =
-                            ToolResult::failure(ErrorType::Permission, format!("it was not confirmed: {reason}"));
+                        let failure = ToolResult::failure(
+                            ErrorType::Permission,
+                            format!("it was not confirmed: {reason}"),
+                        );
                         return self.executed(&told, Some(tool), failure);
                     }
                 }
             }
         };
         let Some(claim) = self.shared.turn.claim(&valid.tool().id, valid.arguments()) else {
-            let failure = ToolResult::failure(ErrorType::Validation, "the same call was already made in this turn");
-            let failure = failure.suggest("Use the earlier result, or call it with other arguments.");
+            let failure = ToolResult::failure(
+                ErrorType::Validation,
+                "the same call was already made in this turn",
+            );
+            let failure =
+                failure.suggest("Use the earlier result, or call it with other arguments.");
             return self.executed(&told, Some(tool), failure);
         };
-        let writes: Vec<_> =
-            tool.writes(valid.arguments()).into_iter().map(|path| self.shared.root.join(path)).collect();
-        if let Some(error) = writes.iter().find_map(|path| self.shared.files.check_write(path).err()) {
+        let writes: Vec<_> = tool
+            .writes(valid.arguments())
+            .into_iter()
+            .map(|path| self.shared.root.join(path))
+            .collect();
+        if let Some(error) = writes
+            .iter()
+            .find_map(|path| self.shared.files.check_write(path).err())
+        {
             return self.executed(&told, Some(tool), unwritable(&error));
         }
-        let unheard = Unheard { manager: self, told: &told, tool };
+        let unheard = Unheard {
+            manager: self,
+            told: &told,
+            tool,
+        };
         let result = self.run(&told, tool, valid, cancellation).await;
         std::mem::forget(unheard);
         if result.is_success() {
             claim.keep();
         }
-        writes.iter().for_each(|path| self.shared.files.note_written(path));
+        writes
+            .iter()
+            .for_each(|path| self.shared.files.note_written(path));
         self.executed(&told, Some(tool), result)
     }
 
@@ -272,65 +316,130 @@ impl ToolManager {
         };
         let requested = marked(&call.name, MAX_NAME_CHARS).into_owned();
         let canonical = known.map_or_else(|| requested.clone(), |tool| tool.name.clone());
-        let names = CallNames { requested, advertised: None, canonical };
-        let told = Told::new(call_id, call.id.clone(), names, &arguments, known.map(AsRef::as_ref));
-        let message = self.hydrator.error_result(call, error).outcome.err().unwrap_or_default();
+        let names = CallNames {
+            requested,
+            advertised: None,
+            canonical,
+        };
+        let told = Told::new(
+            call_id,
+            call.id.clone(),
+            names,
+            &arguments,
+            known.map(AsRef::as_ref),
+        );
+        let message = self
+            .hydrator
+            .error_result(call, error)
+            .outcome
+            .err()
+            .unwrap_or_default();
         let result = match error {
             CallError::UnknownTool { .. } => {
                 let result = ToolResult::failure(ErrorType::Validation, message);
-                return self.told(&told, known.and_then(|tool| self.shared.runners.get(&tool.id)), result);
+                return self.told(
+                    &told,
+                    known.and_then(|tool| self.shared.runners.get(&tool.id)),
+                    result,
+                );
             }
             CallError::Ineligible { .. } | CallError::NotReadOnly { .. } => {
                 ToolResult::failure(ErrorType::Permission, message)
             }
-            CallError::Invalid { faults, example, .. } => {
+            CallError::Invalid {
+                faults, example, ..
+            } => {
                 let missing = faults.iter().filter_map(ArgumentFault::missing);
-                let missing: Vec<String> = missing.map(|name| format!("{name} is required")).collect();
-                let others = faults.iter().filter(|fault| fault.missing().is_none()).map(ToString::to_string);
-                let message = missing.into_iter().chain(others).collect::<Vec<_>>().join("; ");
+                let missing: Vec<String> =
+                    missing.map(|name| format!("{name} is required")).collect();
+                let others = faults
+                    .iter()
+                    .filter(|fault| fault.missing().is_none())
+                    .map(ToString::to_string);
+                let message = missing
+                    .into_iter()
+                    .chain(others)
+                    .collect::<Vec<_>>()
+                    .join("; ");
                 let result = ToolResult::failure(ErrorType::Validation, message);
                 match example {
-                    Some(example) => {
-                        result.suggest(format!("Example: {}", redaction::call(&told.call.names.requested, example)))
-                    }
+                    Some(example) => result.suggest(format!(
+                        "Example: {}",
+                        redaction::call(&told.call.names.requested, example)
+                    )),
                     None => result,
                 }
             }
             _ => ToolResult::failure(ErrorType::Validation, message),
         };
-        self.executed(&told, known.and_then(|tool| self.shared.runners.get(&tool.id)), result)
+        self.executed(
+            &told,
+            known.and_then(|tool| self.shared.runners.get(&tool.id)),
+            result,
+        )
     }
 
     /// Tells what came of a call, in words that keep its secrets.
-    fn executed(&self, told: &Told, tool: Option<&Arc<dyn RunnableTool>>, mut result: ToolResult) -> Executed {
+    fn executed(
+        &self,
+        told: &Told,
+        tool: Option<&Arc<dyn RunnableTool>>,
+        mut result: ToolResult,
+    ) -> Executed {
         if let Some(failure) = &mut result.failure {
-            failure.error = format!("{}: {}", told.text, redaction::without(&failure.error, &told.secrets));
+            failure.error = format!(
+                "{}: {}",
+                told.text,
+                redaction::without(&failure.error, &told.secrets)
+            );
         }
         self.told(told, tool, result)
     }
 
-    fn told(&self, told: &Told, tool: Option<&Arc<dyn RunnableTool>>, mut result: ToolResult) -> Executed {
+    fn told(
+        &self,
+        told: &Told,
+        tool: Option<&Arc<dyn RunnableTool>>,
+        mut result: ToolResult,
+    ) -> Executed {
         if let Some(failure) = &mut result.failure {
-            failure.suggestion = failure.suggestion.as_ref().map(|text| redaction::without(text, &told.secrets));
+            failure.suggestion = failure
+                .suggestion
+                .as_ref()
+                .map(|text| redaction::without(text, &told.secrets));
         }
         let result = Arc::new(result);
         let kind = match result.is_success() {
-            true => EventKind::End { result: Arc::clone(&result) },
-            false => EventKind::Error { result: Arc::clone(&result) },
+            true => EventKind::End {
+                result: Arc::clone(&result),
+            },
+            false => EventKind::Error {
+                result: Arc::clone(&result),
+            },
         };
         self.shared.events.tell(&told.call, kind);
         let preview = match tool {
             Some(tool) => run::preview(tool.as_ref(), &result),
             None => result.preview(super::PREVIEW_LINES),
         };
-        Executed { call: Arc::clone(&told.call), result, preview }
+        Executed {
+            call: Arc::clone(&told.call),
+            result,
+            preview,
+        }
     }
 }
 
 impl Told {
     fn of(call_id: &str, valid: &ValidCall) -> Self {
         let id = valid.id().map(str::to_owned);
-        Self::new(call_id, id, valid.names().clone(), valid.arguments(), Some(valid.tool()))
+        Self::new(
+            call_id,
+            id,
+            valid.names().clone(),
+            valid.arguments(),
+            Some(valid.tool()),
+        )
     }
 
     fn new(
@@ -343,8 +452,17 @@ impl Told {
         let schema = tool.and_then(|tool| tool.parameters.as_ref());
         let (arguments, secrets) = redaction::redacted(arguments, schema);
         let text = redaction::call(&names.requested, &arguments);
-        let call = Arc::new(CallInfo { call_id: call_id.to_owned(), provider_id, names });
-        Self { call, text, arguments, secrets }
+        let call = Arc::new(CallInfo {
+            call_id: call_id.to_owned(),
+            provider_id,
+            names,
+        });
+        Self {
+            call,
+            text,
+            arguments,
+            secrets,
+        }
     }
 }
 
@@ -357,12 +475,14 @@ struct Unheard<'a> {
 
 impl Drop for Unheard<'_> {
     fn drop(&mut self) {
-        self.manager.executed(self.told, Some(self.tool), run::cancelled());
+        self.manager
+            .executed(self.told, Some(self.tool), run::cancelled());
     }
 }
 
 fn unwritable(error: &FileError) -> ToolResult {
-    ToolResult::failure(ErrorType::Validation, error.to_string()).suggest("Read the file first, then write it.")
+    ToolResult::failure(ErrorType::Validation, error.to_string())
+        .suggest("Read the file first, then write it.")
 }
 
 /// A call that is under way; it is cancelled when nobody waits for it any longer.

@@ -18,8 +18,17 @@ const MAX_PARTS: usize = 100;
 /// Shorter secrets are not looked for in messages: they stand in words.
 const LEAST_SECRET: usize = 4;
 /// Parameters whose names hold one of these take secrets; case and signs do not count.
-const HELD: [&str; 9] =
-    ["password", "passwd", "passphrase", "secret", "credential", "apikey", "privatekey", "accesskey", "authorization"];
+const HELD: [&str; 9] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "credential",
+    "apikey",
+    "privatekey",
+    "accesskey",
+    "authorization",
+];
 /// So do those that end with one of these.
 const ENDS: [&str; 7] = ["token", "auth", "bearer", "cookie", "otp", "cvv", "pwd"];
 
@@ -28,7 +37,10 @@ static SECRET: LazyLock<Value> = LazyLock::new(|| json!({"writeOnly": true}));
 
 /// The arguments of a call with each secret replaced, and the secrets.
 pub(super) fn redacted(arguments: &Value, schema: Option<&Value>) -> (Value, Vec<String>) {
-    let mut redaction = Redaction { whole: schema, secrets: Vec::new() };
+    let mut redaction = Redaction {
+        whole: schema,
+        secrets: Vec::new(),
+    };
     let mut told = arguments.clone();
     redaction.redact(&mut told, &redaction.parts(schema.into_iter().collect()), 0);
     (told, redaction.secrets)
@@ -43,14 +55,27 @@ pub(super) fn call(name: &str, arguments: &Value) -> String {
         };
         format!("{}={value}", marked(name, MAX_VALUE_CHARS))
     };
-    let parameters: Vec<String> = arguments.as_object().into_iter().flatten().map(parameter).collect();
-    format!("{}({})", marked(name, MAX_VALUE_CHARS), marked(&parameters.join(", "), MAX_CALL_CHARS))
+    let parameters: Vec<String> = arguments
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(parameter)
+        .collect();
+    format!(
+        "{}({})",
+        marked(name, MAX_VALUE_CHARS),
+        marked(&parameters.join(", "), MAX_CALL_CHARS)
+    )
 }
 
 /// A text without the secrets of the call that it is about.
 pub(super) fn without(text: &str, secrets: &[String]) -> String {
-    let long = secrets.iter().filter(|secret| secret.chars().count() >= LEAST_SECRET);
-    long.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), REDACTED))
+    let long = secrets
+        .iter()
+        .filter(|secret| secret.chars().count() >= LEAST_SECRET);
+    long.fold(text.to_owned(), |text, secret| {
+        text.replace(secret.as_str(), REDACTED)
+    })
 }
 
 struct Redaction<'a> {
@@ -71,7 +96,9 @@ impl<'a> Redaction<'a> {
             Value::Object(members) => {
                 for (name, member) in members {
                     let of = |part: &&'a Value| {
-                        let listed = part.get("properties").and_then(|properties| properties.get(name));
+                        let listed = part
+                            .get("properties")
+                            .and_then(|properties| properties.get(name));
                         listed.or_else(|| part.get("additionalProperties"))
                     };
                     if is_secret_name(name) {
@@ -83,8 +110,15 @@ impl<'a> Redaction<'a> {
                 }
             }
             Value::Array(items) => {
-                let schemas = self.parts(schemas.iter().filter_map(|part| part.get("items")).collect());
-                items.iter_mut().for_each(|item| self.redact(item, &schemas, depth + 1));
+                let schemas = self.parts(
+                    schemas
+                        .iter()
+                        .filter_map(|part| part.get("items"))
+                        .collect(),
+                );
+                items
+                    .iter_mut()
+                    .for_each(|item| self.redact(item, &schemas, depth + 1));
             }
             _ => {}
         }
@@ -107,9 +141,14 @@ impl<'a> Redaction<'a> {
             && parts.len() < MAX_PARTS
         {
             at += 1;
-            let pointer = part.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#'));
+            let pointer = part
+                .get("$ref")
+                .and_then(Value::as_str)
+                .and_then(|text| text.strip_prefix('#'));
             let target = pointer.and_then(|pointer| self.whole?.pointer(pointer));
-            let listed = ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|keyword| part.get(keyword)?.as_array());
+            let listed = ["allOf", "anyOf", "oneOf"]
+                .into_iter()
+                .filter_map(|keyword| part.get(keyword)?.as_array());
             for more in listed.flatten().chain(target) {
                 if !parts.iter().any(|known| std::ptr::eq(*known, more)) {
                     parts.push(more);
@@ -126,6 +165,10 @@ fn is_secret_schema(schema: &Value) -> bool {
 }
 
 fn is_secret_name(name: &str) -> bool {
-    let plain: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+    let plain: String = name
+        .chars()
+        .filter(|c| c.is_alphanumeric())
+        .flat_map(char::to_lowercase)
+        .collect();
     HELD.iter().any(|held| plain.contains(held)) || ENDS.iter().any(|end| plain.ends_with(end))
 }

@@ -13,8 +13,8 @@ const MAX_PREVIEW_CHARS: usize = 200;
 /// The members that every result has; fields of these names are left out.
 const RESERVED: [&str; 4] = ["success", "error", "error_type", "suggestion"];
 
-/// What a tool gives back. As JSON it is one object: `success`, `error` (empty on success), `error_type` and `suggestion`
-/// where there are such, and the tool's own fields.
+/// What a tool gives back. As JSON it is one object: `success`, `error` (empty on success),
+/// `error_type` and `suggestion` where there are such, and the tool's own fields.
 ///
 /// ```
 /// use picktools_runtime::{ErrorType, ToolResult};
@@ -38,7 +38,8 @@ pub struct ToolResult {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failure {
-    /// What went wrong. A [`ToolManager`](super::ToolManager) puts the call before it: `tool(param="value"): message`.
+    /// What went wrong. A [`ToolManager`](super::ToolManager) puts the call before it:
+    /// `tool(param="value"): message`.
     pub error: String,
     /// Of which kind it is.
     pub error_type: ErrorType,
@@ -83,13 +84,24 @@ impl ErrorType {
 impl ToolResult {
     /// Makes the result of a tool that did what it should.
     pub fn success() -> Self {
-        Self { failure: None, fields: Map::new() }
+        Self {
+            failure: None,
+            fields: Map::new(),
+        }
     }
 
-    /// Makes the result of a tool that did not. The message stands by itself: which call it was is put before it.
+    /// Makes the result of a tool that did not. The message stands by itself: which call it was is
+    /// put before it.
     pub fn failure(error_type: ErrorType, error: impl Into<String>) -> Self {
-        let failure = Failure { error: error.into(), error_type, suggestion: None };
-        Self { failure: Some(failure), fields: Map::new() }
+        let failure = Failure {
+            error: error.into(),
+            error_type,
+            suggestion: None,
+        };
+        Self {
+            failure: Some(failure),
+            fields: Map::new(),
+        }
     }
 
     /// Says what to do about a failure.
@@ -101,7 +113,8 @@ impl ToolResult {
         self
     }
 
-    /// Adds a field. `success`, `error`, `error_type` and `suggestion` are no fields, and are left out.
+    /// Adds a field. `success`, `error`, `error_type` and `suggestion` are no fields, and are left
+    /// out.
     #[must_use]
     pub fn field(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         let name = name.into();
@@ -121,23 +134,34 @@ impl ToolResult {
         self.failure.as_ref().map_or("", |failure| &failure.error)
     }
 
-    /// Returns the first lines of the result: the error, else what its fields say, text first. At most `lines`, of at most
-    /// 200 characters each.
+    /// Returns the first lines of the result: the error, else what its fields say, text first. At
+    /// most `lines`, of at most 200 characters each.
     pub fn preview(&self, lines: usize) -> Vec<String> {
         let text = match &self.failure {
             Some(failure) => failure.error.clone(),
             None => {
-                let texts = self.fields.values().filter_map(Value::as_str).filter(|text| !text.is_empty());
+                let texts = self
+                    .fields
+                    .values()
+                    .filter_map(Value::as_str)
+                    .filter(|text| !text.is_empty());
                 let others = self.fields.iter().filter(|(_, value)| !value.is_string());
                 let others = others.map(|(name, value)| format!("{name}: {value}"));
-                texts.map(str::to_owned).chain(others).collect::<Vec<_>>().join("\n")
+                texts
+                    .map(str::to_owned)
+                    .chain(others)
+                    .collect::<Vec<_>>()
+                    .join("\n")
             }
         };
-        text.lines().take(lines).map(|line| cut(line, MAX_PREVIEW_CHARS).into_owned()).collect()
+        text.lines()
+            .take(lines)
+            .map(|line| cut(line, MAX_PREVIEW_CHARS).into_owned())
+            .collect()
     }
 
-    /// What a model is told: the fields, of one text the text itself; else the error, with fields and suggestion where
-    /// there are such.
+    /// What a model is told: the fields, of one text the text itself; else the error, with fields
+    /// and suggestion where there are such.
     pub(super) fn told(&self) -> Result<Value, String> {
         let Some(failure) = &self.failure else {
             let mut fields = self.fields.values();
@@ -167,7 +191,11 @@ impl Serialize for ToolResult {
                 map.serialize_entry("suggestion", suggestion)?;
             }
         }
-        for (name, value) in self.fields.iter().filter(|(name, _)| !RESERVED.contains(&name.as_str())) {
+        for (name, value) in self
+            .fields
+            .iter()
+            .filter(|(name, _)| !RESERVED.contains(&name.as_str()))
+        {
             map.serialize_entry(name, value)?;
         }
         map.end()

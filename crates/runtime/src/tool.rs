@@ -50,7 +50,8 @@ pub trait RunnableTool: Send + Sync {
     /// Returns the definition: name, description, schema, and who may use the tool.
     fn definition(&self) -> &Tool;
 
-    /// Returns `true` if somebody must confirm each call; so they must for an unsafe tool, whatever this says.
+    /// Returns `true` if somebody must confirm each call; so they must for an unsafe tool, whatever
+    /// this says.
     fn requires_confirmation(&self) -> bool {
         self.definition().is_unsafe()
     }
@@ -60,20 +61,23 @@ pub trait RunnableTool: Send + Sync {
         false
     }
 
-    /// Returns how long a call with these arguments may run, where it is not as long as for any other.
+    /// Returns how long a call with these arguments may run, where it is not as long as for any
+    /// other.
     fn time_limit(&self, _arguments: &Value) -> Option<Duration> {
         None
     }
 
-    /// Returns the files that a call writes: one that is there must have been read before, and be as it was then.
+    /// Returns the files that a call writes: one that is there must have been read before, and be
+    /// as it was then.
     fn writes(&self, _arguments: &Value) -> Vec<PathBuf> {
         Vec::new()
     }
 
     /// Runs a call, whose arguments fit the tool's schema where it has one.
     ///
-    /// A panic is an error. When [`Context::cancelled`] is done, the result is waited for a few milliseconds more; then the
-    /// future is dropped. It has a thread to itself, which it may block; a blocked thread is not waited for either.
+    /// A panic is an error. When [`Context::cancelled`] is done, the result is waited for a few
+    /// milliseconds more; then the future is dropped. It has a thread to itself, which it may
+    /// block; a blocked thread is not waited for either.
     fn run<'a>(&'a self, call: &'a ValidCall, context: &'a Context) -> RunFuture<'a>;
 
     /// Returns what a user interface shows of a result, in at most so many lines.

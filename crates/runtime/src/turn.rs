@@ -42,7 +42,12 @@ impl Turn {
         if !calls.made.insert(key) {
             return None;
         }
-        Some(Claim { turn: self, key, number: calls.number, kept: false })
+        Some(Claim {
+            turn: self,
+            key,
+            number: calls.number,
+            kept: false,
+        })
     }
 
     /// Forgets all calls.
@@ -69,7 +74,8 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// Digests a value so that equal ones have one digest; `1` and `1.0` are equal. Validated arguments are not deep.
+/// Digests a value so that equal ones have one digest; `1` and `1.0` are equal. Validated arguments
+/// are not deep.
 fn digest(value: &Value, hasher: &mut Sha256) {
     match value {
         Value::Object(members) => {
@@ -86,7 +92,10 @@ fn digest(value: &Value, hasher: &mut Sha256) {
             items.iter().for_each(|item| digest(item, hasher));
         }
         Value::String(string) => text(string, hasher),
-        Value::Number(number) => match number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < 1e15) {
+        Value::Number(number) => match number
+            .as_f64()
+            .filter(|float| float.fract() == 0.0 && float.abs() < 1e15)
+        {
             Some(float) => hasher.update(format!("#{float};")),
             None => hasher.update(format!("#{number};")),
         },

@@ -44,11 +44,15 @@ impl<'de> Deserialize<'de> for Entries {
             type Value = Entries;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of tools, or a text with the tools separated by blanks or commas")
+                f.write_str(
+                    "a list of tools, or a text with the tools separated by blanks or commas",
+                )
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Entries, E> {
-                Ok(Entries(split(text).into_iter().map(str::to_owned).collect()))
+                Ok(Entries(
+                    split(text).into_iter().map(str::to_owned).collect(),
+                ))
             }
 
             fn visit_unit<E: de::Error>(self) -> Result<Entries, E> {
@@ -75,27 +79,49 @@ pub(super) fn read(text: &str) -> Result<Skill, Vec<SkillFault>> {
     let read = serde_saphyr::from_str_with_options::<FrontMatter>(yaml, options());
     let front_matter = read.map_err(|error| vec![syntax(&error)])?;
     let mut faults = Vec::new();
-    let given = [("name", front_matter.name.is_some()), ("description", front_matter.description.is_some())];
-    let name = front_matter.name.and_then(|name| check(&mut faults, &name, name_problem));
-    let description = front_matter.description.and_then(|text| check(&mut faults, &text, description_problem));
+    let given = [
+        ("name", front_matter.name.is_some()),
+        ("description", front_matter.description.is_some()),
+    ];
+    let name = front_matter
+        .name
+        .and_then(|name| check(&mut faults, &name, name_problem));
+    let description = front_matter
+        .description
+        .and_then(|text| check(&mut faults, &text, description_problem));
     for (field, _) in given.into_iter().filter(|(_, given)| !given) {
         let message = format!("the {field} is missing");
-        faults.push(SkillFault { line: None, message, remedy: format!("write `{field}: …` into the front matter") });
+        faults.push(SkillFault {
+            line: None,
+            message,
+            remedy: format!("write `{field}: …` into the front matter"),
+        });
     }
-    let allowed_tools = front_matter.allowed_tools.map_or_else(Vec::new, |entries| allowed(&mut faults, &entries));
+    let allowed_tools = front_matter
+        .allowed_tools
+        .map_or_else(Vec::new, |entries| allowed(&mut faults, &entries));
     if body.trim().is_empty() {
         let message = "nothing stands below the front matter".to_owned();
-        faults.push(SkillFault { line: None, message, remedy: "write the instructions there".to_owned() });
+        faults.push(SkillFault {
+            line: None,
+            message,
+            remedy: "write the instructions there".to_owned(),
+        });
     }
     match (name, description) {
-        (Some(name), Some(description)) if faults.is_empty() => {
-            Ok(Skill { name, description, path: String::new(), allowed_tools, body: body.to_owned() })
-        }
+        (Some(name), Some(description)) if faults.is_empty() => Ok(Skill {
+            name,
+            description,
+            path: String::new(),
+            allowed_tools,
+            body: body.to_owned(),
+        }),
         _ => Err(faults),
     }
 }
 
-/// Parts the front matter, with the line that opens it so that lines keep their numbers, from the body.
+/// Parts the front matter, with the line that opens it so that lines keep their numbers, from the
+/// body.
 fn split_fences(text: &str) -> Result<(&str, &str), SkillFault> {
     let fault = |line, message: &str, remedy: &str| SkillFault {
         line: Some(line),
@@ -107,7 +133,11 @@ fn split_fences(text: &str) -> Result<(&str, &str), SkillFault> {
         let is_fence = line.trim_end() == FENCE;
         if number == 0 && !is_fence {
             let message = "the file does not begin with front matter";
-            return Err(fault(1, message, "begin with a line `---`, then name and description, then another `---`"));
+            return Err(fault(
+                1,
+                message,
+                "begin with a line `---`, then name and description, then another `---`",
+            ));
         }
         if number > 0 && is_fence {
             return Ok((&text[..end], &text[end + line.len()..]));
@@ -115,10 +145,18 @@ fn split_fences(text: &str) -> Result<(&str, &str), SkillFault> {
         end += line.len();
         if end > MAX_FRONT_MATTER_BYTES {
             let message = format!("the front matter is longer than {MAX_FRONT_MATTER_BYTES} bytes");
-            return Err(fault(number + 1, &message, "move what is long below the line that closes it"));
+            return Err(fault(
+                number + 1,
+                &message,
+                "move what is long below the line that closes it",
+            ));
         }
     }
-    Err(fault(1, "the front matter has no end", "close it with a line `---`"))
+    Err(fault(
+        1,
+        "the front matter has no end",
+        "close it with a line `---`",
+    ))
 }
 
 /// The reader's limits: front matter is small and flat, and whatever is not may be an attack.
@@ -146,7 +184,10 @@ fn options() -> serde_saphyr::Options {
 }
 
 fn syntax(error: &serde_saphyr::Error) -> SkillFault {
-    let line = error.location().and_then(|location| usize::try_from(location.line()).ok()).filter(|&line| line > 0);
+    let line = error
+        .location()
+        .and_then(|location| usize::try_from(location.line()).ok())
+        .filter(|&line| line > 0);
     use serde_saphyr::Error;
     let (message, remedy) = match error {
         Error::DuplicateMappingKey { .. } => ("a key stands twice", "keep one of them"),
@@ -154,10 +195,13 @@ fn syntax(error: &serde_saphyr::Error) -> SkillFault {
         | Error::AliasReplayCounterOverflow { .. }
         | Error::AliasReplayLimitExceeded { .. }
         | Error::AliasExpansionLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. } => {
-            ("the front matter is too large or too deep, or its aliases multiply it", "write short plain lines")
-        }
-        Error::SerdeInvalidType { .. } | Error::Unexpected { .. } | Error::NullIntoString { .. } => (
+        | Error::AliasReplayStackDepthExceeded { .. } => (
+            "the front matter is too large or too deep, or its aliases multiply it",
+            "write short plain lines",
+        ),
+        Error::SerdeInvalidType { .. }
+        | Error::Unexpected { .. }
+        | Error::NullIntoString { .. } => (
             "the value is of another kind than is expected here",
             "name and description are texts, allowed-tools a list of tools or a text",
         ),
@@ -166,10 +210,15 @@ fn syntax(error: &serde_saphyr::Error) -> SkillFault {
             "write `key: value` lines, and put a value that holds `: ` or `#` in quotation marks",
         ),
     };
-    SkillFault { line, message: message.to_owned(), remedy: remedy.to_owned() }
+    SkillFault {
+        line,
+        message: message.to_owned(),
+        remedy: remedy.to_owned(),
+    }
 }
 
-/// Returns the trimmed text, or adds what `problem` finds in it to the faults: what is wrong, and the remedy.
+/// Returns the trimmed text, or adds what `problem` finds in it to the faults: what is wrong, and
+/// the remedy.
 fn check(
     faults: &mut Vec<SkillFault>,
     text: &Spanned<String>,
@@ -178,7 +227,11 @@ fn check(
     let value = text.value.trim();
     match problem(value) {
         Some((message, remedy)) => {
-            faults.push(SkillFault { line: line(text), message, remedy });
+            faults.push(SkillFault {
+                line: line(text),
+                message,
+                remedy,
+            });
             None
         }
         None => Some(value.to_owned()),
@@ -186,7 +239,9 @@ fn check(
 }
 
 fn line<T>(spanned: &Spanned<T>) -> Option<usize> {
-    usize::try_from(spanned.referenced.line()).ok().filter(|&line| line > 0)
+    usize::try_from(spanned.referenced.line())
+        .ok()
+        .filter(|&line| line > 0)
 }
 
 fn name_problem(name: &str) -> Option<(String, String)> {
@@ -196,7 +251,10 @@ fn name_problem(name: &str) -> Option<(String, String)> {
     let problem = if length == 0 {
         "the name is empty".to_owned()
     } else if length > MAX_NAME_CHARS {
-        return Some((format!("the name has {length} characters"), format!("shorten it to {MAX_NAME_CHARS}")));
+        return Some((
+            format!("the name has {length} characters"),
+            format!("shorten it to {MAX_NAME_CHARS}"),
+        ));
     } else if let Some(c) = name.chars().find(|&c| !fine(c)) {
         format!("the name {name:?} holds {c:?}")
     } else if name.starts_with('-') || name.ends_with('-') {
@@ -212,7 +270,10 @@ fn name_problem(name: &str) -> Option<(String, String)> {
 fn description_problem(description: &str) -> Option<(String, String)> {
     let length = description.chars().count();
     if length == 0 {
-        return Some(("the description is empty".to_owned(), "say what the skill does and when to use it".to_owned()));
+        return Some((
+            "the description is empty".to_owned(),
+            "say what the skill does and when to use it".to_owned(),
+        ));
     }
     (length > MAX_DESCRIPTION_CHARS).then(|| {
         let message = format!("the description has {length} characters");
@@ -222,7 +283,11 @@ fn description_problem(description: &str) -> Option<(String, String)> {
 
 fn allowed(faults: &mut Vec<SkillFault>, entries: &Spanned<Entries>) -> Vec<AllowedTool> {
     let mut fault = |message: String, remedy: &str| {
-        faults.push(SkillFault { line: line(entries), message, remedy: remedy.to_owned() });
+        faults.push(SkillFault {
+            line: line(entries),
+            message,
+            remedy: remedy.to_owned(),
+        });
     };
     let count = entries.value.0.len();
     if count > MAX_ALLOWED_TOOLS {
@@ -236,7 +301,10 @@ fn allowed(faults: &mut Vec<SkillFault>, entries: &Spanned<Entries>) -> Vec<Allo
             Ok(tool) => tools.push(tool),
             Err(problem) => {
                 let shown = cut(entry, MAX_NAME_CHARS);
-                fault(format!("allowed-tools has {shown:?}, {problem}"), "write `Name` or `Name(scope)`");
+                fault(
+                    format!("allowed-tools has {shown:?}, {problem}"),
+                    "write `Name` or `Name(scope)`",
+                );
             }
         }
     }
@@ -263,15 +331,27 @@ fn tool(entry: &str) -> Result<AllowedTool, &'static str> {
         return Err("which is too long");
     }
     let (name, scope) = match entry.split_once('(') {
-        Some((name, rest)) => (name, Some(rest.strip_suffix(')').ok_or("whose bracket is not closed at its end")?)),
+        Some((name, rest)) => (
+            name,
+            Some(
+                rest.strip_suffix(')')
+                    .ok_or("whose bracket is not closed at its end")?,
+            ),
+        ),
         None if entry.contains(')') => return Err("whose bracket is not opened"),
         None => (entry, None),
     };
     if name.trim().is_empty() {
         return Err("which has no name");
     }
-    let scope = scope.map(str::trim).filter(|scope| !scope.is_empty()).map(str::to_owned);
-    Ok(AllowedTool { name: name.trim().to_owned(), scope })
+    let scope = scope
+        .map(str::trim)
+        .filter(|scope| !scope.is_empty())
+        .map(str::to_owned);
+    Ok(AllowedTool {
+        name: name.trim().to_owned(),
+        scope,
+    })
 }
 
 #[cfg(test)]
@@ -298,18 +378,34 @@ mod tests {
 
     fn faults(text: &str) -> Vec<(Option<usize>, String)> {
         let faults = read(text).expect_err("it is not sound");
-        faults.into_iter().map(|fault| (fault.line, fault.message)).collect()
+        faults
+            .into_iter()
+            .map(|fault| (fault.line, fault.message))
+            .collect()
     }
 
     #[test]
     fn allowed_tools_are_a_list_or_a_text_and_may_have_a_scope() {
         let expected = ["Bash|git commit:*", "Read|", "Write|a, b"];
-        assert_eq!(tools("['Bash(git commit:*)', Read, 'Write(a, b)']"), expected);
-        assert_eq!(tools("\n  - Bash(git commit:*)\n  - Read\n  - Write(a, b)"), expected);
+        assert_eq!(
+            tools("['Bash(git commit:*)', Read, 'Write(a, b)']"),
+            expected
+        );
+        assert_eq!(
+            tools("\n  - Bash(git commit:*)\n  - Read\n  - Write(a, b)"),
+            expected
+        );
         assert_eq!(tools("Bash(git commit:*) Read Write(a, b)"), expected);
         assert_eq!(tools("Bash(git commit:*), Read,Write(a, b)"), expected);
-        assert_eq!(tools("Bash(echo (now):*) Read()"), ["Bash|echo (now):*", "Read|"]);
-        assert_eq!(tools("[shell exec]"), ["shell exec|"], "an entry of a list is one name");
+        assert_eq!(
+            tools("Bash(echo (now):*) Read()"),
+            ["Bash|echo (now):*", "Read|"]
+        );
+        assert_eq!(
+            tools("[shell exec]"),
+            ["shell exec|"],
+            "an entry of a list is one name"
+        );
         assert_eq!(tools("[no, 12]"), ["no|", "12|"]);
         assert!(tools("[]").is_empty() && tools("''").is_empty() && tools("").is_empty());
     }
@@ -319,18 +415,27 @@ mod tests {
         let text = "\u{feff}---\r\nname: a-1\r\nlicense: MIT\r\nmetadata:\r\n  owner: {b: [c]}\r\n\
                     description: >\r\n  one\r\n  two\r\n---\r\nDo this.\r\n";
         let skill = read(text).expect("it is valid");
-        assert_eq!((skill.name.as_str(), skill.description.as_str()), ("a-1", "one two"));
+        assert_eq!(
+            (skill.name.as_str(), skill.description.as_str()),
+            ("a-1", "one two")
+        );
         assert_eq!(skill.body, "Do this.\r\n");
     }
 
     #[test]
     fn all_faults_are_reported_with_their_lines() {
         let long = "x".repeat(1025);
-        let text = format!("---\nname: Deploy Now\ndescription: {long}\nallowed-tools: Read Bash(git (x\n---\n");
+        let text = format!(
+            "---\nname: Deploy Now\ndescription: {long}\nallowed-tools: Read Bash(git (x\n---\n"
+        );
         let found = faults(&text);
         let lines: Vec<_> = found.iter().map(|fault| fault.0).collect();
         assert_eq!(lines, [Some(2), Some(3), Some(4), None], "{found:?}");
-        assert!(found[0].1.contains("holds 'D'") && found[1].1.contains("1025") && found[2].1.contains("not closed"));
+        assert!(
+            found[0].1.contains("holds 'D'")
+                && found[1].1.contains("1025")
+                && found[2].1.contains("not closed")
+        );
         let found = faults("---\nlicense: MIT\n---\nDo this.");
         assert_eq!(found.len(), 2, "{found:?}");
     }
@@ -346,7 +451,10 @@ mod tests {
             (&*"a".repeat(65), "65 characters"),
         ] {
             let found = faults(&file(&format!("name: {name}\ndescription: b")));
-            assert!(found.len() == 1 && found[0].0 == Some(2) && found[0].1.contains(part), "{name}: {found:?}");
+            assert!(
+                found.len() == 1 && found[0].0 == Some(2) && found[0].1.contains(part),
+                "{name}: {found:?}"
+            );
         }
         assert!(read(&file("name: größe-2\ndescription: b")).is_ok());
     }
@@ -357,14 +465,33 @@ mod tests {
             ("", None, "no end"),
             ("Do this.", Some(1), "does not begin with"),
             ("---\nname: a\n", Some(1), "no end"),
-            ("---\nname: a\ndescription: Use when: it rains\n---\nx", Some(3), "as YAML"),
-            ("---\nname: a\nname: b\ndescription: c\n---\nx", Some(3), "twice"),
-            ("---\nname: [a]\ndescription: c\n---\nx", Some(2), "another kind"),
-            ("---\nname: a\ndescription: c\nallowed-tools: {a: b}\n---\nx", Some(4), "another kind"),
+            (
+                "---\nname: a\ndescription: Use when: it rains\n---\nx",
+                Some(3),
+                "as YAML",
+            ),
+            (
+                "---\nname: a\nname: b\ndescription: c\n---\nx",
+                Some(3),
+                "twice",
+            ),
+            (
+                "---\nname: [a]\ndescription: c\n---\nx",
+                Some(2),
+                "another kind",
+            ),
+            (
+                "---\nname: a\ndescription: c\nallowed-tools: {a: b}\n---\nx",
+                Some(4),
+                "another kind",
+            ),
             ("---\n- a\n---\nx", None, "another kind"),
         ] {
             let found = faults(text);
-            assert!(found[0].1.contains(part) && (line.is_none() || found[0].0 == line), "{text:?}: {found:?}");
+            assert!(
+                found[0].1.contains(part) && (line.is_none() || found[0].0 == line),
+                "{text:?}: {found:?}"
+            );
         }
     }
 
@@ -373,7 +500,10 @@ mod tests {
         let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
         for level in 1..12 {
             let before = level - 1;
-            bomb.push_str(&format!("a{level}: &a{level} [{}]\n", vec![format!("*a{before}"); 10].join(", ")));
+            bomb.push_str(&format!(
+                "a{level}: &a{level} [{}]\n",
+                vec![format!("*a{before}"); 10].join(", ")
+            ));
         }
         let deep = format!("x: {}{}", "[".repeat(30_000), "]".repeat(30_000));
         let braces = format!("x: {}", "{a: ".repeat(15_000));
@@ -383,7 +513,11 @@ mod tests {
             let text = file(&format!("{text}\nname: a\ndescription: b"));
             assert_eq!(read(&text).expect_err("it is refused").len(), 1);
         }
-        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            began.elapsed()
+        );
     }
 
     proptest! {

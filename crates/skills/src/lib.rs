@@ -27,8 +27,14 @@ pub use error::{SkillError, SkillFault};
 /// [`SkillError::Invalid`] with every fault.
 pub fn parse(text: &str, path: impl AsRef<Path>) -> Result<Skill, SkillError> {
     let path = path.as_ref();
-    let skill = front_matter::read(text).map_err(|faults| SkillError::Invalid { path: path.to_owned(), faults })?;
-    Ok(Skill { path: discovery::with_slashes(path), ..skill })
+    let skill = front_matter::read(text).map_err(|faults| SkillError::Invalid {
+        path: path.to_owned(),
+        faults,
+    })?;
+    Ok(Skill {
+        path: discovery::with_slashes(path),
+        ..skill
+    })
 }
 
 #[cfg(test)]
@@ -41,10 +47,19 @@ mod tests {
 
     fn catalog() -> Catalog {
         let mut run = Tool::without_arguments("terminalRun", "Runs a command");
-        run.aliases = vec![Alias { name: "bash".into(), deprecated: false }];
+        run.aliases = vec![Alias {
+            name: "bash".into(),
+            deprecated: false,
+        }];
         let send = |source: &str| {
-            let tool = Tool { source: Some(source.to_owned()), ..Tool::without_arguments("send", "") };
-            Tool { id: tool.qualified_name(), ..tool }
+            let tool = Tool {
+                source: Some(source.to_owned()),
+                ..Tool::without_arguments("send", "")
+            };
+            Tool {
+                id: tool.qualified_name(),
+                ..tool
+            }
         };
         Catalog::from_tools([run, send("mail"), send("chat")]).expect("valid")
     }
@@ -52,7 +67,9 @@ mod tests {
     fn report(allowed: &str) -> SkillReport {
         let text = format!("---\nname: a\ndescription: b\nallowed-tools: {allowed}\n---\nc");
         let catalog = catalog();
-        parse(&text, "a/SKILL.md").expect("valid").compatibility(&catalog, &NameTable::new(&catalog))
+        parse(&text, "a/SKILL.md")
+            .expect("valid")
+            .compatibility(&catalog, &NameTable::new(&catalog))
     }
 
     #[test]

@@ -7,14 +7,17 @@ use sha2::{Digest, Sha256};
 /// How a key begins, so that it is known where it does not belong.
 const PREFIX: &str = "pk_";
 
-/// Returns the digest of a key. It has 256 bits that nobody can guess, so that a slow one would gain nothing.
+/// Returns the digest of a key. It has 256 bits that nobody can guess, so that a slow one would
+/// gain nothing.
 pub fn digest(key: &str) -> [u8; 32] {
     Sha256::digest(key).into()
 }
 
 /// Returns the seconds since 1970.
 pub fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs())
 }
 
 /// Makes a key: what its holder sends, and what the settings hold.
@@ -50,7 +53,10 @@ mod tests {
 
     #[test]
     fn keys_differ_and_only_their_digest_is_stored() {
-        let (first, second) = (new_key().expect("random numbers"), new_key().expect("random numbers"));
+        let (first, second) = (
+            new_key().expect("random numbers"),
+            new_key().expect("random numbers"),
+        );
         assert_ne!(first.0, second.0);
         assert_eq!(first.0.len(), 67);
         assert!(!first.1.contains(&first.0[3..]) && first.1.len() == 64);

@@ -1,9 +1,11 @@
 //! State that gateways keep in files, or share in Redis or Valkey.
 //!
-//! What several processes read and change is a [`Shared`]: JSON in a [file](SharedFile) of this machine, or in a [`Store`]. A
-//! store is asked for a [`Purpose`], and whoever asks decides what follows where there is no answer.
+//! What several processes read and change is a [`Shared`]: JSON in a [file](SharedFile) of this
+//! machine, or in a [`Store`]. A store is asked for a [`Purpose`], and whoever asks decides what
+//! follows where there is no answer.
 
-// Modules stand in reading order: each uses only those above it (`tests/main/architecture.rs` of the library).
+// Modules stand in reading order: each uses only those above it (`tests/main/architecture.rs` of
+// the library).
 mod lock;
 pub mod keys;
 mod shared_file;

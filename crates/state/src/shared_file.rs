@@ -23,15 +23,19 @@ pub struct StateError {
 impl StateError {
     /// Tells what is wrong with a file or folder.
     pub fn new(path: &Path, message: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), message: message.into() }
+        Self {
+            path: path.to_owned(),
+            message: message.into(),
+        }
     }
 }
 
-/// The sign by which is told that a file has changed: when it was written, its length, and which file it is, as each change makes
-/// another.
+/// The sign by which is told that a file has changed: when it was written, its length, and which
+/// file it is, as each change makes another.
 pub type FileStamp = (SystemTime, u64, u64);
 
-/// A file in a folder that only its owner can read. One that is not whole is an error, never an empty one.
+/// A file in a folder that only its owner can read. One that is not whole is an error, never an
+/// empty one.
 #[derive(Debug)]
 pub struct SharedFile<T> {
     folder: PathBuf,
@@ -43,7 +47,11 @@ pub struct SharedFile<T> {
 
 impl<T> Clone for SharedFile<T> {
     fn clone(&self) -> Self {
-        Self { folder: self.folder.clone(), holds: PhantomData, ..*self }
+        Self {
+            folder: self.folder.clone(),
+            holds: PhantomData,
+            ..*self
+        }
     }
 }
 
@@ -60,10 +68,22 @@ impl<T: Clone + Default + PartialEq + Serialize + DeserializeOwned> SharedFile<T
     ///
     /// # Errors
     ///
-    /// [`StateError`] when the folder cannot be made, or the file is not whole or of another version: then `remedy` says what to do.
-    pub fn open(folder: PathBuf, name: &'static str, version: u32, remedy: &'static str) -> Result<Self, StateError> {
+    /// [`StateError`] when the folder cannot be made, or the file is not whole or of another
+    /// version: then `remedy` says what to do.
+    pub fn open(
+        folder: PathBuf,
+        name: &'static str,
+        version: u32,
+        remedy: &'static str,
+    ) -> Result<Self, StateError> {
         folder_for_owner(&folder)?;
-        let file = Self { folder, name, version, remedy, holds: PhantomData };
+        let file = Self {
+            folder,
+            name,
+            version,
+            remedy,
+            holds: PhantomData,
+        };
         file.read()?;
         Ok(file)
     }
@@ -90,10 +110,14 @@ impl<T: Clone + Default + PartialEq + Serialize + DeserializeOwned> SharedFile<T
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(T::default()),
             Err(error) => return Err(StateError::new(&path, format!("cannot be read: {error}"))),
         };
-        let file: Whole<T> = serde_json::from_slice(&bytes)
-            .map_err(|error| StateError::new(&path, format!("is not whole ({error}); {}", self.remedy)))?;
+        let file: Whole<T> = serde_json::from_slice(&bytes).map_err(|error| {
+            StateError::new(&path, format!("is not whole ({error}); {}", self.remedy))
+        })?;
         if file.version != self.version {
-            let message = format!("is of version {}, not {}; {}", file.version, self.version, self.remedy);
+            let message = format!(
+                "is of version {}, not {}; {}",
+                file.version, self.version, self.remedy
+            );
             return Err(StateError::new(&path, message));
         }
         Ok(file.holds)
@@ -109,7 +133,8 @@ impl<T: Clone + Default + PartialEq + Serialize + DeserializeOwned> SharedFile<T
         Some((metadata.modified().ok()?, metadata.len(), number))
     }
 
-    /// Changes the file, as one of several who do, and tells how to know when somebody else has changed it after that.
+    /// Changes the file, as one of several who do, and tells how to know when somebody else has
+    /// changed it after that.
     ///
     /// # Errors
     ///
@@ -120,15 +145,23 @@ impl<T: Clone + Default + PartialEq + Serialize + DeserializeOwned> SharedFile<T
     ) -> Result<(U, Option<FileStamp>), StateError> {
         let path = self.path();
         let lock = path.with_extension("lock");
-        let failed = |error: io::Error| StateError::new(&lock, format!("cannot be locked: {error}"));
-        let locked = File::options().create(true).append(true).open(&lock).map_err(failed)?;
+        let failed =
+            |error: io::Error| StateError::new(&lock, format!("cannot be locked: {error}"));
+        let locked = File::options()
+            .create(true)
+            .append(true)
+            .open(&lock)
+            .map_err(failed)?;
         locked.lock().map_err(failed)?;
         let before = self.read()?;
         let mut holds = before.clone();
         let changed = change(&mut holds).map_err(|message| StateError::new(&path, message))?;
         if holds != before {
-            let text = serde_json::to_vec_pretty(&Whole { version: self.version, holds })
-                .map_err(|error| StateError::new(&path, error.to_string()))?;
+            let text = serde_json::to_vec_pretty(&Whole {
+                version: self.version,
+                holds,
+            })
+            .map_err(|error| StateError::new(&path, error.to_string()))?;
             write_for_owner(&path, &text)
                 .map_err(|error| StateError::new(&path, format!("cannot be written: {error}")))?;
         }
@@ -160,7 +193,11 @@ pub fn folder_for_owner(folder: &Path) -> Result<(), StateError> {
 /// When it cannot be written.
 pub fn write_for_owner(path: &Path, text: &[u8]) -> Result<(), disk::DiskError> {
     #[cfg(unix)]
-    return disk::write_as(path, text, std::os::unix::fs::PermissionsExt::from_mode(0o600));
+    return disk::write_as(
+        path,
+        text,
+        std::os::unix::fs::PermissionsExt::from_mode(0o600),
+    );
     #[cfg(not(unix))]
     return disk::write(path, text);
 }
@@ -174,9 +211,13 @@ mod tests {
     #[test]
     fn what_another_writes_after_a_change_is_told_by_its_stamp() {
         let folder = tempfile::tempdir().expect("a folder");
-        let open = || SharedFile::<BTreeMap<String, u32>>::open(folder.path().to_owned(), "map.json", 1, "");
+        let open = || {
+            SharedFile::<BTreeMap<String, u32>>::open(folder.path().to_owned(), "map.json", 1, "")
+        };
         let (one, other) = (open().expect("a file"), open().expect("the same file"));
-        let put = |number: u32| move |map: &mut BTreeMap<String, u32>| Ok(map.insert("a".to_owned(), number));
+        let put = |number: u32| {
+            move |map: &mut BTreeMap<String, u32>| Ok(map.insert("a".to_owned(), number))
+        };
         let (_, stamp) = one.change_and_stamp(put(1)).expect("it is changed");
         assert_eq!(stamp, one.stamp(), "nobody else has written");
         // As long, and within the same tick of the clock.

@@ -12,8 +12,8 @@ use super::{READ, ROWS_AT_ONCE, RedisStore, SnapshotStatus, Store, StoreError};
 use picktools::catalog::{Catalog, PartTool};
 use picktools::shard::RowKey;
 
-/// A catalog that lies in a store, whole and without its index; a gateway puts the tools of its servers beside it. Where another is
-/// published, only definitions that are new are read.
+/// A catalog that lies in a store, whole and without its index; a gateway puts the tools of its
+/// servers beside it. Where another is published, only definitions that are new are read.
 #[derive(Debug)]
 pub struct SharedCatalog {
     store: RedisStore,
@@ -36,9 +36,16 @@ impl SharedCatalog {
     ///
     /// [`StoreError`] when the store cannot be reached, holds nothing, or holds something damaged.
     pub fn open(store: RedisStore) -> Result<Self, StoreError> {
-        let current = store.current(store.timeout())?.ok_or_else(|| store.empty())?;
+        let current = store
+            .current(store.timeout())?
+            .ok_or_else(|| store.empty())?;
         let (definitions, catalog) = read(&store, &current, &HashMap::new())?;
-        Ok(Self { store, current, definitions, catalog })
+        Ok(Self {
+            store,
+            current,
+            definitions,
+            catalog,
+        })
     }
 
     /// Takes over what was published since; returns `true` if something was.
@@ -47,7 +54,10 @@ impl SharedCatalog {
     ///
     /// As [`open`](Self::open); what there was stays.
     pub fn follow(&mut self) -> Result<bool, StoreError> {
-        let current = self.store.current(self.store.timeout())?.ok_or_else(|| self.store.empty())?;
+        let current = self
+            .store
+            .current(self.store.timeout())?
+            .ok_or_else(|| self.store.empty())?;
         if current == self.current {
             return Ok(false);
         }
@@ -74,25 +84,55 @@ fn read(
     known: &HashMap<RowKey, Definition>,
 ) -> Result<(HashMap<RowKey, Definition>, Catalog), StoreError> {
     let head = store.head(current, READ)?;
-    let whole = Arc::new(head.whole().map_err(|reason| store.damaged("the snapshot", reason))?);
+    let whole = Arc::new(
+        head.whole()
+            .map_err(|reason| store.damaged("the snapshot", reason))?,
+    );
     let keys: HashSet<RowKey> = store.keys(&head, READ)?.into_iter().collect();
     let mut definitions: HashMap<RowKey, Definition> = HashMap::with_capacity(keys.len());
-    definitions.extend(keys.iter().filter_map(|key| Some((*key, known.get(key)?.clone()))));
-    let unknown: Vec<RowKey> = keys.into_iter().filter(|key| !definitions.contains_key(key)).collect();
+    definitions.extend(
+        keys.iter()
+            .filter_map(|key| Some((*key, known.get(key)?.clone()))),
+    );
+    let unknown: Vec<RowKey> = keys
+        .into_iter()
+        .filter(|key| !definitions.contains_key(key))
+        .collect();
     for unknown in unknown.chunks(ROWS_AT_ONCE) {
-        let read = read_rows(store, &head, unknown, READ)?.into_par_iter().map(|(key, row)| {
-            let whole = Arc::clone(definition(store, &key, &row)?);
-            let tool = PartTool { tool: Arc::new(whole.into()), ..row.part_tool() };
-            Ok((key, Definition { place: row.place, tool }))
-        });
+        let read = read_rows(store, &head, unknown, READ)?
+            .into_par_iter()
+            .map(|(key, row)| {
+                let whole = Arc::clone(definition(store, &key, &row)?);
+                let tool = PartTool {
+                    tool: Arc::new(whole.into()),
+                    ..row.part_tool()
+                };
+                Ok((
+                    key,
+                    Definition {
+                        place: row.place,
+                        tool,
+                    },
+                ))
+            });
         definitions.extend(read.collect::<Result<Vec<_>, StoreError>>()?);
     }
     if definitions.len() != current.tools {
-        let reason = format!("it has {} tools, and {} of them lie there", current.tools, definitions.len());
+        let reason = format!(
+            "it has {} tools, and {} of them lie there",
+            current.tools,
+            definitions.len()
+        );
         return Err(store.damaged("the snapshot", reason));
     }
     let mut ordered: Vec<(&RowKey, &Definition)> = definitions.iter().collect();
     ordered.sort_unstable_by_key(|(key, definition)| (definition.place, **key));
-    let catalog = Catalog::part(&whole, ordered.into_iter().map(|(_, definition)| definition.tool.clone()).collect());
+    let catalog = Catalog::part(
+        &whole,
+        ordered
+            .into_iter()
+            .map(|(_, definition)| definition.tool.clone())
+            .collect(),
+    );
     Ok((definitions, catalog))
 }

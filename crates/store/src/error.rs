@@ -7,7 +7,9 @@ use picktools::shard::IndexError;
 #[non_exhaustive]
 pub enum StoreError {
     /// The address cannot be read.
-    #[error("{address:?} is no address of a store: {reason}; write redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]")]
+    #[error(
+        "{address:?} is no address of a store: {reason}; write redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]"
+    )]
     Address {
         /// The address, without its password.
         address: String,
@@ -15,7 +17,9 @@ pub enum StoreError {
         reason: String,
     },
     /// A tenant is not called so.
-    #[error("{tenant:?} is no name of a tenant: use 1 to 64 lower-case letters, digits and hyphens")]
+    #[error(
+        "{tenant:?} is no name of a tenant: use 1 to 64 lower-case letters, digits and hyphens"
+    )]
     Tenant {
         /// The name.
         tenant: String,
@@ -29,7 +33,9 @@ pub enum StoreError {
         reason: String,
     },
     /// Nothing was published.
-    #[error("the store {address} holds no catalog of the tenant {tenant:?}; publish one with: picktools index --store")]
+    #[error(
+        "the store {address} holds no catalog of the tenant {tenant:?}; publish one with: picktools index --store"
+    )]
     Empty {
         /// The address, without its password.
         address: String,
@@ -49,7 +55,9 @@ pub enum StoreError {
         reason: String,
     },
     /// The snapshot was published with models that this engine does not have.
-    #[error("the catalog was published with {published}, and this engine has {here}; open it with the same model")]
+    #[error(
+        "the catalog was published with {published}, and this engine has {here}; open it with the same model"
+    )]
     Models {
         /// Those of the snapshot.
         published: String,
@@ -57,7 +65,9 @@ pub enum StoreError {
         here: String,
     },
     /// Somebody else publishes, or has published since this publication began. Nothing has changed.
-    #[error("the store {address}: {reason}; try again when that is done, or in a minute, should it have been cut off")]
+    #[error(
+        "the store {address}: {reason}; try again when that is done, or in a minute, should it have been cut off"
+    )]
     Busy {
         /// The address, without its password.
         address: String,

@@ -1,7 +1,8 @@
-//! What a store is asked for a request: which words, which vectors and which names, among the tools that may be seen.
+//! What a store is asked for a request: which words, which vectors and which names, among the tools
+//! that may be seen.
 //!
-//! Nothing of a request or of a policy goes to the store as it is written: words, names, sources and policies are hashes, so that no
-//! text can be taken for a part of a query.
+//! Nothing of a request or of a policy goes to the store as it is written: words, names, sources
+//! and policies are hashes, so that no text can be taken for a part of a query.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -22,8 +23,8 @@ use picktools::text::TermKind;
 
 /// The most parts of a request that are asked for by themselves.
 const MAX_PARTS: usize = 4;
-/// How many candidates the whole request has for each tool that may be picked, by words and by each model; each of its parts has half as
-/// many. `docs/results.md` has what fewer and more give.
+/// How many candidates the whole request has for each tool that may be picked, by words and by each
+/// model; each of its parts has half as many. `docs/results.md` has what fewer and more give.
 const FOR_A_PICK: usize = 4;
 /// The fewest and the most of those.
 const OF_WHOLE: RangeInclusive<usize> = 32..=128;
@@ -35,7 +36,8 @@ const MAX_MENTIONS: usize = 32;
 pub(crate) struct FirstStage {
     pub(crate) texts: Vec<Words>,
     pub(crate) vectors: Vec<Nearest>,
-    /// Hashes of names in one writing; tools that have them come whether or not they may be seen, for reasons to be given.
+    /// Hashes of names in one writing; tools that have them come whether or not they may be seen,
+    /// for reasons to be given.
     pub(crate) names: BTreeSet<u64>,
     pub(crate) filter: Filter,
 }
@@ -84,10 +86,15 @@ pub(crate) enum Tags {
 }
 
 impl Tags {
-    /// Takes tags with whether they pass, and keeps the fewer. Of one tag may be what passes and what does not: that does not pass.
+    /// Takes tags with whether they pass, and keeps the fewer. Of one tag may be what passes and
+    /// what does not: that does not pass.
     fn new(tags: impl Iterator<Item = (u64, bool)>) -> Self {
         let (passing, failing): (Vec<_>, Vec<_>) = tags.partition(|(_, passes)| *passes);
-        let tags = |tags: Vec<(u64, bool)>| tags.into_iter().map(|(tag, _)| tag).collect::<BTreeSet<u64>>();
+        let tags = |tags: Vec<(u64, bool)>| {
+            tags.into_iter()
+                .map(|(tag, _)| tag)
+                .collect::<BTreeSet<u64>>()
+        };
         match (passing.len(), failing.len()) {
             (_, 0) => Self::Any,
             (passes, fails) if passes < fails => {
@@ -111,22 +118,48 @@ impl Filter {
         let (mut admitted, mut sources) = (0, Tags::Any);
         if decided.admits_all_sources {
             let of_policies = whole.of_policies.iter().zip(&decided.policies);
-            admitted = of_policies.filter(|(_, passes)| **passes).map(|(size, _)| size).sum();
+            admitted = of_policies
+                .filter(|(_, passes)| **passes)
+                .map(|(size, _)| size)
+                .sum();
         } else {
             let names = whole.sources.names().iter().map(|name| Some(name.as_str()));
             // Tools without a source stand last.
-            let named: Vec<(Option<&str>, bool)> =
-                names.chain([None]).map(|name| (name, decided.admits_source(name))).collect();
-            for &WholeGroup { policy, source, size } in &whole.groups {
+            let named: Vec<(Option<&str>, bool)> = names
+                .chain([None])
+                .map(|name| (name, decided.admits_source(name)))
+                .collect();
+            for &WholeGroup {
+                policy,
+                source,
+                size,
+            } in &whole.groups
+            {
                 let source = source.map_or(named.len() - 1, |source| source as usize);
-                admitted += if named[source].1 && decided.policies[policy as usize] { size } else { 0 };
+                admitted += if named[source].1 && decided.policies[policy as usize] {
+                    size
+                } else {
+                    0
+                };
             }
-            sources = Tags::new(named.iter().map(|&(name, passes)| (source_tag(name), passes)));
+            sources = Tags::new(
+                named
+                    .iter()
+                    .map(|&(name, passes)| (source_tag(name), passes)),
+            );
         }
-        let policies = whole.policies.iter().map(policy_tag).zip(decided.policies.iter().copied());
+        let policies = whole
+            .policies
+            .iter()
+            .map(policy_tag)
+            .zip(decided.policies.iter().copied());
         let policies = Tags::new(policies);
         let by_name = access.exclude.iter().chain(&access.quarantine);
-        let used_up = access.quotas.iter().filter(|(_, left)| **left == 0).map(|(name, _)| name);
+        let used_up = access
+            .quotas
+            .iter()
+            .filter(|(_, left)| **left == 0)
+            .map(|(name, _)| name);
         Self {
             admitted,
             tools: whole.tools(),
@@ -138,7 +171,8 @@ impl Filter {
 }
 
 impl FirstStage {
-    /// Reads a request. `embedded` has its vectors by each model, that of the whole first and then those of its sentences.
+    /// Reads a request. `embedded` has its vectors by each model, that of the whole first and then
+    /// those of its sentences.
     pub(super) fn new(
         query: &Query,
         options: &PickOptions,
@@ -146,7 +180,10 @@ impl FirstStage {
         embedded: &[(usize, Array2<f32>)],
         whole: &Whole,
     ) -> Self {
-        let of_whole = options.max_candidates.saturating_mul(FOR_A_PICK).clamp(*OF_WHOLE.start(), *OF_WHOLE.end());
+        let of_whole = options
+            .max_candidates
+            .saturating_mul(FOR_A_PICK)
+            .clamp(*OF_WHOLE.start(), *OF_WHOLE.end());
         let of_part = of_whole / 2;
         let mut texts = Vec::new();
         if mode.uses_keyword() {
@@ -155,41 +192,74 @@ impl FirstStage {
             texts.push(Words::of(&query.conversation_sentences(), of_whole));
             let parts = query.clauses();
             let parts = if parts.len() > 1 { parts } else { Vec::new() };
-            texts.extend(parts.into_iter().take(MAX_PARTS).map(|part| Words::of(&[part], of_part)));
+            texts.extend(
+                parts
+                    .into_iter()
+                    .take(MAX_PARTS)
+                    .map(|part| Words::of(&[part], of_part)),
+            );
             texts.retain(|words| !words.terms.is_empty());
         }
         let nearest = |&(model, ref rows): &(usize, Array2<f32>)| {
             let near = move |(place, row): (usize, ndarray::ArrayView1<'_, f32>)| {
                 let most = if place == 0 { of_whole } else { of_part };
                 let says_something = row.iter().any(|&value| value != 0.0);
-                says_something.then(|| Nearest { model, vector: row.to_vec(), most })
+                says_something.then(|| Nearest {
+                    model,
+                    vector: row.to_vec(),
+                    most,
+                })
             };
-            rows.rows().into_iter().take(1 + MAX_PARTS).enumerate().filter_map(near).collect::<Vec<_>>()
+            rows.rows()
+                .into_iter()
+                .take(1 + MAX_PARTS)
+                .enumerate()
+                .filter_map(near)
+                .collect::<Vec<_>>()
         };
-        let mentions = possible_mentions(query.wanted()).into_iter().map(name_tag).take(MAX_MENTIONS);
+        let mentions = possible_mentions(query.wanted())
+            .into_iter()
+            .map(name_tag)
+            .take(MAX_MENTIONS);
         let in_use = options.in_use.iter().chain(query.called());
         let in_use = in_use.flat_map(|name| std::iter::once(name.clone()).chain(qualified(name)));
         let access = &options.access;
-        let named = options.always_include.iter().chain(&access.exclude).chain(&access.quarantine);
+        let named = options
+            .always_include
+            .iter()
+            .chain(&access.exclude)
+            .chain(&access.quarantine);
         let named = named.chain(access.quotas.keys()).map(|name| name_tag(name));
         Self {
             vectors: embedded.iter().flat_map(nearest).collect(),
             texts,
-            names: mentions.chain(in_use.map(|name| name_tag(&name))).chain(named).collect(),
+            names: mentions
+                .chain(in_use.map(|name| name_tag(&name)))
+                .chain(named)
+                .collect(),
             filter: Filter::new(access, whole),
         }
     }
 
     /// Returns the terms of all texts, each once.
     pub(super) fn terms(&self) -> BTreeSet<u64> {
-        self.texts.iter().flat_map(|words| &words.terms).map(|(term, _)| *term).collect()
+        self.texts
+            .iter()
+            .flat_map(|words| &words.terms)
+            .map(|(term, _)| *term)
+            .collect()
     }
 }
 
 impl Words {
     fn of(sentences: &[&str], most: usize) -> Self {
         let share = |kind: TermKind| if kind == TermKind::Pair { 0.25 } else { 1.0 };
-        let terms = query_terms(sentences).into_iter().map(|term| (term.key.0, term.weight * share(term.kind)));
-        Self { terms: terms.collect(), most }
+        let terms = query_terms(sentences)
+            .into_iter()
+            .map(|term| (term.key.0, term.weight * share(term.kind)));
+        Self {
+            terms: terms.collect(),
+            most,
+        }
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use picktools::catalog::{CatalogOptions, Conflicts, KnownSources, Tool, Whole, WholeGroup, policy};
+use picktools::catalog::{
+    CatalogOptions, Conflicts, KnownSources, Tool, Whole, WholeGroup, policy,
+};
 use picktools::embed::Embedder;
 use picktools::saved::fnv1a;
 use picktools::shard::Counts;
@@ -61,7 +63,10 @@ impl Head {
     ) -> Self {
         Self {
             current,
-            models: models.iter().map(|model| (model.identity().to_owned(), model.dimensions())).collect(),
+            models: models
+                .iter()
+                .map(|model| (model.identity().to_owned(), model.dimensions()))
+                .collect(),
             buckets,
             counts,
             policies: whole.policies.clone(),
@@ -75,9 +80,14 @@ impl Head {
     pub(super) fn whole(&self) -> Result<Whole, String> {
         let is_known = |group: &WholeGroup| {
             (group.policy as usize) < self.policies.len()
-                && group.source.is_none_or(|source| (source as usize) < self.sources.len())
+                && group
+                    .source
+                    .is_none_or(|source| (source as usize) < self.sources.len())
         };
-        let tools = self.groups.iter().try_fold(0_usize, |sum, group| sum.checked_add(group.size));
+        let tools = self
+            .groups
+            .iter()
+            .try_fold(0_usize, |sum, group| sum.checked_add(group.size));
         if !self.groups.iter().all(is_known)
             || tools != Some(self.counts.tools)
             || self.counts.tools != self.current.tools
@@ -136,7 +146,20 @@ pub struct SnapshotStatus {
 
 impl From<&Current> for SnapshotStatus {
     fn from(current: &Current) -> Self {
-        let Current { generation, version, catalog, tools, published, .. } = current.clone();
-        Self { generation, version, catalog, tools, published }
+        let Current {
+            generation,
+            version,
+            catalog,
+            tools,
+            published,
+            ..
+        } = current.clone();
+        Self {
+            generation,
+            version,
+            catalog,
+            tools,
+            published,
+        }
     }
 }

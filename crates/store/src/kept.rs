@@ -14,8 +14,8 @@ const MOST_TERMS: usize = 100_000;
 /// How many sources are kept.
 const MOST_SOURCES: usize = 20_000;
 
-/// What is kept of a store. A row is known by a digest of what it holds, and is never stale; what is known of sources and terms
-/// is that of one snapshot.
+/// What is kept of a store. A row is known by a digest of what it holds, and is never stale; what
+/// is known of sources and terms is that of one snapshot.
 pub(super) struct Kept {
     rows: Mutex<LruCache<RowKey, Arc<Row>>>,
     of_snapshot: Mutex<OfSnapshot>,
@@ -33,13 +33,17 @@ impl Kept {
     /// Keeps so many rows.
     pub(super) fn new(rows: usize) -> Self {
         let rows = LruCache::new(NonZeroUsize::new(rows).unwrap_or(NonZeroUsize::MIN));
-        Self { rows: Mutex::new(rows), of_snapshot: Mutex::default() }
+        Self {
+            rows: Mutex::new(rows),
+            of_snapshot: Mutex::default(),
+        }
     }
 
     /// Returns those of the rows that are kept.
     pub(super) fn rows(&self, keys: impl Iterator<Item = RowKey>) -> HashMap<RowKey, Arc<Row>> {
         let mut rows = lock(&self.rows);
-        keys.filter_map(|key| Some((key, Arc::clone(rows.get(&key)?)))).collect()
+        keys.filter_map(|key| Some((key, Arc::clone(rows.get(&key)?))))
+            .collect()
     }
 
     /// Keeps rows.
@@ -61,7 +65,10 @@ impl Kept {
 
     /// Returns all rows that are kept.
     pub(super) fn all(&self) -> Vec<(RowKey, Arc<Row>)> {
-        lock(&self.rows).iter().map(|(key, row)| (*key, Arc::clone(row))).collect()
+        lock(&self.rows)
+            .iter()
+            .map(|(key, row)| (*key, Arc::clone(row)))
+            .collect()
     }
 
     /// Returns those of the sources that are kept of a snapshot.
@@ -71,11 +78,16 @@ impl Kept {
         keys: impl Iterator<Item = SourceKey>,
     ) -> HashMap<SourceKey, Arc<SourceRow>> {
         let kept = self.current(published);
-        keys.filter_map(|key| Some((key, Arc::clone(kept.sources.get(&key)?)))).collect()
+        keys.filter_map(|key| Some((key, Arc::clone(kept.sources.get(&key)?))))
+            .collect()
     }
 
     /// Keeps sources of a snapshot.
-    pub(super) fn keep_sources(&self, published: u64, sources: impl Iterator<Item = (SourceKey, Arc<SourceRow>)>) {
+    pub(super) fn keep_sources(
+        &self,
+        published: u64,
+        sources: impl Iterator<Item = (SourceKey, Arc<SourceRow>)>,
+    ) {
         let mut kept = self.current(published);
         // What is asked for often is soon known again.
         if kept.sources.len() > MOST_SOURCES {
@@ -85,13 +97,23 @@ impl Kept {
     }
 
     /// Returns how many hold those of the terms of which that is kept of a snapshot.
-    pub(super) fn terms(&self, published: u64, terms: impl Iterator<Item = u64>) -> HashMap<u64, TermCounts> {
+    pub(super) fn terms(
+        &self,
+        published: u64,
+        terms: impl Iterator<Item = u64>,
+    ) -> HashMap<u64, TermCounts> {
         let kept = self.current(published);
-        terms.filter_map(|term| Some((term, *kept.terms.get(&term)?))).collect()
+        terms
+            .filter_map(|term| Some((term, *kept.terms.get(&term)?)))
+            .collect()
     }
 
     /// Keeps how many hold terms.
-    pub(super) fn keep_terms(&self, published: u64, terms: impl Iterator<Item = (u64, TermCounts)>) {
+    pub(super) fn keep_terms(
+        &self,
+        published: u64,
+        terms: impl Iterator<Item = (u64, TermCounts)>,
+    ) {
         let mut kept = self.current(published);
         if kept.terms.len() > MOST_TERMS {
             kept.terms.clear();
@@ -103,7 +125,11 @@ impl Kept {
     fn current(&self, published: u64) -> MutexGuard<'_, OfSnapshot> {
         let mut kept = lock(&self.of_snapshot);
         if kept.published != published {
-            *kept = OfSnapshot { published, sources: HashMap::new(), terms: HashMap::new() };
+            *kept = OfSnapshot {
+                published,
+                sources: HashMap::new(),
+                terms: HashMap::new(),
+            };
         }
         kept
     }

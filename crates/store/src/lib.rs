@@ -1,18 +1,20 @@
 //! A catalog and its index in a store that several processes share.
 //!
-//! One process [publishes](publish) what it has indexed; others [open](SharedEngine) it and pick, or take the
-//! [definitions](SharedCatalog) and index them with others. The store keeps a *row* for each
-//! tool (its definition, its words, its vectors) and finds candidates by words and by meaning, among the tools that the caller may
-//! see; what ranks, explains and decides is the code that does so everywhere, over those candidates and with what is counted over
-//! all tools. So a pick of a shared engine has the scores, the evidence and the exclusions that one of an
+//! One process [publishes](publish) what it has indexed; others [open](SharedEngine) it and pick,
+//! or take the [definitions](SharedCatalog) and index them with others. The store keeps a *row* for
+//! each tool (its definition, its words, its vectors) and finds candidates by words and by meaning,
+//! among the tools that the caller may see; what ranks, explains and decides is the code that does
+//! so everywhere, over those candidates and with what is counted over all tools. So a pick of a
+//! shared engine has the scores, the evidence and the exclusions that one of an
 //! [`Engine`](picktools::Engine) has, and differs where the store did not find a tool that counts.
 //!
-//! A *snapshot* is one state of the catalog. It lies in a *generation*, a part of the keyspace of its own: a small change makes
-//! another version in the same generation, in one transaction; a large one makes a new generation beside, which takes the place
-//! of the old one in one step. Rows are known by digests of what they hold, so that what a process has kept of one is never stale.
+//! A *snapshot* is one state of the catalog. It lies in a *generation*, a part of the keyspace of
+//! its own: a small change makes another version in the same generation, in one transaction; a
+//! large one makes a new generation beside, which takes the place of the old one in one step. Rows
+//! are known by digests of what they hold, so that what a process has kept of one is never stale.
 //!
-//! What a store says is held to digests and checked as anything that comes from elsewhere. Whoever can write to it can write
-//! tools: that is for its access control to decide (`docs/scale.md`).
+//! What a store says is held to digests and checked as anything that comes from elsewhere. Whoever
+//! can write to it can write tools: that is for its access control to decide (`docs/scale.md`).
 
 mod definitions;
 mod error;
@@ -62,11 +64,16 @@ pub(crate) trait Store: Send + Sync {
     fn head(&self, current: &Current, within: Duration) -> Result<Head, StoreError>;
 
     /// Returns how many hold each of these terms.
-    fn term_counts(&self, head: &Head, terms: &[u64], within: Duration) -> Result<Vec<TermCounts>, StoreError>;
+    fn term_counts(
+        &self,
+        head: &Head,
+        terms: &[u64],
+        within: Duration,
+    ) -> Result<Vec<TermCounts>, StoreError>;
 
-    /// Returns the rows of the tools that fit a request best among those that may be seen, and of all that have one of the names that
-    /// it says; they may not be of the snapshot.
-    /// `counts` tells how many tools or examples hold a term.
+    /// Returns the rows of the tools that fit a request best among those that may be seen, and of
+    /// all that have one of the names that it says; they may not be of the snapshot. `counts` tells
+    /// how many tools or examples hold a term.
     fn candidates(
         &self,
         head: &Head,
@@ -79,10 +86,15 @@ pub(crate) trait Store: Send + Sync {
     fn keys(&self, head: &Head, within: Duration) -> Result<Vec<RowKey>, StoreError>;
 
     /// Returns which of these rows are of the snapshot.
-    fn are_current(&self, head: &Head, rows: &[RowKey], within: Duration) -> Result<Vec<bool>, StoreError>;
+    fn are_current(
+        &self,
+        head: &Head,
+        rows: &[RowKey],
+        within: Duration,
+    ) -> Result<Vec<bool>, StoreError>;
 
-    /// Returns which of the rows that were found are of the snapshot, and those that are unknown here as they lie there, each in the order
-    /// of their keys.
+    /// Returns which of the rows that were found are of the snapshot, and those that are unknown
+    /// here as they lie there, each in the order of their keys.
     fn found_rows(
         &self,
         head: &Head,
@@ -95,12 +107,19 @@ pub(crate) trait Store: Send + Sync {
     fn rows(&self, head: &Head, rows: &[RowKey], within: Duration) -> Result<Values, StoreError>;
 
     /// As [`rows`](Self::rows), of sources.
-    fn sources(&self, head: &Head, rows: &[SourceKey], within: Duration) -> Result<Values, StoreError>;
+    fn sources(
+        &self,
+        head: &Head,
+        rows: &[SourceKey],
+        within: Duration,
+    ) -> Result<Values, StoreError>;
 }
 
 /// Milliseconds since 1970.
 fn milliseconds() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -21,7 +21,8 @@ use picktools::options::{PickError, PickOptions};
 use picktools::query::Query;
 use picktools::selection::{Degraded, Selection, SnapshotReport, Stage, StageReport, StageStatus};
 use picktools::shard::{
-    Index, IndexError, NumberedModel, PartOf, RequestTerms, Row, RowKey, SourceKey, SourceRow, TermCounts,
+    Index, IndexError, NumberedModel, PartOf, RequestTerms, Row, RowKey, SourceKey, SourceRow,
+    TermCounts,
 };
 use picktools::tokens::TokenCounter;
 
@@ -37,9 +38,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub struct SharedOptions {
     /// The model beside the static one, where the catalog was published with one.
     pub model: Option<Arc<dyn Embedder>>,
-    /// How many tools are kept here that were candidates last, some 4 KiB each: what picks rest on while the store cannot be reached.
+    /// How many tools are kept here that were candidates last, some 4 KiB each: what picks rest on
+    /// while the store cannot be reached.
     pub keep: usize,
-    /// A snapshot of at most so many tools is kept here whole and picked from here: the store is then needed for changes alone.
+    /// A snapshot of at most so many tools is kept here whole and picked from here: the store is
+    /// then needed for changes alone.
     pub whole: usize,
     /// Counts definitions for token budgets, as
     /// [`EngineBuilder::token_counter`](picktools::EngineBuilder::token_counter) does.
@@ -48,7 +51,12 @@ pub struct SharedOptions {
 
 impl Default for SharedOptions {
     fn default() -> Self {
-        Self { model: None, keep: 50_000, whole: 50_000, token_counter: None }
+        Self {
+            model: None,
+            keep: 50_000,
+            whole: 50_000,
+            token_counter: None,
+        }
     }
 }
 
@@ -80,7 +88,8 @@ pub struct SharedState {
     pub failures: u64,
 }
 
-/// A catalog in a store, to be picked from. It follows what is published: a thread looks five times a second. Cloning is cheap.
+/// A catalog in a store, to be picked from. It follows what is published: a thread looks five times
+/// a second. Cloning is cheap.
 #[derive(Clone)]
 pub struct SharedEngine(Arc<Shared>);
 
@@ -104,17 +113,24 @@ struct EngineParts {
 }
 
 impl EngineParts {
-    /// Returns those that a snapshot has vectors by, each with its number there. Of others that were published the vectors are not
-    /// used; one that is asked for must be among them.
+    /// Returns those that a snapshot has vectors by, each with its number there. Of others that
+    /// were published the vectors are not used; one that is asked for must be among them.
     fn of(&self, head: &Head) -> Result<Vec<NumberedModel>, StoreError> {
         let find = |(number, (name, dimensions)): (usize, &(String, usize))| {
-            let is_it =
-                |embedder: &&Arc<dyn Embedder>| embedder.identity() == name && embedder.dimensions() == *dimensions;
+            let is_it = |embedder: &&Arc<dyn Embedder>| {
+                embedder.identity() == name && embedder.dimensions() == *dimensions
+            };
             Some((number, Arc::clone(self.here.iter().find(is_it)?)))
         };
         let found: Vec<NumberedModel> = head.models.iter().enumerate().filter_map(find).collect();
-        let is_among = |asked: &String| found.iter().any(|(_, embedder)| embedder.identity() == asked);
-        if self.asked.as_ref().is_some_and(|asked| !is_among(asked)) || found.is_empty() && !head.models.is_empty() {
+        let is_among = |asked: &String| {
+            found
+                .iter()
+                .any(|(_, embedder)| embedder.identity() == asked)
+        };
+        if self.asked.as_ref().is_some_and(|asked| !is_among(asked))
+            || found.is_empty() && !head.models.is_empty()
+        {
             return Err(StoreError::Models {
                 published: models(head.models.iter().map(|(name, _)| name.as_str())),
                 here: models(self.here.iter().map(|embedder| embedder.identity())),
@@ -126,7 +142,11 @@ impl EngineParts {
 
 fn models<'m>(names: impl Iterator<Item = &'m str>) -> String {
     let names: Vec<&str> = names.collect();
-    if names.is_empty() { "no model".to_owned() } else { format!("the models {}", names.join(", ")) }
+    if names.is_empty() {
+        "no model".to_owned()
+    } else {
+        format!("the models {}", names.join(", "))
+    }
 }
 
 /// A snapshot, as far as it is known here.
@@ -136,7 +156,8 @@ struct Snapshot {
     /// All of it, where it is kept whole.
     whole: Option<Engine>,
     token_counter: Option<Arc<dyn TokenCounter>>,
-    /// What was kept when the store was last needed and failed: the number of rows, and an engine of them.
+    /// What was kept when the store was last needed and failed: the number of rows, and an engine
+    /// of them.
     standing_in: Mutex<Option<(usize, Engine)>>,
 }
 
@@ -160,7 +181,10 @@ enum Asked {
 
 impl std::fmt::Debug for SharedEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SharedEngine").field("store", &self.0.store).field("state", &self.state()).finish()
+        f.debug_struct("SharedEngine")
+            .field("store", &self.0.store)
+            .field("state", &self.state())
+            .finish()
     }
 }
 
@@ -176,27 +200,54 @@ impl SharedEngine {
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when the store cannot be reached, holds nothing, or holds a catalog that was published with other models.
+    /// [`StoreError`] when the store cannot be reached, holds nothing, or holds a catalog that was
+    /// published with other models.
     pub fn open(store: RedisStore, options: SharedOptions) -> Result<Self, StoreError> {
-        let SharedOptions { model, keep, whole, token_counter } = options;
+        let SharedOptions {
+            model,
+            keep,
+            whole,
+            token_counter,
+        } = options;
         let asked = model.as_ref().map(|model| model.identity().to_owned());
-        let mut parts = EngineParts { here: Vec::new(), asked, token_counter };
-        if model.as_ref().is_none_or(|model| model.kind() != ModelKind::Static) {
-            parts.here.push(StaticEmbedder::shared().map_err(IndexError::from)?);
+        let mut parts = EngineParts {
+            here: Vec::new(),
+            asked,
+            token_counter,
+        };
+        if model
+            .as_ref()
+            .is_none_or(|model| model.kind() != ModelKind::Static)
+        {
+            parts
+                .here
+                .push(StaticEmbedder::shared().map_err(IndexError::from)?);
         }
         parts.here.extend(model);
-        let current = store.current(store.timeout())?.ok_or_else(|| store.empty())?;
+        let current = store
+            .current(store.timeout())?
+            .ok_or_else(|| store.empty())?;
         let kept = Kept::new(keep.max(super::MAX_CANDIDATES));
         let snapshot = Snapshot::load(&store, &current, &parts, &kept, whole)?;
         let snapshot = Mutex::new(Arc::new(snapshot));
         let (fault, stop) = (Mutex::default(), Arc::default());
-        let shared = Arc::new(Shared { store, parts, whole, kept, snapshot, fault, stop });
+        let shared = Arc::new(Shared {
+            store,
+            parts,
+            whole,
+            kept,
+            snapshot,
+            fault,
+            stop,
+        });
         let follower = Arc::downgrade(&shared);
         let stop = Arc::clone(&shared.stop);
         let following = std::thread::Builder::new().name("picktools-store".to_owned());
         let begun = following.spawn(move || follow(&follower, &stop));
         if let Err(error) = begun {
-            return Err(StoreError::Catalog { reason: format!("no thread can be started to follow it: {error}") });
+            return Err(StoreError::Catalog {
+                reason: format!("no thread can be started to follow it: {error}"),
+            });
         }
         Ok(Self(shared))
     }
@@ -208,19 +259,24 @@ impl SharedEngine {
         let whole = snapshot.whole.is_some();
         SharedState {
             snapshot: SnapshotStatus::from(&snapshot.head.current),
-            kept: if whole { snapshot.head.current.tools } else { self.0.kept.len() },
+            kept: if whole {
+                snapshot.head.current.tools
+            } else {
+                self.0.kept.len()
+            },
             whole,
             fault: fault.reason.clone(),
             failures: fault.failures,
         }
     }
 
-    /// Picks the tools that `query` needs, as [`Engine::pick`] does. While the store cannot be used, from what is kept here, which
-    /// stands in [`Selection::degraded`].
+    /// Picks the tools that `query` needs, as [`Engine::pick`] does. While the store cannot be
+    /// used, from what is kept here, which stands in [`Selection::degraded`].
     ///
     /// # Errors
     ///
-    /// As [`Engine::pick`]; where nothing is kept either, [`PickError::Worker`] tells what is wrong with the store.
+    /// As [`Engine::pick`]; where nothing is kept either, [`PickError::Worker`] tells what is wrong
+    /// with the store.
     pub fn pick(&self, query: &Query, options: &PickOptions) -> Result<Selection, PickError> {
         let mut snapshot = self.0.snapshot();
         if let Some(whole) = &snapshot.whole {
@@ -228,19 +284,34 @@ impl SharedEngine {
             let mut selection = whole.pick(query, options)?;
             selection.snapshot = Some(snapshot.report(None));
             if let Some(reason) = fault {
-                let reason =
-                    format!("{reason}; picked from snapshot {} as it is kept here", snapshot.head.current.version);
-                selection.degraded.insert(0, Degraded::new(Stage::Store, reason));
+                let reason = format!(
+                    "{reason}; picked from snapshot {} as it is kept here",
+                    snapshot.head.current.version
+                );
+                selection
+                    .degraded
+                    .insert(0, Degraded::new(Stage::Store, reason));
             }
             return Ok(selection);
         }
         options.check()?;
         let deadline = Deadline::after(options.timeout);
         let mut embeddings = Embeddings::default();
-        let ask = |of: &Snapshot, embeddings: &mut _| self.0.candidates(of, query, options, deadline, embeddings);
+        let ask = |of: &Snapshot, embeddings: &mut _| {
+            self.0.candidates(of, query, options, deadline, embeddings)
+        };
         let pick = |engine: &Engine, embeddings: &mut _| {
-            let timeout = deadline.instant().map(|end| end.saturating_duration_since(Instant::now()));
-            let selection = engine.pick_embedded(query, &PickOptions { timeout, ..options.clone() }, embeddings)?;
+            let timeout = deadline
+                .instant()
+                .map(|end| end.saturating_duration_since(Instant::now()));
+            let selection = engine.pick_embedded(
+                query,
+                &PickOptions {
+                    timeout,
+                    ..options.clone()
+                },
+                embeddings,
+            )?;
             Ok((selection, engine.catalog().len()))
         };
         let asked = self.0.ready().and_then(|()| {
@@ -262,21 +333,31 @@ impl SharedEngine {
             Ok(picked) => (picked?, None),
             Err(error) => match snapshot.stand_in(&self.0.kept)? {
                 Some(engine) => (pick(&engine, &mut embeddings)?, Some(error)),
-                None => return Err(PickError::Worker { reason: error.to_string() }),
+                None => {
+                    return Err(PickError::Worker {
+                        reason: error.to_string(),
+                    });
+                }
             },
         };
         selection.snapshot = Some(snapshot.report(Some(candidates)));
         let status = match &failed {
             None => StageStatus::Ran,
-            Some(error) => StageStatus::Failed { reason: error.to_string() },
+            Some(error) => StageStatus::Failed {
+                reason: error.to_string(),
+            },
         };
-        selection.stages.insert(0, StageReport::new(Stage::Store, status));
+        selection
+            .stages
+            .insert(0, StageReport::new(Stage::Store, status));
         if let Some(error) = failed {
             let reason = format!(
                 "{error}; picked from the {candidates} tools of {} that are kept here",
                 snapshot.head.current.tools
             );
-            selection.degraded.insert(0, Degraded::new(Stage::Store, reason));
+            selection
+                .degraded
+                .insert(0, Degraded::new(Stage::Store, reason));
         }
         Ok(selection)
     }
@@ -287,7 +368,8 @@ impl Shared {
         Arc::clone(&lock(&self.snapshot))
     }
 
-    /// Whether the store may be asked: not for a while after it failed, so that not every request waits for it.
+    /// Whether the store may be asked: not for a while after it failed, so that not every request
+    /// waits for it.
     fn ready(&self) -> Result<(), StoreError> {
         let fault = lock(&self.fault);
         match (&fault.reason, fault.until) {
@@ -325,7 +407,11 @@ impl Shared {
 
     /// Keeps no row that turned out to be damaged when all of its definition was needed.
     fn damaged_late(&self, reason: String) -> StoreError {
-        let damaged = self.kept.all().into_iter().filter(|(_, row)| row.tool.is_damaged());
+        let damaged = self
+            .kept
+            .all()
+            .into_iter()
+            .filter(|(_, row)| row.tool.is_damaged());
         self.kept.drop_rows(damaged.map(|(key, _)| key));
         self.store.damaged("a row", reason)
     }
@@ -334,12 +420,16 @@ impl Shared {
     fn within(&self, deadline: Deadline) -> Duration {
         match deadline.instant() {
             // Half of what is left is for ranking.
-            Some(end) => self.store.timeout().min(end.saturating_duration_since(Instant::now()) / 2),
+            Some(end) => self
+                .store
+                .timeout()
+                .min(end.saturating_duration_since(Instant::now()) / 2),
             None => self.store.timeout(),
         }
     }
 
-    /// Waits for the snapshot that has taken the place of one whose generation was removed; `None` where none has, or not in time.
+    /// Waits for the snapshot that has taken the place of one whose generation was removed; `None`
+    /// where none has, or not in time.
     fn successor(&self, of: &Arc<Snapshot>, within: Duration) -> Option<Arc<Snapshot>> {
         let end = Instant::now() + within;
         if self.store.current(within).ok()?? == of.head.current {
@@ -366,15 +456,25 @@ impl Shared {
     ) -> Result<Engine, StoreError> {
         let (store, head) = (&self.store, &snapshot.head);
         let within = || self.within(deadline);
-        let mode = if snapshot.of.embedders.is_empty() { Mode::Keyword } else { Mode::Hybrid };
+        let mode = if snapshot.of.embedders.is_empty() {
+            Mode::Keyword
+        } else {
+            Mode::Hybrid
+        };
         let mode = options.mode.unwrap_or(mode);
         let mut embedded = Vec::new();
         if mode.uses_semantic() && !query.is_blank() {
             let embedders = &snapshot.of.embedders;
-            let reads = |embedder: &dyn Embedder| embedders.len() == 1 || embedder.reads(query.wanted());
-            for (model, embedder) in embedders.iter().filter(|(_, embedder)| reads(embedder.as_ref())) {
+            let reads =
+                |embedder: &dyn Embedder| embedders.len() == 1 || embedder.reads(query.wanted());
+            for (model, embedder) in embedders
+                .iter()
+                .filter(|(_, embedder)| reads(embedder.as_ref()))
+            {
                 if let Ok(vectors) = embeddings.of(embedder, query, deadline) {
-                    let rows = [&vectors.request, &vectors.conversation].into_iter().flatten();
+                    let rows = [&vectors.request, &vectors.conversation]
+                        .into_iter()
+                        .flatten();
                     embedded.extend(rows.map(|rows| (*model, rows.clone())));
                 }
             }
@@ -383,25 +483,41 @@ impl Shared {
         let published = head.current.published;
         let terms = first.terms();
         let mut counts = self.kept.terms(published, terms.iter().copied());
-        let unknown: Vec<u64> = terms.iter().copied().filter(|term| !counts.contains_key(term)).collect();
+        let unknown: Vec<u64> = terms
+            .iter()
+            .copied()
+            .filter(|term| !counts.contains_key(term))
+            .collect();
         let told = store.term_counts(head, &unknown, within())?;
         let told: Vec<(u64, TermCounts)> = unknown.into_iter().zip(told).collect();
         counts.extend(told.iter().copied());
         self.kept.keep_terms(published, told.into_iter());
-        let holding = |term: u64| counts.get(&term).map_or(0, |counts| counts.tools.saturating_add(counts.examples));
+        let holding = |term: u64| {
+            counts
+                .get(&term)
+                .map_or(0, |counts| counts.tools.saturating_add(counts.examples))
+        };
         let found = store.candidates(head, &first, &holding, within())?;
         let mut rows = self.rows(head, found, within())?;
-        // What tools require comes along by name, and what that requires; and what copies copy by key.
+        // What tools require comes along by name, and what that requires; and what copies copy by
+        // key.
         let mut named = first.names.clone();
         for _ in 0..MOST_STEPS {
-            let required = rows.values().flat_map(|row| &row.tool.outline().requires).map(|name| name_tag(name));
+            let required = rows
+                .values()
+                .flat_map(|row| &row.tool.outline().requires)
+                .map(|name| name_tag(name));
             let required: BTreeSet<u64> = required.filter(|name| !named.contains(name)).collect();
             let originals = rows.values().flat_map(|row| &row.copies).copied();
             let mut more: BTreeSet<RowKey> = originals.collect();
             if !required.is_empty() {
                 named.extend(&required);
-                let asked =
-                    FirstStage { texts: Vec::new(), vectors: Vec::new(), names: required, filter: Default::default() };
+                let asked = FirstStage {
+                    texts: Vec::new(),
+                    vectors: Vec::new(),
+                    names: required,
+                    filter: Default::default(),
+                };
                 more.extend(store.candidates(head, &asked, &holding, within())?);
             }
             more.retain(|key| !rows.contains_key(key));
@@ -414,11 +530,18 @@ impl Shared {
         let keys: BTreeSet<SourceKey> = ordered.iter().filter_map(|(_, row)| row.source).collect();
         let sources = self.sources(head, &keys, within())?;
         let mut request_terms = RequestTerms::default();
-        counts.iter().for_each(|(&term, &counts)| request_terms.insert(term, counts));
+        counts
+            .iter()
+            .for_each(|(&term, &counts)| request_terms.insert(term, counts));
         self.works(Asked::ForAPick);
         let examples = snapshot.of.counted_examples(&request_terms);
         let index = Index::part(&snapshot.of, &ordered, &sources, request_terms)?;
-        Ok(Engine::of_rows(index, &ordered, Some(examples), self.parts.token_counter.clone())?)
+        Ok(Engine::of_rows(
+            index,
+            &ordered,
+            Some(examples),
+            self.parts.token_counter.clone(),
+        )?)
     }
 
     /// Returns those of the rows that are of the snapshot.
@@ -430,24 +553,42 @@ impl Shared {
     ) -> Result<HashMap<RowKey, Arc<Row>>, StoreError> {
         let found: Vec<RowKey> = keys.into_iter().collect();
         let mut rows = self.kept.rows(found.iter().copied());
-        let unknown: Vec<RowKey> = found.iter().copied().filter(|key| !rows.contains_key(key)).collect();
+        let unknown: Vec<RowKey> = found
+            .iter()
+            .copied()
+            .filter(|key| !rows.contains_key(key))
+            .collect();
         let (are_current, lie_there) = self.store.found_rows(head, &found, &unknown, within)?;
-        let current: BTreeSet<RowKey> =
-            found.iter().zip(are_current).filter(|(_, is)| *is).map(|(key, _)| *key).collect();
+        let current: BTreeSet<RowKey> = found
+            .iter()
+            .zip(are_current)
+            .filter(|(_, is)| *is)
+            .map(|(key, _)| *key)
+            .collect();
         if current.is_empty() && !found.is_empty() && !self.store.has_tools(head, within)? {
-            return Err(self.store.damaged("the snapshot", "it does not tell which tools it has"));
+            return Err(self
+                .store
+                .damaged("the snapshot", "it does not tell which tools it has"));
         }
-        let (wanted, lie_there): (Vec<RowKey>, Vec<_>) =
-            unknown.into_iter().zip(lie_there).filter(|(key, _)| current.contains(key)).unzip();
+        let (wanted, lie_there): (Vec<RowKey>, Vec<_>) = unknown
+            .into_iter()
+            .zip(lie_there)
+            .filter(|(key, _)| current.contains(key))
+            .unzip();
         let read = of_bytes(&self.store, head, &wanted, lie_there)?;
         self.kept.keep(read.iter().cloned());
         rows.retain(|key, _| current.contains(key));
         rows.extend(read);
         // One that went meanwhile is not of the snapshot any more.
-        let missing: Vec<RowKey> = wanted.into_iter().filter(|key| !rows.contains_key(key)).collect();
+        let missing: Vec<RowKey> = wanted
+            .into_iter()
+            .filter(|key| !rows.contains_key(key))
+            .collect();
         let are_current = self.store.are_current(head, &missing, within)?;
         match missing.iter().zip(are_current).find(|(_, is)| *is) {
-            Some((key, _)) => Err(self.store.damaged(format!("the row {key}"), "it is not there")),
+            Some((key, _)) => Err(self
+                .store
+                .damaged(format!("the row {key}"), "it is not there")),
             None => Ok(rows),
         }
     }
@@ -460,9 +601,16 @@ impl Shared {
     ) -> Result<HashMap<SourceKey, Arc<SourceRow>>, StoreError> {
         let published = head.current.published;
         let mut sources = self.kept.sources(published, keys.iter().copied());
-        let unknown: Vec<SourceKey> = keys.iter().copied().filter(|key| !sources.contains_key(key)).collect();
+        let unknown: Vec<SourceKey> = keys
+            .iter()
+            .copied()
+            .filter(|key| !sources.contains_key(key))
+            .collect();
         let mut read = Vec::with_capacity(unknown.len());
-        for (key, bytes) in unknown.iter().zip(self.store.sources(head, &unknown, within)?) {
+        for (key, bytes) in unknown
+            .iter()
+            .zip(self.store.sources(head, &unknown, within)?)
+        {
             // One that has gone meanwhile says nothing.
             let Some(bytes) = bytes else { continue };
             let row = SourceRow::of_bytes(&bytes, &head.models)
@@ -476,7 +624,10 @@ impl Shared {
 
     /// Looks whether another snapshot was published, and goes on with that.
     fn look(&self) -> Result<(), StoreError> {
-        let current = self.store.current(self.store.timeout())?.ok_or_else(|| self.store.empty())?;
+        let current = self
+            .store
+            .current(self.store.timeout())?
+            .ok_or_else(|| self.store.empty())?;
         let before = self.snapshot();
         if current != before.head.current {
             if current.version < before.head.current.version {
@@ -486,12 +637,20 @@ impl Shared {
                     "the store has gone back to an older snapshot"
                 );
             }
-            let snapshot = Snapshot::load(&self.store, &current, &self.parts, &self.kept, self.whole)?;
+            let snapshot =
+                Snapshot::load(&self.store, &current, &self.parts, &self.kept, self.whole)?;
             // What is gone shall not stand in for anything.
             let rows: Vec<RowKey> = self.kept.all().into_iter().map(|(key, _)| key).collect();
             for rows in rows.chunks(ROWS_AT_ONCE) {
-                let are = self.store.are_current(&snapshot.head, rows, self.store.timeout())?;
-                self.kept.drop_rows(rows.iter().zip(are).filter(|(_, is)| !*is).map(|(key, _)| *key));
+                let are = self
+                    .store
+                    .are_current(&snapshot.head, rows, self.store.timeout())?;
+                self.kept.drop_rows(
+                    rows.iter()
+                        .zip(are)
+                        .filter(|(_, is)| !*is)
+                        .map(|(key, _)| *key),
+                );
             }
             *lock(&self.snapshot) = Arc::new(snapshot);
         }
@@ -502,11 +661,15 @@ impl Shared {
 /// Looks for other snapshots for as long as the engine is there.
 fn follow(shared: &Weak<Shared>, stop: &(Mutex<bool>, Condvar)) {
     loop {
-        let stopped = stop.1.wait_timeout_while(lock(&stop.0), LOOK, |stopped| !*stopped);
+        let stopped = stop
+            .1
+            .wait_timeout_while(lock(&stop.0), LOOK, |stopped| !*stopped);
         if *stopped.unwrap_or_else(PoisonError::into_inner).0 {
             return;
         }
-        let Some(shared) = shared.upgrade() else { return };
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
         match shared.look() {
             Ok(()) => shared.works(Asked::ToFollow),
             Err(error) => shared.failed(&error, Asked::ToFollow),
@@ -524,13 +687,29 @@ impl Snapshot {
     ) -> Result<Self, StoreError> {
         let head = store.head(current, READ)?;
         let embedders = parts.of(&head)?;
-        let whole = head.whole().map_err(|reason| store.damaged("the snapshot", reason))?;
-        let dimensions: Vec<usize> = head.models.iter().map(|(_, dimensions)| *dimensions).collect();
+        let whole = head
+            .whole()
+            .map_err(|reason| store.damaged("the snapshot", reason))?;
+        let dimensions: Vec<usize> = head
+            .models
+            .iter()
+            .map(|(_, dimensions)| *dimensions)
+            .collect();
         let of = PartOf::new(whole, head.counts.clone(), &dimensions, embedders);
         let of = Arc::new(of.map_err(|damaged| store.damaged("the snapshot", damaged))?);
-        let whole = if head.counts.tools <= most { Some(Self::whole(store, &head, &of, kept, parts)?) } else { None };
+        let whole = if head.counts.tools <= most {
+            Some(Self::whole(store, &head, &of, kept, parts)?)
+        } else {
+            None
+        };
         let token_counter = parts.token_counter.clone();
-        Ok(Self { head, of, whole, token_counter, standing_in: Mutex::default() })
+        Ok(Self {
+            head,
+            of,
+            whole,
+            token_counter,
+            standing_in: Mutex::default(),
+        })
     }
 
     /// Reads all of a snapshot.
@@ -543,12 +722,22 @@ impl Snapshot {
     ) -> Result<Engine, StoreError> {
         let rows = gather(store, head, kept, store.keys(head, READ)?, READ)?;
         if rows.len() != head.counts.tools {
-            let reason = format!("it has {} tools, and {} of them lie there", head.counts.tools, rows.len());
+            let reason = format!(
+                "it has {} tools, and {} of them lie there",
+                head.counts.tools,
+                rows.len()
+            );
             return Err(store.damaged("the snapshot", reason));
         }
         let rows = in_order(rows);
-        rows.par_iter().try_for_each(|(key, row)| definition(store, key, row).map(drop))?;
-        Ok(Engine::of_rows(Index::whole(of, &rows)?, &rows, None, parts.token_counter.clone())?)
+        rows.par_iter()
+            .try_for_each(|(key, row)| definition(store, key, row).map(drop))?;
+        Ok(Engine::of_rows(
+            Index::whole(of, &rows)?,
+            &rows,
+            None,
+            parts.token_counter.clone(),
+        )?)
     }
 
     fn report(&self, candidates: Option<usize>) -> SnapshotReport {
@@ -559,15 +748,25 @@ impl Snapshot {
     /// Returns an engine of the tools that are kept here; `None` where there are none.
     fn stand_in(&self, kept: &Kept) -> Result<Option<Engine>, PickError> {
         let mut standing_in = lock(&self.standing_in);
-        if standing_in.as_ref().is_none_or(|(rows, _)| *rows < kept.len()) {
-            let (rows, damaged): (Vec<_>, Vec<_>) =
-                kept.all().into_par_iter().partition(|(_, row)| row.whole().is_ok());
+        if standing_in
+            .as_ref()
+            .is_none_or(|(rows, _)| *rows < kept.len())
+        {
+            let (rows, damaged): (Vec<_>, Vec<_>) = kept
+                .all()
+                .into_par_iter()
+                .partition(|(_, row)| row.whole().is_ok());
             kept.drop_rows(damaged.into_iter().map(|(key, _)| key));
             let rows = in_order(rows);
             if rows.is_empty() {
                 return Ok(None);
             }
-            let engine = Engine::of_rows(Index::whole(&self.of, &rows)?, &rows, None, self.token_counter.clone())?;
+            let engine = Engine::of_rows(
+                Index::whole(&self.of, &rows)?,
+                &rows,
+                None,
+                self.token_counter.clone(),
+            )?;
             *standing_in = Some((rows.len(), engine));
         }
         Ok(standing_in.as_ref().map(|(_, engine)| engine.clone()))

@@ -1,4 +1,5 @@
-//! What operators ask of a store: what lies there, whether it is whole, and to remove what nothing needs.
+//! What operators ask of a store: what lies there, whether it is whole, and to remove what nothing
+//! needs.
 
 use foldhash::{HashMap, HashMapExt};
 use serde::Serialize;
@@ -21,7 +22,8 @@ pub struct StoreStatus {
     pub snapshot: Option<SnapshotStatus>,
     /// The models that it was published with.
     pub models: Vec<String>,
-    /// How many documents the index has: those of the snapshot, and those that a publication which is going on has written.
+    /// How many documents the index has: those of the snapshot, and those that a publication which
+    /// is going on has written.
     pub indexed: Option<u64>,
     /// How much memory the whole server takes, in bytes.
     pub memory: Option<u64>,
@@ -58,19 +60,29 @@ pub struct Collected {
 /// [`StoreError`] when it cannot be reached, or what lies there cannot be read.
 pub fn status(store: &RedisStore) -> Result<StoreStatus, StoreError> {
     let current = store.current(store.timeout())?;
-    let head = current.as_ref().map(|current| store.head(current, READ)).transpose()?;
+    let head = current
+        .as_ref()
+        .map(|current| store.head(current, READ))
+        .transpose()?;
     Ok(StoreStatus {
         address: store.address().to_owned(),
         tenant: store.tenant().to_owned(),
         snapshot: current.as_ref().map(SnapshotStatus::from),
-        models: head.iter().flat_map(|head| head.models.iter().map(|(model, _)| model.clone())).collect(),
-        indexed: head.as_ref().map(|head| store.indexed(head, READ)).transpose()?,
+        models: head
+            .iter()
+            .flat_map(|head| head.models.iter().map(|(model, _)| model.clone()))
+            .collect(),
+        indexed: head
+            .as_ref()
+            .map(|head| store.indexed(head, READ))
+            .transpose()?,
         // Not everybody may ask that.
         memory: store.memory(READ).unwrap_or_default(),
     })
 }
 
-/// Removes what publications left behind that were cut off, and all generations but the current one; also from a store that is full.
+/// Removes what publications left behind that were cut off, and all generations but the current
+/// one; also from a store that is full.
 ///
 /// # Errors
 ///
@@ -80,12 +92,17 @@ pub fn collect(store: &RedisStore) -> Result<Collected, StoreError> {
     removing.collect(store.current(READ)?.as_ref())
 }
 
-/// Reads all of a snapshot, and holds every row to its key. `progress` is told how many tools were read, of how many.
+/// Reads all of a snapshot, and holds every row to its key. `progress` is told how many tools were
+/// read, of how many.
 ///
 /// # Errors
 ///
-/// [`StoreError`] when it cannot be reached or is empty; what is wrong with rows is told in [`Verification::told`].
-pub fn verify(store: &RedisStore, progress: &dyn Fn(usize, usize)) -> Result<Verification, StoreError> {
+/// [`StoreError`] when it cannot be reached or is empty; what is wrong with rows is told in
+/// [`Verification::told`].
+pub fn verify(
+    store: &RedisStore,
+    progress: &dyn Fn(usize, usize),
+) -> Result<Verification, StoreError> {
     let current = store.current(READ)?.ok_or_else(|| store.empty())?;
     let head = store.head(&current, READ)?;
     let mut found = Verification::default();
@@ -95,14 +112,24 @@ pub fn verify(store: &RedisStore, progress: &dyn Fn(usize, usize)) -> Result<Ver
             found.told.push(fault);
         }
     };
-    head.whole().err().into_iter().for_each(|reason| fault(format!("the snapshot: {reason}")));
+    head.whole()
+        .err()
+        .into_iter()
+        .for_each(|reason| fault(format!("the snapshot: {reason}")));
     let keys: Vec<RowKey> = store.keys(&head, READ)?;
     if keys.len() != current.tools {
-        fault(format!("the snapshot has {} tools, and {} are listed", current.tools, keys.len()));
+        fault(format!(
+            "the snapshot has {} tools, and {} are listed",
+            current.tools,
+            keys.len()
+        ));
     }
     let indexed = store.indexed(&head, READ)?;
     if indexed < keys.len() as u64 {
-        fault(format!("the index has {indexed} documents, and {} tools are listed", keys.len()));
+        fault(format!(
+            "the index has {indexed} documents, and {} tools are listed",
+            keys.len()
+        ));
     }
     let mut sources: Vec<SourceKey> = Vec::new();
     let mut holding: HashMap<u64, (u32, u32)> = HashMap::new();
@@ -113,12 +140,20 @@ pub fn verify(store: &RedisStore, progress: &dyn Fn(usize, usize)) -> Result<Ver
         Ok::<Row, DamagedRow>(row)
     };
     for keys in keys.chunks(ROWS_AT_ONCE) {
-        for (key, bytes) in keys.iter().zip(each(keys, &|keys| store.rows(&head, keys, READ))?) {
-            match bytes.and_then(|bytes| whole(&bytes, *key).map_err(|damaged| damaged.to_string())) {
+        for (key, bytes) in keys
+            .iter()
+            .zip(each(keys, &|keys| store.rows(&head, keys, READ))?)
+        {
+            match bytes.and_then(|bytes| whole(&bytes, *key).map_err(|damaged| damaged.to_string()))
+            {
                 Ok(row) => {
                     sources.extend(row.source);
-                    row.terms().for_each(|(term, ..)| holding.entry(term).or_default().0 += 1);
-                    row.example_terms().into_iter().flatten().for_each(|term| holding.entry(term).or_default().1 += 1);
+                    row.terms()
+                        .for_each(|(term, ..)| holding.entry(term).or_default().0 += 1);
+                    row.example_terms()
+                        .into_iter()
+                        .flatten()
+                        .for_each(|term| holding.entry(term).or_default().1 += 1);
                 }
                 Err(reason) => fault(format!("the row {key}: {reason}")),
             }
@@ -130,38 +165,52 @@ pub fn verify(store: &RedisStore, progress: &dyn Fn(usize, usize)) -> Result<Ver
     let mut miscounted = 0;
     for terms in terms.chunks(ROWS_AT_ONCE) {
         let counted = store.term_counts(&head, terms, READ)?;
-        let is_wrong = |(term, counts): &(&u64, TermCounts)| holding[term] != (counts.tools, counts.examples);
+        let is_wrong =
+            |(term, counts): &(&u64, TermCounts)| holding[term] != (counts.tools, counts.examples);
         miscounted += terms.iter().zip(counted).filter(is_wrong).count();
     }
     if miscounted > 0 {
-        fault(format!("of {miscounted} words it is counted wrong how many tools hold them"));
+        fault(format!(
+            "of {miscounted} words it is counted wrong how many tools hold them"
+        ));
     }
     sources.sort_unstable();
     sources.dedup();
     for keys in sources.chunks(ROWS_AT_ONCE) {
-        for (key, bytes) in keys.iter().zip(each(keys, &|keys| store.sources(&head, keys, READ))?) {
-            let row = bytes
-                .and_then(|bytes| SourceRow::of_bytes(&bytes, &head.models).map_err(|damaged| damaged.to_string()));
-            row.err().into_iter().for_each(|reason| fault(format!("the source {key}: {reason}")));
+        for (key, bytes) in keys
+            .iter()
+            .zip(each(keys, &|keys| store.sources(&head, keys, READ))?)
+        {
+            let row = bytes.and_then(|bytes| {
+                SourceRow::of_bytes(&bytes, &head.models).map_err(|damaged| damaged.to_string())
+            });
+            row.err()
+                .into_iter()
+                .for_each(|reason| fault(format!("the source {key}: {reason}")));
         }
     }
     (found.tools, found.sources) = (read, sources.len());
     Ok(found)
 }
 
-/// Reads what lies under keys; where that cannot be read of all at once, of each by itself, with what is wrong there.
+/// Reads what lies under keys; where that cannot be read of all at once, of each by itself, with
+/// what is wrong there.
 fn each<K>(
     keys: &[K],
     read: &dyn Fn(&[K]) -> Result<Values, StoreError>,
 ) -> Result<Vec<Result<Vec<u8>, String>>, StoreError> {
     match (read(keys), keys) {
-        (Ok(values), _) => {
-            Ok(values.into_iter().map(|value| value.ok_or_else(|| "it is not there".to_owned())).collect())
-        }
+        (Ok(values), _) => Ok(values
+            .into_iter()
+            .map(|value| value.ok_or_else(|| "it is not there".to_owned()))
+            .collect()),
         (Err(StoreError::Damaged { reason, .. }), [_]) => Ok(vec![Err(reason)]),
         (Err(StoreError::Damaged { .. }), _) => {
             let (one, other) = keys.split_at(keys.len() / 2);
-            Ok([each(one, read)?, each(other, read)?].into_iter().flatten().collect())
+            Ok([each(one, read)?, each(other, read)?]
+                .into_iter()
+                .flatten()
+                .collect())
         }
         (Err(error), _) => Err(error),
     }

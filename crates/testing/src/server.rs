@@ -79,15 +79,27 @@ fn serve(stream: &TcpStream, answer: &dyn Fn(usize, &Asked) -> Reply, log: &Mute
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
-        if reader.read_line(&mut head).expect("the request can be read") == 0 {
+        if reader
+            .read_line(&mut head)
+            .expect("the request can be read")
+            == 0
+        {
             return;
         }
     }
     let head = head.to_lowercase();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).expect("the length is told");
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "))
+        .expect("the length is told");
     let mut body = vec![0; length.parse().expect("a length is a number")];
-    reader.read_exact(&mut body).expect("the request can be read");
-    let asked = Asked { head, body: serde_json::from_slice(&body).expect("the request is JSON") };
+    reader
+        .read_exact(&mut body)
+        .expect("the request can be read");
+    let asked = Asked {
+        head,
+        body: serde_json::from_slice(&body).expect("the request is JSON"),
+    };
     let n = {
         let mut log = log.lock().expect("nobody panicked");
         log.push(asked.clone());
@@ -101,20 +113,28 @@ fn serve(stream: &TcpStream, answer: &dyn Fn(usize, &Asked) -> Reply, log: &Mute
         Reply::Watch(sender) => return watch(&mut reader, &sender),
         Reply::Drip => return drip(stream),
         Reply::Half => {
-            let text = "HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{\"choices\": [{\"message\": ";
+            let text =
+                "HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{\"choices\": [{\"message\": ";
             let _gone = (&mut &*stream).write_all(text.as_bytes());
             return;
         }
-        Reply::Huge => ("200 OK", String::new(), format!("{{\"choices\": \"{}\"}}", "x".repeat(50_000_000))),
+        Reply::Huge => (
+            "200 OK",
+            String::new(),
+            format!("{{\"choices\": \"{}\"}}", "x".repeat(50_000_000)),
+        ),
     };
     let length = body.len();
-    let text = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n{headers}\r\n{body}");
+    let text = format!(
+        "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n{headers}\r\n{body}"
+    );
     // A client that has seen enough may have hung up.
     let _gone = (&mut &*stream).write_all(text.as_bytes());
 }
 
 fn endless(mut stream: &TcpStream) {
-    let head = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"data\": [{\"index\": 0, \"embedding\": [0";
+    let head =
+        "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"data\": [{\"index\": 0, \"embedding\": [0";
     let mut part = head.to_owned();
     while stream.write_all(part.as_bytes()).is_ok() {
         part = ",0.125".repeat(10_000);
@@ -139,7 +159,10 @@ fn watch(reader: &mut BufReader<&TcpStream>, sender: &Sender<Duration>) {
 
 /// What the model was told of the tools: a line of JSON each.
 pub fn told(asked: &Asked) -> Vec<Value> {
-    let message = asked.body["messages"].as_array().and_then(|all| all.last()).expect("there is a message");
+    let message = asked.body["messages"]
+        .as_array()
+        .and_then(|all| all.last())
+        .expect("there is a message");
     let text = message["content"].as_str().expect("it is text");
     text.lines()
         .filter_map(|line| serde_json::from_str(line).ok())
@@ -151,7 +174,10 @@ pub fn told(asked: &Asked) -> Vec<Value> {
 pub fn scores(asked: &Asked, score: impl Fn(&str) -> u32) -> String {
     let scores = told(asked).into_iter().map(|line| {
         let id = line["id"].as_str().expect("it is text").to_owned();
-        (id, Value::from(score(line["name"].as_str().expect("it is text"))))
+        (
+            id,
+            Value::from(score(line["name"].as_str().expect("it is text"))),
+        )
     });
     Value::Object(scores.collect()).to_string()
 }

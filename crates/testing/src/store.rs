@@ -19,12 +19,14 @@ pub struct StoreServer {
     more: Vec<String>,
 }
 
-/// A port that nobody has. Of those that connections are given by themselves it is none: while the server is down, a connection to it
-/// could be given its port.
+/// A port that nobody has. Of those that connections are given by themselves it is none: while the
+/// server is down, a connection to it could be given its port.
 fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
-        let place = std::process::id().wrapping_mul(37).wrapping_add(u32::from(NEXT.fetch_add(1, Ordering::Relaxed)));
+        let place = std::process::id()
+            .wrapping_mul(37)
+            .wrapping_add(u32::from(NEXT.fetch_add(1, Ordering::Relaxed)));
         let port = 20_000 + u16::try_from(place % 10_000).expect("it is small");
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
@@ -32,16 +34,28 @@ fn free_port() -> u16 {
     }
 }
 
-/// A file that `scripts/fetch-store.sh` has put into the target folder, wherever the test's package lies.
+/// A file that `scripts/fetch-store.sh` has put into the target folder, wherever the test's package
+/// lies.
 fn fetched(name: &str) -> PathBuf {
     let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     let mut files = folders.map(|folder| folder.join("target/store").join(name));
-    files.find(|file| file.is_file()).unwrap_or_else(|| panic!("{name} is not there: run scripts/fetch-store.sh"))
+    files
+        .find(|file| file.is_file())
+        .unwrap_or_else(|| panic!("{name} is not there: run scripts/fetch-store.sh"))
 }
 
 fn start(port: u16, folder: &Path, more: &[String]) -> Child {
     Command::new(fetched("valkey-server"))
-        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+        .args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+        ])
         .args(["--logfile", "log"])
         .arg("--dir")
         .arg(folder)
@@ -57,7 +71,12 @@ impl StoreServer {
     pub fn start(more: &[&str]) -> Self {
         let (port, folder) = (free_port(), tempfile::tempdir().expect("a folder"));
         let more: Vec<String> = more.iter().map(|argument| (*argument).to_owned()).collect();
-        let server = Self { child: start(port, folder.path(), &more), port, folder, more };
+        let server = Self {
+            child: start(port, folder.path(), &more),
+            port,
+            folder,
+            more,
+        };
         server.wait();
         server
     }
@@ -83,13 +102,16 @@ impl StoreServer {
     fn try_ask(&self, command: &[&str]) -> redis::RedisResult<Value> {
         let client = redis::Client::open(self.url())?;
         let mut connection = client.get_connection()?;
-        redis::cmd(command[0]).arg(&command[1..]).query(&mut connection)
+        redis::cmd(command[0])
+            .arg(&command[1..])
+            .query(&mut connection)
     }
 
     /// Returns its answer to a command.
     pub fn ask(&self, command: &[&str]) -> Value {
         let log = || std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
-        self.try_ask(command).unwrap_or_else(|error| panic!("{command:?}: {error}; {}", log()))
+        self.try_ask(command)
+            .unwrap_or_else(|error| panic!("{command:?}: {error}; {}", log()))
     }
 
     /// Starts one that has an index.
@@ -103,7 +125,10 @@ impl StoreServer {
         let client = redis::Client::open(self.url()).expect("an address");
         let mut connection = client.get_connection().expect("a connection");
         let name = std::str::from_utf8(command[0]).expect("a command");
-        redis::cmd(name).arg(&command[1..]).exec(&mut connection).expect("it is done");
+        redis::cmd(name)
+            .arg(&command[1..])
+            .exec(&mut connection)
+            .expect("it is done");
     }
 
     /// The names of all keys.
@@ -113,7 +138,11 @@ impl StoreServer {
 
     /// Ends it at once.
     pub fn kill(&mut self) {
-        self.child.kill().and_then(|()| self.child.wait()).map(drop).expect("it can be ended");
+        self.child
+            .kill()
+            .and_then(|()| self.child.wait())
+            .map(drop)
+            .expect("it can be ended");
     }
 
     /// Starts it again with what its folder holds.
@@ -170,15 +199,23 @@ impl Relay {
                     continue;
                 }
                 let server = *leads_to.lock().expect("nothing panicked");
-                let Ok(server) = TcpStream::connect(server) else { continue };
+                let Ok(server) = TcpStream::connect(server) else {
+                    continue;
+                };
                 for (from, to, is_answer) in [(&client, &server, false), (&server, &client, true)] {
-                    let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else { continue };
+                    let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else {
+                        continue;
+                    };
                     let state = Arc::clone(&state);
                     std::thread::spawn(move || pass(from, to, is_answer, &state));
                 }
             }
         });
-        Self { address, line, store }
+        Self {
+            address,
+            line,
+            store,
+        }
     }
 
     /// Leads whoever calls from now on to another store.

@@ -1,11 +1,13 @@
 //! A first look at an ONNX file, before its parser takes it at its word.
 //!
-//! ONNX is a protocol-buffers message: nested messages, strings and arrays, each with its length before it. rten sets
-//! memory aside for a length as it is told, so one flipped bit could ask for a terabyte and end the process. Here every
-//! length that rten reads is held against what is there. What may nest without end (graphs inside graphs, sequences of
-//! sequences) is refused: no model of ours has any.
+//! ONNX is a protocol-buffers message: nested messages, strings and arrays, each with its length
+//! before it. rten sets memory aside for a length as it is told, so one flipped bit could ask for a
+//! terabyte and end the process. Here every length that rten reads is held against what is there.
+//! What may nest without end (graphs inside graphs, sequences of sequences) is refused: no model of
+//! ours has any.
 //!
-//! The encoding is <https://protobuf.dev/programming-guides/encoding/>, the numbers of the fields are `onnx.proto3`'s.
+//! The encoding is <https://protobuf.dev/programming-guides/encoding/>, the numbers of the fields
+//! are `onnx.proto3`'s.
 
 /// What a stretch of the file holds.
 #[derive(Clone, Copy)]
@@ -109,13 +111,25 @@ mod tests {
     #[test]
     fn every_length_must_fit_at_every_depth() {
         let raw = field(9, b"weights");
-        let model = [&[8, 9][..], &field(7, &field(5, &raw)), &field(14, &field(1, b"key"))].concat();
+        let model = [
+            &[8, 9][..],
+            &field(7, &field(5, &raw)),
+            &field(14, &field(1, b"key")),
+        ]
+        .concat();
         assert!(is_whole(&model) && is_whole(&[]));
         for cut in 1..model.len() {
             // A file may end between two fields of the model itself, and nowhere else.
-            assert_eq!(is_whole(&model[..cut]), cut == 2 || cut == 2 + 2 + 2 + raw.len(), "{cut}");
+            assert_eq!(
+                is_whole(&model[..cut]),
+                cut == 2 || cut == 2 + 2 + 2 + raw.len(),
+                "{cut}"
+            );
         }
-        let length_of_raw = model.iter().position(|&byte| byte == 7).expect("it is there");
+        let length_of_raw = model
+            .iter()
+            .position(|&byte| byte == 7)
+            .expect("it is there");
         for wrong in [8, 0x7f, 0xff] {
             let mut model = model.clone();
             model[length_of_raw] = wrong;

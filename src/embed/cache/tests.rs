@@ -20,11 +20,15 @@ fn open(root: &TempDir) -> VectorCache {
 }
 
 fn put(cache: &mut VectorCache, text: &str, vector: [f32; DIMENSIONS]) {
-    cache.insert_all(Role::Document, [(text, vector)]).expect("a vector of the right shape");
+    cache
+        .insert_all(Role::Document, [(text, vector)])
+        .expect("a vector of the right shape");
 }
 
 fn got(cache: &VectorCache, text: &str) -> Option<Vec<u32>> {
-    cache.get(Role::Document, text).map(|vector| vector.iter().map(|value| value.to_bits()).collect())
+    cache
+        .get(Role::Document, text)
+        .map(|vector| vector.iter().map(|value| value.to_bits()).collect())
 }
 
 fn bits(vector: [f32; DIMENSIONS]) -> Option<Vec<u32>> {
@@ -32,7 +36,10 @@ fn bits(vector: [f32; DIMENSIONS]) -> Option<Vec<u32>> {
 }
 
 fn files(cache: &VectorCache) -> Vec<PathBuf> {
-    fs::read_dir(&cache.folder).expect("the folder").map(|entry| entry.expect("an entry").path()).collect()
+    fs::read_dir(&cache.folder)
+        .expect("the folder")
+        .map(|entry| entry.expect("an entry").path())
+        .collect()
 }
 
 /// Names `content` as a segment would be, digest and all, and puts it into the folder.
@@ -57,13 +64,28 @@ fn returns_what_was_put_in_now_and_after_opening_again() {
     let mut cache = open(&root);
     assert_eq!(cache.get(Role::Document, "weather"), None);
     put(&mut cache, "weather", [1.0, -0.0, f32::MIN_POSITIVE]);
-    cache.insert_all(Role::Query, vec![(String::from("weather"), vec![4.0, 5.0, 6.0])]).expect("a query");
+    cache
+        .insert_all(
+            Role::Query,
+            vec![(String::from("weather"), vec![4.0, 5.0, 6.0])],
+        )
+        .expect("a query");
 
     for cache in [cache, open(&root)] {
         assert_eq!(got(&cache, "weather"), bits([1.0, -0.0, f32::MIN_POSITIVE]));
-        assert_eq!(cache.get(Role::Query, "weather"), Some(&[4.0, 5.0, 6.0][..]));
+        assert_eq!(
+            cache.get(Role::Query, "weather"),
+            Some(&[4.0, 5.0, 6.0][..])
+        );
         assert_eq!(cache.get(Role::Query, "mail"), None);
-        assert_eq!(cache.status(), CacheStatus { entries: 2, segments: 2, ..CacheStatus::default() });
+        assert_eq!(
+            cache.status(),
+            CacheStatus {
+                entries: 2,
+                segments: 2,
+                ..CacheStatus::default()
+            }
+        );
     }
 }
 
@@ -75,7 +97,9 @@ fn models_and_dimensions_do_not_share_vectors() {
     let mut shorter = VectorCache::open(root.path(), MODEL, 2);
     assert_eq!((other.status().entries, shorter.status().entries), (0, 0));
     put(&mut other, "a", [2.0; 3]);
-    shorter.insert_all(Role::Document, [("a", [3.0; 2])]).expect("two dimensions");
+    shorter
+        .insert_all(Role::Document, [("a", [3.0; 2])])
+        .expect("two dimensions");
     assert_eq!(got(&open(&root), "a"), bits([1.0; 3]));
     assert_eq!(open(&root).status().damaged_segments, 0);
 }
@@ -84,12 +108,22 @@ fn models_and_dimensions_do_not_share_vectors() {
 fn a_batch_is_one_file_and_a_known_vector_is_none() {
     let root = root();
     let mut cache = open(&root);
-    let batch: Vec<(String, [f32; 3])> = (0..100u8).map(|n| (n.to_string(), [f32::from(n); 3])).collect();
-    cache.insert_all(Role::Document, batch.clone()).expect("a batch");
+    let batch: Vec<(String, [f32; 3])> = (0..100u8)
+        .map(|n| (n.to_string(), [f32::from(n); 3]))
+        .collect();
+    cache
+        .insert_all(Role::Document, batch.clone())
+        .expect("a batch");
     assert_eq!(files(&cache).len(), 1);
-    cache.insert_all(Role::Document, batch.clone()).expect("the same batch");
-    open(&root).insert_all(Role::Document, batch).expect("the same batch elsewhere");
-    cache.insert_all(Role::Document, Vec::<(&str, Vec<f32>)>::new()).expect("an empty batch");
+    cache
+        .insert_all(Role::Document, batch.clone())
+        .expect("the same batch");
+    open(&root)
+        .insert_all(Role::Document, batch)
+        .expect("the same batch elsewhere");
+    cache
+        .insert_all(Role::Document, Vec::<(&str, Vec<f32>)>::new())
+        .expect("an empty batch");
     assert_eq!(files(&cache).len(), 1);
     assert_eq!(open(&root).status().entries, 100);
 }
@@ -99,7 +133,9 @@ fn equal_contents_make_equal_files_whatever_the_order() {
     let names = [["a", "b", "c"], ["c", "a", "b"]].map(|order| {
         let root = root();
         let mut cache = open(&root);
-        cache.insert_all(Role::Document, order.map(|text| (text, [1.0; 3]))).expect("a batch");
+        cache
+            .insert_all(Role::Document, order.map(|text| (text, [1.0; 3])))
+            .expect("a batch");
         cache.segments.into_keys().collect::<Vec<_>>()
     });
     assert_eq!(names[0], names[1]);
@@ -110,7 +146,14 @@ fn a_vector_the_model_cannot_have_made_refuses_the_batch() {
     let root = root();
     let mut cache = open(&root);
     let wrong = cache.insert_all(Role::Document, [("a", vec![1.0; 3]), ("b", vec![1.0; 4])]);
-    assert_eq!(wrong, Err(CacheError::Dimensions { entry: 1, expected: 3, found: 4 }));
+    assert_eq!(
+        wrong,
+        Err(CacheError::Dimensions {
+            entry: 1,
+            expected: 3,
+            found: 4
+        })
+    );
     for value in [f32::NAN, f32::INFINITY] {
         let wrong = cache.insert_all(Role::Document, [("a", [1.0, value, 1.0])]);
         assert_eq!(wrong, Err(CacheError::NotFinite { entry: 0 }));
@@ -125,14 +168,21 @@ fn two_handles_keep_each_others_entries_and_the_later_vector() {
     let (mut left, mut right) = (open(&root), open(&root));
     put(&mut left, "left", [1.0; 3]);
     put(&mut right, "right", [2.0; 3]);
-    assert_eq!(got(&right, "left"), bits([1.0; 3]), "an insert also takes in what others wrote");
+    assert_eq!(
+        got(&right, "left"),
+        bits([1.0; 3]),
+        "an insert also takes in what others wrote"
+    );
     for n in 0..40u8 {
         put(&mut left, "both", [f32::from(n); 3]);
         put(&mut right, "both", [f32::from(n) + 0.5; 3]);
     }
     let cache = open(&root);
     assert_eq!(got(&cache, "both"), bits([39.5; 3]));
-    assert_eq!((got(&cache, "left"), got(&cache, "right")), (bits([1.0; 3]), bits([2.0; 3])));
+    assert_eq!(
+        (got(&cache, "left"), got(&cache, "right")),
+        (bits([1.0; 3]), bits([2.0; 3]))
+    );
     assert!(files(&cache).len() <= MAX_SEGMENTS);
 }
 
@@ -177,17 +227,24 @@ fn writers_at_once_lose_nothing_and_readers_meanwhile_miss_nothing() {
             .collect();
         scope.spawn(|| {
             while !done.load(Ordering::SeqCst) {
-                let promised: [usize; WRITERS] = array::from_fn(|n| written[n].load(Ordering::SeqCst));
+                let promised: [usize; WRITERS] =
+                    array::from_fn(|n| written[n].load(Ordering::SeqCst));
                 let cache = VectorCache::open(path, MODEL, DIMENSIONS);
                 for (writer, count) in promised.into_iter().enumerate() {
                     for n in 0..count {
-                        assert!(got(&cache, &format!("{writer}/{n}")).is_some(), "{writer}/{n} is missing");
+                        assert!(
+                            got(&cache, &format!("{writer}/{n}")).is_some(),
+                            "{writer}/{n} is missing"
+                        );
                     }
                 }
                 assert_eq!(cache.status().damaged_segments, 0);
             }
         });
-        let outcomes: Vec<_> = writers.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        let outcomes: Vec<_> = writers
+            .into_iter()
+            .map(thread::ScopedJoinHandle::join)
+            .collect();
         done.store(true, Ordering::SeqCst);
         assert!(outcomes.iter().all(Result::is_ok));
     });
@@ -201,7 +258,9 @@ fn merging_keeps_every_entry_bounds_the_files_and_leaves_large_segments_alone() 
     let root = root();
     let mut cache = open(&root);
     let catalog = (0..500u16).map(|n| (format!("tool {n}"), [f32::from(n); 3]));
-    cache.insert_all(Role::Document, catalog).expect("a catalog");
+    cache
+        .insert_all(Role::Document, catalog)
+        .expect("a catalog");
     let large = files(&cache);
     for n in 0..200u8 {
         put(&mut cache, &format!("query {n}"), [f32::from(n); 3]);
@@ -225,8 +284,15 @@ fn merging_removes_temporary_files_whose_writer_died_and_no_others() {
         fs::write(&path, b"half").expect("a temporary file");
         path
     });
-    let file = File::options().write(true).open(&stale).expect("the stale file");
-    let then = file.metadata().and_then(|metadata| metadata.modified()).expect("its time") - 2 * STALE_AFTER;
+    let file = File::options()
+        .write(true)
+        .open(&stale)
+        .expect("the stale file");
+    let then = file
+        .metadata()
+        .and_then(|metadata| metadata.modified())
+        .expect("its time")
+        - 2 * STALE_AFTER;
     file.set_modified(then).expect("an older time");
     for n in 0..=MAX_SEGMENTS {
         put(&mut cache, &n.to_string(), [1.0; 3]);
@@ -247,12 +313,23 @@ fn heals(damage: impl FnOnce(&VectorCache, &Path)) {
     assert_eq!(cache.status().damaged_segments, 1);
     let lost = cache.status().entries == 0;
     assert_eq!(cache.status().segments, usize::from(!lost));
-    assert_eq!(files(&cache).len(), usize::from(!lost), "what is damaged is removed");
+    assert_eq!(
+        files(&cache).len(),
+        usize::from(!lost),
+        "what is damaged is removed"
+    );
     put(&mut cache, "lost", [1.0; 3]);
     put(&mut cache, "new", [2.0; 3]);
     let cache = open(&root);
-    assert_eq!((got(&cache, "lost"), got(&cache, "new")), (bits([1.0; 3]), bits([2.0; 3])));
-    let healthy = CacheStatus { entries: 2, segments: 2, ..CacheStatus::default() };
+    assert_eq!(
+        (got(&cache, "lost"), got(&cache, "new")),
+        (bits([1.0; 3]), bits([2.0; 3]))
+    );
+    let healthy = CacheStatus {
+        entries: 2,
+        segments: 2,
+        ..CacheStatus::default()
+    };
     assert_eq!(cache.status(), healthy);
 }
 
@@ -326,7 +403,10 @@ fn a_damaged_segment_that_cannot_be_removed_is_counted_once_and_ignored() {
         put(&mut cache, &n.to_string(), [1.0; 3]);
     }
     assert_eq!(cache.status().damaged_segments, 1);
-    assert_eq!((cache.status().entries, cache.status().write_error), (40, None));
+    assert_eq!(
+        (cache.status().entries, cache.status().write_error),
+        (40, None)
+    );
     assert_eq!(open(&root).status().entries, 40);
 }
 
@@ -336,7 +416,12 @@ fn works_in_memory_and_says_so_where_no_folder_can_be() {
     let file = root.path().join("file");
     fs::write(&file, b"in the way").expect("a file");
     let mut cache = VectorCache::open(&file.join("cache"), MODEL, DIMENSIONS);
-    assert!(cache.status().write_error.is_some_and(|error| error.starts_with("cannot create ")));
+    assert!(
+        cache
+            .status()
+            .write_error
+            .is_some_and(|error| error.starts_with("cannot create "))
+    );
     put(&mut cache, "a", [1.0; 3]);
     assert_eq!(got(&cache, "a"), bits([1.0; 3]));
     assert_eq!((cache.status().entries, cache.status().unsaved), (1, 1));
@@ -344,9 +429,20 @@ fn works_in_memory_and_says_so_where_no_folder_can_be() {
 
     fs::remove_file(&file).expect("the file away");
     put(&mut cache, "b", [2.0; 3]);
-    assert_eq!(cache.status(), CacheStatus { entries: 2, segments: 1, ..CacheStatus::default() });
+    assert_eq!(
+        cache.status(),
+        CacheStatus {
+            entries: 2,
+            segments: 1,
+            ..CacheStatus::default()
+        }
+    );
     let again = VectorCache::open(&file.join("cache"), MODEL, DIMENSIONS);
-    assert_eq!(again.status().entries, 2, "what could not be saved was saved with the next batch");
+    assert_eq!(
+        again.status().entries,
+        2,
+        "what could not be saved was saved with the next batch"
+    );
 }
 
 #[test]
@@ -382,8 +478,14 @@ fn a_read_only_folder_is_read_and_reported() {
 
 #[derive(Debug, Clone)]
 enum Step {
-    Insert { handle: usize, role: Role, batch: Vec<(u8, f32)> },
-    Reopen { handle: usize },
+    Insert {
+        handle: usize,
+        role: Role,
+        batch: Vec<(u8, f32)>,
+    },
+    Reopen {
+        handle: usize,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {

@@ -1,8 +1,9 @@
 //! Which words of a request are near which words of a tool.
 //!
-//! A model that adds up vectors of words makes of a request the vector `Σ w / |Σ w|`. Its cosine with a tool's unit
-//! vector is the sum of one contribution per word, `w · tool / |Σ w|`, and the tool's vector is such a sum in turn. So
-//! the weightiest words of the request are looked for first, and only these are held against the words of the tool.
+//! A model that adds up vectors of words makes of a request the vector `Σ w / |Σ w|`. Its cosine
+//! with a tool's unit vector is the sum of one contribution per word, `w · tool / |Σ w|`, and the
+//! tool's vector is such a sum in turn. So the weightiest words of the request are looked for
+//! first, and only these are held against the words of the tool.
 
 use std::ops::Range;
 
@@ -40,7 +41,10 @@ impl<'a> RequestWords<'a> {
     pub(super) fn new(embedder: &dyn Embedder, text: &'a str) -> Option<Self> {
         let (found, mut vectors) = word_vectors(embedder, Role::Query, text)?;
         let length = length(vectors.sum_axis(Axis(0)).view());
-        let listed: Vec<_> = found.iter().map(|word| (Listed::of(&text[word.clone()]), true)).collect();
+        let listed: Vec<_> = found
+            .iter()
+            .map(|word| (Listed::of(&text[word.clone()]), true))
+            .collect();
         let function_words = function_words(&listed);
         let mut words: Vec<&str> = Vec::with_capacity(found.len());
         let mut places = HashMap::with_capacity(found.len());
@@ -60,37 +64,57 @@ impl<'a> RequestWords<'a> {
         }
         vectors.slice_axis_inplace(Axis(0), (..words.len()).into());
         let lengths = vectors.rows().into_iter().map(self::length).collect();
-        Some(Self { words, rows: Rows::of(vectors.view()), vectors, lengths, length })
+        Some(Self {
+            words,
+            rows: Rows::of(vectors.view()),
+            vectors,
+            lengths,
+            length,
+        })
     }
 
     /// Returns what each word adds to the cosine similarity to a tool's unit vector.
     fn contributions(&self, tool: ArrayView1<'_, f32>) -> Array1<f32> {
-        products(self.vectors.view(), tool.insert_axis(Axis(0))).column(0).mapv(|product| product / self.length)
+        products(self.vectors.view(), tool.insert_axis(Axis(0)))
+            .column(0)
+            .mapv(|product| product / self.length)
     }
 
-    /// Returns the words that bring a tool nearest, the weightiest first, each with the word that it meets best.
+    /// Returns the words that bring a tool nearest, the weightiest first, each with the word that
+    /// it meets best.
     pub(super) fn evidence(&self, vectors: &Vectors, tool: &Tool, id: ToolId) -> Vec<WordEvidence> {
         let contributions = self.contributions(vectors.of(id).view());
-        let mut weighty: Vec<usize> =
-            (0..self.words.len()).filter(|&place| contributions[place] >= LEAST_CONTRIBUTION).collect();
+        let mut weighty: Vec<usize> = (0..self.words.len())
+            .filter(|&place| contributions[place] >= LEAST_CONTRIBUTION)
+            .collect();
         weighty.sort_by(|&a, &b| contributions[b].total_cmp(&contributions[a]));
         weighty.truncate(MAX_WORDS);
         let words = vectors.words(id, || cut(vectors.embedder().as_ref(), tool));
-        let asked = Rows::gathered(weighty.iter().map(|&place| (&self.rows, place))).unwrap_or_default();
+        let asked =
+            Rows::gathered(weighty.iter().map(|&place| (&self.rows, place))).unwrap_or_default();
         let products = words.vectors.products(&asked);
-        let evidence = weighty.iter().zip(products).filter_map(|(&place, products)| {
-            let most = largest(&products);
-            // Of equal ones the first.
-            let other = products.iter().position(|&product| product > 0.0 && product >= most)?;
-            let TellingWord { text, field, length: met } = &words.words[other];
-            Some(WordEvidence {
-                word: self.words[place].to_owned(),
-                contribution: contributions[place],
-                meets: text.clone(),
-                field: *field,
-                similarity: (most / (self.lengths[place] * met)).min(1.0),
-            })
-        });
+        let evidence = weighty
+            .iter()
+            .zip(products)
+            .filter_map(|(&place, products)| {
+                let most = largest(&products);
+                // Of equal ones the first.
+                let other = products
+                    .iter()
+                    .position(|&product| product > 0.0 && product >= most)?;
+                let TellingWord {
+                    text,
+                    field,
+                    length: met,
+                } = &words.words[other];
+                Some(WordEvidence {
+                    word: self.words[place].to_owned(),
+                    contribution: contributions[place],
+                    meets: text.clone(),
+                    field: *field,
+                    similarity: (most / (self.lengths[place] * met)).min(1.0),
+                })
+            });
         evidence.collect()
     }
 }
@@ -108,7 +132,10 @@ fn cut(embedder: &dyn Embedder, tool: &Tool) -> ToolWords {
         field: document.field_at(found[place].start),
         length: length(vectors.row(place)),
     };
-    ToolWords { words: telling.iter().map(word).collect(), vectors: Rows::of_some(vectors.view(), &telling) }
+    ToolWords {
+        words: telling.iter().map(word).collect(),
+        vectors: Rows::of_some(vectors.view(), &telling),
+    }
 }
 
 /// Returns `true` if a word of a tool may be a reason: it has letters, and carries an intent.
@@ -120,11 +147,16 @@ fn has_letters(word: &str) -> bool {
     word.contains(char::is_alphabetic)
 }
 
-/// The words of `text` and their vectors, one a row. A model is foreign code: an answer that does not fit the text is
-/// none.
-fn word_vectors(embedder: &dyn Embedder, role: Role, text: &str) -> Option<(Vec<Range<usize>>, Array2<f32>)> {
+/// The words of `text` and their vectors, one a row. A model is foreign code: an answer that does
+/// not fit the text is none.
+fn word_vectors(
+    embedder: &dyn Embedder,
+    role: Role,
+    text: &str,
+) -> Option<(Vec<Range<usize>>, Array2<f32>)> {
     let found = embedder.word_vectors(role, text)?;
-    let vectors = Array2::from_shape_vec((found.words.len(), embedder.dimensions()), found.vectors).ok()?;
+    let vectors =
+        Array2::from_shape_vec((found.words.len(), embedder.dimensions()), found.vectors).ok()?;
     found
         .words
         .iter()
@@ -151,15 +183,24 @@ mod tests {
     use crate::text::Field;
 
     fn index(tool: Tool) -> Index {
-        let embedders: Vec<Arc<dyn Embedder>> = vec![StaticEmbedder::shared().expect("the model is valid")];
+        let embedders: Vec<Arc<dyn Embedder>> =
+            vec![StaticEmbedder::shared().expect("the model is valid")];
         let catalog = Catalog::from_tools([tool]).expect("the tool is valid");
-        Index::build(catalog, IndexConfig { embedders, ..IndexConfig::default() }).expect("it can be indexed")
+        Index::build(
+            catalog,
+            IndexConfig {
+                embedders,
+                ..IndexConfig::default()
+            },
+        )
+        .expect("it can be indexed")
     }
 
     fn evidence(request: &str, tool: Tool) -> Vec<WordEvidence> {
         let index = index(tool);
         let vectors = index.vectors.last().expect("there is a model");
-        let words = RequestWords::new(vectors.embedder().as_ref(), request).expect("the model can tell");
+        let words =
+            RequestWords::new(vectors.embedder().as_ref(), request).expect("the model can tell");
         words.evidence(vectors, &index.catalog.tools()[0], ToolId::from_index(0))
     }
 
@@ -193,7 +234,8 @@ mod tests {
 
     #[test]
     fn a_word_meets_the_word_of_the_tool_that_is_nearest() {
-        let mut tool = Tool::without_arguments("getForecast", "Tells what the sky brings, and when");
+        let mut tool =
+            Tool::without_arguments("getForecast", "Tells what the sky brings, and when");
         tool.title = Some("Weather report".to_owned());
         let found = evidence("Is rain, RAIN, on the way? 🚀", tool);
         let rain = &found[0];
@@ -202,9 +244,24 @@ mod tests {
             ("rain", "Weather", Field::Title),
             "{found:?}"
         );
-        assert!(rain.similarity > 0.3 && rain.similarity < 1.0 && rain.contribution > 0.1, "{rain:?}");
-        assert!(found.iter().all(|near| [&near.word, &near.meets].iter().all(|word| is_telling(word))), "{found:?}");
-        assert_eq!(found.iter().filter(|near| near.word.eq_ignore_ascii_case("rain")).count(), 1, "{found:?}");
+        assert!(
+            rain.similarity > 0.3 && rain.similarity < 1.0 && rain.contribution > 0.1,
+            "{rain:?}"
+        );
+        assert!(
+            found.iter().all(|near| [&near.word, &near.meets]
+                .iter()
+                .all(|word| is_telling(word))),
+            "{found:?}"
+        );
+        assert_eq!(
+            found
+                .iter()
+                .filter(|near| near.word.eq_ignore_ascii_case("rain"))
+                .count(),
+            1,
+            "{found:?}"
+        );
     }
 
     #[test]
@@ -213,24 +270,44 @@ mod tests {
             "send an invoice to accounting by mail",
             Tool::without_arguments("sendMail", "Sends mail, Mail and mail"),
         );
-        let mail = found.iter().find(|near| near.word == "mail").expect("it is a reason");
-        assert_eq!((mail.meets.as_str(), mail.field), ("Mail", Field::Name), "the first of equal words: {found:?}");
-        assert!(mail.similarity > 0.8, "a request's word and a tool's have vectors of their own: {mail:?}");
-        assert!(found.is_sorted_by(|a, b| a.contribution >= b.contribution) && found.len() <= MAX_WORDS, "{found:?}");
+        let mail = found
+            .iter()
+            .find(|near| near.word == "mail")
+            .expect("it is a reason");
+        assert_eq!(
+            (mail.meets.as_str(), mail.field),
+            ("Mail", Field::Name),
+            "the first of equal words: {found:?}"
+        );
+        assert!(
+            mail.similarity > 0.8,
+            "a request's word and a tool's have vectors of their own: {mail:?}"
+        );
+        assert!(
+            found.is_sorted_by(|a, b| a.contribution >= b.contribution) && found.len() <= MAX_WORDS,
+            "{found:?}"
+        );
     }
 
     #[test]
     fn words_that_were_cut_before_tell_the_same() {
-        let index = index(Tool::without_arguments("sendMail", "Sends mail and letters, whoever they are for"));
+        let index = index(Tool::without_arguments(
+            "sendMail",
+            "Sends mail and letters, whoever they are for",
+        ));
         let vectors = index.vectors.last().expect("there is a model");
         let tool = &index.catalog.tools()[0];
         let ask = |request: &str| {
-            let words = RequestWords::new(vectors.embedder().as_ref(), request).expect("the model can tell");
+            let words = RequestWords::new(vectors.embedder().as_ref(), request)
+                .expect("the model can tell");
             format!("{:?}", words.evidence(vectors, tool, ToolId::from_index(0)))
         };
         let requests = ["post a letter to the tax office", "send an invoice by mail"];
         let first = requests.map(ask);
-        assert!(first.iter().all(|found| found.contains("meets")) && first[0] != first[1], "{first:?}");
+        assert!(
+            first.iter().all(|found| found.contains("meets")) && first[0] != first[1],
+            "{first:?}"
+        );
         assert_eq!(requests.map(ask), first);
     }
 
@@ -272,13 +349,25 @@ mod tests {
     #[test]
     fn words_that_do_not_fit_the_text_are_none() {
         let check = |words: &[Range<usize>], vectors: &[f32]| {
-            let misfit = Misfit(WordVectors { words: words.to_vec(), vectors: vectors.to_vec() });
+            let misfit = Misfit(WordVectors {
+                words: words.to_vec(),
+                vectors: vectors.to_vec(),
+            });
             RequestWords::new(&misfit, "é mail").is_some()
         };
         assert!(check(&[0..2, 3..7], &[1.0, 0.0, 0.0, 1.0]));
-        assert!(!check(&[0..2, 3..7], &[1.0, 0.0, 0.0]), "a value is missing");
-        assert!(!check(&[0..1, 3..7], &[1.0, 0.0, 0.0, 1.0]), "it ends within a letter");
-        assert!(!check(&[0..2, 3..8], &[1.0, 0.0, 0.0, 1.0]), "it ends behind the text");
+        assert!(
+            !check(&[0..2, 3..7], &[1.0, 0.0, 0.0]),
+            "a value is missing"
+        );
+        assert!(
+            !check(&[0..1, 3..7], &[1.0, 0.0, 0.0, 1.0]),
+            "it ends within a letter"
+        );
+        assert!(
+            !check(&[0..2, 3..8], &[1.0, 0.0, 0.0, 1.0]),
+            "it ends behind the text"
+        );
         assert!(!check(&[0..2, 3..3], &[1.0, 0.0, 0.0, 1.0]), "it is empty");
     }
 }

@@ -1,8 +1,10 @@
-//! The loop over products, once for each set of vector instructions, of which the processor's is taken.
+//! The loop over products, once for each set of vector instructions, of which the processor's is
+//! taken.
 
 use pulp::{Arch, NullaryFnOnce};
 
-/// Writes the dot product of each of `rows`, which stand one after the other, with a vector of at most 65,536 values.
+/// Writes the dot product of each of `rows`, which stand one after the other, with a vector of at
+/// most 65,536 values.
 pub(super) fn dot_products(rows: &[i8], vector: &[i8], products: &mut [i32]) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vnni") {
@@ -16,7 +18,11 @@ pub(super) fn dot_products(rows: &[i8], vector: &[i8], products: &mut [i32]) {
         // SAFETY: this processor has them.
         return unsafe { avx2::dot_products(rows, vector, products) };
     }
-    Arch::new().dispatch(Plain { rows, vector, products });
+    Arch::new().dispatch(Plain {
+        rows,
+        vector,
+        products,
+    });
 }
 
 /// What the compiler makes of the loop, with the instructions that `pulp` finds.
@@ -31,7 +37,11 @@ impl NullaryFnOnce for Plain<'_> {
 
     #[inline(always)]
     fn call(self) {
-        for (product, row) in self.products.iter_mut().zip(self.rows.chunks_exact(self.vector.len().max(1))) {
+        for (product, row) in self
+            .products
+            .iter_mut()
+            .zip(self.rows.chunks_exact(self.vector.len().max(1)))
+        {
             *product = dot(row, self.vector);
         }
     }
@@ -39,15 +49,19 @@ impl NullaryFnOnce for Plain<'_> {
 
 #[inline(always)]
 fn dot(a: &[i8], b: &[i8]) -> i32 {
-    a.iter().zip(b).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum()
+    a.iter()
+        .zip(b)
+        .map(|(&a, &b)| i32::from(a) * i32::from(b))
+        .sum()
 }
 
-/// With the instruction for such products that x86 processors have since about 2019: in a quarter of the time.
+/// With the instruction for such products that x86 processors have since about 2019: in a quarter
+/// of the time.
 #[cfg(target_arch = "x86_64")]
 mod vnni {
     use std::arch::x86_64::{
-        __m512i, _mm512_dpbusd_epi32, _mm512_loadu_si512, _mm512_reduce_add_epi32, _mm512_set1_epi8,
-        _mm512_setzero_si512, _mm512_xor_si512,
+        __m512i, _mm512_dpbusd_epi32, _mm512_loadu_si512, _mm512_reduce_add_epi32,
+        _mm512_set1_epi8, _mm512_setzero_si512, _mm512_xor_si512,
     };
 
     /// How many values the instruction takes.
@@ -55,9 +69,13 @@ mod vnni {
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
     pub(super) fn dot_products(rows: &[i8], vector: &[i8], products: &mut [i32]) {
-        // The values of one factor have no sign: 128 is added to those of the rows, and taken away again in the sums.
+        // The values of one factor have no sign: 128 is added to those of the rows, and taken away
+        // again in the sums.
         let added = 128 * vector.iter().map(|&value| i32::from(value)).sum::<i32>();
-        for (product, row) in products.iter_mut().zip(rows.chunks_exact(vector.len().max(1))) {
+        for (product, row) in products
+            .iter_mut()
+            .zip(rows.chunks_exact(vector.len().max(1)))
+        {
             *product = dot(row, vector) - added;
         }
     }
@@ -71,7 +89,10 @@ mod vnni {
             let unsigned = _mm512_xor_si512(load(a), _mm512_set1_epi8(i8::MIN));
             sums = _mm512_dpbusd_epi32(sums, unsigned, load(b));
         }
-        let rest = a_rest.iter().zip(b_rest).map(|(&a, &b)| (i32::from(a) + 128) * i32::from(b));
+        let rest = a_rest
+            .iter()
+            .zip(b_rest)
+            .map(|(&a, &b)| (i32::from(a) + 128) * i32::from(b));
         _mm512_reduce_add_epi32(sums) + rest.sum::<i32>()
     }
 
@@ -86,7 +107,8 @@ mod vnni {
     }
 }
 
-/// With instructions that x86 processors have since about 2014: products of sixteen bits are added up in pairs, of four rows at a time.
+/// With instructions that x86 processors have since about 2014: products of sixteen bits are added
+/// up in pairs, of four rows at a time.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::{
@@ -129,8 +151,12 @@ mod avx2 {
             of_c = _mm256_add_epi32(of_c, _mm256_madd_epi16(wide(c), values));
             of_d = _mm256_add_epi32(of_d, _mm256_madd_epi16(wide(d), values));
         }
-        let halves = _mm256_hadd_epi32(_mm256_hadd_epi32(of_a, of_b), _mm256_hadd_epi32(of_c, of_d));
-        let both = _mm_add_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256::<1>(halves));
+        let halves =
+            _mm256_hadd_epi32(_mm256_hadd_epi32(of_a, of_b), _mm256_hadd_epi32(of_c, of_d));
+        let both = _mm_add_epi32(
+            _mm256_castsi256_si128(halves),
+            _mm256_extracti128_si256::<1>(halves),
+        );
         let [of_a, of_b, of_c, of_d]: [i32; ROWS] = bytemuck::cast(both);
         if rest.is_empty() {
             return [of_a, of_b, of_c, of_d];
@@ -156,7 +182,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn values(count: usize) -> impl Strategy<Value = Vec<i8>> {
-        let value = prop_oneof![3 => any::<i8>(), 1 => prop::sample::select(vec![i8::MIN, i8::MAX])];
+        let value =
+            prop_oneof![3 => any::<i8>(), 1 => prop::sample::select(vec![i8::MIN, i8::MAX])];
         prop::collection::vec(value, count)
     }
 

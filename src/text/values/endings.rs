@@ -5,7 +5,9 @@ use std::sync::LazyLock;
 use foldhash::{HashMap, HashMapExt};
 
 use super::super::analysis::words;
-use super::ValueKind::{self, Archive, Audio, Code, Document, Image, Presentation, Spreadsheet, Video};
+use super::ValueKind::{
+    self, Archive, Audio, Code, Document, Image, Presentation, Spreadsheet, Video,
+};
 
 /// Longer endings are none.
 const MAX_ENDING_BYTES: usize = 10;
@@ -15,7 +17,10 @@ const MAX_WORD_BYTES: usize = 16;
 /// What kind of file has an ending, where that is one that tools speak of.
 static ENDINGS: LazyLock<HashMap<&str, Option<ValueKind>>> = LazyLock::new(|| {
     let mut endings = HashMap::new();
-    for line in include_str!("endings.txt").lines().filter(|line| !line.starts_with('#')) {
+    for line in include_str!("endings.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+    {
         let (kind, those) = line.split_once(' ').unwrap_or((line, ""));
         let kind = spoken_of(kind);
         endings.extend(those.split_whitespace().map(|ending| (ending, kind)));
@@ -27,7 +32,9 @@ fn look_up(ending: &str) -> Option<&Option<ValueKind>> {
     if ending.len() > MAX_ENDING_BYTES {
         return None;
     }
-    ENDINGS.get(ending).or_else(|| ENDINGS.get(ending.to_ascii_lowercase().as_str()))
+    ENDINGS
+        .get(ending)
+        .or_else(|| ENDINGS.get(ending.to_ascii_lowercase().as_str()))
 }
 
 /// Returns `true` for the ending of a file's name, without its full stop.
@@ -57,6 +64,8 @@ fn spoken_of(word: &str) -> Option<ValueKind> {
 
 /// Returns the kinds of files that a text of a tool speaks of, each with the word.
 pub(super) fn spoken_of_in(text: &str) -> impl Iterator<Item = (ValueKind, &str)> {
-    let short = words(text).map(|(start, end)| &text[start..end]).filter(|word| word.len() <= MAX_WORD_BYTES);
+    let short = words(text)
+        .map(|(start, end)| &text[start..end])
+        .filter(|word| word.len() <= MAX_WORD_BYTES);
     short.filter_map(|word| Some((spoken_of(&word.to_ascii_lowercase())?, word)))
 }

@@ -7,9 +7,9 @@ use super::{MAX_QUOTED_BYTES, ValueKind};
 
 /// Ends of names of hosts that are no English words and no endings of names of files.
 const DOMAINS: [&str; 42] = [
-    "com", "org", "net", "edu", "gov", "int", "io", "dev", "app", "ai", "co", "uk", "de", "fr", "es", "it", "nl", "eu",
-    "at", "ch", "be", "se", "dk", "fi", "pl", "cz", "pt", "gr", "ie", "us", "ca", "au", "nz", "jp", "cn", "kr", "in",
-    "br", "info", "example", "test", "local",
+    "com", "org", "net", "edu", "gov", "int", "io", "dev", "app", "ai", "co", "uk", "de", "fr",
+    "es", "it", "nl", "eu", "at", "ch", "be", "se", "dk", "fi", "pl", "cz", "pt", "gr", "ie", "us",
+    "ca", "au", "nz", "jp", "cn", "kr", "in", "br", "info", "example", "test", "local",
 ];
 const MONTHS: [&str; 12] = [
     "january",
@@ -38,7 +38,8 @@ const QUOTES: [(char, &str); 10] = [
     ('「', "」"),
 ];
 
-/// Returns how long the ending of a file's name is, with its full stop, if the word is a path; 0 where it has none.
+/// Returns how long the ending of a file's name is, with its full stop, if the word is a path; 0
+/// where it has none.
 pub(super) fn path(word: &str) -> Option<usize> {
     if !word.bytes().any(|byte| matches!(byte, b'.' | b'/' | b'\\')) {
         return None;
@@ -49,16 +50,25 @@ pub(super) fn path(word: &str) -> Option<usize> {
         return None;
     }
     let letters = word.as_bytes();
-    let from_drive = letters.len() > 3 && letters[0].is_ascii_alphabetic() && &letters[1..3] == b":\\";
-    let from_root =
-        ["~/", "/", "./", "../", "\\\\"].iter().any(|root| word.strip_prefix(root).is_some_and(has_letters));
+    let from_drive =
+        letters.len() > 3 && letters[0].is_ascii_alphabetic() && &letters[1..3] == b":\\";
+    let from_root = ["~/", "/", "./", "../", "\\\\"]
+        .iter()
+        .any(|root| word.strip_prefix(root).is_some_and(has_letters));
     if from_drive || from_root {
         return Some(ending.unwrap_or(0));
     }
     let parts = word.split(['/', '\\']).count();
-    let is_part = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || "_@.+~*-%".contains(c));
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && part
+                .chars()
+                .all(|c| c.is_alphanumeric() || "_@.+~*-%".contains(c))
+    };
     if parts > 1 {
-        let is_path = (ending.is_some() || parts > 2) && has_letters(word) && word.split(['/', '\\']).all(is_part);
+        let is_path = (ending.is_some() || parts > 2)
+            && has_letters(word)
+            && word.split(['/', '\\']).all(is_part);
         return is_path.then(|| ending.unwrap_or(0));
     }
     let ending = ending?;
@@ -80,8 +90,10 @@ pub(super) fn single(word: &str) -> Option<(ValueKind, Range<usize>)> {
         return None;
     }
     if let Some(scheme) = word.find("://") {
-        let named =
-            word[..scheme].bytes().rev().take_while(|byte| byte.is_ascii_alphanumeric() || b"+.-".contains(byte));
+        let named = word[..scheme]
+            .bytes()
+            .rev()
+            .take_while(|byte| byte.is_ascii_alphanumeric() || b"+.-".contains(byte));
         let start = scheme - named.count();
         return (start < scheme).then_some((ValueKind::Url, start..word.len()));
     }
@@ -89,8 +101,12 @@ pub(super) fn single(word: &str) -> Option<(ValueKind, Range<usize>)> {
         return Some((ValueKind::Url, whole));
     }
     if let Some((user, host)) = word.split_once('@') {
-        let is_part = |part: &str| part.chars().all(|c| c.is_alphanumeric() || "_.+-".contains(c));
-        return (!user.is_empty() && is_part(user) && is_part(host)).then_some((ValueKind::Email, whole));
+        let is_part = |part: &str| {
+            part.chars()
+                .all(|c| c.is_alphanumeric() || "_.+-".contains(c))
+        };
+        return (!user.is_empty() && is_part(user) && is_part(host))
+            .then_some((ValueKind::Email, whole));
     }
     if !word.bytes().any(|byte| byte.is_ascii_digit()) {
         return is_host(word).then_some((ValueKind::Url, whole));
@@ -110,32 +126,48 @@ pub(super) fn single(word: &str) -> Option<(ValueKind, Range<usize>)> {
 /// Returns `true` for the name of a host, with or without a path.
 fn is_host(word: &str) -> bool {
     let host = word.split('/').next().unwrap_or(word);
-    let Some((name, end)) = host.rsplit_once('.') else { return false };
-    let is_label = |label: &str| !label.is_empty() && label.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-');
-    name.bytes().filter(u8::is_ascii_alphabetic).count() >= 3 && DOMAINS.contains(&end) && name.split('.').all(is_label)
+    let Some((name, end)) = host.rsplit_once('.') else {
+        return false;
+    };
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label
+                .bytes()
+                .all(|c| c.is_ascii_alphanumeric() || c == b'-')
+    };
+    name.bytes().filter(u8::is_ascii_alphabetic).count() >= 3
+        && DOMAINS.contains(&end)
+        && name.split('.').all(is_label)
 }
 
-/// Returns `true` for a number: with a sign, a currency, marks between digits, and a short unit behind it; or two, from one
-/// to the other.
+/// Returns `true` for a number: with a sign, a currency, marks between digits, and a short unit
+/// behind it; or two, from one to the other.
 fn is_number(word: &str) -> bool {
     if let Some((from, to)) = word.split_once('-').filter(|(from, _)| !from.is_empty()) {
-        return [from, to].iter().all(|end| is_digits(end) && end.len() <= 4);
+        return [from, to]
+            .iter()
+            .all(|end| is_digits(end) && end.len() <= 4);
     }
     let unsigned = word.trim_start_matches(['+', '-']);
     let bare = unsigned.trim_start_matches(['$', '€', '£', '¥']);
     let is_mark = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',');
     let unit = bare.trim_start_matches(is_mark);
     let digits = &bare[..bare.len() - unit.len()];
-    let is_short = unit.chars().count() <= 3 && unit.chars().all(|c| c.is_alphabetic() || "%€$£¥°".contains(c));
+    let is_short = unit.chars().count() <= 3
+        && unit
+            .chars()
+            .all(|c| c.is_alphabetic() || "%€$£¥°".contains(c));
     // A number of five digits and more is one of an order or a member rather than an amount.
-    let is_long = unit.is_empty() && word.len() >= 5 && word.bytes().all(|byte| byte.is_ascii_digit());
+    let is_long =
+        unit.is_empty() && word.len() >= 5 && word.bytes().all(|byte| byte.is_ascii_digit());
     digits.starts_with(|c: char| c.is_ascii_digit() || c == '.')
         && digits.contains(|c: char| c.is_ascii_digit())
         && is_short
         && !is_long
 }
 
-/// Returns `true` for what has digits and is no number, and no word with a number behind it such as `user2`.
+/// Returns `true` for what has digits and is no number, and no word with a number behind it such as
+/// `user2`.
 fn is_id(word: &str) -> bool {
     let body = word.strip_prefix('#').unwrap_or(word);
     let is_mark = |c: char| "-_:/.#".contains(c);
@@ -149,19 +181,29 @@ fn is_id(word: &str) -> bool {
     let digits = body.bytes().filter(u8::is_ascii_digit).count();
     let has_capitals = body.bytes().any(|byte| byte.is_ascii_uppercase());
     let mut parts = body.split(is_mark);
-    // `s3_put_object` and `log4j-api` are names; a key has digits in its last parts, or is written in capitals.
-    let ends_in_number = parts.next_back().is_some_and(|last| last.bytes().any(|byte| byte.is_ascii_digit()));
+    // `s3_put_object` and `log4j-api` are names; a key has digits in its last parts, or is written
+    // in capitals.
+    let ends_in_number = parts
+        .next_back()
+        .is_some_and(|last| last.bytes().any(|byte| byte.is_ascii_digit()));
     let is_long_code = digits >= 2 && body.len() >= 16;
-    ends_in_number || is_long_code || has_capitals && !body.bytes().any(|byte| byte.is_ascii_lowercase())
+    ends_in_number
+        || is_long_code
+        || has_capitals && !body.bytes().any(|byte| byte.is_ascii_lowercase())
 }
 
-/// Returns where a date or time stands that begins with the first of `words`, and of how many of them it is.
+/// Returns where a date or time stands that begins with the first of `words`, and of how many of
+/// them it is.
 pub(super) fn date(text: &str, words: &[Range<usize>]) -> Option<(Range<usize>, usize)> {
     let word = |at: usize| words.get(at).map_or("", |word| &text[word.clone()]);
     // What stands between the words of a date: nothing but white space, or a comma.
     let follows = |at: usize| {
-        let between = words.get(at).map_or("?", |next| &text[words[at - 1].end..next.start]);
-        between.chars().all(|c| c.is_whitespace() || matches!(c, ',' | '.'))
+        let between = words
+            .get(at)
+            .map_or("?", |next| &text[words[at - 1].end..next.start]);
+        between
+            .chars()
+            .all(|c| c.is_whitespace() || matches!(c, ',' | '.'))
     };
     let first = word(0);
     let begins_with_month = || first.starts_with(char::is_uppercase) && month(first).is_some();
@@ -200,7 +242,10 @@ fn is_half(word: &str) -> bool {
 
 /// A day of a month: `3`, `14th`.
 fn is_day(word: &str) -> bool {
-    let digits = ["st", "nd", "rd", "th"].iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word);
+    let digits = ["st", "nd", "rd", "th"]
+        .iter()
+        .find_map(|end| word.strip_suffix(end))
+        .unwrap_or(word);
     is_digits(digits) && digits.len() <= 2 && (1..=31).contains(&digits.parse().unwrap_or(0_u8))
 }
 
@@ -209,21 +254,34 @@ fn month(word: &str) -> Option<usize> {
     let is_it = |month: &&str| {
         word.eq_ignore_ascii_case(month)
             || (3..=4).contains(&word.len())
-                && month.get(..word.len()).is_some_and(|own| own.eq_ignore_ascii_case(word))
+                && month
+                    .get(..word.len())
+                    .is_some_and(|own| own.eq_ignore_ascii_case(word))
     };
     MONTHS.iter().position(is_it)
 }
 
 /// `2024-05-01`, `2024-05-01T10:30:00Z`, `4.5.1991` or `3/14/24`.
 fn is_date(word: &str) -> bool {
-    let (day, time) = word.split_once(['T', 't']).map_or((word, None), |(day, time)| (day, Some(time)));
-    let is_time = time
-        .is_none_or(|time| is_clock(time.trim_end_matches(['Z', 'z']).split(['+', '.']).next().unwrap_or(time), ':'));
+    let (day, time) = word
+        .split_once(['T', 't'])
+        .map_or((word, None), |(day, time)| (day, Some(time)));
+    let is_time = time.is_none_or(|time| {
+        is_clock(
+            time.trim_end_matches(['Z', 'z'])
+                .split(['+', '.'])
+                .next()
+                .unwrap_or(time),
+            ':',
+        )
+    });
     let parts = |mark: char, lengths: [&[usize]; 3]| {
         let mut parts = day.split(mark);
-        let all = lengths
-            .iter()
-            .all(|lengths| parts.next().is_some_and(|part| is_digits(part) && lengths.contains(&part.len())));
+        let all = lengths.iter().all(|lengths| {
+            parts
+                .next()
+                .is_some_and(|part| is_digits(part) && lengths.contains(&part.len()))
+        });
         all && parts.next().is_none()
     };
     let by_day = |mark| parts(mark, [&[1, 2], &[1, 2], &[2, 4]]) && time.is_none();
@@ -232,11 +290,16 @@ fn is_date(word: &str) -> bool {
 
 /// `10:14`, `10:14:30`, `7:30am` or `6pm`.
 fn is_clock(word: &str, mark: char) -> bool {
-    let half = word.len().checked_sub(2).and_then(|at| word.get(at..)).is_some_and(is_half);
+    let half = word
+        .len()
+        .checked_sub(2)
+        .and_then(|at| word.get(at..))
+        .is_some_and(is_half);
     let digits = if half { &word[..word.len() - 2] } else { word };
     let parts = digits.split(mark).count();
     let mut all = digits.split(mark).enumerate();
-    let fit = all.all(|(place, part)| is_digits(part) && (part.len() == 2 || place == 0 && part.len() == 1));
+    let fit = all
+        .all(|(place, part)| is_digits(part) && (part.len() == 2 || place == 0 && part.len() == 1));
     fit && (2..=3).contains(&parts) || half && parts == 1 && fit
 }
 
@@ -251,10 +314,15 @@ pub(super) fn quoted(text: &str) -> Vec<Range<usize>> {
             (at, before) = (start, letter);
             continue;
         }
-        let closing = QUOTES.iter().find(|(opening, _)| *opening == letter).map(|(_, closing)| *closing);
-        let may_open =
-            !before.is_alphanumeric() && !matches!(before, '"' | '\'') || !letter.is_ascii() && is_wide(letter);
-        let end = closing.filter(|_| may_open).and_then(|closing| closing_quote(text, start, closing));
+        let closing = QUOTES
+            .iter()
+            .find(|(opening, _)| *opening == letter)
+            .map(|(_, closing)| *closing);
+        let may_open = !before.is_alphanumeric() && !matches!(before, '"' | '\'')
+            || !letter.is_ascii() && is_wide(letter);
+        let end = closing
+            .filter(|_| may_open)
+            .and_then(|closing| closing_quote(text, start, closing));
         match end {
             Some(end) => {
                 found.push(start..end);
@@ -282,7 +350,10 @@ fn closing_quote(text: &str, start: usize, closing: &str) -> Option<usize> {
     for (at, letter) in rest.char_indices() {
         let behind = start + at + letter.len_utf8();
         let ends = || is_wide_end(letter) || !text[behind..].starts_with(char::is_alphanumeric);
-        if closing.contains(letter) && before.is_some_and(|before: char| !before.is_whitespace()) && ends() {
+        if closing.contains(letter)
+            && before.is_some_and(|before: char| !before.is_whitespace())
+            && ends()
+        {
             return Some(start + at);
         }
         before = Some(letter);

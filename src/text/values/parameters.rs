@@ -1,7 +1,9 @@
 //! Which kinds of values the parameters of a tool take.
 //!
-//! A JSON Schema says it with `format`, with the type of a number, with the parameter's name, or in what is said of it:
-//! "file path", "owner's e-mail address". What kinds of files a tool is for, its name and description say. All of these are of the author's own, so each counts alike, and none is checked.
+//! A JSON Schema says it with `format`, with the type of a number, with the parameter's name, or in
+//! what is said of it: "file path", "owner's e-mail address". What kinds of files a tool is for,
+//! its name and description say. All of these are of the author's own, so each counts alike, and
+//! none is checked.
 
 use serde_json::Value as Json;
 
@@ -27,19 +29,25 @@ pub struct Taken<'a> {
 fn in_name(word: &str) -> &'static [ValueKind] {
     use ValueKind::{Date, Email, Id, Number, Path, Text, Url};
     match word {
-        "path" | "paths" | "file" | "files" | "filename" | "filepath" | "dir" | "directory" | "folder" => &[Path],
-        "url" | "urls" | "uri" | "link" | "href" | "website" | "webpage" | "domain" | "site" | "endpoint" => &[Url],
+        "path" | "paths" | "file" | "files" | "filename" | "filepath" | "dir" | "directory"
+        | "folder" => &[Path],
+        "url" | "urls" | "uri" | "link" | "href" | "website" | "webpage" | "domain" | "site"
+        | "endpoint" => &[Url],
         "email" | "emails" | "mail" | "recipient" | "recipients" | "cc" | "bcc" => &[Email],
-        "date" | "time" | "datetime" | "timestamp" | "day" | "month" | "year" | "start" | "end" | "since" | "until"
-        | "when" | "at" | "deadline" | "due" | "expires" | "schedule" => &[Date],
-        "amount" | "price" | "quantity" | "qty" | "count" | "limit" | "size" | "percent" | "value" | "rate"
-        | "minutes" | "seconds" | "hours" | "weight" | "length" | "width" | "height" | "distance" | "budget"
-        | "max" | "min" | "total" => &[Number],
+        "date" | "time" | "datetime" | "timestamp" | "day" | "month" | "year" | "start" | "end"
+        | "since" | "until" | "when" | "at" | "deadline" | "due" | "expires" | "schedule" => {
+            &[Date]
+        }
+        "amount" | "price" | "quantity" | "qty" | "count" | "limit" | "size" | "percent"
+        | "value" | "rate" | "minutes" | "seconds" | "hours" | "weight" | "length" | "width"
+        | "height" | "distance" | "budget" | "max" | "min" | "total" => &[Number],
         "number" => &[Number, Id],
-        "id" | "ids" | "key" | "code" | "ref" | "reference" | "uuid" | "no" | "sku" | "isbn" | "ticket"
-        | "identifier" | "case" | "order" | "account" => &[Id],
-        "text" | "title" | "name" | "message" | "body" | "content" | "query" | "subject" | "caption" | "comment"
-        | "label" | "note" | "term" | "phrase" | "word" | "words" => &[Text],
+        "id" | "ids" | "key" | "code" | "ref" | "reference" | "uuid" | "no" | "sku" | "isbn"
+        | "ticket" | "identifier" | "case" | "order" | "account" => &[Id],
+        "text" | "title" | "name" | "message" | "body" | "content" | "query" | "subject"
+        | "caption" | "comment" | "label" | "note" | "term" | "phrase" | "word" | "words" => {
+            &[Text]
+        }
         _ => &[],
     }
 }
@@ -65,13 +73,16 @@ fn of_format(format: &str) -> Option<ValueKind> {
     })
 }
 
-/// Returns the kinds of values that a tool takes: those that its parameters take, at any depth (which is bounded by the
-/// schema check), and the kinds of files that its `texts` speak of.
+/// Returns the kinds of values that a tool takes: those that its parameters take, at any depth
+/// (which is bounded by the schema check), and the kinds of files that its `texts` speak of.
 pub(crate) fn taken<'a>(schema: Option<&'a Json>, texts: &[(Field, &'a str)]) -> Vec<Taken<'a>> {
     let mut taken = Vec::new();
-    schema.into_iter().for_each(|schema| collect(schema, &mut taken));
-    for &(field, text) in
-        texts.iter().filter(|(field, _)| matches!(field, Field::Name | Field::Title | Field::Description))
+    schema
+        .into_iter()
+        .for_each(|schema| collect(schema, &mut taken));
+    for &(field, text) in texts
+        .iter()
+        .filter(|(field, _)| matches!(field, Field::Name | Field::Title | Field::Description))
     {
         spoken_of_in(text).for_each(|(kind, by)| add(&mut taken, Taken { kind, field, by }));
     }
@@ -108,19 +119,41 @@ fn collect<'a>(schema: &'a Json, taken: &mut Vec<Taken<'a>>) {
 }
 
 fn of_parameter<'a>(name: &'a str, property: &Json, taken: &mut Vec<Taken<'a>>) {
-    let mut add = |kind: ValueKind| add(taken, Taken { kind, field: Field::ParameterNames, by: name });
+    let mut add = |kind: ValueKind| {
+        add(
+            taken,
+            Taken {
+                kind,
+                field: Field::ParameterNames,
+                by: name,
+            },
+        )
+    };
     let text = |key: &str| property.get(key).and_then(Json::as_str);
-    text("format").and_then(of_format).into_iter().for_each(&mut add);
+    text("format")
+        .and_then(of_format)
+        .into_iter()
+        .for_each(&mut add);
     if matches!(text("type"), Some("integer" | "number")) {
         add(ValueKind::Number);
     }
     let lower = |text: &str| {
-        let words = words(text).take(MAX_WORDS).map(|(start, end)| text[start..end].to_ascii_lowercase());
+        let words = words(text)
+            .take(MAX_WORDS)
+            .map(|(start, end)| text[start..end].to_ascii_lowercase());
         words.collect::<Vec<String>>()
     };
-    lower(name).iter().flat_map(|word| in_name(word)).copied().for_each(&mut add);
+    lower(name)
+        .iter()
+        .flat_map(|word| in_name(word))
+        .copied()
+        .for_each(&mut add);
     let description = text("description").map(lower).unwrap_or_default();
-    description.iter().flat_map(|word| in_description(word)).copied().for_each(&mut add);
+    description
+        .iter()
+        .flat_map(|word| in_description(word))
+        .copied()
+        .for_each(&mut add);
 }
 
 #[cfg(test)]
@@ -134,7 +167,11 @@ mod tests {
         use ValueKind::{Date, Email, Id, Number, Path, Text, Url};
         for (name, property, expected) in [
             ("source", json!({"format": "uri"}), vec![Url]),
-            ("whom", json!({"type": "string", "format": "email"}), vec![Email]),
+            (
+                "whom",
+                json!({"type": "string", "format": "email"}),
+                vec![Email],
+            ),
             ("begin", json!({"format": "date-time"}), vec![Date]),
             ("n", json!({"type": "integer"}), vec![Number]),
             ("filePath", json!({}), vec![Path]),
@@ -143,7 +180,11 @@ mod tests {
             ("orderId", json!({}), vec![Id]),
             ("order_number", json!({}), vec![Id, Number]),
             ("what", json!({"description": "file path"}), vec![Path]),
-            ("who", json!({"description": "The e-mail address, or the id"}), vec![Email, Id]),
+            (
+                "who",
+                json!({"description": "The e-mail address, or the id"}),
+                vec![Email, Id],
+            ),
             ("when_to", json!({"description": "words"}), vec![Date]),
             ("message", json!({}), vec![Text]),
             (
@@ -158,14 +199,20 @@ mod tests {
             ),
         ] {
             let schema = json!({"type": "object", "properties": {name: property}});
-            let mut kinds: Vec<ValueKind> = taken(Some(&schema), &[]).into_iter().map(|taken| taken.kind).collect();
+            let mut kinds: Vec<ValueKind> = taken(Some(&schema), &[])
+                .into_iter()
+                .map(|taken| taken.kind)
+                .collect();
             kinds.sort_unstable_by_key(|kind| format!("{kind:?}"));
             assert_eq!(kinds, expected, "{schema}");
         }
     }
 
     fn by<'a>(schema: Option<&'a Json>, texts: &[(Field, &'a str)]) -> Vec<(ValueKind, &'a str)> {
-        taken(schema, texts).into_iter().map(|taken| (taken.kind, taken.by)).collect()
+        taken(schema, texts)
+            .into_iter()
+            .map(|taken| (taken.kind, taken.by))
+            .collect()
     }
 
     #[test]
@@ -174,11 +221,20 @@ mod tests {
             "files": {"type": "array", "items": {"properties": {"file_id": {}}}},
             "path": {},
         }});
-        assert_eq!(by(Some(&schema), &[]), [(ValueKind::Path, "files"), (ValueKind::Id, "file_id")]);
+        assert_eq!(
+            by(Some(&schema), &[]),
+            [(ValueKind::Path, "files"), (ValueKind::Id, "file_id")]
+        );
         assert!(by(Some(&json!([])), &[]).is_empty() && by(Some(&json!("path")), &[]).is_empty());
-        let texts =
-            [(Field::Name, "listTables"), (Field::Description, "Lists the sheets and slides"), (Field::Tags, "image")];
-        let found = [(ValueKind::Spreadsheet, "Tables"), (ValueKind::Presentation, "slides")];
+        let texts = [
+            (Field::Name, "listTables"),
+            (Field::Description, "Lists the sheets and slides"),
+            (Field::Tags, "image"),
+        ];
+        let found = [
+            (ValueKind::Spreadsheet, "Tables"),
+            (ValueKind::Presentation, "slides"),
+        ];
         assert_eq!(by(None, &texts), found);
     }
 }

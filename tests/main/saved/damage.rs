@@ -27,16 +27,29 @@ pub(super) struct Parts {
 impl Parts {
     pub(super) fn of(bytes: &[u8]) -> Self {
         let trailer = &bytes[bytes.len() - 24..];
-        let number = |at: usize| index(u64::from_le_bytes(trailer[at..at + 8].try_into().expect("eight bytes")));
-        let header: Value = serde_json::from_slice(&bytes[number(0)..][..number(8)]).expect("the header is JSON");
+        let number = |at: usize| {
+            index(u64::from_le_bytes(
+                trailer[at..at + 8].try_into().expect("eight bytes"),
+            ))
+        };
+        let header: Value =
+            serde_json::from_slice(&bytes[number(0)..][..number(8)]).expect("the header is JSON");
         let mut at = 24;
-        let sections = header["sections"].as_array().expect("there are sections").iter().map(|section| {
-            let length = index(section["bytes"].as_u64().expect("a length"));
-            let bytes = bytes[at..at + length].to_vec();
-            at += length;
-            (section["name"].as_str().expect("a name").to_owned(), bytes)
-        });
-        Self { start: bytes[..24].to_vec(), sections: sections.collect(), header: header.clone() }
+        let sections = header["sections"]
+            .as_array()
+            .expect("there are sections")
+            .iter()
+            .map(|section| {
+                let length = index(section["bytes"].as_u64().expect("a length"));
+                let bytes = bytes[at..at + length].to_vec();
+                at += length;
+                (section["name"].as_str().expect("a name").to_owned(), bytes)
+            });
+        Self {
+            start: bytes[..24].to_vec(),
+            sections: sections.collect(),
+            header: header.clone(),
+        }
     }
 
     /// Puts it together, with the checksums that it should have.
@@ -80,14 +93,27 @@ fn outcome(folder: &Path) -> Outcome {
         Ok(engine) => engine,
         Err(error) => return Outcome::NotBuilt(error.to_string()),
     };
-    let options = PickOptions { debug: true, max_candidates: 7, min_score: 0.0, ..PickOptions::default() };
-    let options = PickOptions { access: Access { allow_unsafe: true, ..Access::default() }, ..options };
+    let options = PickOptions {
+        debug: true,
+        max_candidates: 7,
+        min_score: 0.0,
+        ..PickOptions::default()
+    };
+    let options = PickOptions {
+        access: Access {
+            allow_unsafe: true,
+            ..Access::default()
+        },
+        ..options
+    };
     let mut answers: Vec<String> = REQUESTS[1..4]
         .iter()
-        .map(|request| match engine.pick(&Query::new(*request), &options) {
-            Ok(selection) => serde_json::to_string(&selection).expect("it serialises"),
-            Err(error) => format!("refused: {error}"),
-        })
+        .map(
+            |request| match engine.pick(&Query::new(*request), &options) {
+                Ok(selection) => serde_json::to_string(&selection).expect("it serialises"),
+                Err(error) => format!("refused: {error}"),
+            },
+        )
         .collect();
     answers.push(match engine.catalog().read_all() {
         Ok(tools) => serde_json::to_string(tools).expect("it serialises"),
@@ -99,17 +125,23 @@ fn outcome(folder: &Path) -> Outcome {
 pub(super) fn varied_index() -> (tempfile::TempDir, Vec<u8>, Outcome) {
     let folder = scratch();
     save(&engine(varied()), folder.path());
-    let (bytes, whole) = (fs::read(folder.path().join(FILE)).expect("it was saved"), outcome(folder.path()));
-    assert!(matches!(&whole, Outcome::Answers(answers) if answers.iter().all(|answer| !answer.starts_with("refused"))));
+    let (bytes, whole) = (
+        fs::read(folder.path().join(FILE)).expect("it was saved"),
+        outcome(folder.path()),
+    );
+    assert!(
+        matches!(&whole, Outcome::Answers(answers) if answers.iter().all(|answer| !answer.starts_with("refused")))
+    );
     (folder, bytes, whole)
 }
 
 /// An answer may be missing, and never another one.
 fn is_no_other(outcome: &Outcome, whole: &Outcome) -> bool {
     match (outcome, whole) {
-        (Outcome::Answers(found), Outcome::Answers(whole)) => {
-            found.iter().zip(whole).all(|(found, whole)| found == whole || found.starts_with("refused: the index"))
-        }
+        (Outcome::Answers(found), Outcome::Answers(whole)) => found
+            .iter()
+            .zip(whole)
+            .all(|(found, whole)| found == whole || found.starts_with("refused: the index")),
         (Outcome::NotOpened(error) | Outcome::NotBuilt(error), _) => error.contains("index"),
         (Outcome::Answers(_), _) => false,
     }
@@ -118,9 +150,14 @@ fn is_no_other(outcome: &Outcome, whole: &Outcome) -> bool {
 #[test]
 fn a_flipped_bit_anywhere_is_an_error_and_never_another_answer() {
     let (folder, bytes, whole) = varied_index();
-    let mut file = File::options().write(true).open(folder.path().join(FILE)).expect("it can be opened");
+    let mut file = File::options()
+        .write(true)
+        .open(folder.path().join(FILE))
+        .expect("it can be opened");
     let mut put = |at: usize, byte: u8| {
-        file.seek(SeekFrom::Start(at as u64)).and_then(|_| file.write_all(&[byte])).expect("it can be written");
+        file.seek(SeekFrom::Start(at as u64))
+            .and_then(|_| file.write_all(&[byte]))
+            .expect("it can be written");
     };
     let mut told = 0;
     for (at, &byte) in bytes.iter().enumerate() {
@@ -142,9 +179,15 @@ fn a_range_that_is_gone_doubled_or_cleared_is_an_error_and_never_another_answer(
         }
         fs::write(folder.path().join(FILE), damaged).expect("it can be written");
         let outcome = outcome(folder.path());
-        assert!(is_no_other(&outcome, &whole) && outcome != whole, "{what}: {outcome:?}");
+        assert!(
+            is_no_other(&outcome, &whole) && outcome != whole,
+            "{what}: {outcome:?}"
+        );
     };
-    for length in (0..bytes.len()).step_by(97).chain([bytes.len() - 1, 23, 24, 25, 47, 48]) {
+    for length in (0..bytes.len())
+        .step_by(97)
+        .chain([bytes.len() - 1, 23, 24, 25, 47, 48])
+    {
         check(format!("{length} bytes"), bytes[..length].to_vec());
     }
     check("a byte more".to_owned(), [&bytes[..], b"x"].concat());
@@ -156,8 +199,14 @@ fn a_range_that_is_gone_doubled_or_cleared_is_an_error_and_never_another_answer(
             let cleared = [&bytes[..start], &vec![fill; range.len()], &bytes[end..]].concat();
             check(format!("{start}..{end} of {fill}"), cleared);
         }
-        check(format!("{start}..{end} gone"), [&bytes[..start], &bytes[end..]].concat());
-        check(format!("{start}..{end} twice"), [&bytes[..end], range, &bytes[end..]].concat());
+        check(
+            format!("{start}..{end} gone"),
+            [&bytes[..start], &bytes[end..]].concat(),
+        );
+        check(
+            format!("{start}..{end} twice"),
+            [&bytes[..end], range, &bytes[end..]].concat(),
+        );
     }
 }
 
@@ -172,7 +221,11 @@ fn a_hostile_index_with_its_checksums_is_an_error_or_an_answer() {
     let (folder, bytes, _) = varied_index();
     let whole = || Parts::of(&bytes);
     assert_eq!(whole().bytes().len(), bytes.len());
-    let names: Vec<String> = whole().sections.iter().map(|(name, _)| name.clone()).collect();
+    let names: Vec<String> = whole()
+        .sections
+        .iter()
+        .map(|(name, _)| name.clone())
+        .collect();
     assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());
     for (place, name) in names.iter().enumerate() {
         let length = whole().sections[place].1.len();
@@ -189,10 +242,23 @@ fn a_hostile_index_with_its_checksums_is_an_error_or_an_answer() {
         for unit in [1, 2, 4, 8, 32] {
             change(&|section| section.truncate(section.len().saturating_sub(unit)));
             change(&|section| section.extend(vec![0; unit]));
-            // The first, a middle and the last number are as large as can be, or one more than they were.
+            // The first, a middle and the last number are as large as can be, or one more than they
+            // were.
             for at in [0, length / 2 / unit * unit, length.saturating_sub(unit)] {
-                change(&|section| section.iter_mut().skip(at).take(unit).for_each(|byte| *byte = 0xff));
-                change(&|section| section.iter_mut().skip(at).take(1).for_each(|byte| *byte = byte.wrapping_add(1)));
+                change(&|section| {
+                    section
+                        .iter_mut()
+                        .skip(at)
+                        .take(unit)
+                        .for_each(|byte| *byte = 0xff)
+                });
+                change(&|section| {
+                    section
+                        .iter_mut()
+                        .skip(at)
+                        .take(1)
+                        .for_each(|byte| *byte = byte.wrapping_add(1))
+                });
             }
         }
         let mut parts = whole();
@@ -219,7 +285,10 @@ fn a_hostile_index_with_its_checksums_is_an_error_or_an_answer() {
         survives(folder.path(), &parts);
     }
     let mut parts = whole();
-    for model in parts.header["models"].as_array_mut().expect("there are models") {
+    for model in parts.header["models"]
+        .as_array_mut()
+        .expect("there are models")
+    {
         model["dimensions"] = json!(u32::MAX);
     }
     survives(folder.path(), &parts);

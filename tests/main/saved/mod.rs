@@ -31,8 +31,15 @@ const REQUESTS: [&str; 6] = [
 
 /// All that an engine answers, as text.
 fn answers(engine: &Engine) -> Vec<String> {
-    let roles = Access { roles: ["finance".to_owned(), "admin".to_owned()].into(), ..Access::default() };
-    let denied = Access { deny_sources: ["chat".to_owned()].into(), allow_unsafe: true, ..Access::default() };
+    let roles = Access {
+        roles: ["finance".to_owned(), "admin".to_owned()].into(),
+        ..Access::default()
+    };
+    let denied = Access {
+        deny_sources: ["chat".to_owned()].into(),
+        allow_unsafe: true,
+        ..Access::default()
+    };
     let accesses = [Access::default(), roles, denied];
     let modes: &[Mode] = match engine.stats().model {
         Some(_) => &[Mode::Keyword, Mode::Semantic, Mode::Hybrid],
@@ -40,9 +47,18 @@ fn answers(engine: &Engine) -> Vec<String> {
     };
     let mut all = Vec::new();
     for request in REQUESTS {
-        for (mode, access) in modes.iter().flat_map(|mode| accesses.iter().map(move |access| (mode, access))) {
+        for (mode, access) in modes
+            .iter()
+            .flat_map(|mode| accesses.iter().map(move |access| (mode, access)))
+        {
             let (mode, access) = (Some(*mode), access.clone());
-            let options = PickOptions { mode, access, debug: true, max_candidates: 4, ..PickOptions::default() };
+            let options = PickOptions {
+                mode,
+                access,
+                debug: true,
+                max_candidates: 4,
+                ..PickOptions::default()
+            };
             all.push(match engine.pick(&Query::new(request), &options) {
                 Ok(selection) => serde_json::to_string(&selection).expect("it serialises"),
                 Err(error) => error.to_string(),
@@ -53,7 +69,9 @@ fn answers(engine: &Engine) -> Vec<String> {
 }
 
 fn save(engine: &Engine, folder: &Path) {
-    engine.save(folder, json!({"from": "a test"})).expect("it can be saved");
+    engine
+        .save(folder, json!({"from": "a test"}))
+        .expect("it can be saved");
 }
 
 fn open(folder: &Path) -> Engine {
@@ -64,8 +82,8 @@ fn scratch() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder can be made")
 }
 
-/// A catalog that has something of everything: sources with and without trust, a copy, aliases, examples, roles, costs, tools
-/// that are the same, and names that need care.
+/// A catalog that has something of everything: sources with and without trust, a copy, aliases,
+/// examples, roles, costs, tools that are the same, and names that need care.
 fn varied() -> Catalog {
     let text = "Sends a message with an attachment to a person outside the company";
     let tool = |source: &str, name: &str, more: Value| {
@@ -105,24 +123,45 @@ fn varied() -> Catalog {
         conflicts: Conflicts::Warn,
         ..Options::default()
     };
-    options.read(entries.to_string().as_bytes(), "varied.json").expect("the entries are valid")
+    options
+        .read(entries.to_string().as_bytes(), "varied.json")
+        .expect("the entries are valid")
 }
 
 #[test]
 fn an_opened_index_answers_as_the_one_that_was_saved() {
-    let keywords = Engine::builder(varied()).keyword_only().build().expect("keywords need nothing");
+    let keywords = Engine::builder(varied())
+        .keyword_only()
+        .build()
+        .expect("keywords need nothing");
     let empty = engine(Catalog::from_tools([]).expect("no tool is wrong"));
-    for (engine, is_keywords) in [(&*WORKPLACE, false), (&engine(varied()), false), (&keywords, true), (&empty, false)]
-    {
+    for (engine, is_keywords) in [
+        (&*WORKPLACE, false),
+        (&engine(varied()), false),
+        (&keywords, true),
+        (&empty, false),
+    ] {
         let folder = scratch();
         save(engine, folder.path());
         let catalog = Catalog::open_saved(folder.path()).expect("it can be opened");
         assert_eq!(catalog.note(), Some(&json!({"from": "a test"})));
         assert_eq!(catalog.unknown_values(), engine.catalog().unknown_values());
-        let notices = |catalog: &Catalog| catalog.notices().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let notices = |catalog: &Catalog| {
+            catalog
+                .notices()
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(notices(&catalog), notices(engine.catalog()));
         let builder = Engine::builder(catalog.clone());
-        let opened = if is_keywords { builder.keyword_only() } else { builder }.build().expect("nothing is missing");
+        let opened = if is_keywords {
+            builder.keyword_only()
+        } else {
+            builder
+        }
+        .build()
+        .expect("nothing is missing");
         assert_eq!(answers(&opened), answers(engine));
         assert_eq!(opened.stats(), engine.stats());
         assert_eq!(catalog.tools(), engine.catalog().tools());
@@ -131,7 +170,10 @@ fn an_opened_index_answers_as_the_one_that_was_saved() {
         let again = scratch();
         save(&opened, again.path());
         let bytes = |folder: &Path| fs::read(folder.join(FILE)).expect("it was saved");
-        assert!(bytes(folder.path()) == bytes(again.path()), "the files differ");
+        assert!(
+            bytes(folder.path()) == bytes(again.path()),
+            "the files differ"
+        );
     }
 }
 
@@ -141,10 +183,22 @@ fn names_of_an_opened_index_mean_what_they_meant() {
     let catalog = varied();
     save(&engine(catalog.clone()), folder.path());
     let opened = Catalog::open_saved(folder.path()).expect("it can be opened");
-    let (names, read) = (NameTable::new(&catalog), NameTable::of(&opened).expect("the index is whole"));
-    for name in
-        ["send", "mail/send", "mail_it", "MailIt", "dispatch", "bash", "stranger/bash", "mail_me", "send_mony", ""]
-    {
+    let (names, read) = (
+        NameTable::new(&catalog),
+        NameTable::of(&opened).expect("the index is whole"),
+    );
+    for name in [
+        "send",
+        "mail/send",
+        "mail_it",
+        "MailIt",
+        "dispatch",
+        "bash",
+        "stranger/bash",
+        "mail_me",
+        "send_mony",
+        "",
+    ] {
         assert_eq!(read.resolve(name), names.resolve(name), "{name}");
     }
     assert!(matches!(read.resolve("dispatch"), Resolution::Tool(found) if found.deprecated));
@@ -157,7 +211,10 @@ fn names_of_an_opened_index_mean_what_they_meant() {
 #[test]
 fn skills_examples_and_another_model_are_laid_over_an_opened_index() {
     /// A model that reads the first word alone, and counts what it is asked.
-    struct FirstWord(std::sync::Arc<StaticEmbedder>, std::sync::atomic::AtomicUsize);
+    struct FirstWord(
+        std::sync::Arc<StaticEmbedder>,
+        std::sync::atomic::AtomicUsize,
+    );
     impl Embedder for FirstWord {
         fn identity(&self) -> &'static str {
             "first-word:1"
@@ -165,20 +222,37 @@ fn skills_examples_and_another_model_are_laid_over_an_opened_index() {
         fn dimensions(&self) -> usize {
             self.0.dimensions()
         }
-        fn embed(&self, role: Role, texts: &[&str], progress: EmbedProgress<'_>) -> Result<Vec<Vec<f32>>, EmbedError> {
+        fn embed(
+            &self,
+            role: Role,
+            texts: &[&str],
+            progress: EmbedProgress<'_>,
+        ) -> Result<Vec<Vec<f32>>, EmbedError> {
             if role == Role::Document {
-                self.1.fetch_add(texts.len(), std::sync::atomic::Ordering::Relaxed);
+                self.1
+                    .fetch_add(texts.len(), std::sync::atomic::Ordering::Relaxed);
             }
-            let words: Vec<&str> = texts.iter().map(|text| text.split(' ').next().unwrap_or_default()).collect();
+            let words: Vec<&str> = texts
+                .iter()
+                .map(|text| text.split(' ').next().unwrap_or_default())
+                .collect();
             self.0.embed(role, &words, progress)
         }
     }
-    let model = std::sync::Arc::new(FirstWord(StaticEmbedder::shared().expect("it is inside"), 0.into()));
+    let model = std::sync::Arc::new(FirstWord(
+        StaticEmbedder::shared().expect("it is inside"),
+        0.into(),
+    ));
     let built = |catalog: Catalog| {
         let mut examples = Examples::default();
-        examples.learn("mail/send", "drop Anna a line", &picktools::examples::Vocabulary::default());
-        let builder =
-            Engine::builder(catalog).embedder(model.clone() as std::sync::Arc<dyn Embedder>).examples(examples);
+        examples.learn(
+            "mail/send",
+            "drop Anna a line",
+            &picktools::examples::Vocabulary::default(),
+        );
+        let builder = Engine::builder(catalog)
+            .embedder(model.clone() as std::sync::Arc<dyn Embedder>)
+            .examples(examples);
         builder.build().expect("it can be built")
     };
     let embedded = || model.1.swap(0, std::sync::atomic::Ordering::Relaxed);
@@ -186,7 +260,11 @@ fn skills_examples_and_another_model_are_laid_over_an_opened_index() {
     save(&engine(varied()), folder.path());
     embedded();
     let opened = built(Catalog::open_saved(folder.path()).expect("it can be opened"));
-    assert_eq!(embedded(), varied().len(), "the index has no vectors by that model");
+    assert_eq!(
+        embedded(),
+        varied().len(),
+        "the index has no vectors by that model"
+    );
     assert_eq!(answers(&opened), answers(&fresh));
     save(&opened, folder.path());
     let opened = built(Catalog::open_saved(folder.path()).expect("it can be opened"));
@@ -199,11 +277,22 @@ fn what_is_no_index_or_of_another_version_is_named_with_a_remedy() {
     let folder = scratch();
     let error = |folder: &Path| Catalog::open_saved(folder).expect_err("it cannot be opened");
     assert!(matches!(error(folder.path()), SavedError::Missing { .. }));
-    assert!(matches!(error(&fixture("catalogs/workplace/tools.jsonl")), SavedError::Missing { .. }));
-    for (content, is_foreign) in [(&b""[..], true), (b"{}", true), (b"picktools index\n", false)] {
+    assert!(matches!(
+        error(&fixture("catalogs/workplace/tools.jsonl")),
+        SavedError::Missing { .. }
+    ));
+    for (content, is_foreign) in [
+        (&b""[..], true),
+        (b"{}", true),
+        (b"picktools index\n", false),
+    ] {
         fs::write(folder.path().join(FILE), content).expect("it can be written");
         let error = error(folder.path());
-        assert_eq!(matches!(error, SavedError::Foreign { .. }), is_foreign || content.len() < 20, "{error}");
+        assert_eq!(
+            matches!(error, SavedError::Foreign { .. }),
+            is_foreign || content.len() < 20,
+            "{error}"
+        );
     }
     let (_kept, bytes, _) = varied_index();
     for version in [0, 2, u32::MAX] {
@@ -211,31 +300,47 @@ fn what_is_no_index_or_of_another_version_is_named_with_a_remedy() {
         other[16..20].copy_from_slice(&version.to_le_bytes());
         fs::write(folder.path().join(FILE), other).expect("it can be written");
         let error = error(folder.path());
-        assert!(matches!(error, SavedError::Version { found, .. } if found == version), "{error}");
-        assert!(error.to_string().contains("picktools index --out"), "{error}");
+        assert!(
+            matches!(error, SavedError::Version { found, .. } if found == version),
+            "{error}"
+        );
+        assert!(
+            error.to_string().contains("picktools index --out"),
+            "{error}"
+        );
     }
 }
 
-/// The index that each version of the format wrote of the terminal's catalog opens, or is refused with a remedy.
+/// The index that each version of the format wrote of the terminal's catalog opens, or is refused
+/// with a remedy.
 #[test]
 fn indexes_of_every_version_open_or_say_what_to_do() {
     let kept = fixture("indexes/v1");
     let opened = open(&kept);
     let built = engine(Catalog::open(fixture("catalogs/terminal")).expect("it is valid"));
     assert_eq!(opened.catalog().digest(), built.catalog().digest());
-    assert_eq!(answers(&opened), answers(&built), "raise FORMAT_VERSION, and keep the old file as one that is refused");
+    assert_eq!(
+        answers(&opened),
+        answers(&built),
+        "raise FORMAT_VERSION, and keep the old file as one that is refused"
+    );
 }
 
-/// What stands in an index is not to change while the version of the format stays: see `FORMAT_VERSION`.
+/// What stands in an index is not to change while the version of the format stays: see
+/// `FORMAT_VERSION`.
 #[test]
 fn the_index_of_the_fixture_catalog_is_as_it_was() {
     let folder = scratch();
     save(&WORKPLACE, folder.path());
     let header = Parts::of(&fs::read(folder.path().join(FILE)).expect("it was saved")).header;
-    let sections = header["sections"].as_array().expect("there are sections").iter().map(|section| {
-        let text = |member: &str| section[member].as_str().unwrap_or_default().to_owned();
-        format!("{} {} {}", text("name"), section["bytes"], text("checksum"))
-    });
+    let sections = header["sections"]
+        .as_array()
+        .expect("there are sections")
+        .iter()
+        .map(|section| {
+            let text = |member: &str| section[member].as_str().unwrap_or_default().to_owned();
+            format!("{} {} {}", text("name"), section["bytes"], text("checksum"))
+        });
     insta::assert_snapshot!("index_sections", sections.collect::<Vec<_>>().join("\n"));
 }
 
@@ -245,19 +350,39 @@ fn one_writer_at_a_time_and_what_was_there_stays() {
     let engine = engine(varied());
     save(&engine, folder.path());
     let before = fs::read(folder.path().join(FILE)).expect("it was saved");
-    let lock = File::options().write(true).open(folder.path().join("lock")).expect("there is a lock");
+    let lock = File::options()
+        .write(true)
+        .open(folder.path().join("lock"))
+        .expect("there is a lock");
     lock.lock().expect("nobody has it");
-    let error = WORKPLACE.save(folder.path(), Value::Null).expect_err("another writes");
+    let error = WORKPLACE
+        .save(folder.path(), Value::Null)
+        .expect_err("another writes");
     assert!(matches!(error, SavedError::Locked { .. }), "{error}");
-    assert_eq!(fs::read(folder.path().join(FILE)).expect("it is there"), before);
+    assert_eq!(
+        fs::read(folder.path().join(FILE)).expect("it is there"),
+        before
+    );
     drop(lock);
-    fs::write(folder.path().join(".picktools.index.tmp"), "half of what a writer wrote that was killed")
-        .expect("it can be written");
+    fs::write(
+        folder.path().join(".picktools.index.tmp"),
+        "half of what a writer wrote that was killed",
+    )
+    .expect("it can be written");
     save(&WORKPLACE, folder.path());
-    assert_ne!(fs::read(folder.path().join(FILE)).expect("it is there"), before);
-    let names: HashSet<_> =
-        fs::read_dir(folder.path()).expect("it is there").map(|entry| entry.expect("readable").file_name()).collect();
-    assert_eq!(names, [FILE, "lock"].map(Into::into).into(), "nothing else is left");
+    assert_ne!(
+        fs::read(folder.path().join(FILE)).expect("it is there"),
+        before
+    );
+    let names: HashSet<_> = fs::read_dir(folder.path())
+        .expect("it is there")
+        .map(|entry| entry.expect("readable").file_name())
+        .collect();
+    assert_eq!(
+        names,
+        [FILE, "lock"].map(Into::into).into(),
+        "nothing else is left"
+    );
 }
 
 #[test]
@@ -265,11 +390,15 @@ fn what_cannot_be_written_is_told_and_leaves_nothing() {
     let folder = scratch();
     fs::write(folder.path().join("file"), "").expect("it can be written");
     for path in [folder.path().join("file"), folder.path().join("file/below")] {
-        let error = WORKPLACE.save(&path, Value::Null).expect_err("it is no folder");
+        let error = WORKPLACE
+            .save(&path, Value::Null)
+            .expect_err("it is no folder");
         assert!(matches!(error, SavedError::Write(_)), "{error}");
     }
     let long = json!("x".repeat(17 << 20));
-    let error = WORKPLACE.save(folder.path().join("new"), long).expect_err("the note is too long");
+    let error = WORKPLACE
+        .save(folder.path().join("new"), long)
+        .expect_err("the note is too long");
     assert!(matches!(error, SavedError::TooLarge { .. }), "{error}");
     assert!(!Catalog::is_saved(folder.path().join("new")));
 }
@@ -280,11 +409,18 @@ fn who_reads_an_index_goes_on_with_it_while_another_takes_its_place() {
     save(&WORKPLACE, folder.path());
     let reader = open(folder.path());
     save(&engine(varied()), folder.path());
-    assert_eq!(answers(&reader), answers(&WORKPLACE), "definitions are read from the old file");
+    assert_eq!(
+        answers(&reader),
+        answers(&WORKPLACE),
+        "definitions are read from the old file"
+    );
     assert_eq!(open(folder.path()).catalog().digest(), varied().digest());
     let again = scratch();
     save(&reader, again.path());
-    assert_eq!(open(again.path()).catalog().digest(), WORKPLACE.catalog().digest());
+    assert_eq!(
+        open(again.path()).catalog().digest(),
+        WORKPLACE.catalog().digest()
+    );
 }
 
 #[test]
@@ -292,9 +428,12 @@ fn readers_and_writers_side_by_side_see_whole_indexes_only() {
     let folder = scratch();
     let engines = [
         engine(varied()),
-        Engine::new(workplace().filtered(|tool| tool.source.as_deref() == Some("chat"))).expect("it is valid"),
+        Engine::new(workplace().filtered(|tool| tool.source.as_deref() == Some("chat")))
+            .expect("it is valid"),
     ];
-    let digests = engines.each_ref().map(|engine| engine.catalog().digest().to_owned());
+    let digests = engines
+        .each_ref()
+        .map(|engine| engine.catalog().digest().to_owned());
     save(&engines[0], folder.path());
     std::thread::scope(|scope| {
         for engine in &engines {

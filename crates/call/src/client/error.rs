@@ -64,8 +64,9 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Returns `true` if the same request may be answered when it is sent again: after a failed connection, a timeout, and
-    /// the statuses 408, 429 and 5xx. An API request that timed out may have been answered, and paid for, all the same.
+    /// Returns `true` if the same request may be answered when it is sent again: after a failed
+    /// connection, a timeout, and the statuses 408, 429 and 5xx. An API request that timed out may
+    /// have been answered, and paid for, all the same.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Timeout { .. } | Self::Connection { .. } => true,
@@ -81,11 +82,26 @@ mod tests {
 
     #[test]
     fn what_may_pass_is_worth_another_try() {
-        let status = |status| ClientError::Status { status, answer: status.to_string() };
-        for error in [status(408), status(429), status(503), ClientError::Timeout { reason: "slow".into() }] {
+        let status = |status| ClientError::Status {
+            status,
+            answer: status.to_string(),
+        };
+        for error in [
+            status(408),
+            status(429),
+            status(503),
+            ClientError::Timeout {
+                reason: "slow".into(),
+            },
+        ] {
             assert!(error.retryable(), "{error}");
         }
-        for error in [status(307), status(400), status(401), ClientError::TooLarge { limit: 1 << 20 }] {
+        for error in [
+            status(307),
+            status(400),
+            status(401),
+            ClientError::TooLarge { limit: 1 << 20 },
+        ] {
             assert!(!error.retryable(), "{error}");
         }
     }

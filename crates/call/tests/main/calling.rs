@@ -1,5 +1,6 @@
-//! Calls of models: the tool is found by any of its names, arguments are read within bounds, held to the schema and
-//! repaired where that has one meaning, and what cannot be run says what would have been right.
+//! Calls of models: the tool is found by any of its names, arguments are read within bounds, held
+//! to the schema and repaired where that has one meaning, and what cannot be run says what would
+//! have been right.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -8,8 +9,8 @@ use picktools::catalog::{CatalogError, NoSchemaMode};
 use picktools::names::ResolvedVia;
 use picktools::{Catalog, Tool};
 use picktools_call::{
-    ApprovalError, ApprovalQueue, CallError, FaultyCall, Hydrated, Hydrator, MAX_ARGUMENT_BYTES, Repair, RepairError,
-    RepairFuture, Repairer,
+    ApprovalError, ApprovalQueue, CallError, FaultyCall, Hydrated, Hydrator, MAX_ARGUMENT_BYTES,
+    Repair, RepairError, RepairFuture, Repairer,
 };
 use picktools_provider::{Arguments, Provider, ToolCall, TranslateOptions, translate};
 use picktools_testing::{catalog, tool, workplace};
@@ -28,7 +29,11 @@ fn hydrator(entries: &Value) -> Hydrator {
 }
 
 fn call(name: &str, arguments: &str) -> ToolCall {
-    ToolCall { id: Some("1".to_owned()), name: name.to_owned(), arguments: Arguments::Text(arguments.to_owned()) }
+    ToolCall {
+        id: Some("1".to_owned()),
+        name: name.to_owned(),
+        arguments: Arguments::Text(arguments.to_owned()),
+    }
 }
 
 fn refused(hydrated: Result<Hydrated, CallError>) -> CallError {
@@ -46,7 +51,8 @@ fn temperature() -> Value {
 }
 
 fn terminal() -> Value {
-    let file = json!({"type": "object", "required": ["path"], "properties": {"path": {"type": "string"}}});
+    let file =
+        json!({"type": "object", "required": ["path"], "properties": {"path": {"type": "string"}}});
     json!([
         {"name": "terminalRun", "aliases": ["bash", "shell", "run"], "parameters": {"type": "object",
             "required": ["command"], "properties": {"command": {"type": "string"}}}},
@@ -61,17 +67,31 @@ fn parse_validate_instantiate() {
     struct GetTemperature {
         city: String,
     }
-    let valid = ready(hydrator(&temperature()).hydrate(&call("get_temperature", "{\"city\": \"Lugano\"}")));
-    assert_eq!(valid.arguments_as::<GetTemperature>().expect("it fits"), GetTemperature { city: "Lugano".to_owned() });
+    let valid =
+        ready(hydrator(&temperature()).hydrate(&call("get_temperature", "{\"city\": \"Lugano\"}")));
+    assert_eq!(
+        valid.arguments_as::<GetTemperature>().expect("it fits"),
+        GetTemperature {
+            city: "Lugano".to_owned()
+        }
+    );
     assert!(valid.validated() && valid.repaired().is_empty() && valid.no_schema_mode().is_none());
-    assert_eq!((valid.id(), valid.tool().name.as_str()), (Some("1"), "get_temperature"));
+    assert_eq!(
+        (valid.id(), valid.tool().name.as_str()),
+        (Some("1"), "get_temperature")
+    );
     #[derive(Deserialize, Debug)]
     struct Wrong {
         #[expect(dead_code, reason = "it is never read")]
         city: u8,
     }
-    let error = valid.arguments_as::<Wrong>().expect_err("the program expects something else");
-    assert!(matches!(&error, CallError::Typed { tool, .. } if tool == "get_temperature"), "{error}");
+    let error = valid
+        .arguments_as::<Wrong>()
+        .expect_err("the program expects something else");
+    assert!(
+        matches!(&error, CallError::Typed { tool, .. } if tool == "get_temperature"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -84,8 +104,18 @@ fn tools_are_found_by_name_alias_and_other_writings() {
         ("Bash", "terminalRun", ResolvedVia::Normalised),
     ] {
         let valid = ready(hydrator.hydrate(&call(name, "{\"command\": \"ls -la\"}")));
-        assert_eq!((valid.tool().name.as_str(), valid.resolved_via()), (tool, via), "{name}");
-        assert_eq!((valid.names().requested.as_str(), valid.names().canonical.as_str()), (name, tool));
+        assert_eq!(
+            (valid.tool().name.as_str(), valid.resolved_via()),
+            (tool, via),
+            "{name}"
+        );
+        assert_eq!(
+            (
+                valid.names().requested.as_str(),
+                valid.names().canonical.as_str()
+            ),
+            (name, tool)
+        );
     }
     assert!(ready(hydrator.hydrate(&call("chdir", "{\"path\": \"/\"}"))).deprecated());
 }
@@ -93,10 +123,25 @@ fn tools_are_found_by_name_alias_and_other_writings() {
 #[test]
 fn a_called_name_with_characters_that_nobody_sees_is_refused() {
     let hydrator = hydrator(&temperature());
-    for hidden in ['\u{200b}', '\u{ad}', '\u{202e}', '\u{2800}', '\u{e0041}', '\u{fe0f}', '\u{7}'] {
-        for name in [format!("get{hidden}_temperature"), format!("get_temperature{hidden}")] {
-            let error = refused(hydrator.hydrate(&call(&name, "{\"city\": \"Lugano\"}"))).to_string();
-            assert!(error.contains(&format!("U+{:04X}", u32::from(hidden))), "{error}");
+    for hidden in [
+        '\u{200b}',
+        '\u{ad}',
+        '\u{202e}',
+        '\u{2800}',
+        '\u{e0041}',
+        '\u{fe0f}',
+        '\u{7}',
+    ] {
+        for name in [
+            format!("get{hidden}_temperature"),
+            format!("get_temperature{hidden}"),
+        ] {
+            let error =
+                refused(hydrator.hydrate(&call(&name, "{\"city\": \"Lugano\"}"))).to_string();
+            assert!(
+                error.contains(&format!("U+{:04X}", u32::from(hidden))),
+                "{error}"
+            );
             assert!(!error.contains(hidden), "{error}");
         }
     }
@@ -105,17 +150,29 @@ fn a_called_name_with_characters_that_nobody_sees_is_refused() {
     }
     // A tool is still called by the very name that it has.
     let heart = r#"[{"name": "send_\u2764\ufe0f", "parameters": {}}]"#;
-    let heart = hydrator_of(Catalog::from_slice(heart.as_bytes(), "here", None).expect("the name can be seen"));
+    let heart = hydrator_of(
+        Catalog::from_slice(heart.as_bytes(), "here", None).expect("the name can be seen"),
+    );
     ready(heart.hydrate(&call("send_\u{2764}\u{fe0f}", "{}")));
 }
 
 #[test]
 fn an_unknown_tool_fails_with_the_nearest_names() {
     let error = refused(hydrator(&terminal()).hydrate(&call("terminalReadFlie", "{}")));
-    assert!(matches!(&error, CallError::UnknownTool { suggestions, .. } if suggestions[0] == "terminalReadFile"));
-    assert!(error.to_string().starts_with("Unknown tool: terminalReadFlie; did you mean terminalReadFile"), "{error}");
+    assert!(
+        matches!(&error, CallError::UnknownTool { suggestions, .. } if suggestions[0] == "terminalReadFile")
+    );
+    assert!(
+        error
+            .to_string()
+            .starts_with("Unknown tool: terminalReadFlie; did you mean terminalReadFile"),
+        "{error}"
+    );
     let error = refused(hydrator(&terminal()).hydrate(&call(&"x\u{1b}[31m".repeat(10_000), "{}")));
-    assert!(error.to_string().len() < 1000 && !error.to_string().contains('\u{1b}'), "{error}");
+    assert!(
+        error.to_string().len() < 1000 && !error.to_string().contains('\u{1b}'),
+        "{error}"
+    );
 }
 
 #[test]
@@ -128,7 +185,9 @@ fn an_ambiguous_name_lists_the_candidates() {
 
 #[test]
 fn what_does_not_fit_is_told_with_place_expectation_and_example() {
-    let error = refused(hydrator(&temperature()).hydrate(&call("get_temperature", "{\"unit\": \"kelvin\"}")));
+    let error = refused(
+        hydrator(&temperature()).hydrate(&call("get_temperature", "{\"unit\": \"kelvin\"}")),
+    );
     let text = error.to_string();
     for part in [
         "the member \"city\", which is required",
@@ -149,12 +208,15 @@ fn every_example_that_an_error_gives_would_have_been_right() {
     let hydrator = hydrator_of(workplace.clone());
     let mut told = 0;
     for tool in workplace.tools() {
-        let Err(CallError::Invalid { example, .. }) = hydrator.hydrate(&call(&tool.id, "{\"zz\": 1, \"path\": []}"))
+        let Err(CallError::Invalid { example, .. }) =
+            hydrator.hydrate(&call(&tool.id, "{\"zz\": 1, \"path\": []}"))
         else {
             continue;
         };
         let example = example.unwrap_or_else(|| panic!("{} has an example", tool.id));
-        let hydrated = hydrator.hydrate(&call(&tool.id, &example.to_string())).expect("the example fits");
+        let hydrated = hydrator
+            .hydrate(&call(&tool.id, &example.to_string()))
+            .expect("the example fits");
         if let Hydrated::Ready(valid) = hydrated {
             assert!(valid.repaired().is_empty(), "{}: {example}", tool.id);
         }
@@ -166,15 +228,24 @@ fn every_example_that_an_error_gives_would_have_been_right() {
 #[test]
 fn text_that_is_nearly_json_and_json_as_text_are_repaired_and_told() {
     let hydrator = hydrator(&temperature());
-    let valid = ready(hydrator.hydrate(&call("get_temperature", "```json\n{'city': 'Bern',}\n```")));
+    let valid =
+        ready(hydrator.hydrate(&call("get_temperature", "```json\n{'city': 'Bern',}\n```")));
     assert_eq!(valid.arguments(), &json!({"city": "Bern"}));
-    let [Repair::Syntax { changes }] = valid.repaired() else { panic!("{:?}", valid.repaired()) };
+    let [Repair::Syntax { changes }] = valid.repaired() else {
+        panic!("{:?}", valid.repaired())
+    };
     assert_eq!(changes.len(), 3, "{changes:?}");
 
-    let nested = json!({"city": "Bern", "near": "[{\"name\": \"Thun\"}]", "options": "{\"days\": 2}"});
+    let nested =
+        json!({"city": "Bern", "near": "[{\"name\": \"Thun\"}]", "options": "{\"days\": 2}"});
     let valid = ready(hydrator.hydrate(&call("get_temperature", &nested.to_string())));
-    assert_eq!(valid.arguments(), &json!({"city": "Bern", "near": [{"name": "Thun"}], "options": {"days": 2}}));
-    let pointers = ["/near", "/options"].map(|pointer| Repair::Decoded { pointer: pointer.to_owned() });
+    assert_eq!(
+        valid.arguments(),
+        &json!({"city": "Bern", "near": [{"name": "Thun"}], "options": {"days": 2}})
+    );
+    let pointers = ["/near", "/options"].map(|pointer| Repair::Decoded {
+        pointer: pointer.to_owned(),
+    });
     assert_eq!(valid.repaired(), pointers);
 
     let whole = json!("{\"city\": \"Bern\"}").to_string();
@@ -182,7 +253,11 @@ fn text_that_is_nearly_json_and_json_as_text_are_repaired_and_told() {
     assert_eq!(valid.arguments(), &json!({"city": "Bern"}), "text in text");
     let twice = json!({"city": "Bern", "near": "[\"{\\\"name\\\": \\\"Thun\\\"}\"]"});
     let valid = ready(hydrator.hydrate(&call("get_temperature", &twice.to_string())));
-    assert_eq!(valid.arguments()["near"], json!([{"name": "Thun"}]), "text in text in text");
+    assert_eq!(
+        valid.arguments()["near"],
+        json!([{"name": "Thun"}]),
+        "text in text in text"
+    );
 }
 
 #[test]
@@ -204,7 +279,10 @@ fn what_breaks_off_is_never_completed_and_what_prose_quotes_is_no_call() {
         r#"{"to": "bob", "amount": 15} is what I must not do"#,
     ] {
         let error = hydrator.hydrate(&call("pay", text)).expect_err(text);
-        assert!(matches!(error, CallError::Malformed { .. }), "{text}: {error}");
+        assert!(
+            matches!(error, CallError::Malformed { .. }),
+            "{text}: {error}"
+        );
     }
     ready(hydrator.hydrate(&call("pay", "```json\n{'to': 'bob', 'tags': ['a'}\n```")));
 }
@@ -213,10 +291,23 @@ fn what_breaks_off_is_never_completed_and_what_prose_quotes_is_no_call() {
 fn text_stays_text_where_the_schema_takes_it_and_where_it_would_not_fit() {
     let hydrator = hydrator(&temperature());
     let valid = ready(hydrator.hydrate(&call("get_temperature", "{\"city\": \"{\\\"a\\\": 1}\"}")));
-    assert_eq!(valid.arguments(), &json!({"city": "{\"a\": 1}"}), "a city may be called so");
-    let error = refused(hydrator.hydrate(&call("get_temperature", "{\"city\": \"Bern\", \"near\": \"[1]\"}")));
-    let CallError::Invalid { faults, .. } = &error else { panic!("{error}") };
-    assert_eq!((faults[0].pointer.as_str(), faults[0].received.as_str()), ("/near", "\"[1]\""), "told as it came");
+    assert_eq!(
+        valid.arguments(),
+        &json!({"city": "{\"a\": 1}"}),
+        "a city may be called so"
+    );
+    let error = refused(hydrator.hydrate(&call(
+        "get_temperature",
+        "{\"city\": \"Bern\", \"near\": \"[1]\"}",
+    )));
+    let CallError::Invalid { faults, .. } = &error else {
+        panic!("{error}")
+    };
+    assert_eq!(
+        (faults[0].pointer.as_str(), faults[0].received.as_str()),
+        ("/near", "\"[1]\""),
+        "told as it came"
+    );
 }
 
 #[test]
@@ -224,8 +315,11 @@ fn nothing_is_repaired_for_an_unsafe_tool() {
     let mut entries = temperature();
     entries[0]["safe"] = json!(false);
     let hydrator = hydrator(&entries);
-    for arguments in ["{'city': 'Bern'}", "{\"city\": \"Bern\", \"near\": \"[]\"}", "\"{\\\"city\\\": \\\"Bern\\\"}\""]
-    {
+    for arguments in [
+        "{'city': 'Bern'}",
+        "{\"city\": \"Bern\", \"near\": \"[]\"}",
+        "\"{\\\"city\\\": \\\"Bern\\\"}\"",
+    ] {
         refused(hydrator.hydrate(&call("get_temperature", arguments)));
     }
     ready(hydrator.hydrate(&call("get_temperature", "{\"city\": \"Bern\"}")));
@@ -241,10 +335,16 @@ impl Repairer for Answering {
 
     fn repair<'a>(&'a self, request: FaultyCall<'a>) -> RepairFuture<'a> {
         self.1.fetch_add(1, Ordering::Relaxed);
-        assert!(!request.tool.is_unsafe() && !request.problem.to_string().is_empty() && !request.arguments.is_empty());
+        assert!(
+            !request.tool.is_unsafe()
+                && !request.problem.to_string().is_empty()
+                && !request.arguments.is_empty()
+        );
         Box::pin(async move {
             if self.0.is_empty() {
-                Err(RepairError { reason: "it is asleep".to_owned() })
+                Err(RepairError {
+                    reason: "it is asleep".to_owned(),
+                })
             } else {
                 Ok(self.0.to_owned())
             }
@@ -259,17 +359,34 @@ async fn a_repairer_is_asked_once_and_its_answer_is_validated() {
     let good = Answering("{\"city\": \"Bern\"}", AtomicUsize::new(0));
     let valid = ready(hydrator.hydrate_with(&wrong, &good).await);
     assert_eq!(valid.arguments(), &json!({"city": "Bern"}));
-    let [Repair::Rewritten { by, changes }] = valid.repaired() else { panic!("one repair: {:?}", valid.repaired()) };
+    let [Repair::Rewritten { by, changes }] = valid.repaired() else {
+        panic!("one repair: {:?}", valid.repaired())
+    };
     let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
     assert_eq!(
         (by.as_str(), changes.join("; ").as_str()),
-        ("answering", "/town was \"Bern\", is left out; /city is \"Bern\"")
+        (
+            "answering",
+            "/town was \"Bern\", is left out; /city is \"Bern\""
+        )
     );
     assert_eq!(good.1.load(Ordering::Relaxed), 1);
-    ready(hydrator.hydrate_with(&call("get_temperature", "{\"city\": \"Bern\"}"), &good).await);
-    assert_eq!(good.1.load(Ordering::Relaxed), 1, "what fits needs no repair");
+    ready(
+        hydrator
+            .hydrate_with(&call("get_temperature", "{\"city\": \"Bern\"}"), &good)
+            .await,
+    );
+    assert_eq!(
+        good.1.load(Ordering::Relaxed),
+        1,
+        "what fits needs no repair"
+    );
 
-    for (answer, part) in [("{\"town\": 1}", "do not fit"), ("", "it is asleep"), ("no", "cannot be read")] {
+    for (answer, part) in [
+        ("{\"town\": 1}", "do not fit"),
+        ("", "it is asleep"),
+        ("no", "cannot be read"),
+    ] {
         let bad = Answering(answer, AtomicUsize::new(0));
         let error = refused(hydrator.hydrate_with(&wrong, &bad).await);
         assert!(
@@ -278,7 +395,11 @@ async fn a_repairer_is_asked_once_and_its_answer_is_validated() {
         );
         assert_eq!(bad.1.load(Ordering::Relaxed), 1, "one attempt");
     }
-    refused(hydrator.hydrate_with(&call("no_such_tool", "{}"), &good).await);
+    refused(
+        hydrator
+            .hydrate_with(&call("no_such_tool", "{}"), &good)
+            .await,
+    );
     assert_eq!(good.1.load(Ordering::Relaxed), 1, "a name is not repaired");
 }
 
@@ -287,7 +408,11 @@ async fn a_repairer_is_never_asked_for_an_unsafe_tool() {
     let mut entries = temperature();
     entries[0]["annotations"] = json!({"destructiveHint": true});
     let repairer = Answering("{\"city\": \"Bern\"}", AtomicUsize::new(0));
-    refused(hydrator(&entries).hydrate_with(&call("get_temperature", "{}"), &repairer).await);
+    refused(
+        hydrator(&entries)
+            .hydrate_with(&call("get_temperature", "{}"), &repairer)
+            .await,
+    );
     assert_eq!(repairer.1.load(Ordering::Relaxed), 0);
 }
 
@@ -295,15 +420,26 @@ async fn a_repairer_is_never_asked_for_an_unsafe_tool() {
 async fn a_repairer_is_never_asked_where_no_schema_could_judge_its_answer() {
     let repairer = Answering("{\"city\": \"Bern\"}", AtomicUsize::new(0));
     let entries = json!([{"name": "legacy", "allow_no_schema": true, "no_schema_mode": "full"}]);
-    refused(hydrator(&entries).hydrate_with(&call("legacy", "city = Bern"), &repairer).await);
+    refused(
+        hydrator(&entries)
+            .hydrate_with(&call("legacy", "city = Bern"), &repairer)
+            .await,
+    );
     assert_eq!(repairer.1.load(Ordering::Relaxed), 0);
 }
 
 #[test]
 fn a_tool_without_a_schema_must_be_opted_in() {
-    let error = read(&json!([{"name": "legacy"}])).expect_err("it has no schema").to_string();
-    assert!(error.contains("`parameters` is missing") && error.contains("allow_no_schema"), "{error}");
-    let error = read(&json!([{"name": "legacy", "allow_no_schema": true}])).expect_err("it has no mode").to_string();
+    let error = read(&json!([{"name": "legacy"}]))
+        .expect_err("it has no schema")
+        .to_string();
+    assert!(
+        error.contains("`parameters` is missing") && error.contains("allow_no_schema"),
+        "{error}"
+    );
+    let error = read(&json!([{"name": "legacy", "allow_no_schema": true}]))
+        .expect_err("it has no mode")
+        .to_string();
     assert!(error.contains("no_schema_mode"), "{error}");
     let mut tool = Tool::without_arguments("legacy", "");
     tool.parameters = None;
@@ -317,21 +453,42 @@ fn calls_without_a_schema_are_flagged_and_held_to_their_mode() {
         hydrator(&entry).hydrate(&call("legacy", "{\"any\": [1]}"))
     };
     let valid = ready(entry("full", json!({})));
-    assert_eq!((valid.validated(), valid.no_schema_mode()), (false, Some(NoSchemaMode::Full)));
+    assert_eq!(
+        (valid.validated(), valid.no_schema_mode()),
+        (false, Some(NoSchemaMode::Full))
+    );
     let audit = serde_json::to_value(&valid).expect("it serialises");
-    assert_eq!((&audit["validated"], &audit["no_schema_mode"]), (&json!(false), &json!("full")));
+    assert_eq!(
+        (&audit["validated"], &audit["no_schema_mode"]),
+        (&json!(false), &json!("full"))
+    );
     assert!(!ready(entry("read-only", json!({"readOnlyHint": true}))).validated());
-    for hints in [json!({"readOnlyHint": false}), json!({"destructiveHint": true})] {
-        assert!(matches!(refused(entry("read-only", hints)), CallError::NotReadOnly { .. }));
+    for hints in [
+        json!({"readOnlyHint": false}),
+        json!({"destructiveHint": true}),
+    ] {
+        assert!(matches!(
+            refused(entry("read-only", hints)),
+            CallError::NotReadOnly { .. }
+        ));
     }
-    assert!(matches!(entry("human-approval", json!({})), Ok(Hydrated::NeedsApproval(_))));
-    let no_object = hydrator(&json!([{"name": "x", "allow_no_schema": true, "no_schema_mode": "full"}]));
-    assert!(refused(no_object.hydrate(&call("x", "[1]"))).to_string().contains("an array, not an object"));
+    assert!(matches!(
+        entry("human-approval", json!({})),
+        Ok(Hydrated::NeedsApproval(_))
+    ));
+    let no_object =
+        hydrator(&json!([{"name": "x", "allow_no_schema": true, "no_schema_mode": "full"}]));
+    assert!(
+        refused(no_object.hydrate(&call("x", "[1]")))
+            .to_string()
+            .contains("an array, not an object")
+    );
 }
 
 #[test]
 fn calls_that_wait_for_a_person_are_decided_on_once_and_expire() {
-    let entries = json!([{"name": "legacy", "allow_no_schema": true, "no_schema_mode": "human-approval"}]);
+    let entries =
+        json!([{"name": "legacy", "allow_no_schema": true, "no_schema_mode": "human-approval"}]);
     let hydrator = hydrator(&entries);
     let pending = || match hydrator.hydrate(&call("legacy", "{\"a\": 1}")) {
         Ok(Hydrated::NeedsApproval(call)) => call,
@@ -340,13 +497,25 @@ fn calls_that_wait_for_a_person_are_decided_on_once_and_expire() {
     let start = Instant::now();
     let mut queue = ApprovalQueue::new(Duration::from_secs(60));
     let tickets = [(); 3].map(|()| queue.push(pending(), start).expect("there is room"));
-    assert_eq!(queue.waiting(start).map(|(ticket, _)| ticket).collect::<Vec<_>>(), tickets);
-    let approved = queue.approve(tickets[0], start + Duration::from_secs(59)).expect("it waits still");
+    assert_eq!(
+        queue
+            .waiting(start)
+            .map(|(ticket, _)| ticket)
+            .collect::<Vec<_>>(),
+        tickets
+    );
+    let approved = queue
+        .approve(tickets[0], start + Duration::from_secs(59))
+        .expect("it waits still");
     assert!(!approved.validated() && approved.arguments() == &json!({"a": 1}));
-    let again = queue.approve(tickets[0], start).expect_err("it was decided on");
+    let again = queue
+        .approve(tickets[0], start)
+        .expect_err("it was decided on");
     assert_eq!(again, ApprovalError::NotWaiting { ticket: tickets[0] });
     queue.deny(tickets[1], start).expect("it waits still");
-    queue.approve(tickets[2], start + Duration::from_secs(60)).expect_err("it has expired");
+    queue
+        .approve(tickets[2], start + Duration::from_secs(60))
+        .expect_err("it has expired");
     while queue.push(pending(), start).is_ok() {}
     assert_eq!(queue.push(pending(), start), Err(ApprovalError::Full));
 }
@@ -364,24 +533,46 @@ fn hostile_arguments_are_refused_with_typed_errors() {
         (deep.as_str(), "nested deeper"),
         ("{\"city\": \"\\ud800\", \"city\": 1}", "hex escape"),
         ("{\"city\": 1e999}", "out of range"),
-        ("{\"city\": \"a\", \"city\": \"b\"}", "\"/city\" stands twice"),
+        (
+            "{\"city\": \"a\", \"city\": \"b\"}",
+            "\"/city\" stands twice",
+        ),
         ("{\"city\": NaN}", "expected value"),
         ("please", "expected value"),
         ("{\"city\": \"cut of", "EOF"),
     ] {
         let error = error(text);
-        assert!(matches!(error, CallError::Malformed { .. }) && error.to_string().contains(part), "{part}: {error}");
+        assert!(
+            matches!(error, CallError::Malformed { .. }) && error.to_string().contains(part),
+            "{part}: {error}"
+        );
     }
     let half = ready(hydrator.hydrate(&call("get_temperature", "{\"city\": \"\\ud800\"}")));
-    assert_eq!((&half.arguments()["city"], half.repaired().len()), (&json!("\u{fffd}"), 1), "half a character is told");
-    let value = |value: Value| ToolCall { arguments: Arguments::Json(value), ..call("get_temperature", "") };
+    assert_eq!(
+        (&half.arguments()["city"], half.repaired().len()),
+        (&json!("\u{fffd}"), 1),
+        "half a character is told"
+    );
+    let value = |value: Value| ToolCall {
+        arguments: Arguments::Json(value),
+        ..call("get_temperature", "")
+    };
     let too_large = hydrator.hydrate(&value(json!({"city": "x".repeat(2 << 20)})));
     assert!(matches!(refused(too_large), CallError::TooLarge { .. }));
     let too_deep = (0..300).fold(json!(1), |inner, _| json!([inner]));
-    assert!(matches!(refused(hydrator.hydrate(&value(too_deep))), CallError::Malformed { .. }));
-    assert!(matches!(refused(hydrator.hydrate(&value(json!("Bern")))), CallError::Invalid { .. }));
+    assert!(matches!(
+        refused(hydrator.hydrate(&value(too_deep))),
+        CallError::Malformed { .. }
+    ));
+    assert!(matches!(
+        refused(hydrator.hydrate(&value(json!("Bern")))),
+        CallError::Invalid { .. }
+    ));
     for nothing in ["", "  \n"] {
-        assert!(matches!(error(nothing), CallError::Invalid { .. }), "no text is no arguments");
+        assert!(
+            matches!(error(nothing), CallError::Invalid { .. }),
+            "no text is no arguments"
+        );
     }
     let small = hydrator_of(read(&temperature()).expect("valid")).max_argument_bytes(10);
     assert!(matches!(
@@ -392,26 +583,44 @@ fn hostile_arguments_are_refused_with_typed_errors() {
 
 #[test]
 fn hostile_schemas_are_refused_or_bounded() {
-    let refused =
-        |schema: Value| read(&json!([{"name": "t", "parameters": schema}])).expect_err("it is refused").to_string();
+    let refused = |schema: Value| {
+        read(&json!([{"name": "t", "parameters": schema}]))
+            .expect_err("it is refused")
+            .to_string()
+    };
     assert!(
-        refused(json!({"properties": {"a": {"$ref": "https://example.org/x.json"}}})).contains("leaves the schema")
+        refused(json!({"properties": {"a": {"$ref": "https://example.org/x.json"}}}))
+            .contains("leaves the schema")
     );
     assert!(refused(json!({"allOf": [{"$ref": "#"}]})).contains("leads back to itself"));
     assert!(refused(json!({"properties": {"a": {"pattern": "(?=x)"}}})).contains("look-around"));
     assert!(refused(json!(true)).contains("a boolean, not an object"));
     let bounded = |schema: Value, arguments: Value| {
-        hydrator(&json!([{"name": "t", "parameters": schema}])).hydrate(&call("t", &arguments.to_string()))
+        hydrator(&json!([{"name": "t", "parameters": schema}]))
+            .hydrate(&call("t", &arguments.to_string()))
     };
     let slow = json!({"properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}});
-    assert!(matches!(bounded(slow, json!({"a": format!("{}!", "a".repeat(50_000))})), Err(CallError::Invalid { .. })));
-    ready(bounded(json!({"properties": {"a": true}}), json!({"a": [1]})));
-    assert!(matches!(bounded(json!({"properties": {"a": false}}), json!({"a": 1})), Err(CallError::Invalid { .. })));
+    assert!(matches!(
+        bounded(slow, json!({"a": format!("{}!", "a".repeat(50_000))})),
+        Err(CallError::Invalid { .. })
+    ));
+    ready(bounded(
+        json!({"properties": {"a": true}}),
+        json!({"a": [1]}),
+    ));
+    assert!(matches!(
+        bounded(json!({"properties": {"a": false}}), json!({"a": 1})),
+        Err(CallError::Invalid { .. })
+    ));
     let tree = json!({"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}});
-    ready(bounded(tree, json!({"left": {"right": {}}, "right": {"left": {}}})));
+    ready(bounded(
+        tree,
+        json!({"left": {"right": {}}, "right": {"left": {}}}),
+    ));
     let way = json!({"properties": {"a": {"$ref": "#"}}, "required": ["zz"]});
     let deep = (0..60).fold(json!({}), |inner, _| json!({"a": inner}));
-    let error = bounded(json!({"anyOf": [way.clone(), way]}), deep).expect_err("two ways at each of sixty levels");
+    let error = bounded(json!({"anyOf": [way.clone(), way]}), deep)
+        .expect_err("two ways at each of sixty levels");
     assert!(error.to_string().contains("takes too long"), "{error}");
 }
 
@@ -420,14 +629,24 @@ fn the_canonical_schema_validates_what_a_provider_was_shown_otherwise() {
     let entries = json!([{"name": "search", "source": "web", "parameters": {"type": "object", "required": ["q"],
         "properties": {"q": {"type": "string", "maxLength": 5}, "$top": {"type": "integer"}}}}]);
     let catalog = read(&entries).expect("valid");
-    let translation =
-        translate(catalog.tools(), Provider::Anthropic, &TranslateOptions::default()).expect("it can be shown");
+    let translation = translate(
+        catalog.tools(),
+        Provider::Anthropic,
+        &TranslateOptions::default(),
+    )
+    .expect("it can be shown");
     let shown = &translation.tools[0]["input_schema"]["properties"];
-    let renamed = shown.as_object().expect("an object").keys().find(|key| key.contains("top")).expect("it is there");
+    let renamed = shown
+        .as_object()
+        .expect("an object")
+        .keys()
+        .find(|key| key.contains("top"))
+        .expect("it is there");
     assert_ne!(renamed, "$top", "the provider refuses it");
     let name = translation.names.keys().next().expect("one tool").clone();
     let hydrator = hydrator_of(catalog).translated(&translation);
-    let valid = ready(hydrator.hydrate(&call(&name, &json!({"q": "lakes", renamed: 3}).to_string())));
+    let valid =
+        ready(hydrator.hydrate(&call(&name, &json!({"q": "lakes", renamed: 3}).to_string())));
     assert_eq!(valid.arguments(), &json!({"q": "lakes", "$top": 3}));
     assert_eq!(valid.resolved_via(), ResolvedVia::Advertised);
     assert_eq!(valid.names().advertised.as_deref(), Some(name.as_str()));

@@ -40,44 +40,81 @@ thread_local! {
     static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What was logged while something ran on this thread. The subscriber is the process's: whether a place in the code logs at
-/// all is decided for all threads at once.
+/// What was logged while something ran on this thread. The subscriber is the process's: whether a
+/// place in the code logs at all is decided for all threads at once.
 fn logged(run: impl FnOnce()) -> Vec<String> {
     static SUBSCRIBED: Once = Once::new();
     SUBSCRIBED.call_once(|| {
-        let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_ansi(false);
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::DEBUG)
+            .with_ansi(false);
         subscriber.with_writer(|| Log).without_time().init();
     });
     LOG.take();
     run();
     let text = String::from_utf8(LOG.take()).expect("it is text");
-    text.lines().filter(|line| line.contains("picktools::names")).map(str::to_owned).collect()
+    text.lines()
+        .filter(|line| line.contains("picktools::names"))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
 fn the_use_of_an_alias_is_logged_with_the_requested_the_advertised_and_the_canonical_name() {
     let catalog = terminal();
-    let view = TranslateOptions { advertising: Advertising::PrimaryAlias, ..TranslateOptions::default() };
-    let translation = translate(catalog.tools(), Provider::OpenAiChat, &view).expect("it can be shown");
+    let view = TranslateOptions {
+        advertising: Advertising::PrimaryAlias,
+        ..TranslateOptions::default()
+    };
+    let translation =
+        translate(catalog.tools(), Provider::OpenAiChat, &view).expect("it can be shown");
     let plain = Hydrator::new(catalog.clone(), &Access::default()).expect("it can be decided on");
-    let shown =
-        Hydrator::new(catalog.clone(), &Access::default()).expect("it can be decided on").translated(&translation);
+    let shown = Hydrator::new(catalog.clone(), &Access::default())
+        .expect("it can be decided on")
+        .translated(&translation);
     let call = |hydrator: &Hydrator, name: &str| {
-        let call = ToolCall { id: None, name: name.to_owned(), arguments: Arguments::Json(json!({})) };
+        let call = ToolCall {
+            id: None,
+            name: name.to_owned(),
+            arguments: Arguments::Json(json!({})),
+        };
         let lines = logged(|| assert!(matches!(hydrator.hydrate(&call), Ok(Hydrated::Ready(_)))));
-        lines.into_iter().map(|line| line.split_once("tool alias used ").map(|(_, fields)| fields.to_owned())).collect()
+        lines
+            .into_iter()
+            .map(|line| {
+                line.split_once("tool alias used ")
+                    .map(|(_, fields)| fields.to_owned())
+            })
+            .collect()
     };
     let tool = "canonical=terminalRun tool=host/terminalRun";
     let expected: Vec<(Vec<Option<String>>, String)> = vec![
-        (call(&shown, "bash"), format!("requested=bash advertised=bash {tool} deprecated=false")),
-        (call(&shown, "old_shell"), format!("requested=old_shell advertised=bash {tool} deprecated=true")),
-        (call(&plain, "bash"), format!("requested=bash {tool} deprecated=false")),
+        (
+            call(&shown, "bash"),
+            format!("requested=bash advertised=bash {tool} deprecated=false"),
+        ),
+        (
+            call(&shown, "old_shell"),
+            format!("requested=old_shell advertised=bash {tool} deprecated=true"),
+        ),
+        (
+            call(&plain, "bash"),
+            format!("requested=bash {tool} deprecated=false"),
+        ),
     ];
     for (found, expected) in expected {
         assert_eq!(found, [Some(expected)]);
     }
-    assert!(call(&plain, "terminalRun").is_empty(), "that is its own name");
+    assert!(
+        call(&plain, "terminalRun").is_empty(),
+        "that is its own name"
+    );
     let engine = engine(catalog);
     let lines = logged(|| drop(pick(&engine, "use `bash`", &PickOptions::default())));
-    assert!(lines.iter().any(|line| line.contains("requested=bash canonical=terminalRun")), "{lines:?}");
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.contains("requested=bash canonical=terminalRun")),
+        "{lines:?}"
+    );
 }

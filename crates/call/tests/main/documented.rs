@@ -1,5 +1,6 @@
-//! The examples of the documents that the product comes from, carried out under the names that they use: aliases of the
-//! terminal tools, what a model is shown, skills, and the contract of a tool call.
+//! The examples of the documents that the product comes from, carried out under the names that they
+//! use: aliases of the terminal tools, what a model is shown, skills, and the contract of a tool
+//! call.
 
 use std::sync::Arc;
 
@@ -19,31 +20,53 @@ fn terminal() -> Catalog {
 }
 
 fn without_aliases() -> Catalog {
-    let tools =
-        terminal().tools().iter().map(|tool| Tool { aliases: Vec::new(), ..tool.as_ref().clone() }).collect::<Vec<_>>();
+    let tools = terminal()
+        .tools()
+        .iter()
+        .map(|tool| Tool {
+            aliases: Vec::new(),
+            ..tool.as_ref().clone()
+        })
+        .collect::<Vec<_>>();
     Catalog::from_tools(tools).expect("it is valid")
 }
 
 fn read(entries: &Value, options: &CatalogOptions) -> Result<Catalog, String> {
-    options.read(entries.to_string().as_bytes(), "here").map_err(|error| error.to_string())
+    options
+        .read(entries.to_string().as_bytes(), "here")
+        .map_err(|error| error.to_string())
 }
 
 fn called(name: &str, arguments: &Value) -> ToolCall {
-    ToolCall { id: Some("1".to_owned()), name: name.to_owned(), arguments: Arguments::Text(arguments.to_string()) }
+    ToolCall {
+        id: Some("1".to_owned()),
+        name: name.to_owned(),
+        arguments: Arguments::Text(arguments.to_string()),
+    }
 }
 
 fn shown(catalog: &Catalog, provider: Provider, advertising: Advertising) -> Translation {
-    let options = TranslateOptions { advertising, ..TranslateOptions::default() };
+    let options = TranslateOptions {
+        advertising,
+        ..TranslateOptions::default()
+    };
     translate(catalog.tools(), provider, &options).expect("the tools can be shown")
 }
 
 /// The names and descriptions of OpenAI definitions.
 fn functions(translation: &Translation) -> Vec<(&str, &str)> {
-    let tools = translation.tools.as_array().expect("tools are a list").iter();
+    let tools = translation
+        .tools
+        .as_array()
+        .expect("tools are a list")
+        .iter();
     tools
         .map(|tool| {
             let function = &tool["function"];
-            (function["name"].as_str().unwrap_or(""), function["description"].as_str().unwrap_or(""))
+            (
+                function["name"].as_str().unwrap_or(""),
+                function["description"].as_str().unwrap_or(""),
+            )
         })
         .collect()
 }
@@ -54,7 +77,10 @@ fn functions(translation: &Translation) -> Vec<(&str, &str)> {
 fn the_registry_knows_primary_names_and_the_layer_before_it_aliases() {
     let catalog = terminal();
     assert!(catalog.find("terminal/terminalRun").is_some());
-    assert!(catalog.find("bash").is_none(), "an alias is no entry of the registry");
+    assert!(
+        catalog.find("bash").is_none(),
+        "an alias is no entry of the registry"
+    );
     let table = NameTable::new(&catalog);
     for (name, canonical) in [
         ("terminalRun", "terminalRun"),
@@ -70,7 +96,9 @@ fn the_registry_knows_primary_names_and_the_layer_before_it_aliases() {
         ("cat", "terminalReadFile"),
         ("read", "terminalReadFile"),
     ] {
-        let Resolution::Tool(found) = table.resolve(name) else { panic!("{name} means a tool") };
+        let Resolution::Tool(found) = table.resolve(name) else {
+            panic!("{name} means a tool")
+        };
         assert_eq!(catalog.tool(found.tool).name, canonical, "{name}");
     }
 }
@@ -83,25 +111,47 @@ fn a_duplicate_alias_is_refused_or_warned_about() {
     ]);
     let error = read(&entries, &CatalogOptions::default()).expect_err("strict refuses");
     assert!(error.contains("Duplicate tool alias 'bash'"), "{error}");
-    let warn = CatalogOptions { conflicts: Conflicts::Warn, ..CatalogOptions::default() };
+    let warn = CatalogOptions {
+        conflicts: Conflicts::Warn,
+        ..CatalogOptions::default()
+    };
     let catalog = read(&entries, &warn).expect("warn goes on");
-    assert!(catalog.notices()[0].to_string().contains("Duplicate tool alias 'bash'"));
-    assert!(matches!(NameTable::new(&catalog).resolve("bash"), Resolution::Tool(found) if found.tool.index() == 0));
+    assert!(
+        catalog.notices()[0]
+            .to_string()
+            .contains("Duplicate tool alias 'bash'")
+    );
+    assert!(
+        matches!(NameTable::new(&catalog).resolve("bash"), Resolution::Tool(found) if found.tool.index() == 0)
+    );
 }
 
 #[test]
 fn a_model_that_calls_an_alias_reaches_the_tool() {
     let hydrator = hydrator_of(terminal());
     let call = ready(hydrator.hydrate(&called("bash", &json!({"command": "ls -la"}))));
-    assert_eq!((call.tool().name.as_str(), call.resolved_via()), ("terminalRun", ResolvedVia::Alias));
+    assert_eq!(
+        (call.tool().name.as_str(), call.resolved_via()),
+        ("terminalRun", ResolvedVia::Alias)
+    );
     let call = ready(hydrator.hydrate(&called("terminalRun", &json!({"command": "echo test"}))));
-    assert_eq!((call.tool().name.as_str(), call.resolved_via()), ("terminalRun", ResolvedVia::Name));
+    assert_eq!(
+        (call.tool().name.as_str(), call.resolved_via()),
+        ("terminalRun", ResolvedVia::Name)
+    );
 }
 
 #[test]
 fn an_unknown_tool_fails_fast_with_a_helpful_message() {
-    let error = hydrator_of(terminal()).hydrate(&called("terminalRnu", &json!({}))).expect_err("nobody has the name");
-    assert!(error.to_string().starts_with("Unknown tool: terminalRnu; did you mean terminalRun"), "{error}");
+    let error = hydrator_of(terminal())
+        .hydrate(&called("terminalRnu", &json!({})))
+        .expect_err("nobody has the name");
+    assert!(
+        error
+            .to_string()
+            .starts_with("Unknown tool: terminalRnu; did you mean terminalRun"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -110,8 +160,13 @@ fn an_old_name_lives_on_as_a_deprecated_alias() {
         "parameters": {"type": "object", "properties": {"command": {"type": "string"}}}}]);
     let catalog = read(&entries, &CatalogOptions::default()).expect("it is valid");
     let shown = shown(&catalog, Provider::OpenAiChat, Advertising::PrimaryAlias);
-    assert_eq!(functions(&shown)[0].0, "execute_command", "what is deprecated is not shown");
-    let call = ready(hydrator_of(catalog).hydrate(&called("terminalRun", &json!({"command": "ls"}))));
+    assert_eq!(
+        functions(&shown)[0].0,
+        "execute_command",
+        "what is deprecated is not shown"
+    );
+    let call =
+        ready(hydrator_of(catalog).hydrate(&called("terminalRun", &json!({"command": "ls"}))));
     assert!(call.deprecated() && call.tool().name == "execute_command");
 }
 
@@ -120,9 +175,23 @@ fn an_old_name_lives_on_as_a_deprecated_alias() {
 #[test]
 fn by_default_the_model_sees_primary_names_only() {
     let shown = shown(&terminal(), Provider::OpenAiChat, Advertising::Canonical);
-    let names: Vec<&str> = functions(&shown).into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names, ["terminalRun", "terminalCd", "terminalReadFile", "terminalWriteFile"]);
-    assert!(!shown.tools.to_string().contains("bash"), "aliases are not sent");
+    let names: Vec<&str> = functions(&shown)
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "terminalRun",
+            "terminalCd",
+            "terminalReadFile",
+            "terminalWriteFile"
+        ]
+    );
+    assert!(
+        !shown.tools.to_string().contains("bash"),
+        "aliases are not sent"
+    );
 }
 
 #[test]
@@ -130,7 +199,11 @@ fn the_first_alias_can_be_what_the_model_sees_and_the_reverse_map_leads_back() {
     let catalog = terminal();
     for provider in Provider::ALL {
         let shown = shown(&catalog, provider, Advertising::PrimaryAlias);
-        let names: Vec<(&str, &str)> = shown.names.iter().map(|(name, id)| (name.as_str(), id.as_str())).collect();
+        let names: Vec<(&str, &str)> = shown
+            .names
+            .iter()
+            .map(|(name, id)| (name.as_str(), id.as_str()))
+            .collect();
         let expected = [
             ("bash", "terminal/terminalRun"),
             ("cd", "terminal/terminalCd"),
@@ -140,7 +213,10 @@ fn the_first_alias_can_be_what_the_model_sees_and_the_reverse_map_leads_back() {
         assert_eq!(names, expected, "{provider}");
         let hydrator = hydrator_of(catalog.clone()).translated(&shown);
         let call = ready(hydrator.hydrate(&called("bash", &json!({"command": "ls"}))));
-        assert_eq!((call.tool().name.as_str(), call.resolved_via()), ("terminalRun", ResolvedVia::Advertised));
+        assert_eq!(
+            (call.tool().name.as_str(), call.resolved_via()),
+            ("terminalRun", ResolvedVia::Advertised)
+        );
     }
 }
 
@@ -149,12 +225,30 @@ fn each_alias_can_be_a_definition_of_its_own_which_costs() {
     let catalog = terminal();
     let expanded = shown(&catalog, Provider::OpenAiChat, Advertising::Expanded);
     let functions = functions(&expanded);
-    assert_eq!(functions.len(), 4 + catalog.tools().iter().map(|tool| tool.aliases.len()).sum::<usize>());
-    let bash = functions.iter().find(|(name, _)| *name == "bash").expect("it is shown");
-    assert!(bash.1.contains("terminalRun") && bash.1.contains("Run a command"), "{}", bash.1);
+    assert_eq!(
+        functions.len(),
+        4 + catalog
+            .tools()
+            .iter()
+            .map(|tool| tool.aliases.len())
+            .sum::<usize>()
+    );
+    let bash = functions
+        .iter()
+        .find(|(name, _)| *name == "bash")
+        .expect("it is shown");
+    assert!(
+        bash.1.contains("terminalRun") && bash.1.contains("Run a command"),
+        "{}",
+        bash.1
+    );
     assert_eq!(expanded.names["bash"], expanded.names["terminalRun"]);
-    for tokenizer in [picktools_provider::Tokenizer::O200k, picktools_provider::Tokenizer::Cl100k] {
-        let canonical = shown(&catalog, Provider::OpenAiChat, Advertising::Canonical).tokens(tokenizer);
+    for tokenizer in [
+        picktools_provider::Tokenizer::O200k,
+        picktools_provider::Tokenizer::Cl100k,
+    ] {
+        let canonical =
+            shown(&catalog, Provider::OpenAiChat, Advertising::Canonical).tokens(tokenizer);
         assert!(expanded.tokens(tokenizer) > 3 * canonical, "{canonical}");
     }
 }
@@ -164,17 +258,36 @@ fn descriptions_can_tell_the_aliases() {
     let described = shown(&terminal(), Provider::OpenAiChat, Advertising::Described);
     let (name, description) = functions(&described)[0];
     assert_eq!(name, "terminalRun");
-    assert!(description.contains("Also known as: bash, shell, run, exec"), "{description}");
+    assert!(
+        description.contains("Also known as: bash, shell, run, exec"),
+        "{description}"
+    );
 }
 
 #[test]
 fn a_map_can_give_the_names_of_one_provider() {
     let catalog = terminal();
-    let map = [("terminalRun", "execute_command"), ("terminalReadFile", "read_file"), ("terminalCd", "cd")];
-    let map = map.map(|(tool, name)| (tool.to_owned(), name.to_owned())).into();
-    let shown = shown(&catalog, Provider::OpenAiChat, Advertising::ProviderMap(map));
-    let names: Vec<&str> = functions(&shown).into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names, ["execute_command", "cd", "read_file", "terminalWriteFile"]);
+    let map = [
+        ("terminalRun", "execute_command"),
+        ("terminalReadFile", "read_file"),
+        ("terminalCd", "cd"),
+    ];
+    let map = map
+        .map(|(tool, name)| (tool.to_owned(), name.to_owned()))
+        .into();
+    let shown = shown(
+        &catalog,
+        Provider::OpenAiChat,
+        Advertising::ProviderMap(map),
+    );
+    let names: Vec<&str> = functions(&shown)
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(
+        names,
+        ["execute_command", "cd", "read_file", "terminalWriteFile"]
+    );
     let hydrator = hydrator_of(catalog).translated(&shown);
     let call = ready(hydrator.hydrate(&called("execute_command", &json!({"command": "ls"}))));
     assert_eq!(call.names().canonical, "terminalRun");
@@ -184,8 +297,14 @@ fn a_map_can_give_the_names_of_one_provider() {
 #[test]
 fn a_section_of_the_prompt_can_tell_tools_with_aliases_and_skills() {
     let section = tools_section(terminal().tools());
-    assert!(section.contains("- terminalRun (aliases: bash, shell, run, exec): Run a command\n"), "{section}");
-    assert!(section.contains("- terminalCd (aliases: cd, chdir, change_directory): Change directory\n"), "{section}");
+    assert!(
+        section.contains("- terminalRun (aliases: bash, shell, run, exec): Run a command\n"),
+        "{section}"
+    );
+    assert!(
+        section.contains("- terminalCd (aliases: cd, chdir, change_directory): Change directory\n"),
+        "{section}"
+    );
     let section = skills_section([&deploy_staging()]);
     assert!(section.contains("- deploy-staging: "), "{section}");
 }
@@ -204,7 +323,11 @@ fn compatibility(catalog: &Catalog) -> SkillReport {
 
 #[test]
 fn the_skill_s_bash_read_file_and_write_file_are_the_terminal_s_tools() {
-    let names: Vec<String> = deploy_staging().allowed_tools.into_iter().map(|tool| tool.name).collect();
+    let names: Vec<String> = deploy_staging()
+        .allowed_tools
+        .into_iter()
+        .map(|tool| tool.name)
+        .collect();
     assert_eq!(names, ["bash", "read_file", "write_file"]);
     assert!(compatibility(&terminal()).is_compatible());
     let report = compatibility(&without_aliases());
@@ -217,7 +340,8 @@ fn the_skill_s_bash_read_file_and_write_file_are_the_terminal_s_tools() {
 // The contract
 
 fn temperature() -> Tool {
-    let mut tool = Tool::without_arguments("get_temperature", "Get the current temperature for a city");
+    let mut tool =
+        Tool::without_arguments("get_temperature", "Get the current temperature for a city");
     tool.parameters = Some(json!({"type": "object", "required": ["city"],
         "properties": {"city": {"type": "string", "description": "The name of the city"}}}));
     tool
@@ -228,19 +352,47 @@ fn a_definition_maps_onto_each_provider_s_shape() {
     let catalog = Catalog::from_tools([temperature()]).expect("it is valid");
     let tool = |provider| shown(&catalog, provider, Advertising::Canonical).tools[0].clone();
     let parameters = temperature().parameters.expect("it has a schema");
-    let (name, description) = (json!("get_temperature"), json!("Get the current temperature for a city"));
+    let (name, description) = (
+        json!("get_temperature"),
+        json!("Get the current temperature for a city"),
+    );
     let openai = tool(Provider::OpenAiChat);
     assert_eq!(openai["type"], "function");
-    assert_eq!((&openai["function"]["name"], &openai["function"]["description"]), (&name, &description));
-    assert_eq!(openai["function"]["parameters"], parameters, "the canonical properties pass unchanged");
+    assert_eq!(
+        (
+            &openai["function"]["name"],
+            &openai["function"]["description"]
+        ),
+        (&name, &description)
+    );
+    assert_eq!(
+        openai["function"]["parameters"], parameters,
+        "the canonical properties pass unchanged"
+    );
     let responses = tool(Provider::OpenAiResponses);
-    assert_eq!((&responses["type"], &responses["name"]), (&json!("function"), &name));
+    assert_eq!(
+        (&responses["type"], &responses["name"]),
+        (&json!("function"), &name)
+    );
     let anthropic = tool(Provider::Anthropic);
-    assert_eq!((&anthropic["name"], &anthropic["input_schema"]), (&name, &parameters));
+    assert_eq!(
+        (&anthropic["name"], &anthropic["input_schema"]),
+        (&name, &parameters)
+    );
     let ollama = tool(Provider::Ollama);
-    assert_eq!((&ollama["type"], &ollama["function"]["parameters"]["type"]), (&json!("function"), &json!("object")));
-    assert_eq!(ollama["function"]["parameters"]["properties"], parameters["properties"]);
-    assert_eq!(catalog.tools()[0].parameters.as_ref(), Some(&parameters), "the canonical schema is as it was");
+    assert_eq!(
+        (&ollama["type"], &ollama["function"]["parameters"]["type"]),
+        (&json!("function"), &json!("object"))
+    );
+    assert_eq!(
+        ollama["function"]["parameters"]["properties"],
+        parameters["properties"]
+    );
+    assert_eq!(
+        catalog.tools()[0].parameters.as_ref(),
+        Some(&parameters),
+        "the canonical schema is as it was"
+    );
 }
 
 #[test]
@@ -248,24 +400,45 @@ fn complex_schemas_survive_verbatim() {
     let schema = json!({"type": "object", "$defs": {"place": {"type": "object", "required": ["city"],
         "properties": {"city": {"type": "string"}}}}, "required": ["at"],
         "properties": {"at": {"$ref": "#/$defs/place"}, "units": {"type": "array", "items": {"enum": ["C", "F"]}}}});
-    let tool = Tool { parameters: Some(schema.clone()), ..temperature() };
+    let tool = Tool {
+        parameters: Some(schema.clone()),
+        ..temperature()
+    };
     let catalog = Catalog::from_tools([tool]).expect("it is valid");
     for provider in Provider::ALL {
         shown(&catalog, provider, Advertising::Canonical);
     }
     assert_eq!(catalog.tools()[0].parameters, Some(schema));
     let hydrator = hydrator_of(catalog);
-    ready(hydrator.hydrate(&called("get_temperature", &json!({"at": {"city": "Bern"}, "units": ["C"]}))));
-    hydrator.hydrate(&called("get_temperature", &json!({"at": {}, "units": ["K"]}))).expect_err("neither fits");
+    ready(hydrator.hydrate(&called(
+        "get_temperature",
+        &json!({"at": {"city": "Bern"}, "units": ["C"]}),
+    )));
+    hydrator
+        .hydrate(&called(
+            "get_temperature",
+            &json!({"at": {}, "units": ["K"]}),
+        ))
+        .expect_err("neither fits");
 }
 
 #[test]
 fn strict_is_passed_on_where_a_provider_has_it_and_left_out_elsewhere() {
-    let tool = Tool { strict: Some(true), ..temperature() };
+    let tool = Tool {
+        strict: Some(true),
+        ..temperature()
+    };
     let catalog = Catalog::from_tools([tool]).expect("it is valid");
-    let strict =
-        |provider| shown(&catalog, provider, Advertising::Canonical).tools[0].to_string().contains("\"strict\":true");
-    assert!(strict(Provider::OpenAiChat) && strict(Provider::OpenAiResponses) && strict(Provider::Anthropic));
+    let strict = |provider| {
+        shown(&catalog, provider, Advertising::Canonical).tools[0]
+            .to_string()
+            .contains("\"strict\":true")
+    };
+    assert!(
+        strict(Provider::OpenAiChat)
+            && strict(Provider::OpenAiResponses)
+            && strict(Provider::Anthropic)
+    );
     assert!(!strict(Provider::Ollama) && !strict(Provider::Gemini) && !strict(Provider::Mcp));
 }
 
@@ -273,20 +446,34 @@ fn strict_is_passed_on_where_a_provider_has_it_and_left_out_elsewhere() {
 fn a_tool_without_a_schema_is_refused_unless_opted_in_and_then_flagged() {
     let legacy = |more: Value| {
         let mut entry = json!({"name": "legacy", "description": "Calls the old system"});
-        entry.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        entry
+            .as_object_mut()
+            .expect("an object")
+            .extend(more.as_object().expect("an object").clone());
         read(&json!([entry]), &CatalogOptions::default())
     };
     let error = legacy(json!({})).expect_err("registration fails");
-    assert!(error.contains("give the JSON Schema of the arguments"), "{error}");
+    assert!(
+        error.contains("give the JSON Schema of the arguments"),
+        "{error}"
+    );
     for (written, mode) in [
         ("read-only", NoSchemaMode::ReadOnly),
         ("human-approval", NoSchemaMode::HumanApproval),
         ("full", NoSchemaMode::Full),
     ] {
-        let catalog = legacy(json!({"allowNoSchema": true, "noSchemaMode": written})).expect("it is opted in");
-        match hydrator_of(catalog).hydrate(&called("legacy", &json!({"any": 1}))).expect("it may be called") {
+        let catalog = legacy(json!({"allowNoSchema": true, "noSchemaMode": written}))
+            .expect("it is opted in");
+        match hydrator_of(catalog)
+            .hydrate(&called("legacy", &json!({"any": 1})))
+            .expect("it may be called")
+        {
             Hydrated::Ready(call) => {
-                assert!(!call.validated() && call.no_schema_mode() == Some(mode) && mode == NoSchemaMode::Full);
+                assert!(
+                    !call.validated()
+                        && call.no_schema_mode() == Some(mode)
+                        && mode == NoSchemaMode::Full
+                );
             }
             // Of a tool that does not say that it only reads it is not known.
             Hydrated::NeedsApproval(call) => {
@@ -298,14 +485,29 @@ fn a_tool_without_a_schema_is_refused_unless_opted_in_and_then_flagged() {
 
 #[tokio::test]
 async fn picked_tools_are_what_the_model_is_shown() {
-    let mut tools: Vec<Tool> = terminal().tools().iter().map(|tool| tool.as_ref().clone()).collect();
+    let mut tools: Vec<Tool> = terminal()
+        .tools()
+        .iter()
+        .map(|tool| tool.as_ref().clone())
+        .collect();
     tools.push(temperature());
-    let selection =
-        pick_tools("how warm is it in the city of Lugano?", tools, PickOptions::default()).await.expect("it picks");
-    let picked: Vec<Arc<Tool>> = selection.picks.iter().map(|pick| Arc::clone(&pick.tool)).collect();
+    let selection = pick_tools(
+        "how warm is it in the city of Lugano?",
+        tools,
+        PickOptions::default(),
+    )
+    .await
+    .expect("it picks");
+    let picked: Vec<Arc<Tool>> = selection
+        .picks
+        .iter()
+        .map(|pick| Arc::clone(&pick.tool))
+        .collect();
     assert_eq!(picked[0].name, "get_temperature");
-    let shown = translate(&picked, Provider::Ollama, &TranslateOptions::default()).expect("they can be shown");
-    let catalog = Catalog::from_tools(picked.iter().map(|tool| tool.as_ref().clone())).expect("they are valid");
+    let shown = translate(&picked, Provider::Ollama, &TranslateOptions::default())
+        .expect("they can be shown");
+    let catalog = Catalog::from_tools(picked.iter().map(|tool| tool.as_ref().clone()))
+        .expect("they are valid");
     let hydrator = hydrator_of(catalog).translated(&shown);
     ready(hydrator.hydrate(&called("get_temperature", &json!({"city": "Lugano"}))));
 }

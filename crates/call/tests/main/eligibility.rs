@@ -9,33 +9,57 @@ use picktools_provider::{Arguments, Provider, ToolCall, TranslateOptions, transl
 use picktools_testing::{WORKPLACE, pick, set};
 use serde_json::json;
 
-/// Checks that what a pick calls ineligible is not accepted as a call either, under any of its names, for the same reasons.
-/// Returns how many tools were refused, and under how many names.
+/// Checks that what a pick calls ineligible is not accepted as a call either, under any of its
+/// names, for the same reasons. Returns how many tools were refused, and under how many names.
 fn check_calls(access: &Access) -> (usize, usize) {
     let catalog = WORKPLACE.catalog();
-    let hydrator = Hydrator::new(catalog.clone(), access).expect("the access names tools that there are");
+    let hydrator =
+        Hydrator::new(catalog.clone(), access).expect("the access names tools that there are");
     let shown = [Advertising::Canonical, Advertising::Expanded].map(|advertising| {
-        let options = TranslateOptions { advertising, ..TranslateOptions::default() };
+        let options = TranslateOptions {
+            advertising,
+            ..TranslateOptions::default()
+        };
         translate(catalog.tools(), Provider::OpenAiChat, &options).expect("they can be shown")
     });
     let shown = shown.map(|shown| {
-        let hydrator = Hydrator::new(catalog.clone(), access).expect("as above").translated(&shown);
+        let hydrator = Hydrator::new(catalog.clone(), access)
+            .expect("as above")
+            .translated(&shown);
         (shown, hydrator)
     });
     let (mut tools, mut names) = (0, 0);
     for tool in catalog.tools() {
-        let options = PickOptions { access: access.clone(), ..PickOptions::default() };
+        let options = PickOptions {
+            access: access.clone(),
+            ..PickOptions::default()
+        };
         let selection = pick(&WORKPLACE, &format!("`{}`", tool.id), &options);
-        let Some(refused) = selection.ineligible.tools.iter().find(|ineligible| ineligible.tool_id == tool.id) else {
+        let Some(refused) = selection
+            .ineligible
+            .tools
+            .iter()
+            .find(|ineligible| ineligible.tool_id == tool.id)
+        else {
             continue;
         };
         let mut check = |hydrator: &Hydrator, name: &str| {
-            let call = ToolCall { id: None, name: name.to_owned(), arguments: Arguments::Json(json!({})) };
+            let call = ToolCall {
+                id: None,
+                name: name.to_owned(),
+                arguments: Arguments::Json(json!({})),
+            };
             match hydrator.hydrate(&call).expect_err(name) {
                 CallError::Ineligible { tool, reasons } => {
-                    assert_eq!((tool, reasons), (refused.tool_id.clone(), refused.reasons.clone()), "{name}");
+                    assert_eq!(
+                        (tool, reasons),
+                        (refused.tool_id.clone(), refused.reasons.clone()),
+                        "{name}"
+                    );
                 }
-                CallError::AmbiguousTool { .. } => assert_eq!(name, tool.name, "only a bare name may be shared"),
+                CallError::AmbiguousTool { .. } => {
+                    assert_eq!(name, tool.name, "only a bare name may be shared")
+                }
                 other => panic!("{name}: {other}"),
             }
             names += 1;
@@ -43,9 +67,15 @@ fn check_calls(access: &Access) -> (usize, usize) {
         check(&hydrator, &tool.id);
         check(&hydrator, &tool.name);
         check(&hydrator, &tool.qualified_name());
-        tool.aliases.iter().for_each(|alias| check(&hydrator, &alias.name));
+        tool.aliases
+            .iter()
+            .for_each(|alias| check(&hydrator, &alias.name));
         for (shown, hydrator) in &shown {
-            shown.names.iter().filter(|(_, id)| **id == tool.id).for_each(|(name, _)| check(hydrator, name));
+            shown
+                .names
+                .iter()
+                .filter(|(_, id)| **id == tool.id)
+                .for_each(|(name, _)| check(hydrator, name));
         }
         tools += 1;
     }
@@ -57,37 +87,98 @@ fn what_may_not_be_seen_is_not_accepted_as_a_call_under_any_name() {
     let access = Access::default;
     for access in [
         access(),
-        Access { roles: set(&["admin"]), allow_unsafe: true, ..access() },
-        Access { execution_mode: Some("interactive".into()), ..access() },
-        Access { execution_mode: Some("read-only".into()), allow_unsafe: true, ..access() },
-        Access { capabilities: set(&["streaming"]), ..access() },
-        Access { max_cost: Some(0.01), ..access() },
-        Access { quotas: BTreeMap::from([("run_query".into(), 0)]), ..access() },
-        Access { allow_sources: set(&["mail"]), ..access() },
-        Access { deny_sources: set(&["mail", "terminal"]), ..access() },
-        Access { exclude: set(&["bash", "create_issue"]), ..access() },
-        Access { quarantine: set(&["terminal/terminalRun"]), allow_unsafe: true, ..access() },
+        Access {
+            roles: set(&["admin"]),
+            allow_unsafe: true,
+            ..access()
+        },
+        Access {
+            execution_mode: Some("interactive".into()),
+            ..access()
+        },
+        Access {
+            execution_mode: Some("read-only".into()),
+            allow_unsafe: true,
+            ..access()
+        },
+        Access {
+            capabilities: set(&["streaming"]),
+            ..access()
+        },
+        Access {
+            max_cost: Some(0.01),
+            ..access()
+        },
+        Access {
+            quotas: BTreeMap::from([("run_query".into(), 0)]),
+            ..access()
+        },
+        Access {
+            allow_sources: set(&["mail"]),
+            ..access()
+        },
+        Access {
+            deny_sources: set(&["mail", "terminal"]),
+            ..access()
+        },
+        Access {
+            exclude: set(&["bash", "create_issue"]),
+            ..access()
+        },
+        Access {
+            quarantine: set(&["terminal/terminalRun"]),
+            allow_unsafe: true,
+            ..access()
+        },
     ] {
         let (tools, names) = check_calls(&access);
-        assert!(tools > 0 && names >= 5 * tools, "{access:?}: {tools} tools under {names} names");
+        assert!(
+            tools > 0 && names >= 5 * tools,
+            "{access:?}: {tools} tools under {names} names"
+        );
     }
-    let everything = Access { allow_unsafe: true, roles: all_roles(), ..access() };
-    assert_eq!(check_calls(&everything), (0, 0), "whoever may see everything may call everything");
+    let everything = Access {
+        allow_unsafe: true,
+        roles: all_roles(),
+        ..access()
+    };
+    assert_eq!(
+        check_calls(&everything),
+        (0, 0),
+        "whoever may see everything may call everything"
+    );
 }
 
 #[test]
 fn an_unknown_name_suggests_no_tool_that_may_not_be_called() {
-    let hydrator = |access: &Access| Hydrator::new(WORKPLACE.catalog().clone(), access).expect("it names no tool");
-    let call = ToolCall { id: None, name: "delete_fil".to_owned(), arguments: Arguments::Json(json!({})) };
+    let hydrator = |access: &Access| {
+        Hydrator::new(WORKPLACE.catalog().clone(), access).expect("it names no tool")
+    };
+    let call = ToolCall {
+        id: None,
+        name: "delete_fil".to_owned(),
+        arguments: Arguments::Json(json!({})),
+    };
     let suggested = |access: Access| match hydrator(&access).hydrate(&call) {
         Err(CallError::UnknownTool { suggestions, .. }) => suggestions,
         other => panic!("{other:?}"),
     };
-    assert!(suggested(Access { allow_unsafe: true, ..Access::default() }).contains(&"delete_file".to_owned()));
+    assert!(
+        suggested(Access {
+            allow_unsafe: true,
+            ..Access::default()
+        })
+        .contains(&"delete_file".to_owned())
+    );
     assert!(!suggested(Access::default()).contains(&"delete_file".to_owned()));
 }
 
 /// Every role that a tool asks for.
 fn all_roles() -> BTreeSet<String> {
-    WORKPLACE.catalog().tools().iter().flat_map(|tool| tool.allowed_roles.clone()).collect()
+    WORKPLACE
+        .catalog()
+        .tools()
+        .iter()
+        .flat_map(|tool| tool.allowed_roles.clone())
+        .collect()
 }

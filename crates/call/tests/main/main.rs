@@ -1,6 +1,7 @@
 //! The integration tests of calls: from what a model said to a call that may be run.
 
-// Calls of models: from text to a call that may be run, or an error that says what would have been right.
+// Calls of models: from text to a call that may be run, or an error that says what would have been
+// right.
 mod calling;
 // What a call is held to.
 mod holding;

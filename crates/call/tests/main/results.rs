@@ -1,12 +1,13 @@
-//! What goes back to a model for its calls: every provider's form, and errors that a model can mend its call from.
-//! `scripts/check-results.sh` holds the snapshots to the vendors' own types.
+//! What goes back to a model for its calls: every provider's form, and errors that a model can mend
+//! its call from. `scripts/check-results.sh` holds the snapshots to the vendors' own types.
 
 use picktools::names::Advertising;
 use picktools::{Access, Catalog};
 use picktools_call::client::{ClientFuture, ToolClient};
 use picktools_call::{CallError, Hydrated, Hydrator, ToolCallOptions, tool_call};
 use picktools_provider::{
-    Arguments, CallResult, Provider, ResultError, ToolCall, TranslateOptions, query_from_transcript, translate,
+    Arguments, CallResult, Provider, ResultError, ToolCall, TranslateOptions,
+    query_from_transcript, translate,
 };
 use picktools_testing::{fixture, tool};
 use proptest::prelude::*;
@@ -19,13 +20,20 @@ fn terminal() -> Catalog {
 }
 
 fn call(id: &str, name: &str, arguments: &Value) -> ToolCall {
-    ToolCall { id: Some(id.to_owned()), name: name.to_owned(), arguments: Arguments::Json(arguments.clone()) }
+    ToolCall {
+        id: Some(id.to_owned()),
+        name: name.to_owned(),
+        arguments: Arguments::Json(arguments.clone()),
+    }
 }
 
 /// A hydrator for what a model was shown under the first alias of each tool.
 fn shown_by_alias(provider: Provider) -> Hydrator {
     let catalog = terminal();
-    let options = TranslateOptions { advertising: Advertising::PrimaryAlias, ..TranslateOptions::default() };
+    let options = TranslateOptions {
+        advertising: Advertising::PrimaryAlias,
+        ..TranslateOptions::default()
+    };
     let shown = translate(catalog.tools(), provider, &options).expect("it can be translated");
     hydrator_of(catalog).translated(&shown)
 }
@@ -33,7 +41,10 @@ fn shown_by_alias(provider: Provider) -> Hydrator {
 /// What a hydrator tells of a call that it refuses.
 fn told(hydrator: &Hydrator, call: &ToolCall) -> String {
     let error = hydrator.hydrate(call).expect_err("it cannot be run");
-    hydrator.error_result(call, &error).outcome.expect_err("it is an error")
+    hydrator
+        .error_result(call, &error)
+        .outcome
+        .expect_err("it is an error")
 }
 
 #[test]
@@ -44,7 +55,11 @@ fn every_provider_gets_results_in_its_own_form() {
         let read = call("call_2", "read_file", &json!({"path": "a.txt"}));
         let change = call("call_4", "cd", &json!({"path": "/"}));
         let [run, read, change] = [run, read, change].map(|call| ready(hydrator.hydrate(&call)));
-        let wrong = call("call_3", "read_file", &json!({"file": "a.txt\u{202e}\n", "encoding": "utf7"}));
+        let wrong = call(
+            "call_3",
+            "read_file",
+            &json!({"file": "a.txt\u{202e}\n", "encoding": "utf7"}),
+        );
         let error = hydrator.hydrate(&wrong).expect_err("it lacks its path");
         let results = [
             run.result(Ok(json!({"exitCode": 0, "stdout": "a.txt\n"}))),
@@ -57,24 +72,54 @@ fn every_provider_gets_results_in_its_own_form() {
         insta::assert_snapshot!(format!("results_{provider}"), shown);
         assert_eq!(provider.results(&[]), Ok(Vec::new()), "nothing is nothing");
         if provider != Provider::Mcp {
-            let transcript = json!([vec![json!({"role": "user", "content": "list them"})], written].concat());
+            let transcript = json!(
+                [
+                    vec![json!({"role": "user", "content": "list them"})],
+                    written
+                ]
+                .concat()
+            );
             let query = query_from_transcript(&transcript).expect("it is a transcript");
-            assert_eq!((query.text(), query.context()), ("list them", ""), "{provider}: no result is a request");
+            assert_eq!(
+                (query.text(), query.context()),
+                ("list them", ""),
+                "{provider}: no result is a request"
+            );
         }
     }
 }
 
 #[test]
 fn a_call_without_an_id_is_answered_by_its_name_where_the_provider_can() {
-    let nameless = CallResult { id: None, name: "read\u{200b}_file".to_owned(), outcome: Ok(json!(1)) };
-    for provider in [Provider::OpenAiChat, Provider::OpenAiResponses, Provider::Anthropic] {
-        let error = provider.results(std::slice::from_ref(&nameless)).expect_err("it goes by ids");
+    let nameless = CallResult {
+        id: None,
+        name: "read\u{200b}_file".to_owned(),
+        outcome: Ok(json!(1)),
+    };
+    for provider in [
+        Provider::OpenAiChat,
+        Provider::OpenAiResponses,
+        Provider::Anthropic,
+    ] {
+        let error = provider
+            .results(std::slice::from_ref(&nameless))
+            .expect_err("it goes by ids");
         assert!(matches!(error, ResultError::NoId { .. }), "{error}");
-        assert!(error.to_string().contains("the call of read\u{fffd}_file has none"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("the call of read\u{fffd}_file has none"),
+            "{error}"
+        );
     }
     for provider in [Provider::Gemini, Provider::Ollama, Provider::Mcp] {
-        let written = provider.results(std::slice::from_ref(&nameless)).expect("the name is enough");
-        assert!(!written[0].to_string().contains("\"id\"") && !written[0].to_string().contains("call_id"));
+        let written = provider
+            .results(std::slice::from_ref(&nameless))
+            .expect("the name is enough");
+        assert!(
+            !written[0].to_string().contains("\"id\"")
+                && !written[0].to_string().contains("call_id")
+        );
     }
 }
 
@@ -82,37 +127,73 @@ fn a_call_without_an_id_is_answered_by_its_name_where_the_provider_can() {
 fn an_error_tells_how_to_mend_the_call_under_the_names_that_the_model_was_shown() {
     let hydrator = shown_by_alias(Provider::OpenAiChat);
     let unknown = told(&hydrator, &call("1", "terminalReadFil", &json!({})));
-    assert!(unknown.starts_with("Unknown tool: terminalReadFil; did you mean read_file"), "{unknown}");
-    assert!(!unknown.contains("terminalReadFile"), "that name it was not shown: {unknown}");
-    let invalid = told(&hydrator, &call("2", "read_file", &json!({"encoding": "utf-8"})));
-    assert!(invalid.starts_with("the arguments of read_file do not fit: "), "{invalid}");
-    assert!(invalid.contains("\"path\"") && invalid.contains("correct would be for example {"), "{invalid}");
-    let few = Access { exclude: ["write_file".to_owned()].into(), ..Access::default() };
+    assert!(
+        unknown.starts_with("Unknown tool: terminalReadFil; did you mean read_file"),
+        "{unknown}"
+    );
+    assert!(
+        !unknown.contains("terminalReadFile"),
+        "that name it was not shown: {unknown}"
+    );
+    let invalid = told(
+        &hydrator,
+        &call("2", "read_file", &json!({"encoding": "utf-8"})),
+    );
+    assert!(
+        invalid.starts_with("the arguments of read_file do not fit: "),
+        "{invalid}"
+    );
+    assert!(
+        invalid.contains("\"path\"") && invalid.contains("correct would be for example {"),
+        "{invalid}"
+    );
+    let few = Access {
+        exclude: ["write_file".to_owned()].into(),
+        ..Access::default()
+    };
     let hydrator = Hydrator::new(terminal(), &few).expect("the tool is there");
     let hidden = told(&hydrator, &call("3", "terminalWriteFile", &json!({})));
-    assert!(hidden.starts_with("terminalWriteFile cannot be called: it is excluded"), "{hidden}");
+    assert!(
+        hidden.starts_with("terminalWriteFile cannot be called: it is excluded"),
+        "{hidden}"
+    );
     let near = told(&hydrator, &call("4", "terminalWriteFil", &json!({})));
-    assert!(!near.contains("Write,") && !near.contains("terminalWriteFile"), "{near}");
+    assert!(
+        !near.contains("Write,") && !near.contains("terminalWriteFile"),
+        "{near}"
+    );
 }
 
 #[test]
 fn names_that_several_tools_share_are_told_as_they_were_shown() {
     let tools = ["mail", "chat"].map(|source| tool(source, "send", "Sends"));
     let catalog = Catalog::from_tools(tools).expect("the tools are valid");
-    let shown = translate(catalog.tools(), Provider::Anthropic, &TranslateOptions::default()).expect("it can be");
+    let shown = translate(
+        catalog.tools(),
+        Provider::Anthropic,
+        &TranslateOptions::default(),
+    )
+    .expect("it can be");
     let hydrator = hydrator_of(catalog).translated(&shown);
     let told = told(&hydrator, &call("1", "send", &json!({})));
-    assert!(told.ends_with("call one of: mail_send, chat_send"), "{told}");
+    assert!(
+        told.ends_with("call one of: mail_send, chat_send"),
+        "{told}"
+    );
 }
 
 #[test]
 fn a_call_that_is_not_approved_is_answered_too() {
-    let entries = br#"[{"name": "wipe", "allow_no_schema": true, "no_schema_mode": "human-approval"}]"#;
+    let entries =
+        br#"[{"name": "wipe", "allow_no_schema": true, "no_schema_mode": "human-approval"}]"#;
     let hydrator = hydrator_of(Catalog::from_slice(entries, "here", None).expect("it is valid"));
-    let Ok(Hydrated::NeedsApproval(pending)) = hydrator.hydrate(&call("9", "wipe", &json!({}))) else {
+    let Ok(Hydrated::NeedsApproval(pending)) = hydrator.hydrate(&call("9", "wipe", &json!({})))
+    else {
         panic!("it waits for a person")
     };
-    let written = Provider::Anthropic.results(&[pending.refused("nobody approved it")]).expect("it has an id");
+    let written = Provider::Anthropic
+        .results(&[pending.refused("nobody approved it")])
+        .expect("it has an id");
     let block = json!({"type": "tool_result", "tool_use_id": "9", "content": "nobody approved it", "is_error": true});
     assert_eq!(written, [json!({"role": "user", "content": [block]})]);
 }
@@ -133,19 +214,41 @@ impl ToolClient for Model {
 #[tokio::test]
 async fn a_tool_call_comes_with_what_the_model_is_told_of_the_refused_ones() {
     let call = |id: &str, name: &str| json!({"id": id, "function": {"name": name, "arguments": "{\"path\": \"/\"}"}});
-    let model = Model(json!([call("a", "terminalCd"), call("b", "terminalRun"), call("c", "rm")]));
+    let model = Model(json!([
+        call("a", "terminalCd"),
+        call("b", "terminalRun"),
+        call("c", "rm")
+    ]));
     let body = json!({"model": "m", "messages": []});
     let options = ToolCallOptions::default();
     let hydrator = Hydrator::new(terminal(), &Access::default()).expect("it names no tool");
-    let answer =
-        tool_call(&model, body, &hydrator, hydrator.catalog().tools(), &options).await.expect("the model answers");
+    let answer = tool_call(
+        &model,
+        body,
+        &hydrator,
+        hydrator.catalog().tools(),
+        &options,
+    )
+    .await
+    .expect("the model answers");
     assert!(answer.calls[0].is_ok() && matches!(answer.calls[1], Err(CallError::Invalid { .. })));
-    let ids: Vec<Option<&str>> = answer.refused.iter().map(|result| result.id.as_deref()).collect();
+    let ids: Vec<Option<&str>> = answer
+        .refused
+        .iter()
+        .map(|result| result.id.as_deref())
+        .collect();
     assert_eq!(ids, [Some("b"), Some("c")]);
-    let messages = Provider::OpenAiChat.results(&answer.refused).expect("they have ids");
+    let messages = Provider::OpenAiChat
+        .results(&answer.refused)
+        .expect("they have ids");
     let content = messages[1]["content"].as_str().expect("it is text");
     let content: Value = serde_json::from_str(content).expect("a failure is JSON");
-    assert!(content["error"].as_str().is_some_and(|error| error.starts_with("Unknown tool: rm")), "{content}");
+    assert!(
+        content["error"]
+            .as_str()
+            .is_some_and(|error| error.starts_with("Unknown tool: rm")),
+        "{content}"
+    );
 }
 
 proptest! {

@@ -5,7 +5,10 @@ use picktools_call::{CallError, Hydrated, Hydrator, ValidCall};
 
 /// A hydrator for a caller who may run unsafe tools too.
 pub(crate) fn hydrator_of(catalog: Catalog) -> Hydrator {
-    let access = Access { allow_unsafe: true, ..Access::default() };
+    let access = Access {
+        allow_unsafe: true,
+        ..Access::default()
+    };
     Hydrator::new(catalog, &access).expect("the access names no tool")
 }
 

@@ -14,26 +14,63 @@ use crate::support::{hydrator_of, ready};
 
 #[test]
 fn a_section_of_the_prompt_lists_the_definitions_and_every_name_in_it_leads_back() {
-    let strategies = [Advertising::Canonical, Advertising::PrimaryAlias, Advertising::Expanded, Advertising::Described];
-    let mut tools = Catalog::open(fixture("catalogs/terminal")).expect("the fixture catalog is valid").tools().to_vec();
+    let strategies = [
+        Advertising::Canonical,
+        Advertising::PrimaryAlias,
+        Advertising::Expanded,
+        Advertising::Described,
+    ];
+    let mut tools = Catalog::open(fixture("catalogs/terminal"))
+        .expect("the fixture catalog is valid")
+        .tools()
+        .to_vec();
     // One name in two sources, one that providers mend, and an alias that they would.
     let mut odd = tool("far away", "terminal/Run", "Runs far away");
-    odd.aliases = ["far run", "far_run"].map(|name| Alias { name: name.to_owned(), deprecated: false }).into();
+    odd.aliases = ["far run", "far_run"]
+        .map(|name| Alias {
+            name: name.to_owned(),
+            deprecated: false,
+        })
+        .into();
     tools.extend([odd, tool("far", "terminalCd", "Goes far")].map(Arc::new));
     let catalog = catalog(tools.iter().map(|tool| tool.as_ref().clone()));
-    for (provider, advertising) in Provider::ALL.into_iter().flat_map(|it| strategies.clone().map(|how| (it, how))) {
-        let options = TranslateOptions { advertising, ..TranslateOptions::default() };
-        let translation = translate(catalog.tools(), provider, &options).expect("it can be translated");
+    for (provider, advertising) in Provider::ALL
+        .into_iter()
+        .flat_map(|it| strategies.clone().map(|how| (it, how)))
+    {
+        let options = TranslateOptions {
+            advertising,
+            ..TranslateOptions::default()
+        };
+        let translation =
+            translate(catalog.tools(), provider, &options).expect("it can be translated");
         let section = translation.tools_section(catalog.tools());
         let hydrator = hydrator_of(catalog.clone()).translated(&translation);
         let mut listed = 0;
-        for (line, tool) in section.lines().filter_map(|line| line.strip_prefix("- ")).zip(catalog.tools()) {
+        for (line, tool) in section
+            .lines()
+            .filter_map(|line| line.strip_prefix("- "))
+            .zip(catalog.tools())
+        {
             let (names, _) = line.rsplit_once(": ").expect("there is a description");
             let (name, aliases) = names.split_once(" (aliases: ").unwrap_or((names, ""));
-            assert_eq!(translation.names.get(name), Some(&tool.id), "{provider}: {section}");
+            assert_eq!(
+                translation.names.get(name),
+                Some(&tool.id),
+                "{provider}: {section}"
+            );
             listed += 1;
-            for name in aliases.trim_end_matches(')').split(", ").chain([name]).filter(|name| !name.is_empty()) {
-                let call = ToolCall { id: None, name: name.to_owned(), arguments: Arguments::Json(json!({})) };
+            for name in aliases
+                .trim_end_matches(')')
+                .split(", ")
+                .chain([name])
+                .filter(|name| !name.is_empty())
+            {
+                let call = ToolCall {
+                    id: None,
+                    name: name.to_owned(),
+                    arguments: Arguments::Json(json!({})),
+                };
                 let found = match hydrator.hydrate(&call) {
                     Ok(hydrated) => ready(Ok(hydrated)).tool().id.clone(),
                     Err(CallError::Invalid { tool, .. }) => tool,
@@ -43,6 +80,12 @@ fn a_section_of_the_prompt_lists_the_definitions_and_every_name_in_it_leads_back
             }
         }
         assert_eq!(listed, catalog.len(), "{provider}: {section}");
-        assert!(translation.names.keys().all(|name| section.contains(name.as_str())), "{provider}: {section}");
+        assert!(
+            translation
+                .names
+                .keys()
+                .all(|name| section.contains(name.as_str())),
+            "{provider}: {section}"
+        );
     }
 }

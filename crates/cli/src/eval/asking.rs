@@ -35,10 +35,17 @@ pub(super) fn pick_all(
         times.push(started.elapsed());
         degraded.extend(selection.degraded.into_iter().next());
         estimates.extend(selection.answerable.map(f64::from));
-        // What is in use is there already, and what a pick brings along is not in answer to the request.
-        let new = selection.picks.iter().filter(|pick| pick.provenance.in_use.is_none());
+        // What is in use is there already, and what a pick brings along is not in answer to the
+        // request.
+        let new = selection
+            .picks
+            .iter()
+            .filter(|pick| pick.provenance.in_use.is_none());
         let ranking = new.take(options.max_candidates);
-        let ranking = ranking.map(|pick| RunEntry { tool: pick.tool.id.clone(), score: f64::from(pick.score) });
+        let ranking = ranking.map(|pick| RunEntry {
+            tool: pick.tool.id.clone(),
+            score: f64::from(pick.score),
+        });
         run.insert(query.id.as_str(), ranking.collect());
         bar.inc(1);
     }
@@ -51,7 +58,11 @@ pub(super) fn pick_all(
         ));
     }
     let probabilities = options.fusion == Fusion::Weighted && estimates.len() == queries.len();
-    Ok(Answers { run, times, estimates: probabilities.then_some(estimates) })
+    Ok(Answers {
+        run,
+        times,
+        estimates: probabilities.then_some(estimates),
+    })
 }
 
 /// Estimates of whether a request can be answered, of the same queries in the same order.
@@ -62,7 +73,8 @@ pub(super) struct Doubts {
     pub(super) without: Vec<f64>,
 }
 
-/// Asks every query again without the tools that answer it; `None` where scores are no probabilities.
+/// Asks every query again without the tools that answer it; `None` where scores are no
+/// probabilities.
 pub(super) fn doubts(
     engine: &Engine,
     queries: &QuerySet,
@@ -70,19 +82,35 @@ pub(super) fn doubts(
     answers: &Answers,
     options: &PickOptions,
 ) -> anyhow::Result<Option<Doubts>> {
-    let Some(estimates) = &answers.estimates else { return Ok(None) };
+    let Some(estimates) = &answers.estimates else {
+        return Ok(None);
+    };
     let (mut with, mut without) = (Vec::new(), Vec::new());
-    let mut without_answers = PickOptions { max_candidates: 1, ..options.clone() };
+    let mut without_answers = PickOptions {
+        max_candidates: 1,
+        ..options.clone()
+    };
     let bar = progress_bar("picking without the answers");
     bar.set_length(queries.len() as u64);
     for (query, &estimate) in queries.iter().zip(estimates) {
         bar.inc(1);
-        let Some(judgments) = qrels.get(&query.id).filter(|judgments| judgments.relevant_len() > 0) else {
+        let Some(judgments) = qrels
+            .get(&query.id)
+            .filter(|judgments| judgments.relevant_len() > 0)
+        else {
             continue;
         };
-        let relevant = judgments.iter().filter(|(tool, grade)| *grade > 0 && engine.catalog().find(tool).is_some());
+        let relevant = judgments
+            .iter()
+            .filter(|(tool, grade)| *grade > 0 && engine.catalog().find(tool).is_some());
         let relevant = relevant.map(|(tool, _)| tool.to_owned());
-        without_answers.access.exclude = options.access.exclude.iter().cloned().chain(relevant).collect();
+        without_answers.access.exclude = options
+            .access
+            .exclude
+            .iter()
+            .cloned()
+            .chain(relevant)
+            .collect();
         let selection = engine.pick(&query.query(), &without_answers)?;
         with.push(estimate);
         without.extend(selection.answerable.map(f64::from));

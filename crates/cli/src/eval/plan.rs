@@ -11,8 +11,8 @@ pub(super) struct Plan {
     pub(super) configurations: Vec<Configuration>,
     /// The configuration that the options name.
     pub(super) subject: usize,
-    /// What the subject is held against, request by request: keywords alone, or what uses every signal where the
-    /// subject itself is keywords alone.
+    /// What the subject is held against, request by request: keywords alone, or what uses every
+    /// signal where the subject itself is keywords alone.
     pub(super) baseline: usize,
     /// The configuration that uses every signal.
     pub(super) whole: usize,
@@ -30,18 +30,34 @@ pub(super) struct Configuration {
 
 impl Plan {
     /// The configuration that the options name, and no other.
-    pub(super) fn subject_alone(ranking: &RankingArgs, options: &PickOptions) -> anyhow::Result<Self> {
+    pub(super) fn subject_alone(
+        ranking: &RankingArgs,
+        options: &PickOptions,
+    ) -> anyhow::Result<Self> {
         let model = ranking.open_model()?;
         let configuration = Configuration::new(&model, 0, ranking.mode(), options.fusion, options);
         let (models, configurations) = (vec![model], vec![configuration]);
-        Ok(Self { models, configurations, subject: 0, baseline: 0, whole: 0, ablations: Vec::new() })
+        Ok(Self {
+            models,
+            configurations,
+            subject: 0,
+            baseline: 0,
+            whole: 0,
+            ablations: Vec::new(),
+        })
     }
 
     /// The configuration that the options name, and what it is compared with.
     pub(super) fn comparison(ranking: &RankingArgs, options: &PickOptions) -> anyhow::Result<Self> {
         let models = ranking.open_models()?;
         let mode = ranking.mode();
-        let fusion_of = |of: Mode| if of == mode { options.fusion } else { Fusion::Weighted };
+        let fusion_of = |of: Mode| {
+            if of == mode {
+                options.fusion
+            } else {
+                Fusion::Weighted
+            }
+        };
         let own = |mode, fusion| Configuration::new(&models[0], 0, mode, fusion, options);
         let mut configurations = vec![
             own(Mode::Keyword, fusion_of(Mode::Keyword)),
@@ -63,12 +79,25 @@ impl Plan {
         ];
         if let Some(other) = models.get(1) {
             let modes = [Mode::Semantic, Mode::Hybrid];
-            configurations.extend(modes.map(|mode| Configuration::new(other, 1, mode, Fusion::Weighted, options)));
-            let without = format!("without {}, {} alone for meaning", models[0].name(), other.name());
+            configurations.extend(
+                modes.map(|mode| Configuration::new(other, 1, mode, Fusion::Weighted, options)),
+            );
+            let without = format!(
+                "without {}, {} alone for meaning",
+                models[0].name(),
+                other.name()
+            );
             ablations.push((without, configurations.len() - 1));
         }
         let baseline = if subject == keyword { hybrid } else { keyword };
-        Ok(Self { models, configurations, subject, baseline, whole: hybrid, ablations })
+        Ok(Self {
+            models,
+            configurations,
+            subject,
+            baseline,
+            whole: hybrid,
+            ablations,
+        })
     }
 
     pub(super) fn subject(&self) -> &Configuration {
@@ -80,9 +109,19 @@ impl Configuration {
     fn new(model: &Model, place: usize, mode: Mode, fusion: Fusion, options: &PickOptions) -> Self {
         let name = match (mode, fusion) {
             (Mode::Keyword, _) => mode.name().to_owned(),
-            (Mode::Hybrid, Fusion::Rrf { .. }) => format!("{}, {}, rank fusion", mode.name(), model.name()),
+            (Mode::Hybrid, Fusion::Rrf { .. }) => {
+                format!("{}, {}, rank fusion", mode.name(), model.name())
+            }
             (Mode::Hybrid | Mode::Semantic, _) => format!("{}, {}", mode.name(), model.name()),
         };
-        Self { name, model: place, options: PickOptions { mode: Some(mode), fusion, ..options.clone() } }
+        Self {
+            name,
+            model: place,
+            options: PickOptions {
+                mode: Some(mode),
+                fusion,
+                ..options.clone()
+            },
+        }
     }
 }

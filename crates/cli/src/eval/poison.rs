@@ -1,7 +1,7 @@
 //! What hostile tools change: `picktools eval --poison`.
 //!
-//! Each request of a sample is asked twice, of the catalog as it is and of the catalog with hostile tools, which is
-//! indexed anew. The set's own sources are trusted, the hostile one is not.
+//! Each request of a sample is asked twice, of the catalog as it is and of the catalog with hostile
+//! tools, which is indexed anew. The set's own sources are trusted, the hostile one is not.
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -20,7 +20,8 @@ const REQUESTS: usize = 200;
 const COPIES: usize = 5;
 /// The source of the tools that copy the request.
 const SOURCE: &str = "hostile";
-/// How a tool praises itself: a wording a line, none of which was written with a look at what reads descriptions.
+/// How a tool praises itself: a wording a line, none of which was written with a look at what reads
+/// descriptions.
 const PRAISE: &str = include_str!("../../../../fixtures/hostile/praise.txt");
 /// How often a tool repeats its name.
 const REPEATS: usize = 20;
@@ -31,7 +32,8 @@ const REPEATS: usize = 20;
 pub(super) enum Poison {
     /// Five tools of a source that is not trusted, whose descriptions copy the request.
     Copy,
-    /// Praise of itself, or an order to use it, before the description of one of the ten best tools: one of 96 wordings.
+    /// Praise of itself, or an order to use it, before the description of one of the ten best
+    /// tools: one of 96 wordings.
     Praise,
     /// The name of one of the ten best tools, twenty times after its description.
     Repeat,
@@ -60,7 +62,8 @@ pub(super) struct PoisonedSet {
     clean_ndcg: f64,
     /// Mean nDCG@10 with it.
     poisoned_ndcg: f64,
-    /// By how many places a hostile tool rises in the mean; one that is not picked stands behind the last pick.
+    /// By how many places a hostile tool rises in the mean; one that is not picked stands behind
+    /// the last pick.
     places_risen: f64,
     /// The share of requests whose first pick is a hostile tool.
     hostile_first: f64,
@@ -79,25 +82,40 @@ pub(super) fn poisoned(
     seed: u64,
 ) -> anyhow::Result<PoisonedSet> {
     let mut random = SplitMix64::new(seed);
-    let judged = |query: &EvalQuery| qrels.get(&query.id).is_some_and(|judgments| judgments.relevant_len() > 0);
+    let judged = |query: &EvalQuery| {
+        qrels
+            .get(&query.id)
+            .is_some_and(|judgments| judgments.relevant_len() > 0)
+    };
     let queries: Vec<&EvalQuery> = queries.iter().filter(|query| judged(query)).collect();
     let sample = random.sample(queries.len(), REQUESTS);
     let options = PickOptions {
         max_per_source: Some(max_per_source(options)),
-        trusted_sources: catalog.tools().iter().filter_map(|tool| tool.source.clone()).collect(),
+        trusted_sources: catalog
+            .tools()
+            .iter()
+            .filter_map(|tool| tool.source.clone())
+            .collect(),
         ..options.clone()
     };
     let engine = model.engine(catalog.clone())?;
     let wordings: Vec<&str> = PRAISE.lines().collect();
     let [ndcg, _, recall, ..] = Measure::SUMMARY;
-    let mut sums = PoisonedSet { set, requests: sample.len(), ..PoisonedSet::default() };
+    let mut sums = PoisonedSet {
+        set,
+        requests: sample.len(),
+        ..PoisonedSet::default()
+    };
     let bar = progress_bar("poisoning");
     bar.set_length(sample.len() as u64);
     for asked @ EvalQuery { id, text, .. } in sample.iter().map(|&number| queries[number]) {
         let judgments = qrels.get(id).context("a query of the sample is judged")?;
         let query = asked.query();
         let clean = engine.pick(&query, &options)?;
-        let vain = clean.picks.get(random.below(clean.picks.len().clamp(1, 10))).map(|pick| &*pick.tool);
+        let vain = clean
+            .picks
+            .get(random.below(clean.picks.len().clamp(1, 10)))
+            .map(|pick| &*pick.tool);
         let (catalog, hostile) = match (poison, vain) {
             (Poison::Copy, _) => with_copies(catalog, text)?,
             (Poison::Praise, Some(tool)) => {
@@ -141,7 +159,11 @@ fn with_copies(catalog: &Catalog, request: &str) -> anyhow::Result<(Catalog, Vec
 }
 
 /// The catalog with another description of one tool, and that tool's id.
-fn describe(catalog: &Catalog, vain: &Tool, description: String) -> anyhow::Result<(Catalog, Vec<String>)> {
+fn describe(
+    catalog: &Catalog,
+    vain: &Tool,
+    description: String,
+) -> anyhow::Result<(Catalog, Vec<String>)> {
     let tools = catalog.tools().iter().map(|tool| {
         let mut tool = Tool::clone(tool);
         if tool.id == vain.id {
@@ -158,12 +180,20 @@ fn max_per_source(options: &PickOptions) -> usize {
 }
 
 fn ids(selection: &Selection) -> Vec<&str> {
-    selection.picks.iter().map(|pick| pick.tool.id.as_str()).collect()
+    selection
+        .picks
+        .iter()
+        .map(|pick| pick.tool.id.as_str())
+        .collect()
 }
 
 /// How many picks stand before the first hostile one.
 fn place(selection: &Selection, hostile: &[String]) -> usize {
-    selection.picks.iter().take_while(|pick| !hostile.contains(&pick.tool.id)).count()
+    selection
+        .picks
+        .iter()
+        .take_while(|pick| !hostile.contains(&pick.tool.id))
+        .count()
 }
 
 impl PoisonedSet {
@@ -187,7 +217,11 @@ impl PoisonedSet {
 
 impl PoisonReport {
     pub(super) fn new(poison: Poison, options: &PickOptions, sets: Vec<PoisonedSet>) -> Self {
-        Self { poison, max_per_source: max_per_source(options), sets }
+        Self {
+            poison,
+            max_per_source: max_per_source(options),
+            sets,
+        }
     }
 
     /// One row a set, and their means.
@@ -206,22 +240,47 @@ impl PoisonReport {
             "first changed",
         ]);
         let mut row = |name: &str, requests: String, figures: [f64; 7]| {
-            let [recall, recall_loss, ndcg, ndcg_loss, risen, hostile, changed] = figures;
-            let measures = [recall, recall_loss, ndcg, ndcg_loss].map(|figure| format!("{figure:.4}"));
+            let [
+                recall,
+                recall_loss,
+                ndcg,
+                ndcg_loss,
+                risen,
+                hostile,
+                changed,
+            ] = figures;
+            let measures =
+                [recall, recall_loss, ndcg, ndcg_loss].map(|figure| format!("{figure:.4}"));
             let shares = [hostile, changed].map(|share| format!("{:.1} %", 100.0 * share));
-            let cells = [name.to_owned(), requests].into_iter().chain(measures).chain([format!("{risen:.2}")]);
+            let cells = [name.to_owned(), requests]
+                .into_iter()
+                .chain(measures)
+                .chain([format!("{risen:.2}")]);
             table.add_row(cells.chain(shares));
         };
         let figures = |set: &PoisonedSet| {
-            let (recall_loss, ndcg_loss) = (set.clean_recall - set.poisoned_recall, set.clean_ndcg - set.poisoned_ndcg);
+            let (recall_loss, ndcg_loss) = (
+                set.clean_recall - set.poisoned_recall,
+                set.clean_ndcg - set.poisoned_ndcg,
+            );
             let shares = (set.places_risen, set.hostile_first, set.first_changed);
-            [set.clean_recall, recall_loss, set.clean_ndcg, ndcg_loss, shares.0, shares.1, shares.2]
+            [
+                set.clean_recall,
+                recall_loss,
+                set.clean_ndcg,
+                ndcg_loss,
+                shares.0,
+                shares.1,
+                shares.2,
+            ]
         };
         for set in &self.sets {
             row(&set.set, set.requests.to_string(), figures(set));
         }
-        let mean =
-            |place: usize| self.sets.iter().map(|set| figures(set)[place]).sum::<f64>() / self.sets.len().max(1) as f64;
+        let mean = |place: usize| {
+            self.sets.iter().map(|set| figures(set)[place]).sum::<f64>()
+                / self.sets.len().max(1) as f64
+        };
         row("mean", String::new(), std::array::from_fn(mean));
         align(&mut table)
     }

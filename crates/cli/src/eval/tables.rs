@@ -11,26 +11,43 @@ pub(super) fn table(report: &EvalReport) -> String {
     table.load_style(presets::NOTHING);
     let mut header = vec!["set".to_owned(), "tools".to_owned(), "queries".to_owned()];
     header.extend(measures.iter().map(ToString::to_string));
-    let calibrated = report.sets().iter().any(|(_, set)| set.calibration.is_some());
-    let abstained = report.sets().iter().any(|(_, set)| set.abstention.is_some());
+    let calibrated = report
+        .sets()
+        .iter()
+        .any(|(_, set)| set.calibration.is_some());
+    let abstained = report
+        .sets()
+        .iter()
+        .any(|(_, set)| set.abstention.is_some());
     header.extend(calibrated.then(|| "ECE".to_owned()));
     header.extend(abstained.then(|| "AUROC".to_owned()));
     header.extend(["p50 µs".to_owned(), "p99 µs".to_owned()]);
     table.set_header(header);
     for (name, set) in report.sets() {
         let mut row = vec![name.clone(), set.tools.to_string(), set.queries.to_string()];
-        row.extend(measures.iter().map(|measure| figure(set.measures.get(measure))));
+        row.extend(
+            measures
+                .iter()
+                .map(|measure| figure(set.measures.get(measure))),
+        );
         let calibration = set.calibration.as_ref().map(|calibration| calibration.ece);
         row.extend(calibrated.then(|| figure(calibration.as_ref())));
         let abstention = set.abstention.as_ref().map(|abstention| abstention.auroc);
         row.extend(abstained.then(|| figure(abstention.as_ref())));
-        let latency =
-            |pick: fn(&Latency) -> f64| set.latency_us.as_ref().map_or("–".to_owned(), |l| format!("{:.0}", pick(l)));
+        let latency = |pick: fn(&Latency) -> f64| {
+            set.latency_us
+                .as_ref()
+                .map_or("–".to_owned(), |l| format!("{:.0}", pick(l)))
+        };
         row.extend([latency(|l| l.p50), latency(|l| l.p99)]);
         table.add_row(row);
     }
     let mut mean = vec!["mean".to_owned(), String::new(), String::new()];
-    mean.extend(measures.iter().map(|measure| figure(report.mean().get(measure))));
+    mean.extend(
+        measures
+            .iter()
+            .map(|measure| figure(report.mean().get(measure))),
+    );
     table.add_row(mean);
     align(&mut table)
 }
@@ -39,7 +56,16 @@ pub(super) fn table(report: &EvalReport) -> String {
 pub(super) fn comparison_table(comparison: &Comparison) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["measure", "then", "now", "difference", "p", "better", "same", "worse"]);
+    table.set_header([
+        "measure",
+        "then",
+        "now",
+        "difference",
+        "p",
+        "better",
+        "same",
+        "worse",
+    ]);
     for (measure, row) in &comparison.measures {
         table.add_row([
             measure.to_string(),
@@ -66,10 +92,21 @@ pub(super) fn configurations_table(configurations: &[ConfigurationReport]) -> St
     for configuration in configurations {
         let mean = configuration.report.mean();
         let mut row = vec![configuration.name.clone()];
-        row.extend(Measure::SUMMARY.iter().map(|measure| figure(mean.get(measure))));
-        row.extend([configuration.ece(), configuration.auroc()].map(|value| figure(value.as_ref())));
-        let times = [configuration.latency_us(|l| l.p50), configuration.latency_us(|l| l.p99)];
-        row.extend(times.map(|time| time.map_or_else(|| "–".to_owned(), |time| format!("{time:.0}"))));
+        row.extend(
+            Measure::SUMMARY
+                .iter()
+                .map(|measure| figure(mean.get(measure))),
+        );
+        row.extend(
+            [configuration.ece(), configuration.auroc()].map(|value| figure(value.as_ref())),
+        );
+        let times = [
+            configuration.latency_us(|l| l.p50),
+            configuration.latency_us(|l| l.p99),
+        ];
+        row.extend(
+            times.map(|time| time.map_or_else(|| "–".to_owned(), |time| format!("{time:.0}"))),
+        );
         table.add_row(row);
     }
     align(&mut table)

@@ -11,7 +11,8 @@ use crate::heading;
 #[derive(Args)]
 #[command(next_help_heading = heading::CATALOG)]
 pub(super) struct FilterArgs {
-    /// Take only tools whose name, or source/name, is like this: `get_*`, `github/*`; may be repeated.
+    /// Take only tools whose name, or source/name, is like this: `get_*`, `github/*`; may be
+    /// repeated.
     #[arg(long, value_name = "GLOB")]
     only: Vec<String>,
     /// Leave out tools whose name, or source/name, is like this; may be repeated.
@@ -27,15 +28,23 @@ pub(super) struct Filter {
 
 impl FilterArgs {
     pub(super) fn filter(&self) -> anyhow::Result<Filter> {
-        let only = (!self.only.is_empty()).then(|| globs("--only", &self.only)).transpose()?;
-        Ok(Filter { only, except: globs("--except", &self.except)? })
+        let only = (!self.only.is_empty())
+            .then(|| globs("--only", &self.only))
+            .transpose()?;
+        Ok(Filter {
+            only,
+            except: globs("--except", &self.except)?,
+        })
     }
 }
 
 fn globs(option: &str, patterns: &[String]) -> anyhow::Result<GlobSet> {
     let mut set = GlobSetBuilder::new();
     for pattern in patterns {
-        set.add(Glob::new(pattern).with_context(|| format!("{option}: {pattern:?} is not a pattern of names"))?);
+        set.add(
+            Glob::new(pattern)
+                .with_context(|| format!("{option}: {pattern:?} is not a pattern of names"))?,
+        );
     }
     Ok(set.build()?)
 }

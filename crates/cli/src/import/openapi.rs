@@ -18,19 +18,22 @@ use crate::{heading, output, reading};
 
 /// How many documents are read side by side.
 const MAX_AT_ONCE: usize = 8;
-/// Of how many bytes together, of which the tools take up to a hundred times as much memory; a larger one is read by itself.
+/// Of how many bytes together, of which the tools take up to a hundred times as much memory; a
+/// larger one is read by itself.
 const MAX_BYTES_AT_ONCE: u64 = 8 << 20;
 /// The endings of documents in a folder.
 const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
 
 #[derive(Args)]
 pub(super) struct OpenApiCommand {
-    /// Documents, `-` for standard input, or folders: all their *.json, *.yaml and *.yml files, also those in folders within.
+    /// Documents, `-` for standard input, or folders: all their *.json, *.yaml and *.yml files,
+    /// also those in folders within.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
     #[command(flatten)]
     filter: FilterArgs,
-    /// The source of the tools; by default the file's name, or the title where that is openapi, swagger or the like.
+    /// The source of the tools; by default the file's name, or the title where that is openapi,
+    /// swagger or the like.
     #[arg(long, value_name = "NAME", help_heading = heading::CATALOG)]
     source: Option<String>,
     /// Do not mark operations that delete as unsafe.
@@ -62,12 +65,17 @@ impl OpenApiCommand {
         let filter = self.filter.filter()?;
         let documents = documents(&self.paths)?;
         let progress = ProgressBar::new(documents.len() as u64);
-        progress
-            .set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} documents, {eta} left").context("progress")?);
+        progress.set_style(
+            ProgressStyle::with_template("{bar:30} {pos}/{len} documents, {eta} left")
+                .context("progress")?,
+        );
         let mut report = Report::default();
         let mut warnings = Vec::new();
         for some in groups(&documents) {
-            let read: Vec<_> = some.par_iter().map(|path| self.import(path, &filter)).collect();
+            let read: Vec<_> = some
+                .par_iter()
+                .map(|path| self.import(path, &filter))
+                .collect();
             for (path, imported) in some.iter().zip(read) {
                 progress.inc(1);
                 match imported {
@@ -93,12 +101,19 @@ impl OpenApiCommand {
         let left_out = !warnings.is_empty();
         output::warnings(warnings, "");
         report.write();
-        Ok(if left_out { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        Ok(if left_out {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        })
     }
 
     fn import(&self, path: &Path, filter: &Filter) -> anyhow::Result<Imported> {
         let files = if path == Path::new("-") {
-            vec![CatalogFile::new("standard input", reading::read_input(path)?)]
+            vec![CatalogFile::new(
+                "standard input",
+                reading::read_input(path)?,
+            )]
         } else {
             CatalogFile::open(path)?
         };
@@ -128,15 +143,30 @@ impl OpenApiCommand {
             }
             serde_json::to_string(&tool)
         };
-        let lines = catalog.tools().iter().filter(|tool| filter.takes(tool)).map(line).collect::<Result<_, _>>()?;
-        let left_out = catalog.notices().iter().map(|notice| (notice.to_string(), notice.remedy.clone())).collect();
+        let lines = catalog
+            .tools()
+            .iter()
+            .filter(|tool| filter.takes(tool))
+            .map(line)
+            .collect::<Result<_, _>>()?;
+        let left_out = catalog
+            .notices()
+            .iter()
+            .map(|notice| (notice.to_string(), notice.remedy.clone()))
+            .collect();
         Ok(Imported { lines, left_out })
     }
 }
 
 impl Report {
     fn write(&self) {
-        let Self { documents, tools, left_out, refused, .. } = self;
+        let Self {
+            documents,
+            tools,
+            left_out,
+            refused,
+            ..
+        } = self;
         output::note(format!(
             "{tools} tools of {documents} documents; {left_out} operations left out, {refused} documents refused"
         ));
@@ -156,7 +186,13 @@ fn groups(documents: &[PathBuf]) -> impl Iterator<Item = &[PathBuf]> {
             sum += bytes(path);
             sum <= MAX_BYTES_AT_ONCE
         };
-        let count = rest.iter().take(MAX_AT_ONCE).take_while(fits).count().max(1).min(rest.len());
+        let count = rest
+            .iter()
+            .take(MAX_AT_ONCE)
+            .take_while(fits)
+            .count()
+            .max(1)
+            .min(rest.len());
         let (some, others) = rest.split_at(count);
         rest = others;
         (!some.is_empty()).then_some(some)
@@ -173,14 +209,21 @@ fn documents(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
         }
         let before = documents.len();
         for entry in WalkDir::new(path).sort_by_file_name() {
-            let entry = entry.with_context(|| format!("cannot read the folder {}", path.display()))?;
-            let ending = entry.path().extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known));
+            let entry =
+                entry.with_context(|| format!("cannot read the folder {}", path.display()))?;
+            let ending = entry
+                .path()
+                .extension()
+                .is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known));
             if ending && entry.file_type().is_file() {
                 documents.push(entry.into_path());
             }
         }
         if documents.len() == before {
-            anyhow::bail!("the folder {} holds no *.json, *.yaml or *.yml file", path.display());
+            anyhow::bail!(
+                "the folder {} holds no *.json, *.yaml or *.yml file",
+                path.display()
+            );
         }
     }
     Ok(documents)

@@ -43,7 +43,10 @@ impl Followed {
             Err(message) => Some(message),
         };
         let missing = missing.map(|reason| format!("{}: {reason}", self.tools[number].0));
-        if let Some(missing) = missing.as_ref().filter(|missing| self.missing[number].as_ref() != Some(missing)) {
+        if let Some(missing) = missing
+            .as_ref()
+            .filter(|missing| self.missing[number].as_ref() != Some(missing))
+        {
             output::warn(missing);
         }
         self.missing[number] = missing;
@@ -51,27 +54,41 @@ impl Followed {
 
     /// Whether each server has said something, if only that it cannot be reached.
     fn is_complete(&self) -> bool {
-        self.tools.iter().zip(&self.missing).all(|((_, tools), missing)| tools.is_some() || missing.is_some())
+        self.tools
+            .iter()
+            .zip(&self.missing)
+            .all(|((_, tools), missing)| tools.is_some() || missing.is_some())
     }
 
     /// The servers that sent tools, with these.
     pub(super) fn tools(&self) -> impl Iterator<Item = (&str, &[Value])> {
-        self.tools.iter().filter_map(|(name, tools)| Some((name.as_str(), tools.as_deref()?)))
+        self.tools
+            .iter()
+            .filter_map(|(name, tools)| Some((name.as_str(), tools.as_deref()?)))
     }
 }
 
-/// Writes the file anew whenever `lines` makes something else of the tools of the servers, until it is interrupted.
+/// Writes the file anew whenever `lines` makes something else of the tools of the servers, until it
+/// is interrupted.
 pub(super) fn watch(
     servers: Vec<Server>,
     limits: Limits,
     path: &Path,
     lines: impl Fn(&Followed) -> anyhow::Result<String>,
 ) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         let (tell, heard) = mpsc::channel(16);
-        let names = servers.iter().map(|server| (server.name.clone(), None)).collect();
-        let followed = Followed { missing: vec![None; servers.len()], tools: names };
+        let names = servers
+            .iter()
+            .map(|server| (server.name.clone(), None))
+            .collect();
+        let followed = Followed {
+            missing: vec![None; servers.len()],
+            tools: names,
+        };
         // Dropped, they let go of their connections, which ends what they started.
         let mut tasks = JoinSet::new();
         for (number, server) in servers.into_iter().enumerate() {
@@ -101,8 +118,13 @@ async fn write(
         }
         let text = lines(&followed)?;
         if written.as_ref() != Some(&text) {
-            picktools::disk::write(path, text.as_bytes()).with_context(|| format!("{}", path.display()))?;
-            output::note(format!("{} tools written to {}", text.lines().count(), path.display()));
+            picktools::disk::write(path, text.as_bytes())
+                .with_context(|| format!("{}", path.display()))?;
+            output::note(format!(
+                "{} tools written to {}",
+                text.lines().count(),
+                path.display()
+            ));
             written = Some(text);
         }
     }
@@ -117,11 +139,22 @@ async fn follow(number: usize, server: Server, limits: Limits, tell: Sender<Hear
         let environment = |name: &str| std::env::var_os(name);
         let deadline = Instant::now() + limits.time;
         let handshake = Handshake::KnownFirst;
-        match Connection::open(&server, &environment, deadline, &limits, handshake, changes.clone()).await {
+        match Connection::open(
+            &server,
+            &environment,
+            deadline,
+            &limits,
+            handshake,
+            changes.clone(),
+        )
+        .await
+        {
             Ok(connection) => {
                 again = AGAIN.0;
                 while !connection.is_closed() {
-                    let listed = connection.tools(Instant::now() + limits.time, &limits).await;
+                    let listed = connection
+                        .tools(Instant::now() + limits.time, &limits)
+                        .await;
                     let failed = listed.is_err();
                     if tell.send((number, listed)).await.is_err() || failed {
                         break;

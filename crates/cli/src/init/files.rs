@@ -1,4 +1,5 @@
-//! A client's file on the disk: read with bounds, and replaced after what was there stands beside it.
+//! A client's file on the disk: read with bounds, and replaced after what was there stands beside
+//! it.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{ErrorKind, Read};
@@ -40,7 +41,11 @@ impl ClientFile {
     pub(super) fn read(place: &Place) -> anyhow::Result<Option<Self>> {
         let link = match fs::symlink_metadata(&place.file) {
             Ok(metadata) => metadata,
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                return Ok(None);
+            }
             Err(error) => return Err(error).context("it cannot be read"),
         };
         let path = place.file.canonicalize().context(if link.is_symlink() {
@@ -49,28 +54,47 @@ impl ClientFile {
             "it cannot be read"
         })?;
         let is_within = |path: &Path| {
-            place.roots.iter().filter_map(|root| root.canonicalize().ok()).any(|root| path.starts_with(root))
+            place
+                .roots
+                .iter()
+                .filter_map(|root| root.canonicalize().ok())
+                .any(|root| path.starts_with(root))
         };
-        let folder = place.file.parent().and_then(|folder| folder.canonicalize().ok());
+        let folder = place
+            .file
+            .parent()
+            .and_then(|folder| folder.canonicalize().ok());
         if !is_within(&path) || !folder.is_some_and(|folder| is_within(&folder)) {
             let left = match place.scope {
                 Scope::User => "home folder",
                 Scope::Project => "project",
             };
-            bail!("it is a link that leads out of the {left}, to {}; edit that file by hand", path.display());
+            bail!(
+                "it is a link that leads out of the {left}, to {}; edit that file by hand",
+                path.display()
+            );
         }
         let metadata = fs::metadata(&path).context("it cannot be read")?;
         ensure!(metadata.is_file(), "it is no file");
         let Some(bytes) = bounded(&path).context("it cannot be read")? else {
             bail!("it has more than {MAX_MIB} MiB");
         };
-        let text = String::from_utf8(bytes).ok().context("it is not UTF-8; write it anew in UTF-8")?;
-        Ok(Some(Self { path, text, permissions: metadata.permissions() }))
+        let text = String::from_utf8(bytes)
+            .ok()
+            .context("it is not UTF-8; write it anew in UTF-8")?;
+        Ok(Some(Self {
+            path,
+            text,
+            permissions: metadata.permissions(),
+        }))
     }
 
     /// Fails where the file may not be written.
     pub(super) fn check_writable(&self) -> anyhow::Result<()> {
-        ensure!(!self.permissions.readonly(), "it is read-only; make it writable first");
+        ensure!(
+            !self.permissions.readonly(),
+            "it is read-only; make it writable first"
+        );
         Ok(())
     }
 
@@ -100,25 +124,41 @@ impl ClientFile {
 
     /// Returns the newest backup and its text.
     pub(super) fn newest_backup(&self) -> anyhow::Result<Option<(PathBuf, String)>> {
-        let (Some(folder), Some(name)) = (self.path.parent(), self.path.file_name()) else { return Ok(None) };
-        let start = format!("{}{BACKUP}", name.to_str().context("its name is not UTF-8")?);
+        let (Some(folder), Some(name)) = (self.path.parent(), self.path.file_name()) else {
+            return Ok(None);
+        };
+        let start = format!(
+            "{}{BACKUP}",
+            name.to_str().context("its name is not UTF-8")?
+        );
         let mut names = Vec::new();
         for entry in fs::read_dir(folder).context("its folder cannot be read")? {
             let entry = entry.context("its folder cannot be read")?;
-            let is_backup = entry.file_name().to_str().is_some_and(|name| name.starts_with(&start));
+            let is_backup = entry
+                .file_name()
+                .to_str()
+                .is_some_and(|name| name.starts_with(&start));
             if is_backup && entry.file_type().is_ok_and(|kind| kind.is_file()) {
                 names.push(entry.path());
             }
         }
-        let Some(path) = names.into_iter().max() else { return Ok(None) };
-        let read = bounded(&path).ok().flatten().and_then(|bytes| String::from_utf8(bytes).ok());
+        let Some(path) = names.into_iter().max() else {
+            return Ok(None);
+        };
+        let read = bounded(&path)
+            .ok()
+            .flatten()
+            .and_then(|bytes| String::from_utf8(bytes).ok());
         let text = read.with_context(|| format!("its backup {} cannot be read", path.display()))?;
         Ok(Some((path, text)))
     }
 
     /// Replaces the file, unless it is no longer what was read.
     pub(super) fn replace(&self, text: &str) -> anyhow::Result<()> {
-        ensure!(holds(&self.path, &self.text), "it was changed in the meantime; run it again");
+        ensure!(
+            holds(&self.path, &self.text),
+            "it was changed in the meantime; run it again"
+        );
         disk::write_as(&self.path, text.as_bytes(), self.permissions.clone())?;
         Ok(())
     }
@@ -143,7 +183,12 @@ pub(super) fn check_upstreams(place: &Place, upstreams: &str) -> anyhow::Result<
 }
 
 /// Writes the file that the gateway reads, and what the client's file is going to be.
-pub(super) fn write_upstreams(place: &Place, file: &ClientFile, upstreams: &str, edited: &str) -> anyhow::Result<()> {
+pub(super) fn write_upstreams(
+    place: &Place,
+    file: &ClientFile,
+    upstreams: &str,
+    edited: &str,
+) -> anyhow::Result<()> {
     if place.scope == Scope::User {
         make_private(place.upstreams.parent().context("it is in a folder")?)?;
     }
@@ -152,7 +197,9 @@ pub(super) fn write_upstreams(place: &Place, file: &ClientFile, upstreams: &str,
         Scope::Project => file.permissions.clone(),
     };
     disk::write_as(&place.upstreams, upstreams.as_bytes(), permissions.clone())?;
-    let record = serde_json::to_vec(&Record { sha256: digest(edited) })?;
+    let record = serde_json::to_vec(&Record {
+        sha256: digest(edited),
+    })?;
     disk::write_as(&place.record, &record, permissions)?;
     Ok(())
 }
@@ -171,7 +218,10 @@ fn holds(path: &Path, text: &str) -> bool {
 }
 
 fn digest(text: &str) -> String {
-    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(text)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// Makes a folder that only its owner can enter, and those above it.
@@ -182,7 +232,9 @@ fn make_private(folder: &Path) -> anyhow::Result<()> {
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     let made = builder.create(folder);
     #[cfg(unix)]
-    let made = made.and_then(|()| fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o700)));
+    let made = made.and_then(|()| {
+        fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+    });
     made.with_context(|| format!("{} cannot be made", folder.display()))
 }
 
@@ -199,16 +251,32 @@ fn owner_only(permissions: &Permissions) -> Permissions {
 
 /// A time in UTC, as in `20261123T141500Z`.
 fn utc(time: SystemTime) -> String {
-    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let seconds = time
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
     let (mut days, second) = (seconds / 86_400, seconds % 86_400);
-    let is_leap = |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
+    let is_leap =
+        |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
     let mut year = 1970;
     while days >= 365 + u64::from(is_leap(year)) {
         days -= 365 + u64::from(is_leap(year));
         year += 1;
     }
     let mut month = 1;
-    for length in [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+    for length in [
+        31,
+        28 + u64::from(is_leap(year)),
+        31,
+        30,
+        31,
+        30,
+        31,
+        31,
+        30,
+        31,
+        30,
+        31,
+    ] {
         if days < length {
             break;
         }

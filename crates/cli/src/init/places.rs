@@ -20,19 +20,39 @@ pub(super) struct Client {
 const CLAUDE_DESKTOP: Client = client("claude-desktop", "Claude Desktop");
 const CLAUDE_CODE: Client = client("claude-code", "Claude Code");
 const CURSOR: Client = client("cursor", "Cursor");
-const VS_CODE: Client =
-    Client { name: "vscode", title: "VS Code", member: "servers", besides: Some(("type", "stdio")) };
+const VS_CODE: Client = Client {
+    name: "vscode",
+    title: "VS Code",
+    member: "servers",
+    besides: Some(("type", "stdio")),
+};
 const WINDSURF: Client = client("windsurf", "Windsurf");
-const ZED: Client =
-    Client { name: "zed", title: "Zed", member: "context_servers", besides: Some(("source", "custom")) };
+const ZED: Client = Client {
+    name: "zed",
+    title: "Zed",
+    member: "context_servers",
+    besides: Some(("source", "custom")),
+};
 pub(super) const GEMINI: Client = client("gemini", "Gemini CLI");
 
 /// What `--client` takes.
-pub(super) const NAMES: [&str; 7] =
-    [CLAUDE_DESKTOP.name, CLAUDE_CODE.name, CURSOR.name, VS_CODE.name, WINDSURF.name, ZED.name, GEMINI.name];
+pub(super) const NAMES: [&str; 7] = [
+    CLAUDE_DESKTOP.name,
+    CLAUDE_CODE.name,
+    CURSOR.name,
+    VS_CODE.name,
+    WINDSURF.name,
+    ZED.name,
+    GEMINI.name,
+];
 
 const fn client(name: &'static str, title: &'static str) -> Client {
-    Client { name, title, member: "mcpServers", besides: None }
+    Client {
+        name,
+        title,
+        member: "mcpServers",
+        besides: None,
+    }
 }
 
 /// A file that a client may have.
@@ -58,7 +78,9 @@ pub(super) enum Scope {
 
 /// Returns the files of these clients, of all where none is named, whether or not they are there.
 pub(super) fn places(clients: &[String]) -> anyhow::Result<Vec<Place>> {
-    let home = env::home_dir().filter(|home| home.is_absolute()).context("there is no home folder; set HOME")?;
+    let home = env::home_dir()
+        .filter(|home| home.is_absolute())
+        .context("there is no home folder; set HOME")?;
     let working = env::current_dir().context("there is no working folder")?;
     let config = config_dir(&home);
     let upstreams = crate::args::data_dir()?.join("upstreams");
@@ -70,8 +92,8 @@ pub(super) fn places(clients: &[String]) -> anyhow::Result<Vec<Place>> {
         record: upstreams.join(format!("{}.init.json", client.name)),
         scope: Scope::User,
     };
-    // What is relative in a project's file (a command, `cwd`, `${workspaceFolder}`) would mean something else from
-    // another folder, so its servers stay beside it.
+    // What is relative in a project's file (a command, `cwd`, `${workspaceFolder}`) would mean
+    // something else from another folder, so its servers stay beside it.
     let project = |client: &'static Client, folder: &str, stem: &str| Place {
         client,
         file: working.join(folder).join(format!("{stem}.json")),
@@ -80,9 +102,16 @@ pub(super) fn places(clients: &[String]) -> anyhow::Result<Vec<Place>> {
         record: working.join(folder).join(format!("{stem}.init.json")),
         scope: Scope::Project,
     };
-    let zed = if cfg!(target_os = "macos") { home.join(".config/zed") } else { config.join(zed_folder()) };
+    let zed = if cfg!(target_os = "macos") {
+        home.join(".config/zed")
+    } else {
+        config.join(zed_folder())
+    };
     let mut places = vec![
-        user(&CLAUDE_DESKTOP, config.join("Claude/claude_desktop_config.json")),
+        user(
+            &CLAUDE_DESKTOP,
+            config.join("Claude/claude_desktop_config.json"),
+        ),
         user(&CLAUDE_CODE, home.join(".claude.json")),
         project(&CLAUDE_CODE, "", ".mcp"),
         user(&CURSOR, home.join(".cursor/mcp.json")),
@@ -93,10 +122,13 @@ pub(super) fn places(clients: &[String]) -> anyhow::Result<Vec<Place>> {
         user(&ZED, zed.join("settings.json")),
         user(&GEMINI, home.join(".gemini/settings.json")),
     ];
-    places.retain(|place| clients.is_empty() || clients.iter().any(|name| name == place.client.name));
+    places
+        .retain(|place| clients.is_empty() || clients.iter().any(|name| name == place.client.name));
     // In the home folder the user's file is the project's as well.
     let at_home = same(&home, &working);
-    places.retain(|place| !(at_home && place.scope == Scope::Project && place.client.name == CURSOR.name));
+    places.retain(|place| {
+        !(at_home && place.scope == Scope::Project && place.client.name == CURSOR.name)
+    });
     Ok(places)
 }
 
@@ -110,7 +142,11 @@ const fn zed_folder() -> &'static str {
 
 /// The folder of the system that programs keep their configuration in.
 fn config_dir(home: &Path) -> PathBuf {
-    let variable = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let variable = |name: &str| {
+        env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
     if cfg!(windows) {
         variable("APPDATA").unwrap_or_else(|| home.join("AppData/Roaming"))
     } else if cfg!(target_os = "macos") {

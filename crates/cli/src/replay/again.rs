@@ -41,7 +41,8 @@ pub(crate) struct Counts {
     tools_differ: u64,
     /// Those that could not be made any longer.
     failed: u64,
-    /// Of those that differ: requests in which something was replaced, which are not held against it.
+    /// Of those that differ: requests in which something was replaced, which are not held against
+    /// it.
     redacted: u64,
     /// Of those that differ: selections of which a stage had failed or run out of time.
     degraded: u64,
@@ -60,14 +61,37 @@ impl Counts {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { replayed, identical, scores_differ, order_differs, tools_differ, failed, .. } = self;
-        write!(f, "{replayed} selections replayed: {identical} byte-identical, {order_differs} differ in order")?;
-        write!(f, ", {tools_differ} in tools, {scores_differ} in scores or reasons")?;
+        let Self {
+            replayed,
+            identical,
+            scores_differ,
+            order_differs,
+            tools_differ,
+            failed,
+            ..
+        } = self;
+        write!(
+            f,
+            "{replayed} selections replayed: {identical} byte-identical, {order_differs} differ in order"
+        )?;
+        write!(
+            f,
+            ", {tools_differ} in tools, {scores_differ} in scores or reasons"
+        )?;
         for (count, what) in [
             (*failed, "could not be made"),
-            (self.redacted, "of those that differ had something replaced in the request"),
-            (self.degraded, "of those that differ had a stage that failed or ran out of time"),
-            (self.not_replayable, "are not run again: of requests to models, or too large"),
+            (
+                self.redacted,
+                "of those that differ had something replaced in the request",
+            ),
+            (
+                self.degraded,
+                "of those that differ had a stage that failed or ran out of time",
+            ),
+            (
+                self.not_replayable,
+                "are not run again: of requests to models, or too large",
+            ),
         ] {
             if count > 0 {
                 write!(f, "; {count} {what}")?;
@@ -110,10 +134,20 @@ impl Difference {
     /// A row of a table.
     pub(super) fn row(&self) -> [String; 5] {
         let list = |tools: &[String]| {
-            let mut shown: Vec<String> =
-                tools.iter().take(SHOWN_TOOLS).map(|tool| marked(tool, SHOWN_CHARS).into_owned()).collect();
-            shown.extend((tools.len() > SHOWN_TOOLS).then(|| format!("and {} more", tools.len() - SHOWN_TOOLS)));
-            if shown.is_empty() { "–".to_owned() } else { shown.join(", ") }
+            let mut shown: Vec<String> = tools
+                .iter()
+                .take(SHOWN_TOOLS)
+                .map(|tool| marked(tool, SHOWN_CHARS).into_owned())
+                .collect();
+            shown.extend(
+                (tools.len() > SHOWN_TOOLS)
+                    .then(|| format!("and {} more", tools.len() - SHOWN_TOOLS)),
+            );
+            if shown.is_empty() {
+                "–".to_owned()
+            } else {
+                shown.join(", ")
+            }
         };
         let differs = match self.differs_in {
             Differs::Scores => "scores",
@@ -121,9 +155,18 @@ impl Difference {
             Differs::Tools => "tools",
             Differs::All => "cannot be made",
         };
-        let now = self.error.as_ref().map_or_else(|| list(&self.now), |error| marked(error, SHOWN_CHARS).into_owned());
+        let now = self.error.as_ref().map_or_else(
+            || list(&self.now),
+            |error| marked(error, SHOWN_CHARS).into_owned(),
+        );
         let request = marked(&self.request, SHOWN_CHARS).into_owned();
-        [self.record.to_string(), differs.to_owned(), request, list(&self.then), now]
+        [
+            self.record.to_string(),
+            differs.to_owned(),
+            request,
+            list(&self.then),
+            now,
+        ]
     }
 }
 
@@ -188,11 +231,17 @@ impl<'a> Again<'a> {
         if let (Some(model), Some(own)) = (&policy.model, self.model.identity())
             && model != own
         {
-            self.warn(format!("some were made with the model {model}, and are run with {own}"));
+            self.warn(format!(
+                "some were made with the model {model}, and are run with {own}"
+            ));
         }
         self.accesses.extend(policy.access);
         if !policy.roles.is_empty() {
-            self.roles = policy.roles.into_iter().map(|(name, role)| (name, role.access)).collect();
+            self.roles = policy
+                .roles
+                .into_iter()
+                .map(|(name, role)| (name, role.access))
+                .collect();
         }
     }
 
@@ -203,7 +252,8 @@ impl<'a> Again<'a> {
     }
 
     fn select(&mut self, number: u64, selection: &SelectionRecord) -> anyhow::Result<()> {
-        let (Some(query), Some(options), Some(digest)) = (&selection.query, &selection.options, &selection.selection)
+        let (Some(query), Some(options), Some(digest)) =
+            (&selection.query, &selection.options, &selection.selection)
         else {
             self.counts.not_replayable += 1;
             return Ok(());
@@ -212,14 +262,23 @@ impl<'a> Again<'a> {
         let made = self.pick(selection, options, query);
         self.counts.time_us += u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.counts.replayed += 1;
-        let then: Vec<String> = selection.picks.iter().map(|pick| pick.tool.clone()).collect();
+        let then: Vec<String> = selection
+            .picks
+            .iter()
+            .map(|pick| pick.tool.clone())
+            .collect();
         let (differs_in, now, error) = match made {
             Ok(made) if sha256(&serde_json::to_vec(&made)?) == *digest => {
                 self.counts.identical += 1;
                 return Ok(());
             }
             Ok(made) => {
-                let now: Vec<String> = made.picks.iter().take(LISTED).map(|pick| pick.tool.id.clone()).collect();
+                let now: Vec<String> = made
+                    .picks
+                    .iter()
+                    .take(LISTED)
+                    .map(|pick| pick.tool.id.clone())
+                    .collect();
                 let set = |tools: &[String]| tools.iter().cloned().collect::<BTreeSet<_>>();
                 let differs = match () {
                     () if now == then => Differs::Scores,
@@ -243,7 +302,17 @@ impl<'a> Again<'a> {
             + now.iter().filter(|tool| !then.contains(tool)).count();
         let request = marked(query.text(), 200).into_owned();
         let record = number;
-        self.differences.push(Difference { record, request, differs_in, then, now, others, redacted, degraded, error });
+        self.differences.push(Difference {
+            record,
+            request,
+            differs_in,
+            then,
+            now,
+            others,
+            redacted,
+            degraded,
+            error,
+        });
         if self.differences.len() > MAX_DIFFERENCES * 2 {
             self.keep_largest();
         }
@@ -252,8 +321,18 @@ impl<'a> Again<'a> {
 
     fn keep_largest(&mut self) {
         self.differences.sort_by_key(|difference| {
-            let Difference { redacted, differs_in, others, record, .. } = difference;
-            (*redacted, std::cmp::Reverse((*differs_in, *others)), *record)
+            let Difference {
+                redacted,
+                differs_in,
+                others,
+                record,
+                ..
+            } = difference;
+            (
+                *redacted,
+                std::cmp::Reverse((*differs_in, *others)),
+                *record,
+            )
         });
         self.differences.truncate(MAX_DIFFERENCES);
     }
@@ -301,7 +380,9 @@ impl<'a> Again<'a> {
     fn access(&self, selection: &SelectionRecord, catalog: &Catalog) -> anyhow::Result<Access> {
         let digest = selection.access.as_deref().unwrap_or_default();
         let Some(then) = self.accesses.get(digest) else {
-            anyhow::bail!("the audit does not say who could see what then ({digest}); the record that did was removed");
+            anyhow::bail!(
+                "the audit does not say who could see what then ({digest}); the record that did was removed"
+            );
         };
         let mut access = match &self.settings {
             None => then.clone(),
@@ -309,7 +390,10 @@ impl<'a> Again<'a> {
                 let mut access = settings.access(&selection.role, catalog)?;
                 access.quarantine.clone_from(&then.quarantine);
                 // What the caller asked of fewer sources than it could see stays so.
-                let role = self.roles.get(&selection.role).and_then(|role| self.accesses.get(role));
+                let role = self
+                    .roles
+                    .get(&selection.role)
+                    .and_then(|role| self.accesses.get(role));
                 if role.is_none_or(|role| role.allow_sources != then.allow_sources) {
                     access.allow_sources.clone_from(&then.allow_sources);
                 }
@@ -317,7 +401,8 @@ impl<'a> Again<'a> {
             }
         };
         if let Some((_, names)) = &self.catalog {
-            // Another catalog may not have them, and what it does not have is neither held back nor counted.
+            // Another catalog may not have them, and what it does not have is neither held back nor
+            // counted.
             access.exclude.retain(|name| is_known(names, name));
             access.quarantine.retain(|name| is_known(names, name));
             access.quotas.retain(|name, _| is_known(names, name));
@@ -342,5 +427,8 @@ fn is_known(names: &NameTable, name: &str) -> bool {
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }

@@ -49,23 +49,45 @@ impl Served {
         match read.record {
             Record::Selection(selection) => {
                 let Some(query) = selection.query else { return };
-                let name = selection.session.unwrap_or_else(|| format!("key {}", selection.key));
+                let name = selection
+                    .session
+                    .unwrap_or_else(|| format!("key {}", selection.key));
                 let picks = selection.picks.into_iter().map(|pick| pick.tool).collect();
                 let (record, at_ms) = (read.number, read.at_ms);
                 let session = self.session(name, at_ms);
-                session.open.push_back(ServedRequest { record, at_ms, query, picks, called: Vec::new() });
-                let oldest = if session.open.len() > OPEN { session.open.pop_front() } else { None };
-                self.requests.extend(oldest.filter(ServedRequest::is_served));
+                session.open.push_back(ServedRequest {
+                    record,
+                    at_ms,
+                    query,
+                    picks,
+                    called: Vec::new(),
+                });
+                let oldest = if session.open.len() > OPEN {
+                    session.open.pop_front()
+                } else {
+                    None
+                };
+                self.requests
+                    .extend(oldest.filter(ServedRequest::is_served));
             }
             Record::Call(call) => {
-                let Some(tool) = call.tool.filter(|_| call.outcome == "done") else { return };
+                let Some(tool) = call.tool.filter(|_| call.outcome == "done") else {
+                    return;
+                };
                 let at_ms = read.at_ms;
                 let session = self.session(call.session, at_ms);
-                let is_recent = |request: &&mut ServedRequest| at_ms.saturating_sub(request.at_ms) <= FOR_IT_MS;
+                let is_recent =
+                    |request: &&mut ServedRequest| at_ms.saturating_sub(request.at_ms) <= FOR_IT_MS;
                 let found_it = |request: &ServedRequest| request.picks.contains(&tool);
                 // The latest that found the tool, else the latest.
-                let place = session.open.iter().rposition(found_it).or(session.open.len().checked_sub(1));
-                let request = place.and_then(|place| session.open.get_mut(place)).filter(is_recent);
+                let place = session
+                    .open
+                    .iter()
+                    .rposition(found_it)
+                    .or(session.open.len().checked_sub(1));
+                let request = place
+                    .and_then(|place| session.open.get_mut(place))
+                    .filter(is_recent);
                 if let Some(request) = request
                     && request.called.len() < MAX_TOOLS
                     && !request.called.contains(&tool)
@@ -75,7 +97,9 @@ impl Served {
                 session.task.push(tool);
             }
             // Sessions of another run have the same names.
-            Record::Policy(policy) if policy.changed.iter().any(|changed| changed == "start") => self.end_sessions(),
+            Record::Policy(policy) if policy.changed.iter().any(|changed| changed == "start") => {
+                self.end_sessions()
+            }
             _ => {}
         }
     }
@@ -103,8 +127,11 @@ impl Served {
     }
 
     fn close(&mut self, session: Option<Session>) {
-        let Some(Session { open, task, .. }) = session else { return };
-        self.requests.extend(open.into_iter().filter(ServedRequest::is_served));
+        let Some(Session { open, task, .. }) = session else {
+            return;
+        };
+        self.requests
+            .extend(open.into_iter().filter(ServedRequest::is_served));
         self.tasks.extend((!task.is_empty()).then_some(task));
     }
 
@@ -146,7 +173,9 @@ impl Served {
 }
 
 fn lines(values: impl Iterator<Item = Value>) -> serde_json::Result<String> {
-    values.map(|value| Ok(format!("{}\n", serde_json::to_string(&value)?))).collect()
+    values
+        .map(|value| Ok(format!("{}\n", serde_json::to_string(&value)?)))
+        .collect()
 }
 
 impl ServedRequest {
@@ -167,9 +196,15 @@ impl ServedRequest {
         let said = |text: &str| json!({"role": "user", "content": text});
         let mut messages = Vec::new();
         messages.extend((!query.context().is_empty()).then(|| said(query.context())));
-        let calls: Vec<Value> =
-            query.called().iter().map(|name| json!({"type": "function", "function": {"name": name}})).collect();
-        messages.extend((!calls.is_empty()).then(|| json!({"role": "assistant", "content": "", "tool_calls": calls})));
+        let calls: Vec<Value> = query
+            .called()
+            .iter()
+            .map(|name| json!({"type": "function", "function": {"name": name}}))
+            .collect();
+        messages.extend(
+            (!calls.is_empty())
+                .then(|| json!({"role": "assistant", "content": "", "tool_calls": calls})),
+        );
         messages.push(said(query.text()));
         json!({"id": self.id(), "messages": messages})
     }
@@ -188,17 +223,28 @@ mod tests {
             {"type": "function", "function": {"name": "get_forecast"}},
             {"type": "function", "function": {"name": "book"}},
         ]});
-        let talk = json!([say("user", "Weather in Nice?"), call, say("user", "hm"), say("user", "and in\nTurin?")]);
+        let talk = json!([
+            say("user", "Weather in Nice?"),
+            call,
+            say("user", "hm"),
+            say("user", "and in\nTurin?")
+        ]);
         let only_called = json!([say("user", " "), call, say("user", "go on")]);
         for query in [
             Query::new("a\tb\n\u{0}c"),
             picktools_provider::query_from_value(&talk),
             picktools_provider::query_from_value(&only_called),
         ] {
-            let request =
-                ServedRequest { record: 7, at_ms: 0, query: query.clone(), picks: Vec::new(), called: Vec::new() };
+            let request = ServedRequest {
+                record: 7,
+                at_ms: 0,
+                query: query.clone(),
+                picks: Vec::new(),
+                called: Vec::new(),
+            };
             let text = lines(std::iter::once(request.line())).expect("JSON");
-            let read = QuerySet::parse(text.as_bytes(), std::path::Path::new("queries.jsonl")).expect("a line");
+            let read = QuerySet::parse(text.as_bytes(), std::path::Path::new("queries.jsonl"))
+                .expect("a line");
             assert_eq!(read.as_slice()[0].query(), query, "{text}");
         }
     }

@@ -1,7 +1,10 @@
-//! The charts of the page: SVG that takes its colours from the page's style, so that one drawing serves light and dark.
+//! The charts of the page: SVG that takes its colours from the page's style, so that one drawing
+//! serves light and dark.
 
 use kuva::backend::svg::SvgBackend;
-use kuva::plot::{BandPlot, BarPlot, LegendEntry, LegendPosition, LegendShape, LinePlot, ScatterPlot};
+use kuva::plot::{
+    BandPlot, BarPlot, LegendEntry, LegendPosition, LegendShape, LinePlot, ScatterPlot,
+};
 use kuva::render::annotations::{ReferenceLine, TextAnnotation};
 use kuva::render::layout::Layout;
 use kuva::render::plots::Plot;
@@ -20,14 +23,24 @@ const WIDE: (f64, f64) = (1000.0, 400.0);
 const HALF: (f64, f64) = (560.0, 380.0);
 
 /// Draws the values of several series for each group, between 0 and 1, side by side.
-pub(super) fn bars(title: &str, value: &str, groups: &[(&str, Vec<f64>)], series: &[&str]) -> Chart {
+pub(super) fn bars(
+    title: &str,
+    value: &str,
+    groups: &[(&str, Vec<f64>)],
+    series: &[&str],
+) -> Chart {
     let mut plot = BarPlot::new().with_width(0.85);
     for (name, values) in groups {
-        let values = values.iter().enumerate().map(|(index, &value)| (value, series_color(index)));
+        let values = values
+            .iter()
+            .enumerate()
+            .map(|(index, &value)| (value, series_color(index)));
         plot = plot.with_group(label(name), values.collect::<Vec<_>>());
     }
     let legend = series.iter().enumerate();
-    let legend = legend.map(|(index, name)| entry(name, &series_color(index), LegendShape::Rect)).collect();
+    let legend = legend
+        .map(|(index, name)| entry(name, &series_color(index), LegendShape::Rect))
+        .collect();
     let plots = vec![Plot::Bar(plot)];
     let layout = Layout::auto_from_plots(&plots)
         .with_y_label(value)
@@ -39,12 +52,26 @@ pub(super) fn bars(title: &str, value: &str, groups: &[(&str, Vec<f64>)], series
     draw(title, plots, layout, WIDE)
 }
 
-/// Draws the share of relevant tools over the score, `(score, share)`, both between 0 and 1, and where they would agree.
+/// Draws the share of relevant tools over the score, `(score, share)`, both between 0 and 1, and
+/// where they would agree.
 pub(super) fn reliability(title: &str, bins: &[(f64, f64)]) -> Chart {
-    let ideal = LinePlot::new().with_data([(0.0, 0.0), (1.0, 1.0)]).with_color("var(--muted)").with_dashed();
-    let line = LinePlot::new().with_data(bins.iter().copied()).with_color(series_color(0)).with_stroke_width(1.5);
-    let dots = ScatterPlot::new().with_data(bins.iter().copied()).with_color(series_color(0)).with_size(4.5);
-    let plots = vec![Plot::Line(ideal.with_stroke_width(1.0)), Plot::Line(line), Plot::Scatter(dots)];
+    let ideal = LinePlot::new()
+        .with_data([(0.0, 0.0), (1.0, 1.0)])
+        .with_color("var(--muted)")
+        .with_dashed();
+    let line = LinePlot::new()
+        .with_data(bins.iter().copied())
+        .with_color(series_color(0))
+        .with_stroke_width(1.5);
+    let dots = ScatterPlot::new()
+        .with_data(bins.iter().copied())
+        .with_color(series_color(0))
+        .with_size(4.5);
+    let plots = vec![
+        Plot::Line(ideal.with_stroke_width(1.0)),
+        Plot::Line(line),
+        Plot::Scatter(dots),
+    ];
     let layout = Layout::new((0.0, 1.0), (0.0, 1.0))
         .with_x_label("mean score of the bin")
         .with_y_label("share of relevant tools")
@@ -52,9 +79,13 @@ pub(super) fn reliability(title: &str, bins: &[(f64, f64)]) -> Chart {
     draw(title, plots, layout, HALF)
 }
 
-/// Draws which share of the picks took no longer than a time in microseconds, `(time, share)`, and marks some times.
+/// Draws which share of the picks took no longer than a time in microseconds, `(time, share)`, and
+/// marks some times.
 pub(super) fn latency(title: &str, points: &[(f64, f64)], marks: &[(&str, f64)]) -> Chart {
-    let line = LinePlot::new().with_data(points.iter().copied()).with_color(series_color(0)).with_step();
+    let line = LinePlot::new()
+        .with_data(points.iter().copied())
+        .with_color(series_color(0))
+        .with_step();
     let plots = vec![Plot::Line(line)];
     let mut layout = Layout::auto_from_plots(&plots)
         .with_log_x()
@@ -63,11 +94,20 @@ pub(super) fn latency(title: &str, points: &[(f64, f64)], marks: &[(&str, f64)])
         .with_y_axis_min(0.0)
         .with_y_axis_max(1.0)
         .with_force_margins(64.0, 32.0);
-    let span = points.first().zip(points.last()).map_or(1.0, |(first, last)| last.0 / first.0);
+    let span = points
+        .first()
+        .zip(points.last())
+        .map_or(1.0, |(first, last)| last.0 / first.0);
     for (index, (name, time)) in marks.iter().enumerate() {
-        layout = layout.with_reference_line(ReferenceLine::vertical(*time).with_color("var(--muted)"));
-        // Beside the line and below the curve, each on a height of its own, since times may lie close together.
-        let place = TextAnnotation::new(*name, time * span.powf(0.08).max(1.1), 0.04 + 0.08 * index as f64);
+        layout =
+            layout.with_reference_line(ReferenceLine::vertical(*time).with_color("var(--muted)"));
+        // Beside the line and below the curve, each on a height of its own, since times may lie
+        // close together.
+        let place = TextAnnotation::new(
+            *name,
+            time * span.powf(0.08).max(1.1),
+            0.04 + 0.08 * index as f64,
+        );
         layout = layout.with_annotation(place.with_font_size(11));
     }
     draw(title, plots, layout, HALF)
@@ -76,11 +116,21 @@ pub(super) fn latency(title: &str, points: &[(f64, f64)], marks: &[(&str, f64)])
 /// Draws differences in descending order, gains and losses in their own colours.
 pub(super) fn differences(title: &str, measure: &str, sorted: &[(f64, f64)]) -> Chart {
     let area = |part: fn(f64) -> f64, color: &str| {
-        let (x, y): (Vec<f64>, Vec<f64>) = sorted.iter().map(|&(place, value)| (place, part(value))).unzip();
+        let (x, y): (Vec<f64>, Vec<f64>) = sorted
+            .iter()
+            .map(|&(place, value)| (place, part(value)))
+            .unzip();
         let zero = vec![0.0; x.len()];
-        Plot::Band(BandPlot::new(x, zero, y).with_color(color).with_opacity(0.75))
+        Plot::Band(
+            BandPlot::new(x, zero, y)
+                .with_color(color)
+                .with_opacity(0.75),
+        )
     };
-    let plots = vec![area(|value| value.max(0.0), "var(--good)"), area(|value| value.min(0.0), "var(--bad)")];
+    let plots = vec![
+        area(|value| value.max(0.0), "var(--good)"),
+        area(|value| value.min(0.0), "var(--bad)"),
+    ];
     let layout = Layout::auto_from_plots(&plots)
         .with_x_label("requests, best difference first")
         .with_y_label(format!("difference in {measure}"))
@@ -89,13 +139,19 @@ pub(super) fn differences(title: &str, measure: &str, sorted: &[(f64, f64)]) -> 
     draw(title, plots, layout, (WIDE.0, 320.0))
 }
 
-/// Draws which share of the values lies where, `(value, share)` steps between 0 and 1, one line a series.
+/// Draws which share of the values lies where, `(value, share)` steps between 0 and 1, one line a
+/// series.
 pub(super) fn steps(title: &str, value: &str, series: &[(&str, Vec<(f64, f64)>)]) -> Chart {
     let lines = series.iter().enumerate().map(|(index, (_, points))| {
-        LinePlot::new().with_data(points.iter().copied()).with_color(series_color(index)).with_step()
+        LinePlot::new()
+            .with_data(points.iter().copied())
+            .with_color(series_color(index))
+            .with_step()
     });
     let legend = series.iter().enumerate();
-    let legend = legend.map(|(index, (name, _))| entry(name, &series_color(index), LegendShape::Line)).collect();
+    let legend = legend
+        .map(|(index, (name, _))| entry(name, &series_color(index), LegendShape::Line))
+        .collect();
     let plots: Vec<Plot> = lines.map(Plot::Line).collect();
     let layout = Layout::auto_from_plots(&plots)
         .with_x_label(value)
@@ -113,23 +169,41 @@ fn series_color(index: usize) -> String {
 }
 
 fn entry(name: &str, color: &str, shape: LegendShape) -> LegendEntry {
-    LegendEntry { label: label(name), color: color.to_owned(), shape, dasharray: None }
+    LegendEntry {
+        label: label(name),
+        color: color.to_owned(),
+        shape,
+        dasharray: None,
+    }
 }
 
-/// A name as a label: short, without invisible characters, and with `$` kept from meaning a formula.
+/// A name as a label: short, without invisible characters, and with `$` kept from meaning a
+/// formula.
 fn label(name: &str) -> String {
     plain(&cut(name, LABEL_CHARS)).replace('$', r"\$")
 }
 
 /// Draws at the width that the page gives; `title` is for those who cannot see it.
 fn draw(title: &str, plots: Vec<Plot>, layout: Layout, (width, height): (f64, f64)) -> Chart {
-    let layout = layout.with_theme(theme()).with_width(width).with_height(height).with_label_size(13);
-    let layout = layout.with_tick_size(11).with_body_size(12).with_legend_box(false);
+    let layout = layout
+        .with_theme(theme())
+        .with_width(width)
+        .with_height(height)
+        .with_label_size(13);
+    let layout = layout
+        .with_tick_size(11)
+        .with_body_size(12)
+        .with_legend_box(false);
     let scene = render_multiple(plots, layout);
     let svg = SvgBackend::new().render_scene(&scene);
     // The opening tag has a fixed size, and a name space that HTML does without.
     let drawing = svg.split_once('>').map_or("", |(_, drawing)| drawing);
-    Chart { title: title.to_owned(), width: scene.width, height: scene.height, drawing: drawing.to_owned() }
+    Chart {
+        title: title.to_owned(),
+        width: scene.width,
+        height: scene.height,
+        drawing: drawing.to_owned(),
+    }
 }
 
 fn theme() -> Theme {

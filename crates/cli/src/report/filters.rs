@@ -1,4 +1,5 @@
-//! How the template shows text that somebody else wrote. The template escapes what comes out of this.
+//! How the template shows text that somebody else wrote. The template escapes what comes out of
+//! this.
 
 #![expect(unreachable_pub, reason = "what the macro writes is public")]
 

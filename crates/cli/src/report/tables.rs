@@ -39,12 +39,18 @@ impl Cell {
 
     /// A figure, to the right.
     pub(super) fn figure(text: impl Display) -> Self {
-        Self { content: Content::Text(text.to_string()), class: "figure" }
+        Self {
+            content: Content::Text(text.to_string()),
+            class: "figure",
+        }
     }
 
     /// The best figure of its row.
     pub(super) fn best(text: impl Display) -> Self {
-        Self { class: "figure best", ..Self::figure(text) }
+        Self {
+            class: "figure best",
+            ..Self::figure(text)
+        }
     }
 
     /// A difference, to the right, coloured by its sign.
@@ -55,7 +61,10 @@ impl Cell {
             text if text.starts_with('+') => "figure won",
             _ => "figure lost",
         };
-        Self { class, ..Self::figure(text.replace('-', "−")) }
+        Self {
+            class,
+            ..Self::figure(text.replace('-', "−"))
+        }
     }
 }
 
@@ -80,7 +89,13 @@ pub(super) struct Column<'a> {
 
 impl Table {
     pub(super) fn new<S: AsRef<str>>(head: impl IntoIterator<Item = S>) -> Self {
-        Self { head: head.into_iter().map(|name| name.as_ref().to_owned()).collect(), rows: Vec::new() }
+        Self {
+            head: head
+                .into_iter()
+                .map(|name| name.as_ref().to_owned())
+                .collect(),
+            rows: Vec::new(),
+        }
     }
 
     pub(super) fn row(&mut self, cells: Vec<Cell>) {
@@ -94,10 +109,23 @@ impl Table {
 
     /// A column stands as its first cell does.
     pub(super) fn columns(&self) -> Vec<Column<'_>> {
-        let first = self.rows.first().map(|row| row.cells.as_slice()).unwrap_or_default();
-        let is_figure = |column: usize| first.get(column).is_some_and(|cell| cell.class.starts_with("figure"));
+        let first = self
+            .rows
+            .first()
+            .map(|row| row.cells.as_slice())
+            .unwrap_or_default();
+        let is_figure = |column: usize| {
+            first
+                .get(column)
+                .is_some_and(|cell| cell.class.starts_with("figure"))
+        };
         let columns = self.head.iter().enumerate();
-        columns.map(|(column, name)| Column { name, is_figure: is_figure(column) }).collect()
+        columns
+            .map(|(column, name)| Column {
+                name,
+                is_figure: is_figure(column),
+            })
+            .collect()
     }
 }
 
@@ -116,7 +144,8 @@ pub(super) struct Drawn {
     pub(super) table: Table,
 }
 
-/// Spells out control characters and those that set the direction of text; line ends and tabs become spaces.
+/// Spells out control characters and those that set the direction of text; line ends and tabs
+/// become spaces.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains(is_odd) {
         return Cow::Borrowed(text);

@@ -10,7 +10,16 @@ const QUERY: &str = "find a free room for a meeting";
 #[test]
 fn the_program_prints_definitions_that_fit() {
     for provider in ["openai", "anthropic", "gemini"] {
-        let arguments = ["pick", QUERY, "--catalog", WORKPLACE, "--token-budget", "150", "--provider", provider];
+        let arguments = [
+            "pick",
+            QUERY,
+            "--catalog",
+            WORKPLACE,
+            "--token-budget",
+            "150",
+            "--provider",
+            provider,
+        ];
         let definitions: Value = json(&arguments);
         let tokens = Tokenizer::O200k.count(&definitions.to_string());
         assert!(tokens > 50 && tokens <= 150, "{provider}: {tokens}");
@@ -21,14 +30,34 @@ fn the_program_prints_definitions_that_fit() {
             (&Value::from(tokens), &Value::from(provider))
         );
     }
-    let text = answer(&["pick", QUERY, "--catalog", WORKPLACE, "--token-budget", "150"]);
-    assert!(text.contains(" of 150 tokens (o200k_base, openai) in place of "), "{text}");
+    let text = answer(&[
+        "pick",
+        QUERY,
+        "--catalog",
+        WORKPLACE,
+        "--token-budget",
+        "150",
+    ]);
+    assert!(
+        text.contains(" of 150 tokens (o200k_base, openai) in place of "),
+        "{text}"
+    );
     assert!(text.contains("    Shown: "), "{text}");
 }
 
 #[test]
 fn a_budget_that_no_tool_fits_is_the_reason_that_there_is_none() {
-    let text = answer(&["pick", "send an email", "--catalog", WORKPLACE, "--token-budget", "3"]);
-    assert!(text.starts_with("No tool fits the token budget.\n"), "{text}");
+    let text = answer(&[
+        "pick",
+        "send an email",
+        "--catalog",
+        WORKPLACE,
+        "--token-budget",
+        "3",
+    ]);
+    assert!(
+        text.starts_with("No tool fits the token budget.\n"),
+        "{text}"
+    );
     assert!(!text.contains("scores high enough"), "{text}");
 }

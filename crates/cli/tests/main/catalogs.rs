@@ -10,52 +10,143 @@ const SAMPLES: &str = "fixtures/formats/layout";
 
 #[test]
 fn what_translate_writes_is_a_catalog() {
-    for provider in ["openai", "openai-responses", "anthropic", "gemini", "ollama", "mcp"] {
+    for provider in [
+        "openai",
+        "openai-responses",
+        "anthropic",
+        "gemini",
+        "ollama",
+        "mcp",
+    ] {
         let written = answer(&["translate", "--catalog", WORKPLACE, "--provider", provider]);
-        let pick = ["pick", "book a meeting room", "--catalog", "-", "--json", "--allow-unsafe"];
-        let output = picktools(&pick).stdin(says(written)).output().expect("it runs");
-        assert_eq!(output.status.code(), Some(0), "{provider}: {}", stderr(&output));
+        let pick = [
+            "pick",
+            "book a meeting room",
+            "--catalog",
+            "-",
+            "--json",
+            "--allow-unsafe",
+        ];
+        let output = picktools(&pick)
+            .stdin(says(written))
+            .output()
+            .expect("it runs");
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{provider}: {}",
+            stderr(&output)
+        );
         let picked: Value = serde_json::from_str(&stdout(&output)).expect("it is JSON");
-        assert_eq!(picked["picks"][0]["tool"]["name"], "book_meeting_room", "{provider}");
+        assert_eq!(
+            picked["picks"][0]["tool"]["name"], "book_meeting_room",
+            "{provider}"
+        );
     }
     for provider in ["openai-responses", "anthropic"] {
-        let written = answer(&["translate", "--catalog", WORKPLACE, "--provider", provider, "--deferred"]);
-        let output = picktools(&["index", "--catalog", "-"]).stdin(says(written)).output().expect("it runs");
-        assert!(stderr(&output).contains("warning: entry 1") && stderr(&output).contains("tool of the provider"));
-        assert!(stdout(&output).starts_with("220 tools"), "{}", stdout(&output));
+        let written = answer(&[
+            "translate",
+            "--catalog",
+            WORKPLACE,
+            "--provider",
+            provider,
+            "--deferred",
+        ]);
+        let output = picktools(&["index", "--catalog", "-"])
+            .stdin(says(written))
+            .output()
+            .expect("it runs");
+        assert!(
+            stderr(&output).contains("warning: entry 1")
+                && stderr(&output).contains("tool of the provider")
+        );
+        assert!(
+            stdout(&output).starts_with("220 tools"),
+            "{}",
+            stdout(&output)
+        );
     }
 }
 
 #[test]
 fn several_catalogs_are_one() {
-    let both = json(&["index", "--catalog", WORKPLACE, "--catalog", SAMPLES, "--json"]);
-    let count = |path: &str| json(&["index", "--catalog", path, "--json"])["tools"].as_u64().expect("it is counted");
-    assert_eq!(both["tools"].as_u64(), Some(count(WORKPLACE) + count(SAMPLES)));
+    let both = json(&[
+        "index",
+        "--catalog",
+        WORKPLACE,
+        "--catalog",
+        SAMPLES,
+        "--json",
+    ]);
+    let count = |path: &str| {
+        json(&["index", "--catalog", path, "--json"])["tools"]
+            .as_u64()
+            .expect("it is counted")
+    };
+    assert_eq!(
+        both["tools"].as_u64(),
+        Some(count(WORKPLACE) + count(SAMPLES))
+    );
     let twice = refusal(&["index", "--catalog", SAMPLES, "--catalog", SAMPLES]);
-    assert!(twice.contains("2 files: ") && twice.contains("layout/tools.json"), "{twice}");
+    assert!(
+        twice.contains("2 files: ") && twice.contains("layout/tools.json"),
+        "{twice}"
+    );
     let folder = tempfile::tempdir().expect("a folder can be made");
     let path = folder.path().to_str().expect("it is UTF-8");
-    assert!(refusal(&["index", "--catalog", path]).contains("no *.json, *.jsonl, *.yaml or *.yml file"));
-    fs::write(folder.path().join("b.json"), r#"[{"name": "b", "parameters": {"type": "odd"}}]"#)
-        .expect("it can be written");
-    fs::write(folder.path().join("a.jsonl"), r#"{"name": "list_a", "parameters": {}}"#).expect("it can be written");
-    assert!(refusal(&["index", "--catalog", path]).contains("b.json: entry 1 (\"b\") at /parameters/type"));
-    let output = picktools(&["check", "--catalog", path, "--sarif"]).output().expect("it runs");
+    assert!(
+        refusal(&["index", "--catalog", path]).contains("no *.json, *.jsonl, *.yaml or *.yml file")
+    );
+    fs::write(
+        folder.path().join("b.json"),
+        r#"[{"name": "b", "parameters": {"type": "odd"}}]"#,
+    )
+    .expect("it can be written");
+    fs::write(
+        folder.path().join("a.jsonl"),
+        r#"{"name": "list_a", "parameters": {}}"#,
+    )
+    .expect("it can be written");
+    assert!(
+        refusal(&["index", "--catalog", path])
+            .contains("b.json: entry 1 (\"b\") at /parameters/type")
+    );
+    let output = picktools(&["check", "--catalog", path, "--sarif"])
+        .output()
+        .expect("it runs");
     let sarif: Value = serde_json::from_str(&stdout(&output)).expect("it is JSON");
-    let location = &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"];
-    assert!(location.as_str().is_some_and(|uri| uri.ends_with("b.json")), "{sarif}");
+    let location = &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]
+        ["uri"];
+    assert!(
+        location.as_str().is_some_and(|uri| uri.ends_with("b.json")),
+        "{sarif}"
+    );
 }
 
 #[test]
 fn standard_input_is_read_once() {
     let refused = |arguments: &[&str]| {
-        let output = picktools(arguments).stdin(says(r#"{"name": "a", "parameters": {}}"#)).output().expect("it runs");
+        let output = picktools(arguments)
+            .stdin(says(r#"{"name": "a", "parameters": {}}"#))
+            .output()
+            .expect("it runs");
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(stderr(&output).contains("can be read once only"), "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains("can be read once only"),
+            "{}",
+            stderr(&output)
+        );
     };
     refused(&["index", "--catalog", "-", "--catalog", "-"]);
     refused(&["pick", "--input", "-", "--catalog", "-"]);
     refused(&["validate", "--calls", "-", "--catalog", "-"]);
-    let output = picktools(&["pick", "do a", "--catalog", "-"]).stdin(says("{")).output().expect("it runs");
-    assert!(stderr(&output).starts_with("error: standard input: line 1"), "{}", stderr(&output));
+    let output = picktools(&["pick", "do a", "--catalog", "-"])
+        .stdin(says("{"))
+        .output()
+        .expect("it runs");
+    assert!(
+        stderr(&output).starts_with("error: standard input: line 1"),
+        "{}",
+        stderr(&output)
+    );
 }

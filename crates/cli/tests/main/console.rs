@@ -14,12 +14,20 @@ use crate::support::root;
 /// What an operator asks for.
 const DATA: [(&str, &str, &str); 10] = [
     ("GET", "/console/parts", ""),
-    ("POST", "/console/try", r#"{"request": "add", "picks": 3, "role": "default"}"#),
+    (
+        "POST",
+        "/console/try",
+        r#"{"request": "add", "picks": 3, "role": "default"}"#,
+    ),
     ("GET", "/console/catalog?text=add", ""),
     ("GET", "/console/tool?id=up/add", ""),
     ("GET", "/console/waiting", ""),
     ("GET", "/console/waiting/count", ""),
-    ("POST", "/console/definitions", r#"{"id": "up/grown", "digest": "1", "approve": true}"#),
+    (
+        "POST",
+        "/console/definitions",
+        r#"{"id": "up/grown", "digest": "1", "approve": true}"#,
+    ),
     ("POST", "/console/calls", r#"{"id": "1", "run": true}"#),
     ("GET", "/console/live", ""),
     ("GET", "/console/servers", ""),
@@ -37,7 +45,11 @@ fn with_operator() -> Serving {
     Serving::start(place, &[])
 }
 
-fn ask(serving: &Serving, (method, path, body): (&str, &str, &str), headers: &[(&str, &str)]) -> Answer {
+fn ask(
+    serving: &Serving,
+    (method, path, body): (&str, &str, &str),
+    headers: &[(&str, &str)],
+) -> Answer {
     let json = [("Content-Type", "application/json")];
     serving.raw(method, path, &[&json, headers].concat(), body)
 }
@@ -62,25 +74,59 @@ fn only_an_operator_is_shown_anything_and_from_the_console_s_own_page_alone() {
             (vec![OPERATOR, ("Host", "evil.example")], 403),
         ] {
             let refused = ask(&serving, request, &headers);
-            assert_eq!(refused.status, status, "{request:?} {headers:?}: {}", refused.body);
-            assert!(!refused.body.contains("up/") && !refused.body.contains("echo"), "{}", refused.body);
+            assert_eq!(
+                refused.status, status,
+                "{request:?} {headers:?}: {}",
+                refused.body
+            );
+            assert!(
+                !refused.body.contains("up/") && !refused.body.contains("echo"),
+                "{}",
+                refused.body
+            );
         }
     }
     let by_address = ("GET", "/console/catalog?key=first", "");
-    assert_eq!(ask(&serving, by_address, &[]).status, 401, "no key is read from an address");
+    assert_eq!(
+        ask(&serving, by_address, &[]).status,
+        401,
+        "no key is read from an address"
+    );
     let listed = ask(&serving, DATA[2], &[OPERATOR, ("Origin", &own)]);
     assert_eq!(listed.status, 200, "{}", listed.body);
-    let as_form = [OPERATOR, ("Content-Type", "application/x-www-form-urlencoded")];
-    assert_eq!(serving.raw("POST", "/console/calls", &as_form, DATA[7].2).status, 415, "JSON alone");
-    assert_eq!(ask(&serving, ("GET", "/console/calls", ""), &[OPERATOR]).status, 405, "nothing is decided by a link");
+    let as_form = [
+        OPERATOR,
+        ("Content-Type", "application/x-www-form-urlencoded"),
+    ];
+    assert_eq!(
+        serving
+            .raw("POST", "/console/calls", &as_form, DATA[7].2)
+            .status,
+        415,
+        "JSON alone"
+    );
+    assert_eq!(
+        ask(&serving, ("GET", "/console/calls", ""), &[OPERATOR]).status,
+        405,
+        "nothing is decided by a link"
+    );
 }
 
 #[test]
 fn the_page_is_for_whoever_comes_and_may_load_its_own_files_alone() {
     let serving = with_operator();
-    for path in ["/console", "/console/console.js", "/console/console.css", "/console/parts"] {
+    for path in [
+        "/console",
+        "/console/console.js",
+        "/console/console.css",
+        "/console/parts",
+    ] {
         let answer = serving.raw("GET", path, &[], "");
-        assert_eq!(answer.status, if path == "/console/parts" { 401 } else { 200 }, "{path}");
+        assert_eq!(
+            answer.status,
+            if path == "/console/parts" { 401 } else { 200 },
+            "{path}"
+        );
         let policy = answer.header("Content-Security-Policy").expect("a policy");
         let allowed: Vec<&str> = policy.split("; ").collect();
         let expected = [
@@ -94,16 +140,32 @@ fn the_page_is_for_whoever_comes_and_may_load_its_own_files_alone() {
             "frame-ancestors 'none'",
         ];
         assert_eq!(allowed, expected, "{path}");
-        for (name, value) in
-            [("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer"), ("Cache-Control", "no-store")]
-        {
+        for (name, value) in [
+            ("X-Content-Type-Options", "nosniff"),
+            ("Referrer-Policy", "no-referrer"),
+            ("Cache-Control", "no-store"),
+        ] {
             assert_eq!(answer.header(name), Some(value), "{path}");
         }
-        assert!(!answer.body.contains("up/") && !answer.body.contains("ops"), "{path}");
-        assert_eq!(serving.raw("GET", path, &[("Host", "evil.example")], "").status, 403, "{path}");
+        assert!(
+            !answer.body.contains("up/") && !answer.body.contains("ops"),
+            "{path}"
+        );
+        assert_eq!(
+            serving
+                .raw("GET", path, &[("Host", "evil.example")], "")
+                .status,
+            403,
+            "{path}"
+        );
     }
     let page = serving.raw("GET", "/console", &[], "").body;
-    assert!(!page.contains("style=") && !page.contains("onclick") && page.matches("<script").count() == 1, "{page}");
+    assert!(
+        !page.contains("style=")
+            && !page.contains("onclick")
+            && page.matches("<script").count() == 1,
+        "{page}"
+    );
 }
 
 #[test]
@@ -116,80 +178,147 @@ fn without_an_operator_nobody_is_one_and_a_key_of_the_moment_is_for_this_machine
     }
     // Who comes without a key is none even where that role is an operator's.
     let place = Place::faulty();
-    place.write("settings.json", &json!({"roles": {"default": {"operator": true}}}));
+    place.write(
+        "settings.json",
+        &json!({"roles": {"default": {"operator": true}}}),
+    );
     assert_eq!(ask(&Serving::start(place, &[]), DATA[0], &[]).status, 403);
 
     let serving = Serving::start(Place::faulty(), &["--console"]);
     let link = serving.said("console: ");
     let key = link.split_once("#key=").expect("a key").1.to_owned();
     let bearer = format!("Bearer {key}");
-    assert_eq!(ask(&serving, DATA[0], &[("Authorization", &bearer)]).status, 200);
+    assert_eq!(
+        ask(&serving, DATA[0], &[("Authorization", &bearer)]).status,
+        200
+    );
     assert_eq!(ask(&serving, DATA[0], &[]).status, 401);
     let message = json!({"jsonrpc": "2.0", "id": 0, "method": "ping"}).to_string();
     assert_eq!(
-        ask(&serving, ("POST", "/mcp", &message), &[("Authorization", &bearer)]).status,
+        ask(
+            &serving,
+            ("POST", "/mcp", &message),
+            &[("Authorization", &bearer)]
+        )
+        .status,
         401,
         "it opens no other door"
     );
     drop(serving);
 
     let place = Place::faulty();
-    place.write("settings.json", &json!({"keys": [{"name": "one", "sha256": digest("first")}]}));
+    place.write(
+        "settings.json",
+        &json!({"keys": [{"name": "one", "sha256": digest("first")}]}),
+    );
     let output = gateway_program()
-        .args(["serve", "--listen", "0.0.0.0:0", "--plain-http", "--console"])
+        .args([
+            "serve",
+            "--listen",
+            "0.0.0.0:0",
+            "--plain-http",
+            "--console",
+        ])
         .args(place.arguments())
         .output()
         .expect("it runs");
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("instead of --console"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("instead of --console"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
 fn what_is_shown_is_decided_and_nothing_else() {
     let serving = with_operator();
     let get = |path: &str| ask(&serving, ("GET", path, ""), &[OPERATOR]);
-    let post = |path: &str, body: &Value| ask(&serving, ("POST", path, &body.to_string()), &[OPERATOR]);
-    eventually("the server's tools are there", || get("/console/catalog").body.contains("up/echo"));
+    let post =
+        |path: &str, body: &Value| ask(&serving, ("POST", path, &body.to_string()), &[OPERATOR]);
+    eventually("the server's tools are there", || {
+        get("/console/catalog").body.contains("up/echo")
+    });
     assert_eq!(get("/console/catalog?kind=none").status, 400);
     assert_eq!(get("/console/tool?id=up/none").status, 404);
-    let tried = |role: &str| post("/console/try", &json!({"request": "gives a text back", "picks": 3, "role": role}));
+    let tried = |role: &str| {
+        post(
+            "/console/try",
+            &json!({"request": "gives a text back", "picks": 3, "role": role}),
+        )
+    };
     assert!(tried("default").body.contains("up/echo"));
     let reader = tried("reader").body;
-    assert!(reader.contains("excluded 1") && reader.contains("up/echo"), "it is told what is left out: {reader}");
+    assert!(
+        reader.contains("excluded 1") && reader.contains("up/echo"),
+        "it is told what is left out: {reader}"
+    );
     assert_eq!(tried("boss").status, 400);
     assert_eq!(post("/console/try", &json!({"request": "x"})).status, 422);
-    assert_eq!(ask(&serving, ("POST", "/console/try", "{"), &[OPERATOR]).status, 400);
+    assert_eq!(
+        ask(&serving, ("POST", "/console/try", "{"), &[OPERATOR]).status,
+        400
+    );
 
     let hostile = json!({"name": "grown", "description": "<img src=x onerror=alert(1)>\u{202e}", "inputSchema": {}});
-    serving.place.write("changes", &json!({"descriptions": {"echo": "Gives a word back"}, "add": [hostile]}));
+    serving.place.write(
+        "changes",
+        &json!({"descriptions": {"echo": "Gives a word back"}, "add": [hostile]}),
+    );
     eventually("they wait", || get("/console/waiting/count").body == "2");
     let waiting = get("/console/waiting").body;
     assert!(
-        waiting.contains("Gives a <del>text</del> back") && waiting.contains("Gives a <ins>word</ins> back"),
+        waiting.contains("Gives a <del>text</del> back")
+            && waiting.contains("Gives a <ins>word</ins> back"),
         "{waiting}"
     );
     assert!(
-        waiting.contains("&#60;img src=x") && !waiting.contains("<img") && !waiting.contains('\u{202e}'),
+        waiting.contains("&#60;img src=x")
+            && !waiting.contains("<img")
+            && !waiting.contains('\u{202e}'),
         "{waiting}"
     );
     let digest = |id: &str| {
-        let after = waiting.split(&format!("data-definition=\"{id}\" data-digest=\"")).nth(1).expect("a button");
+        let after = waiting
+            .split(&format!("data-definition=\"{id}\" data-digest=\""))
+            .nth(1)
+            .expect("a button");
         after.split('"').next().expect("a digest").to_owned()
     };
     let decide = |id: &str, digest: &str, approve: bool| {
-        post("/console/definitions", &json!({"id": id, "digest": digest, "approve": approve}))
+        post(
+            "/console/definitions",
+            &json!({"id": id, "digest": digest, "approve": approve}),
+        )
     };
     for approve in [true, false] {
         let other = decide("up/echo", &digest("up/grown"), approve);
-        assert_eq!(other.status, 409, "only what was shown is decided: {}", other.body);
+        assert_eq!(
+            other.status, 409,
+            "only what was shown is decided: {}",
+            other.body
+        );
     }
     assert_eq!(decide("up/none", "1", false).status, 409);
-    assert_eq!(decide("up/echo", &digest("up/echo"), true).body, "approved: up/echo");
-    assert_eq!(decide("up/grown", &digest("up/grown"), false).body, "refused: up/grown");
+    assert_eq!(
+        decide("up/echo", &digest("up/echo"), true).body,
+        "approved: up/echo"
+    );
+    assert_eq!(
+        decide("up/grown", &digest("up/grown"), false).body,
+        "refused: up/grown"
+    );
     assert_eq!(get("/console/waiting/count").body, "0");
     assert!(get("/console/waiting").body.contains("1 refused"));
-    eventually("it is in force", || get("/console/tool?id=up/echo").body.contains("Gives a word back"));
-    assert_eq!(post("/console/calls", &json!({"id": "none", "run": true})).status, 409);
+    eventually("it is in force", || {
+        get("/console/tool?id=up/echo")
+            .body
+            .contains("Gives a word back")
+    });
+    assert_eq!(
+        post("/console/calls", &json!({"id": "none", "run": true})).status,
+        409
+    );
     assert!(get("/console/servers").body.contains("up"));
 }
 
@@ -197,8 +326,13 @@ fn what_is_shown_is_decided_and_nothing_else() {
 fn browser() -> Option<String> {
     let folders: Vec<_> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
     let names = ["chromium", "chromium-browser", "google-chrome"];
-    let found = names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
-    found.into_iter().find(|path| path.is_file()).map(|path| path.display().to_string())
+    let found = names
+        .iter()
+        .flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
+    found
+        .into_iter()
+        .find(|path| path.is_file())
+        .map(|path| path.display().to_string())
 }
 
 #[test]
@@ -223,6 +357,15 @@ fn an_operator_uses_the_console_in_a_browser() {
         .env("BROWSER", browser)
         .output()
         .expect("node runs");
-    assert!(output.status.success(), "{}\n{}", stdout(&output), stderr(&output));
-    assert!(stdout(&output).contains("nothing ran, and nothing was asked for elsewhere"), "{}", stdout(&output));
+    assert!(
+        output.status.success(),
+        "{}\n{}",
+        stdout(&output),
+        stderr(&output)
+    );
+    assert!(
+        stdout(&output).contains("nothing ran, and nothing was asked for elsewhere"),
+        "{}",
+        stdout(&output)
+    );
 }

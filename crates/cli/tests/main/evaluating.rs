@@ -1,4 +1,5 @@
-//! `picktools eval`: figures that hold against the written run, floors, comparison, and what it refuses.
+//! `picktools eval`: figures that hold against the written run, floors, comparison, and what it
+//! refuses.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,8 +10,9 @@ use serde_json::Value;
 use crate::cli::{WORKPLACE, answer, json, refusal};
 use crate::support::fixture;
 
-/// The least nDCG@10 by catalog and mode: what was reached when this was last set, less 0.01. Hybrid, with the static
-/// model, is the default. Raise them when the ranking gets better; never lower them to make a change pass.
+/// The least nDCG@10 by catalog and mode: what was reached when this was last set, less 0.01.
+/// Hybrid, with the static model, is the default. Raise them when the ranking gets better; never
+/// lower them to make a change pass.
 const NDCG_FLOORS: [(&str, &str, f64); 4] = [
     (WORKPLACE, "keyword", 0.4726),
     (WORKPLACE, "hybrid", 0.5715),
@@ -27,8 +29,15 @@ fn eval(more: &[&str]) -> Value {
 }
 
 fn without_latency(mut report: Value) -> Value {
-    for set in report["sets"].as_object_mut().expect("sets are an object").values_mut() {
-        set.as_object_mut().expect("a set is an object").remove("latency_us").expect("latency is reported");
+    for set in report["sets"]
+        .as_object_mut()
+        .expect("sets are an object")
+        .values_mut()
+    {
+        set.as_object_mut()
+            .expect("a set is an object")
+            .remove("latency_us")
+            .expect("latency is reported");
     }
     report
 }
@@ -44,14 +53,34 @@ fn eval_reports_the_promised_measures_whatever_k_is() {
             (&220.into(), &236.into(), &14.into()),
             "k = {k}"
         );
-        for measure in ["nDCG@5", "nDCG@10", "R@1", "R@3", "R@5", "R@10", "Success@1", "Completeness@10", "RR@10"] {
-            let value = set["measures"][measure].as_f64().unwrap_or_else(|| panic!("{measure} is missing at k = {k}"));
+        for measure in [
+            "nDCG@5",
+            "nDCG@10",
+            "R@1",
+            "R@3",
+            "R@5",
+            "R@10",
+            "Success@1",
+            "Completeness@10",
+            "RR@10",
+        ] {
+            let value = set["measures"][measure]
+                .as_f64()
+                .unwrap_or_else(|| panic!("{measure} is missing at k = {k}"));
             assert!(value > 0.0 && value <= 1.0, "{measure} = {value}");
             assert_eq!(report["mean"][measure], set["measures"][measure]);
         }
-        assert!(set["measures"][format!("nDCG@{k}")].is_number(), "the cutoff asked for is measured");
+        assert!(
+            set["measures"][format!("nDCG@{k}")].is_number(),
+            "the cutoff asked for is measured"
+        );
         for percentile in ["p50", "p99"] {
-            assert!(set["latency_us"][percentile].as_f64().is_some_and(|time| time > 0.0), "{percentile}");
+            assert!(
+                set["latency_us"][percentile]
+                    .as_f64()
+                    .is_some_and(|time| time > 0.0),
+                "{percentile}"
+            );
         }
     }
 }
@@ -59,7 +88,10 @@ fn eval_reports_the_promised_measures_whatever_k_is() {
 #[test]
 fn the_standard_measures_do_not_depend_on_k() {
     // A set is chosen for its size.
-    let (few, many) = (eval(&["-k", "1", "--choice", "best"]), eval(&["-k", "50", "--choice", "best"]));
+    let (few, many) = (
+        eval(&["-k", "1", "--choice", "best"]),
+        eval(&["-k", "50", "--choice", "best"]),
+    );
     for measure in ["nDCG@10", "R@10", "Completeness@10", "RR@10", "AP@10"] {
         assert_eq!(few["mean"][measure], many["mean"][measure], "{measure}");
     }
@@ -68,10 +100,18 @@ fn the_standard_measures_do_not_depend_on_k() {
 #[test]
 fn the_rankings_are_as_good_as_they_were() {
     for (set, mode, floor) in NDCG_FLOORS {
-        let ndcg = json(&["eval", set, "--mode", mode, "--json"])["mean"]["nDCG@10"].as_f64().expect("it is a number");
-        assert!(ndcg >= floor, "nDCG@10 by {mode} on {set} fell to {ndcg:.4}; the floor is {floor}");
+        let ndcg = json(&["eval", set, "--mode", mode, "--json"])["mean"]["nDCG@10"]
+            .as_f64()
+            .expect("it is a number");
+        assert!(
+            ndcg >= floor,
+            "nDCG@10 by {mode} on {set} fell to {ndcg:.4}; the floor is {floor}"
+        );
     }
-    assert_eq!(eval(&[])["mean"], eval(&["--mode", "hybrid", "--model", "static"])["mean"]);
+    assert_eq!(
+        eval(&[])["mean"],
+        eval(&["--mode", "hybrid", "--model", "static"])["mean"]
+    );
 }
 
 #[test]
@@ -79,19 +119,37 @@ fn transcripts_are_evaluated_by_what_is_to_be_found_beside_the_tools_in_use() {
     let folder = fixture("transcripts/choosing");
     let file = |name: &str| folder.join(name).to_str().expect("it is UTF-8").to_owned();
     let (queries, qrels) = (file("queries.jsonl"), file("qrels.tsv"));
-    let set = ["--catalog", WORKPLACE, "--queries", &queries, "--qrels", &qrels, "--json"];
+    let set = [
+        "--catalog",
+        WORKPLACE,
+        "--queries",
+        &queries,
+        "--qrels",
+        &qrels,
+        "--json",
+    ];
     let ndcg = |more: &[&str]| {
         let report = json(&[&["eval"], &set[..], more].concat());
         report["mean"]["nDCG@10"].as_f64().expect("it is a number")
     };
     let reached = ndcg(&[]);
-    assert!(reached >= 0.858, "nDCG@10 fell to {reached:.4}; the last messages alone reach 0.53");
+    assert!(
+        reached >= 0.858,
+        "nDCG@10 fell to {reached:.4}; the last messages alone reach 0.53"
+    );
     let in_use = ndcg(&["--in-use", "lingua/translate_text"]);
-    assert!(in_use < reached, "a tool that is in use is not found: {in_use:.4}");
+    assert!(
+        in_use < reached,
+        "a tool that is in use is not found: {in_use:.4}"
+    );
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let habits = temporary.path().join("habits.jsonl");
     let path = habits.to_str().expect("the path is plain");
-    fs::write(&habits, "[\"travel/search-hotels\", \"travel/book-hotel\"]\n".repeat(9)).expect("it can be written");
+    fs::write(
+        &habits,
+        "[\"travel/search-hotels\", \"travel/book-hotel\"]\n".repeat(9),
+    )
+    .expect("it can be written");
     assert!(ndcg(&["--sequences", path]) >= reached);
     fs::write(&habits, "[1]\n").expect("it can be written");
     let error = refusal(&[&["eval"], &set[..], &["--sequences", path]].concat());
@@ -102,23 +160,68 @@ fn transcripts_are_evaluated_by_what_is_to_be_found_beside_the_tools_in_use() {
 fn poison_is_measured_and_a_sample_has_a_seed() {
     let poison = |kind: &str, more: &[&str]| {
         let set = fixture("formats/layout");
-        json(&[&["eval", set.to_str().expect("it is UTF-8"), "--poison", kind, "--json"], more].concat())
+        json(
+            &[
+                &[
+                    "eval",
+                    set.to_str().expect("it is UTF-8"),
+                    "--poison",
+                    kind,
+                    "--json",
+                ],
+                more,
+            ]
+            .concat(),
+        )
     };
     let copied = poison("copy", &[]);
-    assert_eq!((&copied["poison"], &copied["max_per_source"]), (&"copy".into(), &1.into()));
+    assert_eq!(
+        (&copied["poison"], &copied["max_per_source"]),
+        (&"copy".into(), &1.into())
+    );
     let set = &copied["sets"][0];
-    assert_eq!((&set["set"], &set["requests"]), (&"layout".into(), &3.into()), "those that have an answer");
+    assert_eq!(
+        (&set["set"], &set["requests"]),
+        (&"layout".into(), &3.into()),
+        "those that have an answer"
+    );
     // Of three tools and one hostile one, ten places have room for all.
-    assert_eq!((&set["clean_recall"], &set["poisoned_recall"]), (&1.0.into(), &1.0.into()));
-    assert_eq!((&set["hostile_first"], &set["first_changed"]), (&1.0.into(), &1.0.into()), "a copy fits best");
+    assert_eq!(
+        (&set["clean_recall"], &set["poisoned_recall"]),
+        (&1.0.into(), &1.0.into())
+    );
+    assert_eq!(
+        (&set["hostile_first"], &set["first_changed"]),
+        (&1.0.into(), &1.0.into()),
+        "a copy fits best"
+    );
     assert_eq!(poison("copy", &[]), copied);
-    assert_eq!(poison("copy", &["--max-per-source", "3"])["max_per_source"], 3);
-    assert_eq!((&set["clean_ndcg"], &set["places_risen"]), (&1.0.into(), &3.0.into()), "from behind three picks");
+    assert_eq!(
+        poison("copy", &["--max-per-source", "3"])["max_per_source"],
+        3
+    );
+    assert_eq!(
+        (&set["clean_ndcg"], &set["places_risen"]),
+        (&1.0.into(), &3.0.into()),
+        "from behind three picks"
+    );
     let praised = &poison("praise", &[])["sets"][0];
-    assert_eq!((&praised["poisoned_ndcg"], &praised["first_changed"]), (&1.0.into(), &0.0.into()));
+    assert_eq!(
+        (&praised["poisoned_ndcg"], &praised["first_changed"]),
+        (&1.0.into(), &0.0.into())
+    );
     let table = answer(&["eval", "fixtures/formats/layout", "--poison", "repeat"]);
-    assert!(table.contains("hostile first") && table.contains("layout") && table.contains("mean"), "{table}");
-    let error = refusal(&["eval", "fixtures/formats/layout", "--poison", "copy", "--abstention"]);
+    assert!(
+        table.contains("hostile first") && table.contains("layout") && table.contains("mean"),
+        "{table}"
+    );
+    let error = refusal(&[
+        "eval",
+        "fixtures/formats/layout",
+        "--poison",
+        "copy",
+        "--abstention",
+    ]);
     assert!(error.contains("--abstention"), "{error}");
 }
 
@@ -126,31 +229,55 @@ fn poison_is_measured_and_a_sample_has_a_seed() {
 fn npy(path: &Path) -> (String, Vec<f32>) {
     let bytes = fs::read(path).expect("it was written");
     let length = usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
-    assert!(bytes.starts_with(b"\x93NUMPY\x01\x00") && (10 + length).is_multiple_of(64), "{}", path.display());
+    assert!(
+        bytes.starts_with(b"\x93NUMPY\x01\x00") && (10 + length).is_multiple_of(64),
+        "{}",
+        path.display()
+    );
     let (header, values) = bytes[10..].split_at(length);
-    let values = values.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value)).collect();
+    let values = values
+        .as_chunks::<4>()
+        .0
+        .iter()
+        .map(|value| f32::from_le_bytes(*value))
+        .collect();
     (String::from_utf8_lossy(header).into_owned(), values)
 }
 
 #[test]
 fn signals_are_written_for_every_query_and_tool() {
     let folder = tempfile::tempdir().expect("a folder can be made");
-    answer(&["eval", WORKPLACE, "--signals-out", &folder.path().to_string_lossy()]);
+    answer(&[
+        "eval",
+        WORKPLACE,
+        "--signals-out",
+        &folder.path().to_string_lossy(),
+    ]);
     let set = folder.path().join("workplace");
     let (tools, queries): (Vec<String>, Vec<String>) =
-        serde_json::from_slice(&fs::read(set.join("ids.json")).expect("it was written")).expect("two lists of ids");
+        serde_json::from_slice(&fs::read(set.join("ids.json")).expect("it was written"))
+            .expect("two lists of ids");
     assert_eq!((tools.len(), queries.len()), (220, 260));
     for name in ["keyword", "static"] {
         let (header, values) = npy(&set.join(name).with_extension("npy"));
-        assert!(header.contains("'shape': (260,220,)") && header.contains("'<f4'"), "{header}");
+        assert!(
+            header.contains("'shape': (260,220,)") && header.contains("'<f4'"),
+            "{header}"
+        );
         assert_eq!(values.len(), 260 * 220);
-        assert!(values.iter().all(|value| value.is_finite()) && values.iter().any(|&value| value > 0.1), "{name}");
+        assert!(
+            values.iter().all(|value| value.is_finite()) && values.iter().any(|&value| value > 0.1),
+            "{name}"
+        );
     }
     let (header, ceilings) = npy(&set.join("ceiling.npy"));
     let keyword = npy(&set.join("keyword.npy")).1;
     assert!(header.contains("'shape': (260,)"), "{header}");
     for (ceiling, scores) in ceilings.iter().zip(keyword.chunks(220)) {
-        assert!(scores.iter().all(|score| score <= ceiling), "no tool scores more than the words could");
+        assert!(
+            scores.iter().all(|score| score <= ceiling),
+            "no tool scores more than the words could"
+        );
     }
 }
 
@@ -185,38 +312,67 @@ fn a_set_of_ones_own_is_evaluated_like_a_folder() {
     ]);
     assert_eq!(own["mean"], eval(&[])["mean"]);
     let table = answer(&["eval", WORKPLACE, "fixtures/formats/layout"]);
-    let rows: Vec<&str> = table.lines().map(|line| line.split_whitespace().next().unwrap_or("")).collect();
+    let rows: Vec<&str> = table
+        .lines()
+        .map(|line| line.split_whitespace().next().unwrap_or(""))
+        .collect();
     assert_eq!(rows, ["set", "workplace", "layout", "mean"], "{table}");
 }
 
 #[test]
 fn what_may_not_be_seen_is_not_evaluated_either() {
-    let granted = eval(&["--allow-unsafe", "--role", "maintainer", "--role", "finance", "--role", "platform"]);
-    assert!(granted["mean"]["R@10"].as_f64() > eval(&[])["mean"]["R@10"].as_f64(), "grants make more tools findable");
+    let granted = eval(&[
+        "--allow-unsafe",
+        "--role",
+        "maintainer",
+        "--role",
+        "finance",
+        "--role",
+        "platform",
+    ]);
+    assert!(
+        granted["mean"]["R@10"].as_f64() > eval(&[])["mean"]["R@10"].as_f64(),
+        "grants make more tools findable"
+    );
 }
 
-/// nDCG@k, worked out once more from the two files: exponential gain, logarithmic discount, ideal by grade.
+/// nDCG@k, worked out once more from the two files: exponential gain, logarithmic discount, ideal
+/// by grade.
 fn naive_ndcg(run: &str, qrels: &str, k: usize) -> f64 {
     let mut grades: BTreeMap<&str, BTreeMap<&str, i32>> = BTreeMap::new();
     for line in qrels.lines().filter(|line| !line.is_empty()) {
         let columns: Vec<&str> = line.split('\t').collect();
-        grades.entry(columns[0]).or_default().insert(columns[1], columns[2].parse().expect("a grade is a number"));
+        grades
+            .entry(columns[0])
+            .or_default()
+            .insert(columns[1], columns[2].parse().expect("a grade is a number"));
     }
     let mut ranked: BTreeMap<&str, Vec<(usize, &str)>> = BTreeMap::new();
     for line in run.lines() {
         let columns: Vec<&str> = line.split('\t').collect();
         let rank = columns[3].parse().expect("a rank is a number");
-        ranked.entry(columns[0]).or_default().push((rank, columns[2]));
+        ranked
+            .entry(columns[0])
+            .or_default()
+            .push((rank, columns[2]));
     }
     let dcg = |grades: &[i32]| {
         let terms = grades.iter().take(k).enumerate();
-        terms.map(|(place, &grade)| (2_f64.powi(grade) - 1.0) / (place as f64 + 2.0).log2()).sum::<f64>()
+        terms
+            .map(|(place, &grade)| (2_f64.powi(grade) - 1.0) / (place as f64 + 2.0).log2())
+            .sum::<f64>()
     };
     let mut scores = Vec::new();
-    for (query, judged) in grades.iter().filter(|(_, judged)| judged.values().any(|&grade| grade > 0)) {
+    for (query, judged) in grades
+        .iter()
+        .filter(|(_, judged)| judged.values().any(|&grade| grade > 0))
+    {
         let mut ranking = ranked.remove(query).unwrap_or_default();
         ranking.sort_unstable();
-        let found: Vec<i32> = ranking.iter().map(|(_, tool)| judged.get(tool).copied().unwrap_or(0)).collect();
+        let found: Vec<i32> = ranking
+            .iter()
+            .map(|(_, tool)| judged.get(tool).copied().unwrap_or(0))
+            .collect();
         let mut ideal: Vec<i32> = judged.values().copied().collect();
         ideal.sort_unstable_by(|a, b| b.cmp(a));
         scores.push(dcg(&found) / dcg(&ideal));
@@ -228,19 +384,28 @@ fn naive_ndcg(run: &str, qrels: &str, k: usize) -> f64 {
 fn written_run(folder: &Path, more: &[&str]) -> (Value, String) {
     let path = folder.to_str().expect("the path is plain");
     let report = eval(&[&["--run-out", path], more].concat());
-    (report, fs::read_to_string(folder.join("workplace.trec")).expect("the run was written"))
+    (
+        report,
+        fs::read_to_string(folder.join("workplace.trec")).expect("the run was written"),
+    )
 }
 
 #[test]
 fn the_written_run_gives_the_reported_figures() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
-    let qrels = fs::read_to_string(fixture("catalogs/workplace/qrels.tsv")).expect("the fixture is there");
+    let qrels =
+        fs::read_to_string(fixture("catalogs/workplace/qrels.tsv")).expect("the fixture is there");
     let (report, run) = written_run(&temporary.path().join("new/runs"), &["-k", "20"]);
     let mut last: Option<(String, usize, f64)> = None;
     for line in run.lines() {
         let columns: Vec<&str> = line.split('\t').collect();
-        let [query, "Q0", tool, rank, score, tag] = columns[..] else { panic!("not a TREC line: {line}") };
-        let (rank, score): (usize, f64) = (rank.parse().expect("a number"), score.parse().expect("a number"));
+        let [query, "Q0", tool, rank, score, tag] = columns[..] else {
+            panic!("not a TREC line: {line}")
+        };
+        let (rank, score): (usize, f64) = (
+            rank.parse().expect("a number"),
+            score.parse().expect("a number"),
+        );
         assert!(!tool.is_empty() && !tag.is_empty(), "{line}");
         match last.filter(|(before, ..)| before == query) {
             Some((_, above, better)) => assert!(rank == above + 1 && score <= better, "{line}"),
@@ -250,9 +415,14 @@ fn the_written_run_gives_the_reported_figures() {
         last = Some((query.to_owned(), rank, score));
     }
     for k in [5, 10, 20] {
-        let reported = report["sets"]["workplace"]["measures"][format!("nDCG@{k}")].as_f64().expect("it is a number");
+        let reported = report["sets"]["workplace"]["measures"][format!("nDCG@{k}")]
+            .as_f64()
+            .expect("it is a number");
         let naive = naive_ndcg(&run, &qrels, k);
-        assert!((reported - naive).abs() < 1e-4, "nDCG@{k}: {reported} is reported, the run gives {naive}");
+        assert!(
+            (reported - naive).abs() < 1e-4,
+            "nDCG@{k}: {reported} is reported, the run gives {naive}"
+        );
     }
 }
 
@@ -263,12 +433,25 @@ fn a_run_compared_with_itself_is_no_different() {
     let folder = temporary.path().to_str().expect("the path is plain");
     let report = eval(&["--compare", folder]);
     let comparison = &report["comparisons"][0];
-    assert_eq!((&comparison["set"], &comparison["queries"]), (&"workplace".into(), &236.into()));
-    let measures = comparison["measures"].as_object().expect("measures are an object");
+    assert_eq!(
+        (&comparison["set"], &comparison["queries"]),
+        (&"workplace".into(), &236.into())
+    );
+    let measures = comparison["measures"]
+        .as_object()
+        .expect("measures are an object");
     assert!(measures.contains_key("nDCG@10"));
     for (measure, row) in measures {
-        assert_eq!((row["p"].as_f64(), row["difference"].as_f64()), (Some(1.0), Some(0.0)), "{measure}");
-        assert_eq!((&row["wins"], &row["losses"]), (&0.into(), &0.into()), "{measure}");
+        assert_eq!(
+            (row["p"].as_f64(), row["difference"].as_f64()),
+            (Some(1.0), Some(0.0)),
+            "{measure}"
+        );
+        assert_eq!(
+            (&row["wins"], &row["losses"]),
+            (&0.into(), &0.into()),
+            "{measure}"
+        );
     }
     assert!(answer(&["eval", WORKPLACE, "--compare", folder]).contains("workplace: against "));
 }
@@ -276,11 +459,17 @@ fn a_run_compared_with_itself_is_no_different() {
 #[test]
 fn a_clearly_worse_run_is_told_and_the_seed_repeats_it() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
-    written_run(temporary.path(), &["--allow-source", "mail", "--allow-source", "home"]);
+    written_run(
+        temporary.path(),
+        &["--allow-source", "mail", "--allow-source", "home"],
+    );
     let folder = temporary.path().to_str().expect("the path is plain");
     let compare = || eval(&["--compare", folder, "--seed", "7"])["comparisons"].clone();
     let row = compare()[0]["measures"]["nDCG@10"].clone();
-    assert!(row["difference"].as_f64() > Some(0.1) && row["p"].as_f64() < Some(0.01), "{row}");
+    assert!(
+        row["difference"].as_f64() > Some(0.1) && row["p"].as_f64() < Some(0.01),
+        "{row}"
+    );
     assert_eq!(compare(), compare());
 }
 
@@ -295,21 +484,49 @@ fn evaluation_refuses_what_is_missing_or_broken_by_name() {
     let message = refusal(&["eval", "nowhere"]);
     assert!(message.contains("nowhere is no folder"), "{message}");
     let message = refusal(&["eval", WORKPLACE, WORKPLACE]);
-    assert!(message.contains("two sets are named \"workplace\""), "{message}");
+    assert!(
+        message.contains("two sets are named \"workplace\""),
+        "{message}"
+    );
     let queries = format!("{WORKPLACE}/queries.jsonl");
     for (queries, qrels, part) in [
         (queries.as_str(), "nowhere/qrels.tsv", "nowhere/qrels.tsv"),
-        ("nowhere/queries.jsonl", "fixtures/formats/layout/qrels.tsv", "nowhere/queries.jsonl"),
-        (queries.as_str(), "fixtures/formats/layout/queries.jsonl", "queries.jsonl:1: "),
-        ("fixtures/formats/layout/qrels.tsv", "fixtures/formats/layout/qrels.tsv", "qrels.tsv:1: not a query"),
+        (
+            "nowhere/queries.jsonl",
+            "fixtures/formats/layout/qrels.tsv",
+            "nowhere/queries.jsonl",
+        ),
+        (
+            queries.as_str(),
+            "fixtures/formats/layout/queries.jsonl",
+            "queries.jsonl:1: ",
+        ),
+        (
+            "fixtures/formats/layout/qrels.tsv",
+            "fixtures/formats/layout/qrels.tsv",
+            "qrels.tsv:1: not a query",
+        ),
     ] {
-        let message = refusal(&["eval", "--catalog", WORKPLACE, "--queries", queries, "--qrels", qrels]);
+        let message = refusal(&[
+            "eval",
+            "--catalog",
+            WORKPLACE,
+            "--queries",
+            queries,
+            "--qrels",
+            qrels,
+        ]);
         assert!(message.contains(part), "{part:?} is not in {message}");
     }
-    fs::write(temporary.path().join("workplace.trec"), "q001\tQ0\tx\t1\n").expect("it can be written");
+    fs::write(temporary.path().join("workplace.trec"), "q001\tQ0\tx\t1\n")
+        .expect("it can be written");
     let message = refusal(&["eval", WORKPLACE, "--compare", empty]);
     assert!(message.contains("workplace.trec:1: 4 columns"), "{message}");
-    for arguments in [&["eval"][..], &["eval", "--catalog", WORKPLACE], &["eval", WORKPLACE, "-k", "0"]] {
+    for arguments in [
+        &["eval"][..],
+        &["eval", "--catalog", WORKPLACE],
+        &["eval", WORKPLACE, "-k", "0"],
+    ] {
         refusal(arguments);
     }
 }

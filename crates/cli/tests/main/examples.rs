@@ -1,4 +1,5 @@
-//! Files of examples: `learn` makes them of logs, `enrich` of what a language model writes, `pick` and `eval` use them.
+//! Files of examples: `learn` makes them of logs, `enrich` of what a language model writes, `pick`
+//! and `eval` use them.
 
 use std::fs;
 use std::path::Path;
@@ -17,22 +18,46 @@ fn text(path: &Path) -> &str {
 }
 
 fn lines(text: &str) -> Vec<Value> {
-    text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("each line is JSON"))
+        .collect()
 }
 
 #[test]
 fn a_log_becomes_a_file_of_masked_examples_which_pick_and_eval_use() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (log, file) = (folder.path().join("log"), folder.path().join("examples.jsonl"));
+    let (log, file) = (
+        folder.path().join("log"),
+        folder.path().join("examples.jsonl"),
+    );
     fs::write(&log, LOG).expect("it is written");
-    let learn = ["learn", text(&log), "--catalog", WORKPLACE, "--out", text(&file)];
+    let learn = [
+        "learn",
+        text(&log),
+        "--catalog",
+        WORKPLACE,
+        "--out",
+        text(&file),
+    ];
     let output = picktools(&learn).output().expect("it runs");
-    assert_eq!((output.status.code(), &*stdout(&output)), (Some(0), ""), "{}", stderr(&output));
-    assert!(stderr(&output).contains("ambiguous: no_such_tool"), "{}", stderr(&output));
+    assert_eq!(
+        (output.status.code(), &*stdout(&output)),
+        (Some(0), ""),
+        "{}",
+        stderr(&output)
+    );
+    assert!(
+        stderr(&output).contains("ambiguous: no_such_tool"),
+        "{}",
+        stderr(&output)
+    );
     let learned = lines(&fs::read_to_string(&file).expect("it was written"));
     let gizmo = json!({"tool": "helpdesk/create_ticket", "request": "the gizmo of … is bust"});
     assert_eq!(learned[0], gizmo);
-    assert_eq!(learned[1], json!({"tool": "calendar/book_meeting_room", "request": "free … for … at …?"}));
+    assert_eq!(
+        learned[1],
+        json!({"tool": "calendar/book_meeting_room", "request": "free … for … at …?"})
+    );
     assert_eq!(learned[2]["tool"], "forge/create_pull_request");
     assert_eq!(learned.len(), 3);
 
@@ -41,13 +66,33 @@ fn a_log_becomes_a_file_of_masked_examples_which_pick_and_eval_use() {
     assert_eq!(lines(&answer(&more))[..3], learned[..]);
 
     let request = "my gizmo is bust again, who can have a look?";
-    let pick = ["pick", request, "--catalog", WORKPLACE, "--examples", text(&file), "--json"];
+    let pick = [
+        "pick",
+        request,
+        "--catalog",
+        WORKPLACE,
+        "--examples",
+        text(&file),
+        "--json",
+    ];
     let first = &json(&pick)["picks"][0];
     assert_eq!(first["tool"]["id"], "helpdesk/create_ticket");
-    assert_eq!(first["provenance"]["examples"]["nearest"], "the gizmo of … is bust");
-    let explained = answer(&["pick", request, "--catalog", WORKPLACE, "--examples", text(&file), "--explain"]);
+    assert_eq!(
+        first["provenance"]["examples"]["nearest"],
+        "the gizmo of … is bust"
+    );
+    let explained = answer(&[
+        "pick",
+        request,
+        "--catalog",
+        WORKPLACE,
+        "--examples",
+        text(&file),
+        "--explain",
+    ]);
     assert!(
-        explained.contains("which it served before") && explained.contains("the nearest: the gizmo of … is bust"),
+        explained.contains("which it served before")
+            && explained.contains("the nearest: the gizmo of … is bust"),
         "{explained}"
     );
     let eval = ["eval", WORKPLACE, "--examples", text(&file), "--json"];
@@ -58,12 +103,27 @@ fn a_log_becomes_a_file_of_masked_examples_which_pick_and_eval_use() {
 fn names_that_no_tool_has_are_told_and_bad_files_refused_by_place() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("examples.jsonl");
-    let pick = ["pick", "rain?", "--catalog", WORKPLACE, "--examples", text(&file)];
+    let pick = [
+        "pick",
+        "rain?",
+        "--catalog",
+        WORKPLACE,
+        "--examples",
+        text(&file),
+    ];
     fs::write(&file, "{\"tool\": \"nobody\", \"request\": \"rain\"}\n").expect("it is written");
     let output = picktools(&pick).output().expect("it runs");
-    assert!(output.status.success() && stderr(&output).contains("or ambiguous: nobody"), "{}", stderr(&output));
+    assert!(
+        output.status.success() && stderr(&output).contains("or ambiguous: nobody"),
+        "{}",
+        stderr(&output)
+    );
     fs::write(&file, "{\"tool\": \"nobody\"}\n").expect("it is written");
-    assert!(refusal(&pick).contains("line 1: missing field `request`"), "{}", refusal(&pick));
+    assert!(
+        refusal(&pick).contains("line 1: missing field `request`"),
+        "{}",
+        refusal(&pick)
+    );
     assert!(refusal(&["learn", text(&folder.path().join("none"))]).contains("cannot read"));
     let log = folder.path().join("log");
     fs::write(&log, "no tab\n").expect("it is written");
@@ -73,35 +133,72 @@ fn names_that_no_tool_has_are_told_and_bad_files_refused_by_place() {
 #[test]
 fn a_language_model_writes_requests_once_a_tool_and_a_person_may_edit_them() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (tools, file) = (folder.path().join("tools.json"), folder.path().join("examples.jsonl"));
+    let (tools, file) = (
+        folder.path().join("tools.json"),
+        folder.path().join("examples.jsonl"),
+    );
     let definition = |description: &str| {
         json!([{"name": "mend", "description": description, "parameters": {}},
                {"name": "stranger", "source": "s", "description": "x", "parameters": {}, "untrusted": true}])
     };
     fs::write(&tools, definition("Repairs").to_string()).expect("it is written");
-    fs::write(&file, "{\"tool\":\"mend\",\"request\":\"asked by somebody\"}\n").expect("it is written");
+    fs::write(
+        &file,
+        "{\"tool\":\"mend\",\"request\":\"asked by somebody\"}\n",
+    )
+    .expect("it is written");
     let server = Server::new(|number, _| {
         let text =
             json!({"requests": [format!("my gizmo is bust {}", "again ".repeat(number)), "mend that"]}).to_string();
         Reply::Json(json!({"choices": [{"message": {"role": "assistant", "content": text}}]}))
     });
-    let enrich =
-        ["enrich", "--catalog", text(&tools), "--out", text(&file), "--llm-url", &server.url, "--llm-model", "m-1"];
+    let enrich = [
+        "enrich",
+        "--catalog",
+        text(&tools),
+        "--out",
+        text(&file),
+        "--llm-url",
+        &server.url,
+        "--llm-model",
+        "m-1",
+    ];
     let run = || {
         let output = picktools(&enrich).output().expect("it runs");
-        assert_eq!((output.status.code(), &*stdout(&output)), (Some(0), ""), "{}", stderr(&output));
-        (lines(&fs::read_to_string(&file).expect("it is there")), stderr(&output))
+        assert_eq!(
+            (output.status.code(), &*stdout(&output)),
+            (Some(0), ""),
+            "{}",
+            stderr(&output)
+        );
+        (
+            lines(&fs::read_to_string(&file).expect("it is there")),
+            stderr(&output),
+        )
     };
     let (first, told) = run();
-    assert!(told.contains("1 tools of untrusted sources are left out"), "{told}");
-    assert_eq!(first[0], json!({"tool": "mend", "request": "asked by somebody"}));
-    assert_eq!((&first[1]["request"], &first[1]["synthetic"]), (&json!("my gizmo is bust"), &json!(true)));
+    assert!(
+        told.contains("1 tools of untrusted sources are left out"),
+        "{told}"
+    );
+    assert_eq!(
+        first[0],
+        json!({"tool": "mend", "request": "asked by somebody"})
+    );
+    assert_eq!(
+        (&first[1]["request"], &first[1]["synthetic"]),
+        (&json!("my gizmo is bust"), &json!(true))
+    );
     assert_eq!((first.len(), server.asked().len()), (3, 1));
     assert!(server.asked()[0].body.to_string().contains("Repairs"));
 
     // A person takes a line out; nothing brings it back.
-    let edited: String =
-        fs::read_to_string(&file).expect("it is there").lines().take(2).map(|line| format!("{line}\n")).collect();
+    let edited: String = fs::read_to_string(&file)
+        .expect("it is there")
+        .lines()
+        .take(2)
+        .map(|line| format!("{line}\n"))
+        .collect();
     fs::write(&file, edited).expect("it is written");
     let (second, _) = run();
     assert_eq!((second.len(), server.asked().len()), (2, 1));
@@ -109,20 +206,44 @@ fn a_language_model_writes_requests_once_a_tool_and_a_person_may_edit_them() {
     // Another definition is asked for anew.
     fs::write(&tools, definition("Repairs things").to_string()).expect("it is written");
     let (third, _) = run();
-    assert_eq!((third.len(), server.asked().len(), &third[1]["request"]), (3, 2, &json!("my gizmo is bust again")));
+    assert_eq!(
+        (third.len(), server.asked().len(), &third[1]["request"]),
+        (3, 2, &json!("my gizmo is bust again"))
+    );
 }
 
 #[test]
 fn a_model_that_gives_nothing_usable_leaves_the_file_as_it_is() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("examples.jsonl");
-    let server = Server::new(|_, _| Reply::Json(json!({"choices": [{"message": {"content": "I will not."}}]})));
-    let enrich =
-        ["enrich", "--catalog", WORKPLACE, "--out", text(&file), "--llm-url", &server.url, "--llm-model", "m-1"];
+    let server = Server::new(|_, _| {
+        Reply::Json(json!({"choices": [{"message": {"content": "I will not."}}]}))
+    });
+    let enrich = [
+        "enrich",
+        "--catalog",
+        WORKPLACE,
+        "--out",
+        text(&file),
+        "--llm-url",
+        &server.url,
+        "--llm-model",
+        "m-1",
+    ];
     let output = picktools(&enrich).output().expect("it runs");
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    assert!(!file.exists() && stderr(&output).contains("an answer that is not JSON"), "{}", stderr(&output));
-    assert!(server.asked().len() < 12, "it is left alone: {}", server.asked().len());
-    assert!(refusal(&["enrich", "--catalog", WORKPLACE, "--out", text(&file)]).contains("--llm-url"));
+    assert!(
+        !file.exists() && stderr(&output).contains("an answer that is not JSON"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(
+        server.asked().len() < 12,
+        "it is left alone: {}",
+        server.asked().len()
+    );
+    assert!(
+        refusal(&["enrich", "--catalog", WORKPLACE, "--out", text(&file)]).contains("--llm-url")
+    );
     assert!(refusal(&[&enrich[..], &["--requests", "0"]].concat()).contains("give 1 to 20"));
 }

@@ -38,18 +38,37 @@ impl Serving {
         let address = lines
             .by_ref()
             .map_while(Result::ok)
-            .find_map(|line| line.split("://").nth(1)?.trim_end_matches("/mcp").parse().ok())
+            .find_map(|line| {
+                line.split("://")
+                    .nth(1)?
+                    .trim_end_matches("/mcp")
+                    .parse()
+                    .ok()
+            })
             .expect("it says where it listens");
         let (tell, heard) = channel();
-        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(tell.send(line))));
-        Self { child, address, place, lines: Mutex::new(heard) }
+        std::thread::spawn(move || {
+            lines
+                .map_while(Result::ok)
+                .for_each(|line| drop(tell.send(line)))
+        });
+        Self {
+            child,
+            address,
+            place,
+            lines: Mutex::new(heard),
+        }
     }
 
     /// The rest of the next line that begins so.
     pub(crate) fn said(&self, beginning: &str) -> String {
         loop {
-            let line =
-                self.lines.lock().expect("nothing panicked").recv_timeout(Duration::from_secs(20)).expect("it says so");
+            let line = self
+                .lines
+                .lock()
+                .expect("nothing panicked")
+                .recv_timeout(Duration::from_secs(20))
+                .expect("it says so");
             if let Some(rest) = line.strip_prefix(beginning) {
                 return rest.to_owned();
             }
@@ -68,30 +87,65 @@ impl Serving {
     }
 
     /// Sends a request as it stands, and returns status, head and body.
-    pub(crate) fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    pub(crate) fn raw(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
         let (answer, ended) = send(self.address, method, path, headers, body);
         ended.expect("it answers");
         let answer = String::from_utf8(answer).expect("UTF-8");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-        Answer { status, head: head.to_owned(), body: body.to_owned() }
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .expect("a status");
+        Answer {
+            status,
+            head: head.to_owned(),
+            body: body.to_owned(),
+        }
     }
 
     fn post(&self, headers: &[(&str, &str)], message: &Value) -> Answer {
-        let accept = [("Accept", "application/json, text/event-stream"), ("Content-Type", "application/json")];
-        self.raw("POST", "/mcp", &[&accept, headers].concat(), &message.to_string())
+        let accept = [
+            ("Accept", "application/json, text/event-stream"),
+            ("Content-Type", "application/json"),
+        ];
+        self.raw(
+            "POST",
+            "/mcp",
+            &[&accept, headers].concat(),
+            &message.to_string(),
+        )
     }
 
     /// Begins a session of a revision.
     fn session(&self, version: &str, headers: &[(&str, &str)]) -> Session<'_> {
-        let params =
-            json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
-        let hello = self.post(headers, &json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}));
+        let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+        let hello = self.post(
+            headers,
+            &json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}),
+        );
         assert_eq!(hello.status, 200, "{}", hello.body);
         assert_eq!(hello.message(0)["result"]["protocolVersion"], version);
-        let id = hello.header("mcp-session-id").expect("a session").to_owned();
-        let key = headers.iter().find(|(name, _)| *name == "Authorization").map(|(_, value)| (*value).to_owned());
-        let session = Session { serving: self, id, version: version.to_owned(), key };
+        let id = hello
+            .header("mcp-session-id")
+            .expect("a session")
+            .to_owned();
+        let key = headers
+            .iter()
+            .find(|(name, _)| *name == "Authorization")
+            .map(|(_, value)| (*value).to_owned());
+        let session = Session {
+            serving: self,
+            id,
+            version: version.to_owned(),
+            key,
+        };
         session.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         session
     }
@@ -106,15 +160,22 @@ pub(crate) fn send(
     body: &str,
 ) -> (Vec<u8>, std::io::Result<usize>) {
     let mut stream = TcpStream::connect(address).expect("it listens");
-    stream.set_read_timeout(Some(Duration::from_secs(40))).expect("a limit");
-    let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+    stream
+        .set_read_timeout(Some(Duration::from_secs(40)))
+        .expect("a limit");
+    let mut head = format!(
+        "{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n",
+        body.len()
+    );
     if headers.iter().all(|(name, _)| *name != "Host") {
         head.push_str(&format!("Host: {address}\r\n"));
     }
     for (name, value) in headers {
         head.push_str(&format!("{name}: {value}\r\n"));
     }
-    stream.write_all(format!("{head}\r\n{body}").as_bytes()).expect("it is read");
+    stream
+        .write_all(format!("{head}\r\n{body}").as_bytes())
+        .expect("it is read");
     let mut answer = Vec::new();
     let ended = stream.read_to_end(&mut answer);
     (answer, ended)
@@ -122,7 +183,10 @@ pub(crate) fn send(
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        self.child.kill().and_then(|()| self.child.wait()).expect("it can be ended");
+        self.child
+            .kill()
+            .and_then(|()| self.child.wait())
+            .expect("it can be ended");
     }
 }
 
@@ -136,15 +200,23 @@ impl Answer {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head
             .lines()
-            .find_map(|line| line.split_once(": ").filter(|(key, _)| key.eq_ignore_ascii_case(name)))
+            .find_map(|line| {
+                line.split_once(": ")
+                    .filter(|(key, _)| key.eq_ignore_ascii_case(name))
+            })
             .map(|it| it.1)
     }
 
     /// The message of this id, of a stream of events or a body of JSON.
     fn message(&self, id: u64) -> Value {
-        let texts = self.body.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
+        let texts = self
+            .body
+            .lines()
+            .map(|line| line.strip_prefix("data: ").unwrap_or(line));
         let mut messages = texts.filter_map(|text| serde_json::from_str::<Value>(text).ok());
-        messages.find(|message| message["id"] == id).unwrap_or_else(|| panic!("{id}: {}", self.body))
+        messages
+            .find(|message| message["id"] == id)
+            .unwrap_or_else(|| panic!("{id}: {}", self.body))
     }
 }
 
@@ -157,23 +229,33 @@ struct Session<'a> {
 
 impl Session<'_> {
     fn post(&self, message: &Value) -> Answer {
-        let mut headers = vec![("Mcp-Session-Id", self.id.as_str()), ("MCP-Protocol-Version", self.version.as_str())];
+        let mut headers = vec![
+            ("Mcp-Session-Id", self.id.as_str()),
+            ("MCP-Protocol-Version", self.version.as_str()),
+        ];
         headers.extend(self.key.as_deref().map(|key| ("Authorization", key)));
         self.serving.post(&headers, message)
     }
 
     fn ask(&self, method: &str, params: &Value) -> Value {
-        self.post(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})).message(1)
+        self.post(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
+            .message(1)
     }
 
     fn call(&self, name: &str, arguments: &Value) -> String {
         let answer = self.ask("tools/call", &json!({"name": name, "arguments": arguments}));
-        answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+        answer["result"]["content"][0]["text"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{answer}"))
+            .to_owned()
     }
 }
 
 pub(crate) fn digest(key: &str) -> String {
-    Sha256::digest(key).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(key)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 #[test]
@@ -212,7 +294,10 @@ fn a_key_opens_its_own_sessions_and_no_others() {
         vec![("Authorization", "Bearer ")],
         vec![("Authorization", "Basic first")],
         vec![("Authorization", "Bearer third")],
-        vec![("Authorization", "Bearer first"), ("Authorization", "Bearer second")],
+        vec![
+            ("Authorization", "Bearer first"),
+            ("Authorization", "Bearer second"),
+        ],
         vec![("X-Api-Key", "first")],
     ] {
         let refused = serving.post(&headers, &hello);
@@ -224,10 +309,20 @@ fn a_key_opens_its_own_sessions_and_no_others() {
     let one = serving.session("2025-11-25", &[("Authorization", "Bearer first")]);
     let two = serving.session("2025-11-25", &[("Authorization", "Bearer second")]);
     assert_eq!(one.call("up__echo", &json!({"text": "mine"})), "mine");
-    let refused = two.ask("tools/call", &json!({"name": "up__echo", "arguments": {"text": "x"}}));
-    assert_eq!(refused["error"]["code"], -32602, "its role has no such tool: {refused}");
+    let refused = two.ask(
+        "tools/call",
+        &json!({"name": "up__echo", "arguments": {"text": "x"}}),
+    );
+    assert_eq!(
+        refused["error"]["code"], -32602,
+        "its role has no such tool: {refused}"
+    );
     assert_eq!(two.call("up__count", &json!({})), "1");
-    for (method, body) in [("POST", hello.to_string()), ("GET", String::new()), ("DELETE", String::new())] {
+    for (method, body) in [
+        ("POST", hello.to_string()),
+        ("GET", String::new()),
+        ("DELETE", String::new()),
+    ] {
         let headers = [
             ("Authorization", "Bearer second"),
             ("Mcp-Session-Id", one.id.as_str()),
@@ -235,23 +330,39 @@ fn a_key_opens_its_own_sessions_and_no_others() {
             ("Content-Type", "application/json"),
             ("Last-Event-ID", "0"),
         ];
-        assert_eq!(serving.raw(method, "/mcp", &headers, &body).status, 404, "{method}: as if it did not exist");
+        assert_eq!(
+            serving.raw(method, "/mcp", &headers, &body).status,
+            404,
+            "{method}: as if it did not exist"
+        );
     }
-    assert_eq!(one.call("up__echo", &json!({"text": "still mine"})), "still mine");
+    assert_eq!(
+        one.call("up__echo", &json!({"text": "still mine"})),
+        "still mine"
+    );
 }
 
 #[test]
 fn what_one_client_does_is_not_seen_by_another() {
     let serving = Serving::with(&json!({}));
-    let (one, two) = (serving.session("2025-11-25", &[]), serving.session("2025-11-25", &[]));
+    let (one, two) = (
+        serving.session("2025-11-25", &[]),
+        serving.session("2025-11-25", &[]),
+    );
     for count in 1..=3 {
         assert_eq!(one.call("up__count", &json!({})), count.to_string());
         assert_eq!(two.call("up__count", &json!({})), count.to_string());
     }
     let shared = Serving::with(&json!({"upstreams": {"*": {"share": "all"}}}));
-    let (one, two) = (shared.session("2025-11-25", &[]), shared.session("2025-11-25", &[]));
+    let (one, two) = (
+        shared.session("2025-11-25", &[]),
+        shared.session("2025-11-25", &[]),
+    );
     assert_eq!(
-        (one.call("up__count", &json!({})), two.call("up__count", &json!({}))),
+        (
+            one.call("up__count", &json!({})),
+            two.call("up__count", &json!({}))
+        ),
         ("1".to_owned(), "2".to_owned())
     );
 
@@ -282,18 +393,39 @@ fn every_revision_of_the_protocol_is_spoken_with_sessions_or_without() {
             "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
             "io.modelcontextprotocol/clientCapabilities": {},
         });
-        let mut headers = vec![("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method)];
+        let mut headers = vec![
+            ("MCP-Protocol-Version", "2026-07-28"),
+            ("Mcp-Method", method),
+        ];
         headers.extend(name.map(|name| ("Mcp-Name", name)));
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         serving.post(&headers, &message).message(id)
     };
     let found = ask(1, "server/discover", None, json!({}));
-    assert!(found["result"]["supportedVersions"].to_string().contains("2026-07-28"), "{found}");
+    assert!(
+        found["result"]["supportedVersions"]
+            .to_string()
+            .contains("2026-07-28"),
+        "{found}"
+    );
     let listed = ask(2, "tools/list", None, json!({}));
-    assert_eq!(listed["result"]["tools"].as_array().map(Vec::len), Some(25), "{listed}");
+    assert_eq!(
+        listed["result"]["tools"].as_array().map(Vec::len),
+        Some(25),
+        "{listed}"
+    );
     for count in 1..=2 {
-        let counted = ask(3, "tools/call", Some("up__count"), json!({"name": "up__count", "arguments": {}}));
-        assert_eq!(counted["result"]["content"][0]["text"], count.to_string(), "the key's own connection: {counted}");
+        let counted = ask(
+            3,
+            "tools/call",
+            Some("up__count"),
+            json!({"name": "up__count", "arguments": {}}),
+        );
+        assert_eq!(
+            counted["result"]["content"][0]["text"],
+            count.to_string(),
+            "the key's own connection: {counted}"
+        );
     }
 }
 
@@ -313,7 +445,12 @@ fn later(serving: &Serving, key: &str, params: &Value) -> Value {
         ("Mcp-Name", &name),
         ("Authorization", &key),
     ];
-    serving.post(&headers, &json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})).message(1)
+    serving
+        .post(
+            &headers,
+            &json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}),
+        )
+        .message(1)
 }
 
 #[test]
@@ -325,8 +462,16 @@ fn a_confirmation_is_good_once_and_for_its_call_and_caller_alone() {
     let asked = |key: &str| {
         let answer = later(&serving, key, &orders());
         let request = &answer["result"]["inputRequests"]["run"];
-        assert!(request["params"]["message"].as_str().is_some_and(|text| text.contains("orders")), "{answer}");
-        answer["result"]["requestState"].as_str().expect("a state").to_owned()
+        assert!(
+            request["params"]["message"]
+                .as_str()
+                .is_some_and(|text| text.contains("orders")),
+            "{answer}"
+        );
+        answer["result"]["requestState"]
+            .as_str()
+            .expect("a state")
+            .to_owned()
     };
     let yes = json!({"run": {"action": "accept", "content": {"run": true}}});
     let again = |mut call: Value, state: &str, answers: &Value| {
@@ -343,18 +488,38 @@ fn a_confirmation_is_good_once_and_for_its_call_and_caller_alone() {
         json!({"run": {"action": "accept", "content": {"run": "true"}}}),
         json!({"run": true}),
     ] {
-        is_refused(&later(&serving, "first", &again(orders(), &asked("first"), &answers)));
+        is_refused(&later(
+            &serving,
+            "first",
+            &again(orders(), &asked("first"), &answers),
+        ));
     }
     is_refused(&later(&serving, "first", &again(orders(), "made-up", &yes)));
-    is_refused(&later(&serving, "second", &again(orders(), &asked("first"), &yes)));
-    is_refused(&later(&serving, "first", &again(call(json!({"name": "users"})), &asked("first"), &yes)));
+    is_refused(&later(
+        &serving,
+        "second",
+        &again(orders(), &asked("first"), &yes),
+    ));
+    is_refused(&later(
+        &serving,
+        "first",
+        &again(call(json!({"name": "users"})), &asked("first"), &yes),
+    ));
     let mut unasked = orders();
     unasked["inputResponses"] = yes.clone();
-    assert!(later(&serving, "first", &unasked)["result"].get("requestState").is_some(), "it is asked all the same");
+    assert!(
+        later(&serving, "first", &unasked)["result"]
+            .get("requestState")
+            .is_some(),
+        "it is asked all the same"
+    );
 
     let state = asked("first");
     let done = later(&serving, "first", &again(orders(), &state, &yes));
-    assert_eq!(done["result"]["content"][0]["text"], "1", "nothing ran before: {done}");
+    assert_eq!(
+        done["result"]["content"][0]["text"], "1",
+        "nothing ran before: {done}"
+    );
     is_refused(&later(&serving, "first", &again(orders(), &state, &yes)));
 }
 
@@ -363,10 +528,20 @@ fn who_asks_too_often_is_told_when_to_come_again() {
     let key = json!({"name": "one", "sha256": digest("first"), "per_minute": 6, "burst": 5});
     let serving = Serving::with(&json!({"keys": [key]}));
     let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "ping"});
-    let answers: Vec<Answer> = (0..8).map(|_| serving.post(&[("Authorization", "Bearer first")], &hello)).collect();
-    let refused: Vec<&Answer> = answers.iter().filter(|answer| answer.status == 429).collect();
+    let answers: Vec<Answer> = (0..8)
+        .map(|_| serving.post(&[("Authorization", "Bearer first")], &hello))
+        .collect();
+    let refused: Vec<&Answer> = answers
+        .iter()
+        .filter(|answer| answer.status == 429)
+        .collect();
     assert_eq!(refused.len(), 3);
-    assert!(refused[0].header("Retry-After").and_then(|time| time.parse::<u64>().ok()).is_some_and(|time| time >= 1));
+    assert!(
+        refused[0]
+            .header("Retry-After")
+            .and_then(|time| time.parse::<u64>().ok())
+            .is_some_and(|time| time >= 1)
+    );
 
     let key = json!({"name": "one", "sha256": digest("first"), "parallel": 2});
     let serving = Serving::with(&json!({"keys": [key]}));
@@ -374,15 +549,24 @@ fn who_asks_too_often_is_told_when_to_come_again() {
     session.call("up__echo", &json!({"text": "it is up"}));
     let slow = |id: u64| {
         let params = json!({"name": "up__echo", "arguments": {"text": "slow", "seconds": 3}});
-        session.post(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})).status
+        session
+            .post(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
+            .status
     };
     std::thread::scope(|scope| {
         let slow = &slow;
         let calls: Vec<_> = (1..=2).map(|id| scope.spawn(move || slow(id))).collect();
         std::thread::sleep(Duration::from_secs(1));
         let refused = session.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"}));
-        assert_eq!(refused.status, 429, "a call has its place until it is answered");
-        assert!(calls.into_iter().all(|call| call.join().expect("it ends") == 200));
+        assert_eq!(
+            refused.status, 429,
+            "a call has its place until it is answered"
+        );
+        assert!(
+            calls
+                .into_iter()
+                .all(|call| call.join().expect("it ends") == 200)
+        );
     });
     let ping = json!({"jsonrpc": "2.0", "id": 9, "method": "ping"});
     assert_eq!(session.post(&ping).status, 200, "and gives it back");
@@ -391,8 +575,7 @@ fn who_asks_too_often_is_told_when_to_come_again() {
 #[test]
 fn configuration_and_settings_are_read_again_without_dropping_a_session() {
     let key = |name: &str, key: &str| json!({"name": name, "sha256": digest(key)});
-    let settings =
-        |keys: Value, deny: Value| json!({"mode": "search", "keys": keys, "roles": {"default": {"deny": deny}}});
+    let settings = |keys: Value, deny: Value| json!({"mode": "search", "keys": keys, "roles": {"default": {"deny": deny}}});
     let both = json!([key("one", "first"), key("two", "second")]);
     let serving = Serving::with(&settings(both.clone(), json!([])));
     let one = serving.session("2025-11-25", &[("Authorization", "Bearer first")]);
@@ -409,15 +592,27 @@ fn configuration_and_settings_are_read_again_without_dropping_a_session() {
         );
     };
     let total = || {
-        one.ask("tools/call", &json!({"name": "search_tools", "arguments": {"query": "a"}}))["result"]
-        ["structuredContent"]["total"].as_u64()
+        one.ask(
+            "tools/call",
+            &json!({"name": "search_tools", "arguments": {"query": "a"}}),
+        )["result"]["structuredContent"]["total"]
+            .as_u64()
     };
     assert_eq!(total(), Some(25));
 
-    serving.place.write("settings.json", &settings(both.clone(), json!(["up/e*"])));
+    serving
+        .place
+        .write("settings.json", &settings(both.clone(), json!(["up/e*"])));
     eventually("the role's tools are others", &|| total() == Some(24));
-    assert_eq!(one.call("up__count", &json!({})), "2", "its connection is the same");
-    serving.place.write("mcp.json", &json!({"mcpServers": {"up": upstream(), "more": upstream()}}));
+    assert_eq!(
+        one.call("up__count", &json!({})),
+        "2",
+        "its connection is the same"
+    );
+    serving.place.write(
+        "mcp.json",
+        &json!({"mcpServers": {"up": upstream(), "more": upstream()}}),
+    );
     eventually("the new server's tools are there", &|| total() == Some(49));
     assert_eq!(one.call("up__count", &json!({})), "3");
     assert_eq!(one.call("more__count", &json!({})), "1");
@@ -426,13 +621,22 @@ fn configuration_and_settings_are_read_again_without_dropping_a_session() {
     std::thread::sleep(Duration::from_millis(2_500));
     assert_eq!(total(), Some(49), "what cannot be read changes nothing");
     let only_one = json!([key("one", "first")]);
-    serving.place.write("settings.json", &settings(only_one, json!(["up/e*"])));
+    serving
+        .place
+        .write("settings.json", &settings(only_one, json!(["up/e*"])));
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
-    eventually("the key that left is not known", &|| two.post(&ping).status == 401);
-    serving.place.write("mcp.json", &json!({"mcpServers": {"up": upstream()}}));
+    eventually("the key that left is not known", &|| {
+        two.post(&ping).status == 401
+    });
+    serving
+        .place
+        .write("mcp.json", &json!({"mcpServers": {"up": upstream()}}));
     eventually("the server that left is not there", &|| total() == Some(24));
     assert_eq!(one.call("up__count", &json!({})), "4");
-    let gone = one.ask("tools/call", &json!({"name": "more__count", "arguments": {}}));
+    let gone = one.ask(
+        "tools/call",
+        &json!({"name": "more__count", "arguments": {}}),
+    );
     assert_eq!(gone["error"]["code"], -32602, "{gone}");
 }
 
@@ -441,7 +645,10 @@ fn sessions_that_nobody_closes_end_when_there_are_too_many_or_they_are_silent() 
     let serving = Serving::with(&json!({"http": {"max_sessions": 3}}));
     let sessions: Vec<Session<'_>> = (0..6).map(|_| serving.session("2025-11-25", &[])).collect();
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
-    let alive: Vec<bool> = sessions.iter().map(|session| session.post(&ping).status == 200).collect();
+    let alive: Vec<bool> = sessions
+        .iter()
+        .map(|session| session.post(&ping).status == 200)
+        .collect();
     assert_eq!(alive, [false, false, false, true, true, true]);
 
     let serving = Serving::with(&json!({"http": {"session_s": 1}}));
@@ -464,27 +671,51 @@ fn what_others_can_reach_needs_keys_and_tls() {
             .output()
             .expect("it runs");
         assert_eq!(output.status.code(), Some(2));
-        assert!(stderr(&output).contains(expected), "{expected}: {}", stderr(&output));
+        assert!(
+            stderr(&output).contains(expected),
+            "{expected}: {}",
+            stderr(&output)
+        );
     };
     refused(&place, &[], "must hold keys");
     let key = json!({"name": "one", "sha256": digest("first")});
     place.write("settings.json", &json!({"keys": [key]}));
     refused(&place, &[], "--tls-cert");
-    place.write("settings.json", &json!({"keys": [key], "anonymous": "default"}));
+    place.write(
+        "settings.json",
+        &json!({"keys": [key], "anonymous": "default"}),
+    );
     refused(&place, &["--plain-http"], "anonymous");
-    place.write("settings.json", &json!({"keys": [{"name": "one", "sha256": "first"}]}));
+    place.write(
+        "settings.json",
+        &json!({"keys": [{"name": "one", "sha256": "first"}]}),
+    );
     refused(&place, &["--plain-http"], "64 hexadecimal digits");
     place.write("settings.json", &json!({"keys": [key, key]}));
     refused(&place, &["--plain-http"], "two keys");
-    place.write("settings.json", &json!({"keys": [{"name": "one", "sha256": digest("first"), "role": "boss"}]}));
+    place.write(
+        "settings.json",
+        &json!({"keys": [{"name": "one", "sha256": digest("first"), "role": "boss"}]}),
+    );
     refused(&place, &["--plain-http"], "boss");
     place.write("settings.json", &json!({"keys": [key]}));
     let missing = place.path("none.pem").display().to_string();
-    refused(&place, &["--tls-cert", &missing, "--tls-key", &missing], "no certificate");
+    refused(
+        &place,
+        &["--tls-cert", &missing, "--tls-key", &missing],
+        "no certificate",
+    );
 
-    let made = gateway_program().args(["serve", "--new-key", "ci"]).output().expect("it runs");
+    let made = gateway_program()
+        .args(["serve", "--new-key", "ci"])
+        .output()
+        .expect("it runs");
     let key = stdout(&made).trim().to_owned();
-    assert!(key.starts_with("pk_") && stderr(&made).contains(&digest(&key)), "{}", stderr(&made));
+    assert!(
+        key.starts_with("pk_") && stderr(&made).contains(&digest(&key)),
+        "{}",
+        stderr(&made)
+    );
 }
 
 #[test]
@@ -499,6 +730,9 @@ fn clients_speak_tls_where_there_is_a_certificate() {
     let script = "import ssl, sys, urllib.request as r; c = ssl.create_default_context(cafile=sys.argv[1]); \
                   print(r.urlopen(sys.argv[2], context=c).read().decode())";
     let url = format!("https://localhost:{}/health", serving.address.port());
-    let output = Command::new("python3").args(["-c", script, &shown[0], &url]).output().expect("it runs");
+    let output = Command::new("python3")
+        .args(["-c", script, &shown[0], &url])
+        .output()
+        .expect("it runs");
     assert_eq!(stdout(&output).trim(), "ok", "{}", stderr(&output));
 }

@@ -35,7 +35,11 @@ impl Machine {
     }
 
     fn path(&self, path: &str) -> PathBuf {
-        self.0.path().canonicalize().expect("it is there").join(path)
+        self.0
+            .path()
+            .canonicalize()
+            .expect("it is there")
+            .join(path)
     }
 
     fn write(&self, path: &str, text: impl AsRef<[u8]>) {
@@ -50,25 +54,38 @@ impl Machine {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = picktools(&[&["init"], arguments].concat());
-        command.current_dir(self.path("project")).env("HOME", self.path("home"));
+        command
+            .current_dir(self.path("project"))
+            .env("HOME", self.path("home"));
         command.env("PICKTOOLS_DATA_DIR", self.path("data"));
         command
     }
 
     fn init(&self, arguments: &[&str]) -> Said {
         let output = self.command(arguments).output().expect("it runs");
-        Said { out: stdout(&output), err: stderr(&output), code: output.status.code() }
+        Said {
+            out: stdout(&output),
+            err: stderr(&output),
+            code: output.status.code(),
+        }
     }
 
     /// What `init` says of each file.
     fn json(&self, arguments: &[&str]) -> (Value, Option<i32>) {
         let said = self.init(&[&["--json"], arguments].concat());
-        (serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{}{}", said.out, said.err)), said.code)
+        (
+            serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{}{}", said.out, said.err)),
+            said.code,
+        )
     }
 
     fn names(&self, folder: &str) -> Vec<String> {
-        let entries = fs::read_dir(self.path(folder)).expect("it is there").flatten();
-        let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        let entries = fs::read_dir(self.path(folder))
+            .expect("it is there")
+            .flatten();
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
         names.sort();
         names
     }
@@ -92,7 +109,8 @@ fn parsed(text: &str) -> Value {
 
 #[test]
 fn the_servers_move_verbatim_and_everything_else_stays_byte_for_byte() {
-    let before = "\u{feff}// mine\r\n{\r\n\t\"theme\" : \"dark\", // why not\r\n\t\"mcpServers\":  ";
+    let before =
+        "\u{feff}// mine\r\n{\r\n\t\"theme\" : \"dark\", // why not\r\n\t\"mcpServers\":  ";
     let after = "  /* done */,\r\n\t\"numbers\": [1.0, 1e2,],\r\n}\r\n\r\n";
     let servers = SERVERS.replace('\n', "\r\n");
     let whole = format!("{before}{servers}{after}");
@@ -101,23 +119,41 @@ fn the_servers_move_verbatim_and_everything_else_stays_byte_for_byte() {
     let said = machine.init(&["--yes"]);
     assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
     let written = machine.read("home/.cursor/mcp.json");
-    let member = written.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+    let member = written
+        .strip_prefix(before)
+        .and_then(|rest| rest.strip_suffix(after));
     let member = member.unwrap_or_else(|| panic!("{written}"));
-    assert!(member.contains("\r\n") && !member.replace("\r\n", "").contains('\n'), "{member:?}");
-    assert_eq!(parsed(member), json!({"picktools": entry(&machine, "data/upstreams/cursor.json")}));
-    assert_eq!(machine.read("data/upstreams/cursor.json"), format!("{{\"mcpServers\": {servers}}}\n"));
+    assert!(
+        member.contains("\r\n") && !member.replace("\r\n", "").contains('\n'),
+        "{member:?}"
+    );
+    assert_eq!(
+        parsed(member),
+        json!({"picktools": entry(&machine, "data/upstreams/cursor.json")})
+    );
+    assert_eq!(
+        machine.read("data/upstreams/cursor.json"),
+        format!("{{\"mcpServers\": {servers}}}\n")
+    );
     let backups = machine.backups("home/.cursor");
     assert_eq!(machine.read(&format!("home/.cursor/{}", backups[0])), whole);
-    let time = backups[0].strip_prefix("mcp.json.picktools-backup-").expect("it is named after the file");
-    let shape: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    let time = backups[0]
+        .strip_prefix("mcp.json.picktools-backup-")
+        .expect("it is named after the file");
+    let shape: String = time
+        .chars()
+        .map(|c| if c.is_ascii_digit() { '0' } else { c })
+        .collect();
     assert_eq!((backups.len(), shape.as_str()), (1, "00000000T000000Z"));
 }
 
 #[test]
 fn a_file_on_one_line_stays_on_one_line() {
     let machine = Machine::new();
-    machine
-        .write("home/.claude.json", r#"{"a":1,"mcpServers":{"x":{"command":"y"}},"projects":{"p":{"mcpServers":{}}}}"#);
+    machine.write(
+        "home/.claude.json",
+        r#"{"a":1,"mcpServers":{"x":{"command":"y"}},"projects":{"p":{"mcpServers":{}}}}"#,
+    );
     assert_eq!(machine.init(&["--yes"]).code, Some(0));
     let written = machine.read("home/.claude.json");
     assert_eq!(written.lines().count(), 1, "{written}");
@@ -126,25 +162,55 @@ fn a_file_on_one_line_stays_on_one_line() {
         parsed(&written),
         json!({"a": 1, "mcpServers": {"picktools": entry(&machine, upstreams)}, "projects": {"p": {"mcpServers": {}}}})
     );
-    assert_eq!(machine.read(upstreams), "{\"mcpServers\": {\"x\":{\"command\":\"y\"}}}\n");
+    assert_eq!(
+        machine.read(upstreams),
+        "{\"mcpServers\": {\"x\":{\"command\":\"y\"}}}\n"
+    );
 }
 
 #[test]
 fn no_value_that_may_be_secret_is_printed() {
     let machine = Machine::new();
-    machine.write("home/.claude.json", format!("{{\"mcpServers\": {SERVERS}}}"));
+    machine.write(
+        "home/.claude.json",
+        format!("{{\"mcpServers\": {SERVERS}}}"),
+    );
     // Written wrongly, or in a place of its own.
-    machine
-        .write("home/.cursor/mcp.json", r#"{"mcpServers": {"x": {"command": "npx --key=s3cret", "args": "s3cret"}}}"#);
-    machine.write("home/.gemini/settings.json", r#"{"mcpServers": {"x": {"command": "npx", "env": {"A" "s3cret"}}}}"#);
-    let project = r#"{"mcpServers": {"x": {"command": "npx --key=s3cret", "env": {"A": "${B:-s3cret}"}}}}"#;
+    machine.write(
+        "home/.cursor/mcp.json",
+        r#"{"mcpServers": {"x": {"command": "npx --key=s3cret", "args": "s3cret"}}}"#,
+    );
+    machine.write(
+        "home/.gemini/settings.json",
+        r#"{"mcpServers": {"x": {"command": "npx", "env": {"A" "s3cret"}}}}"#,
+    );
+    let project =
+        r#"{"mcpServers": {"x": {"command": "npx --key=s3cret", "env": {"A": "${B:-s3cret}"}}}}"#;
     machine.write("project/.mcp.json", project);
-    for arguments in [&["--dry-run"][..], &["--dry-run", "--json"], &[], &["--yes"], &["--yes", "--json"], &["--undo"]]
-    {
+    for arguments in [
+        &["--dry-run"][..],
+        &["--dry-run", "--json"],
+        &[],
+        &["--yes"],
+        &["--yes", "--json"],
+        &["--undo"],
+    ] {
         let said = machine.init(arguments);
-        assert!(!format!("{}{}", said.out, said.err).contains("s3cret"), "{arguments:?}: {}{}", said.out, said.err);
+        assert!(
+            !format!("{}{}", said.out, said.err).contains("s3cret"),
+            "{arguments:?}: {}{}",
+            said.out,
+            said.err
+        );
         if arguments == ["--dry-run"] {
-            for shown in ["wiki", "npx", "mail", "https://mail.example", "picktools", "claude-code.json"] {
+            for shown in [
+                "wiki",
+                "npx",
+                "mail",
+                "https://mail.example",
+                "picktools",
+                "claude-code.json",
+            ] {
                 assert!(said.out.contains(shown), "{shown}: {}", said.out);
             }
         }
@@ -156,12 +222,23 @@ fn without_a_yes_nothing_is_written() {
     let machine = Machine::new();
     let text = format!("{{\"mcpServers\": {SERVERS}}}");
     machine.write("home/.claude.json", &text);
-    for (arguments, code) in [(&[][..], 1), (&["--json"], 1), (&["--dry-run"], 0), (&["--dry-run", "--json"], 0)] {
+    for (arguments, code) in [
+        (&[][..], 1),
+        (&["--json"], 1),
+        (&["--dry-run"], 0),
+        (&["--dry-run", "--json"], 0),
+    ] {
         let said = machine.init(arguments);
         assert_eq!(said.code, Some(code), "{arguments:?}: {}", said.err);
         assert!(said.out.contains("wiki"), "{arguments:?}: {}", said.out);
     }
-    assert_eq!((machine.read("home/.claude.json"), machine.names("home").len()), (text, 1));
+    assert_eq!(
+        (
+            machine.read("home/.claude.json"),
+            machine.names("home").len()
+        ),
+        (text, 1)
+    );
     assert!(machine.names("data").is_empty());
 }
 
@@ -195,31 +272,63 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
         .env("PICKTOOLS_DATA_DIR", machine.path("data"))
         .output()
         .expect("it runs");
-    assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
-    assert_eq!(stdout(&output).matches("[y/N] ").count(), 2, "{}", stdout(&output));
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}{}",
+        stdout(&output),
+        stderr(&output)
+    );
+    assert_eq!(
+        stdout(&output).matches("[y/N] ").count(),
+        2,
+        "{}",
+        stdout(&output)
+    );
     assert_eq!(machine.read("home/.claude.json"), text, "no was said");
-    assert!(machine.read("home/.cursor/mcp.json").contains("picktools"), "yes was said");
+    assert!(
+        machine.read("home/.cursor/mcp.json").contains("picktools"),
+        "yes was said"
+    );
 }
 
 #[test]
 fn a_second_run_finds_picktools_in_front() {
     let machine = Machine::new();
-    machine.write("home/.claude.json", format!("{{\"mcpServers\": {SERVERS}}}"));
+    machine.write(
+        "home/.claude.json",
+        format!("{{\"mcpServers\": {SERVERS}}}"),
+    );
     assert_eq!(machine.init(&["--yes"]).code, Some(0));
-    let (first, upstreams) = (machine.read("home/.claude.json"), machine.read("data/upstreams/claude-code.json"));
+    let (first, upstreams) = (
+        machine.read("home/.claude.json"),
+        machine.read("data/upstreams/claude-code.json"),
+    );
     let said = machine.init(&["--yes"]);
     assert_eq!(said.code, Some(0), "{}", said.err);
-    assert!(said.out.contains("already behind picktools"), "{}", said.out);
+    assert!(
+        said.out.contains("already behind picktools"),
+        "{}",
+        said.out
+    );
     assert_eq!(machine.json(&[]).0["files"][0]["status"], "already");
     assert_eq!(machine.read("home/.claude.json"), first);
     assert_eq!(machine.read("data/upstreams/claude-code.json"), upstreams);
     assert_eq!(machine.backups("home").len(), 1);
     // A server that was added since stands beside the gateway, and is not lost.
-    let added = first.replacen("\"picktools\"", "\"late\": {\"command\": \"y\"}, \"picktools\"", 1);
+    let added = first.replacen(
+        "\"picktools\"",
+        "\"late\": {\"command\": \"y\"}, \"picktools\"",
+        1,
+    );
     machine.write("home/.claude.json", &added);
     let said = machine.init(&["--yes"]);
     assert_eq!(said.code, Some(2), "{}", said.out);
-    assert!(said.err.contains("late") && said.err.contains("claude-code.json"), "{}", said.err);
+    assert!(
+        said.err.contains("late") && said.err.contains("claude-code.json"),
+        "{}",
+        said.err
+    );
     assert_eq!(machine.read("home/.claude.json"), added);
 }
 
@@ -231,7 +340,11 @@ fn other_upstreams_in_the_same_place_are_never_replaced() {
     machine.write("data/upstreams/claude-code.json", "mine");
     let said = machine.init(&["--yes"]);
     assert_eq!(said.code, Some(2), "{}", said.out);
-    assert!(said.err.contains("upstreams") && said.err.contains("other content"), "{}", said.err);
+    assert!(
+        said.err.contains("upstreams") && said.err.contains("other content"),
+        "{}",
+        said.err
+    );
     assert_eq!(machine.read("home/.claude.json"), text);
     assert_eq!(machine.read("data/upstreams/claude-code.json"), "mine");
     assert!(machine.backups("home").is_empty());
@@ -246,17 +359,41 @@ fn a_file_with_a_fault_is_left_and_the_others_go_on() {
         (b"\xff\xfe{\0}\0", "UTF-8"),
         (b"[]", "not an object"),
         (br#"{"mcpServers": []}"#, "not an object"),
-        (br#"{"mcpServers": {"x": {"command": "y"}}, "mcpServers": {}}"#, "twice"),
-        (br#"{"mcpServers": {"x": {"command": "y"}, "x": {"command": "z"}}}"#, "twice"),
+        (
+            br#"{"mcpServers": {"x": {"command": "y"}}, "mcpServers": {}}"#,
+            "twice",
+        ),
+        (
+            br#"{"mcpServers": {"x": {"command": "y"}, "x": {"command": "z"}}}"#,
+            "twice",
+        ),
         // What the gateway could not reach would be lost.
-        (br#"{"mcpServers": {"old": {"type": "sse", "url": "https://x"}}}"#, "old: it speaks the HTTP+SSE"),
-        (br#"{"mcpServers": {"odd": {"settings": {}}}}"#, "odd: it has neither"),
-        (br#"{"mcpServers": {"asks": {"command": "y", "env": {"K": "${input:key}"}}}}"#, "asks"),
-        (br#"{"mcpServers": {"file": {"command": "y", "env": {"K": "${file:/key}"}}}}"#, "file"),
+        (
+            br#"{"mcpServers": {"old": {"type": "sse", "url": "https://x"}}}"#,
+            "old: it speaks the HTTP+SSE",
+        ),
+        (
+            br#"{"mcpServers": {"odd": {"settings": {}}}}"#,
+            "odd: it has neither",
+        ),
+        (
+            br#"{"mcpServers": {"asks": {"command": "y", "env": {"K": "${input:key}"}}}}"#,
+            "asks",
+        ),
+        (
+            br#"{"mcpServers": {"file": {"command": "y", "env": {"K": "${file:/key}"}}}}"#,
+            "file",
+        ),
         // What would mean something else from another folder.
-        (br#"{"mcpServers": {"here": {"command": "y", "cwd": "sub"}}}"#, "here"),
+        (
+            br#"{"mcpServers": {"here": {"command": "y", "cwd": "sub"}}}"#,
+            "here",
+        ),
         (br#"{"mcpServers": {"here": {"command": "./y"}}}"#, "here"),
-        (br#"{"mcpServers": {"here": {"command": "y", "args": ["${workspaceFolder}/a"]}}}"#, "here"),
+        (
+            br#"{"mcpServers": {"here": {"command": "y", "args": ["${workspaceFolder}/a"]}}}"#,
+            "here",
+        ),
     ] {
         let machine = Machine::new();
         machine.write("home/.cursor/mcp.json", text);
@@ -265,13 +402,29 @@ fn a_file_with_a_fault_is_left_and_the_others_go_on() {
         machine.write("home/.claude.json", sound);
         let said = machine.init(&["--yes"]);
         assert_eq!(said.code, Some(0), "{fault}: {}", said.err);
-        assert!(said.err.contains(fault) && said.err.contains(".cursor"), "{fault}: {}", said.err);
-        assert_eq!(fs::read(machine.path("home/.cursor/mcp.json")).expect("it is there"), text);
-        assert!(machine.read("home/.claude.json").contains("picktools"), "{fault}");
+        assert!(
+            said.err.contains(fault) && said.err.contains(".cursor"),
+            "{fault}: {}",
+            said.err
+        );
+        assert_eq!(
+            fs::read(machine.path("home/.cursor/mcp.json")).expect("it is there"),
+            text
+        );
+        assert!(
+            machine.read("home/.claude.json").contains("picktools"),
+            "{fault}"
+        );
     }
     let machine = Machine::new();
-    machine.write("home/.claude.json", format!("{sound}{}", " ".repeat(4 << 20)));
-    machine.write("home/.gemini/settings.json", r#"{"mcpServers": {"x": {"command": "y", "env": {"K": "$KEY"}}}}"#);
+    machine.write(
+        "home/.claude.json",
+        format!("{sound}{}", " ".repeat(4 << 20)),
+    );
+    machine.write(
+        "home/.gemini/settings.json",
+        r#"{"mcpServers": {"x": {"command": "y", "env": {"K": "$KEY"}}}}"#,
+    );
     fs::create_dir_all(machine.path("home/.cursor/mcp.json")).expect("a folder in place of a file");
     let (found, code) = machine.json(&["--yes"]);
     let messages = found["files"].to_string();
@@ -310,7 +463,13 @@ fn a_read_only_file_is_left() {
     let said = machine.init(&["--yes"]);
     assert_eq!(said.code, Some(2), "{}", said.out);
     assert!(said.err.contains("read-only"), "{}", said.err);
-    assert_eq!((machine.read("home/.claude.json"), machine.names("home").len()), (text.to_owned(), 1));
+    assert_eq!(
+        (
+            machine.read("home/.claude.json"),
+            machine.names("home").len()
+        ),
+        (text.to_owned(), 1)
+    );
 }
 
 #[test]
@@ -323,23 +482,48 @@ fn links_are_followed_within_the_home_folder_only() {
     symlink("dotfiles/claude.json", machine.path("home/.claude.json")).expect("a link");
     machine.write("elsewhere.json", text);
     fs::create_dir(machine.path("home/.cursor")).expect("it is new");
-    symlink(machine.path("elsewhere.json"), machine.path("home/.cursor/mcp.json")).expect("a link");
+    symlink(
+        machine.path("elsewhere.json"),
+        machine.path("home/.cursor/mcp.json"),
+    )
+    .expect("a link");
     fs::create_dir(machine.path("home/.gemini")).expect("it is new");
     symlink("nowhere", machine.path("home/.gemini/settings.json")).expect("a link");
     // A project could hand the owner's servers to whoever reads the project.
-    symlink(machine.path("home/dotfiles/claude.json"), machine.path("project/.mcp.json")).expect("a link");
+    symlink(
+        machine.path("home/dotfiles/claude.json"),
+        machine.path("project/.mcp.json"),
+    )
+    .expect("a link");
     let said = machine.init(&["--yes"]);
     assert_eq!(said.code, Some(0), "{}", said.err);
-    for left in [".cursor/mcp.json", ".gemini/settings.json", "project/.mcp.json"] {
+    for left in [
+        ".cursor/mcp.json",
+        ".gemini/settings.json",
+        "project/.mcp.json",
+    ] {
         assert!(said.err.contains(left), "{left}: {}", said.err);
     }
-    assert!(fs::symlink_metadata(machine.path("home/.claude.json")).expect("it is there").is_symlink());
-    assert!(machine.read("home/dotfiles/claude.json").contains("picktools"));
+    assert!(
+        fs::symlink_metadata(machine.path("home/.claude.json"))
+            .expect("it is there")
+            .is_symlink()
+    );
+    assert!(
+        machine
+            .read("home/dotfiles/claude.json")
+            .contains("picktools")
+    );
     assert_eq!(machine.backups("home/dotfiles").len(), 1);
     assert_eq!(machine.read("elsewhere.json"), text);
     assert_eq!(machine.names("project"), [".mcp.json"]);
     let said = machine.init(&["--undo"]);
-    assert_eq!(machine.read("home/dotfiles/claude.json"), text, "{}", said.err);
+    assert_eq!(
+        machine.read("home/dotfiles/claude.json"),
+        text,
+        "{}",
+        said.err
+    );
 }
 
 #[test]
@@ -357,11 +541,23 @@ fn undo_puts_back_what_was_there() {
     assert_eq!(said.code, Some(0), "{}", said.err);
     assert_eq!(machine.read("home/.claude.json"), text);
     assert_eq!(machine.backups("home").len(), 1, "nothing is removed");
-    assert!(machine.read("data/upstreams/claude-code.json").contains("wiki"), "nothing is removed");
-    assert_eq!(machine.json(&["--undo"]).0["files"][0]["status"], "as_before");
+    assert!(
+        machine
+            .read("data/upstreams/claude-code.json")
+            .contains("wiki"),
+        "nothing is removed"
+    );
+    assert_eq!(
+        machine.json(&["--undo"]).0["files"][0]["status"],
+        "as_before"
+    );
     // Killed after the backup: the file is as it was, and that is no fault.
     let (found, code) = machine.json(&["--yes"]);
-    assert_eq!((&found["files"][0]["status"], code), (&json!("written"), Some(0)), "{found}");
+    assert_eq!(
+        (&found["files"][0]["status"], code),
+        (&json!("written"), Some(0)),
+        "{found}"
+    );
     assert_eq!(machine.read("home/.claude.json"), written);
 }
 
@@ -371,17 +567,27 @@ fn undo_after_an_edit_wants_a_yes_and_keeps_the_edit() {
     let text = r#"{"mcpServers": {"x": {"command": "y"}}}"#;
     machine.write("home/.claude.json", text);
     assert_eq!(machine.init(&["--yes"]).code, Some(0));
-    let edited = machine.read("home/.claude.json").replacen('{', "{\"theme\": \"dark\", ", 1);
+    let edited = machine
+        .read("home/.claude.json")
+        .replacen('{', "{\"theme\": \"dark\", ", 1);
     machine.write("home/.claude.json", &edited);
     let said = machine.init(&["--undo"]);
     assert_eq!(said.code, Some(1), "{}", said.out);
-    assert!(format!("{}{}", said.out, said.err).contains("changed since"), "{}{}", said.out, said.err);
+    assert!(
+        format!("{}{}", said.out, said.err).contains("changed since"),
+        "{}{}",
+        said.out,
+        said.err
+    );
     assert_eq!(machine.read("home/.claude.json"), edited);
     let said = machine.init(&["--undo", "--yes"]);
     assert_eq!(said.code, Some(0), "{}", said.err);
     assert_eq!(machine.read("home/.claude.json"), text);
     let names = machine.names("home");
-    let undone = names.iter().find(|name| name.contains(".picktools-undone-")).expect("the edit is kept");
+    let undone = names
+        .iter()
+        .find(|name| name.contains(".picktools-undone-"))
+        .expect("the edit is kept");
     assert_eq!(machine.read(&format!("home/{undone}")), edited);
 }
 
@@ -395,13 +601,24 @@ fn a_projects_servers_stay_in_the_project_where_relative_paths_stay_right() {
     let said = machine.init(&["--yes"]);
     assert_eq!(said.code, Some(0), "{}", said.err);
     let claude: Value = parsed(&machine.read("project/.mcp.json"));
-    assert_eq!(claude["mcpServers"], json!({"picktools": entry(&machine, "project/.mcp.upstreams.json")}));
+    assert_eq!(
+        claude["mcpServers"],
+        json!({"picktools": entry(&machine, "project/.mcp.upstreams.json")})
+    );
     let code: Value = parsed(&machine.read("project/.vscode/mcp.json"));
     let mut expected = entry(&machine, "project/.vscode/mcp.upstreams.json");
     expected["type"] = json!("stdio");
     assert_eq!(code["servers"], json!({"picktools": expected}));
-    assert!(machine.read("project/.mcp.upstreams.json").contains(r#"{"here": {"command": "./serve", "cwd": "sub"}}"#));
-    assert!(machine.read("project/.vscode/mcp.upstreams.json").starts_with("{\"servers\": "));
+    assert!(
+        machine
+            .read("project/.mcp.upstreams.json")
+            .contains(r#"{"here": {"command": "./serve", "cwd": "sub"}}"#)
+    );
+    assert!(
+        machine
+            .read("project/.vscode/mcp.upstreams.json")
+            .starts_with("{\"servers\": ")
+    );
     assert!(machine.names("data").is_empty());
     assert_eq!(machine.init(&["--undo"]).code, Some(0));
     assert!(machine.read("project/.mcp.json").contains("./serve"));
@@ -413,11 +630,19 @@ fn each_client_is_found_in_its_place_and_gets_its_own_shape() {
     let machine = Machine::new();
     let servers = r#"{"x": {"command": "y"}}"#;
     let places = [
-        ("claude-desktop", "home/.config/Claude/claude_desktop_config.json", "mcpServers"),
+        (
+            "claude-desktop",
+            "home/.config/Claude/claude_desktop_config.json",
+            "mcpServers",
+        ),
         ("claude-code", "home/.claude.json", "mcpServers"),
         ("cursor", "home/.cursor/mcp.json", "mcpServers"),
         ("vscode", "home/.config/Code/User/mcp.json", "servers"),
-        ("windsurf", "home/.codeium/windsurf/mcp_config.json", "mcpServers"),
+        (
+            "windsurf",
+            "home/.codeium/windsurf/mcp_config.json",
+            "mcpServers",
+        ),
         ("zed", "home/.config/zed/settings.json", "context_servers"),
         ("gemini", "home/.gemini/settings.json", "mcpServers"),
     ];
@@ -425,7 +650,12 @@ fn each_client_is_found_in_its_place_and_gets_its_own_shape() {
         machine.write(file, format!("{{\"{member}\": {servers}}}"));
     }
     let (found, _) = machine.json(&["--dry-run", "--client", "zed", "--client", "cursor"]);
-    let clients: Vec<_> = found["files"].as_array().expect("a list").iter().map(|file| &file["client"]).collect();
+    let clients: Vec<_> = found["files"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|file| &file["client"])
+        .collect();
     assert_eq!(clients, ["cursor", "zed"]);
     assert_eq!(machine.init(&["--client", "emacs"]).code, Some(2));
     assert_eq!(machine.init(&["--yes"]).code, Some(0));
@@ -437,13 +667,28 @@ fn each_client_is_found_in_its_place_and_gets_its_own_shape() {
             "zed" => expected["source"] = json!("custom"),
             _ => {}
         }
-        assert_eq!(parsed(&machine.read(file)), json!({member: {"picktools": expected}}), "{client}");
-        assert_eq!(machine.read(&upstreams), format!("{{\"{member}\": {servers}}}\n"), "{client}");
+        assert_eq!(
+            parsed(&machine.read(file)),
+            json!({member: {"picktools": expected}}),
+            "{client}"
+        );
+        assert_eq!(
+            machine.read(&upstreams),
+            format!("{{\"{member}\": {servers}}}\n"),
+            "{client}"
+        );
     }
     // Where XDG_CONFIG_HOME says, and nowhere else.
     let elsewhere = Machine::new();
-    elsewhere.write("config/zed/settings.json", format!("{{\"context_servers\": {servers}}}"));
-    let output = elsewhere.command(&["--yes"]).env("XDG_CONFIG_HOME", elsewhere.path("config")).output().expect("runs");
+    elsewhere.write(
+        "config/zed/settings.json",
+        format!("{{\"context_servers\": {servers}}}"),
+    );
+    let output = elsewhere
+        .command(&["--yes"])
+        .env("XDG_CONFIG_HOME", elsewhere.path("config"))
+        .output()
+        .expect("runs");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
@@ -453,12 +698,23 @@ fn what_is_written_is_read_by_no_more_people_than_before() {
     use std::os::unix::fs::PermissionsExt;
     let machine = Machine::new();
     let text = r#"{"mcpServers": {"x": {"command": "y"}}}"#;
-    for (file, mode) in [("home/.claude.json", 0o600), ("home/.cursor/mcp.json", 0o644), ("project/.mcp.json", 0o600)] {
+    for (file, mode) in [
+        ("home/.claude.json", 0o600),
+        ("home/.cursor/mcp.json", 0o644),
+        ("project/.mcp.json", 0o600),
+    ] {
         machine.write(file, text);
-        fs::set_permissions(machine.path(file), fs::Permissions::from_mode(mode)).expect("it is ours");
+        fs::set_permissions(machine.path(file), fs::Permissions::from_mode(mode))
+            .expect("it is ours");
     }
     assert_eq!(machine.init(&["--yes"]).code, Some(0));
-    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    let mode = |path: &Path| {
+        fs::metadata(path)
+            .expect("it is there")
+            .permissions()
+            .mode()
+            & 0o777
+    };
     let backup = |folder: &str| machine.path(folder).join(&machine.backups(folder)[0]);
     for (path, expected) in [
         (machine.path("data/upstreams"), 0o700),

@@ -1,4 +1,5 @@
-//! `validate --repair-llm`: the language model is a server of these tests, which answers as OpenAI does.
+//! `validate --repair-llm`: the language model is a server of these tests, which answers as OpenAI
+//! does.
 
 use std::fs;
 
@@ -12,14 +13,23 @@ const KEY: &str = "sk-secret-0123456789";
 /// Runs the command with a model that gives these arguments to whatever it is asked.
 fn validate(calls: &Value, arguments: &Value, more: &[&str]) -> (Option<i32>, String, usize) {
     let text = json!({"arguments": arguments}).to_string();
-    let answer = json!({"choices": [{"index": 0, "message": {"role": "assistant", "content": text}}]});
+    let answer =
+        json!({"choices": [{"index": 0, "message": {"role": "assistant", "content": text}}]});
     let server = Server::new(move |_, _| Reply::Json(answer.clone()));
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("calls.json");
     fs::write(&file, calls.to_string()).expect("it is written");
-    let validate = ["validate", "--catalog", TERMINAL, "--calls", file.to_str().expect("the path is UTF-8")];
+    let validate = [
+        "validate",
+        "--catalog",
+        TERMINAL,
+        "--calls",
+        file.to_str().expect("the path is UTF-8"),
+    ];
     let model = ["--llm-url", &server.url, "--llm-model", "m-1"];
-    let output = picktools(&[&validate[..], &model, more].concat()).env("OPENAI_API_KEY", KEY).output();
+    let output = picktools(&[&validate[..], &model, more].concat())
+        .env("OPENAI_API_KEY", KEY)
+        .output();
     let output = output.expect("it runs");
     assert!(!format!("{}{}", stdout(&output), stderr(&output)).contains(KEY));
     assert_ne!(output.status.code(), Some(2), "{}", stderr(&output));
@@ -34,30 +44,80 @@ fn a_model_mends_calls_where_it_is_asked_for_and_what_it_changed_is_told() {
     ]);
     let mended = json!({"path": "a.txt"});
     let (code, text, asked) = validate(&calls, &mended, &["--repair-llm"]);
-    assert_eq!((code, asked), (Some(1), 1), "an unknown tool is no matter of arguments: {text}");
+    assert_eq!(
+        (code, asked),
+        (Some(1), 1),
+        "an unknown tool is no matter of arguments: {text}"
+    );
     let told = "valid; rewritten by llm:m-1: /file was \"a.txt\", is left out; /path is \"a.txt\"";
     assert!(text.contains(told), "{text}");
-    assert!(text.contains("1 valid (1 rewritten by a model), 0 waiting for approval, 1 refused"), "{text}");
+    assert!(
+        text.contains("1 valid (1 rewritten by a model), 0 waiting for approval, 1 refused"),
+        "{text}"
+    );
 
     let (_, text, _) = validate(&calls, &mended, &["--repair-llm", "--json"]);
     let report: Value = serde_json::from_str(&text).expect("it is JSON");
     let repaired = &report["calls"][0]["repaired"][0];
-    assert_eq!((&repaired["by"], &repaired["changes"][1]["pointer"]), (&json!("llm:m-1"), &json!("/path")), "{report}");
+    assert_eq!(
+        (&repaired["by"], &repaired["changes"][1]["pointer"]),
+        (&json!("llm:m-1"), &json!("/path")),
+        "{report}"
+    );
 
     let (code, text, asked) = validate(&calls, &json!({"path": 7}), &["--repair-llm"]);
-    assert!(code == Some(1) && asked == 1 && text.contains("a repair failed: llm:m-1: "), "{text}");
+    assert!(
+        code == Some(1) && asked == 1 && text.contains("a repair failed: llm:m-1: "),
+        "{text}"
+    );
     let (code, text, asked) = validate(&calls, &mended, &[]);
-    assert!(code == Some(1) && asked == 0 && text.contains("0 valid"), "nobody asked for it: {text}");
+    assert!(
+        code == Some(1) && asked == 0 && text.contains("0 valid"),
+        "nobody asked for it: {text}"
+    );
 }
 
 #[test]
 fn what_cannot_repair_is_refused_before_anything_is_done() {
-    let validate = ["validate", "--catalog", TERMINAL, "--calls", "no-such-file", "--repair-llm"];
+    let validate = [
+        "validate",
+        "--catalog",
+        TERMINAL,
+        "--calls",
+        "no-such-file",
+        "--repair-llm",
+    ];
     for (arguments, part) in [
-        (&[][..], "a language model repairs calls with --llm-url URL and --llm-model NAME"),
-        (&["--llm-url", "localhost", "--llm-model", "m"], "write it like"),
-        (&["--llm-url", "http://localhost", "--llm-model", "m", "--llm-provider", "gemini"], "gemini"),
-        (&["--llm-url", "http://localhost", "--llm-model", "m", "--llm-extra", "[]"], "not a JSON object"),
+        (
+            &[][..],
+            "a language model repairs calls with --llm-url URL and --llm-model NAME",
+        ),
+        (
+            &["--llm-url", "localhost", "--llm-model", "m"],
+            "write it like",
+        ),
+        (
+            &[
+                "--llm-url",
+                "http://localhost",
+                "--llm-model",
+                "m",
+                "--llm-provider",
+                "gemini",
+            ],
+            "gemini",
+        ),
+        (
+            &[
+                "--llm-url",
+                "http://localhost",
+                "--llm-model",
+                "m",
+                "--llm-extra",
+                "[]",
+            ],
+            "not a JSON object",
+        ),
     ] {
         let message = refusal(&[&validate[..], arguments].concat());
         assert!(message.contains(part), "{part:?} is not in {message}");

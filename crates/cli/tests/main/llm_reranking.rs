@@ -14,13 +14,32 @@ fn says(text: &str) -> Value {
 #[test]
 fn the_program_reranks_with_the_key_of_the_environment_and_says_what_it_did() {
     let server = Server::new(|_, asked| {
-        Reply::Json(says(&scores(asked, |name| if name == "send_direct_message" { 10 } else { 1 })))
+        Reply::Json(says(&scores(asked, |name| {
+            if name == "send_direct_message" { 10 } else { 1 }
+        })))
     });
     let run = |arguments: &[&str]| {
-        let pick = ["pick", "tell the team about the meeting", "--catalog", WORKPLACE, "--min-score", "0"];
-        let model = ["--rerank", "llm", "--llm-url", &server.url, "--llm-model", "m-1"];
+        let pick = [
+            "pick",
+            "tell the team about the meeting",
+            "--catalog",
+            WORKPLACE,
+            "--min-score",
+            "0",
+        ];
+        let model = [
+            "--rerank",
+            "llm",
+            "--llm-url",
+            &server.url,
+            "--llm-model",
+            "m-1",
+        ];
         let mut command = picktools(&[&pick[..], &model, arguments].concat());
-        let output = command.env("OPENAI_API_KEY", KEY).output().expect("it runs");
+        let output = command
+            .env("OPENAI_API_KEY", KEY)
+            .output()
+            .expect("it runs");
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         assert!(!format!("{}{}", stdout(&output), stderr(&output)).contains(KEY));
         stdout(&output)
@@ -28,45 +47,90 @@ fn the_program_reranks_with_the_key_of_the_environment_and_says_what_it_did() {
     let text = run(&[]);
     assert!(text.starts_with(" 1. chat/send_direct_message"), "{text}");
     assert!(text.contains("llm:m-1 moves it from place "), "{text}");
-    assert!(server.asked()[0].head.contains(&format!("authorization: bearer {KEY}")));
+    assert!(
+        server.asked()[0]
+            .head
+            .contains(&format!("authorization: bearer {KEY}"))
+    );
     let text = run(&["--explain"]);
-    for part in ["reranked  10.000, from place ", "stage rerank       ran", "reranker llm:m-1, window 20, margin"] {
+    for part in [
+        "reranked  10.000, from place ",
+        "stage rerank       ran",
+        "reranker llm:m-1, window 20, margin",
+    ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
     let json: Value = serde_json::from_str(&run(&["--json"])).expect("it is JSON");
     assert_eq!(json["picks"][0]["provenance"]["rerank"]["after"], 1);
-    assert_eq!((&json["rerank"]["when"], &json["rerank"]["reordered"]), (&json!("always"), &json!(true)));
-    assert_eq!((&json["rerank"]["window"], &json["version"]), (&json!(20), &json!(3)));
+    assert_eq!(
+        (&json["rerank"]["when"], &json["rerank"]["reordered"]),
+        (&json!("always"), &json!(true))
+    );
+    assert_eq!(
+        (&json["rerank"]["window"], &json["version"]),
+        (&json!(20), &json!(3))
+    );
 }
 
 #[test]
 fn the_program_warns_where_the_model_fails_and_picks_all_the_same() {
     let server = Server::new(|_, _| Reply::Hang);
-    let output = picktools(&["pick", "book a meeting room", "--catalog", WORKPLACE, "--rerank", "llm", "--llm-url"])
-        .args([&server.url, "--llm-model", "m-1", "--timeout-ms", "400"])
-        .output()
-        .expect("it runs");
+    let output = picktools(&[
+        "pick",
+        "book a meeting room",
+        "--catalog",
+        WORKPLACE,
+        "--rerank",
+        "llm",
+        "--llm-url",
+    ])
+    .args([&server.url, "--llm-model", "m-1", "--timeout-ms", "400"])
+    .output()
+    .expect("it runs");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(stdout(&output).starts_with(" 1. calendar/book_meeting_room"), "{}", stdout(&output));
-    assert!(stderr(&output).contains("degraded in the stage rerank: the "), "{}", stderr(&output));
+    assert!(
+        stdout(&output).starts_with(" 1. calendar/book_meeting_room"),
+        "{}",
+        stdout(&output)
+    );
+    assert!(
+        stderr(&output).contains("degraded in the stage rerank: the "),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
 fn an_evaluation_measures_the_model_and_tells_how_often_it_failed() {
     let eval = |reply: fn(&Asked) -> Reply| {
         let server = Server::new(move |_, asked| reply(asked));
-        let model = ["--rerank", "llm", "--llm-url", &server.url, "--llm-model", "m-1"];
-        let output = picktools(&[&["eval", WORKPLACE, "--json"][..], &model].concat()).output().expect("it runs");
+        let model = [
+            "--rerank",
+            "llm",
+            "--llm-url",
+            &server.url,
+            "--llm-model",
+            "m-1",
+        ];
+        let output = picktools(&[&["eval", WORKPLACE, "--json"][..], &model].concat())
+            .output()
+            .expect("it runs");
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let report: Value = serde_json::from_str(&stdout(&output)).expect("it is JSON");
-        (report["mean"]["nDCG@10"].as_f64().expect("it is measured"), stderr(&output))
+        (
+            report["mean"]["nDCG@10"].as_f64().expect("it is measured"),
+            stderr(&output),
+        )
     };
     let plain: Value = crate::cli::json(&["eval", WORKPLACE, "--json"]);
     let plain = plain["mean"]["nDCG@10"].as_f64().expect("it is measured");
     let (backwards, told) = eval(|asked| {
         let last = told(asked).len() - 1;
         let scores = told(asked).into_iter().enumerate().map(|(place, line)| {
-            (line["id"].as_str().expect("it is text").to_owned(), Value::from(10 * place / last.max(1)))
+            (
+                line["id"].as_str().expect("it is text").to_owned(),
+                Value::from(10 * place / last.max(1)),
+            )
         });
         Reply::Json(says(&Value::Object(scores.collect()).to_string()))
     });
@@ -74,7 +138,10 @@ fn an_evaluation_measures_the_model_and_tells_how_often_it_failed() {
     assert!(!told.contains("degraded"), "{told}");
     let (failing, told) = eval(|_| Reply::status("500 Internal Server Error", "out of memory"));
     assert!((failing - plain).abs() < 1e-9, "{failing} {plain}");
-    assert!(told.contains(" picks are degraded, the first in the stage rerank: ") && told.contains("out of memory"));
+    assert!(
+        told.contains(" picks are degraded, the first in the stage rerank: ")
+            && told.contains("out of memory")
+    );
 }
 
 #[test]
@@ -84,11 +151,48 @@ fn what_cannot_rerank_is_refused_before_anything_is_done() {
         (&["local"][..], "needs --rerank-model NAME|DIR"),
         (&["llm"], "with --llm-url URL and --llm-model NAME"),
         (&["auto"], "needs --rerank-model NAME|DIR, or --llm-url URL"),
-        (&["auto", "--llm-url", "http://localhost:1"], "with --llm-url URL and --llm-model NAME"),
-        (&["auto", "--llm-url", "http://localhost:1", "--rerank-model", "x"], "either"),
-        (&["llm", "--llm-url", "localhost", "--llm-model", "m"], "write it like"),
-        (&["llm", "--llm-url", "http://localhost", "--llm-model", "m", "--llm-provider", "gemini"], "gemini"),
-        (&["llm", "--llm-url", "http://localhost", "--llm-model", "m", "--llm-extra", "[]"], "not a JSON object"),
+        (
+            &["auto", "--llm-url", "http://localhost:1"],
+            "with --llm-url URL and --llm-model NAME",
+        ),
+        (
+            &[
+                "auto",
+                "--llm-url",
+                "http://localhost:1",
+                "--rerank-model",
+                "x",
+            ],
+            "either",
+        ),
+        (
+            &["llm", "--llm-url", "localhost", "--llm-model", "m"],
+            "write it like",
+        ),
+        (
+            &[
+                "llm",
+                "--llm-url",
+                "http://localhost",
+                "--llm-model",
+                "m",
+                "--llm-provider",
+                "gemini",
+            ],
+            "gemini",
+        ),
+        (
+            &[
+                "llm",
+                "--llm-url",
+                "http://localhost",
+                "--llm-model",
+                "m",
+                "--llm-extra",
+                "[]",
+            ],
+            "not a JSON object",
+        ),
         (&["sometimes"], "never"),
     ] {
         let message = refusal(&[&pick[..], arguments].concat());

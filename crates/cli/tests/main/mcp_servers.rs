@@ -19,7 +19,10 @@ struct Import {
 
 impl Import {
     fn names(&self) -> Vec<&str> {
-        self.tools.iter().filter_map(|tool| tool["name"].as_str()).collect()
+        self.tools
+            .iter()
+            .filter_map(|tool| tool["name"].as_str())
+            .collect()
     }
 }
 
@@ -28,39 +31,76 @@ fn import(arguments: &[&str]) -> Import {
         .env("PATH", std::env::var_os("PATH").expect("it is set"))
         .output()
         .expect("it runs");
-    let tools = stdout(&output).lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
-    Import { tools, said: stderr(&output), code: output.status.code() }
+    let tools = stdout(&output)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line is JSON"))
+        .collect();
+    Import {
+        tools,
+        said: stderr(&output),
+        code: output.status.code(),
+    }
 }
 
 fn fake() -> String {
-    root("crates/cli/tests/servers/fake.py").display().to_string()
+    root("crates/cli/tests/servers/fake.py")
+        .display()
+        .to_string()
 }
 
 /// Imports from the fake server as it goes wrong in this way.
 fn wrong(mode: &str) -> Import {
-    import(&["--source", "fake", "--server-timeout-ms", "20000", "--", "python3", &fake(), mode])
+    import(&[
+        "--source",
+        "fake",
+        "--server-timeout-ms",
+        "20000",
+        "--",
+        "python3",
+        &fake(),
+        mode,
+    ])
 }
 
 #[test]
 fn every_page_of_a_list_is_read() {
     let all = wrong("pages");
     assert_eq!((all.names().len(), all.code), (5, Some(0)), "{}", all.said);
-    assert!(all.said.contains("5 tools of 1 of 1 servers"), "{}", all.said);
+    assert!(
+        all.said.contains("5 tools of 1 of 1 servers"),
+        "{}",
+        all.said
+    );
     let one = wrong("plain");
     assert_eq!(one.tools[0]["id"], "fake/greet");
-    assert_eq!((&one.tools[0]["title"], &one.tools[0]["output_schema"]["type"]), (&json!("Greet"), &json!("object")));
+    assert_eq!(
+        (
+            &one.tools[0]["title"],
+            &one.tools[0]["output_schema"]["type"]
+        ),
+        (&json!("Greet"), &json!("object"))
+    );
 }
 
 #[test]
 fn a_server_that_goes_wrong_half_way_gives_what_it_gave_and_says_what_is_missing() {
     for (mode, names, said) in [
-        ("dies_between_pages", vec!["first"], "some of its tools are missing: it ended, or closed the connection"),
+        (
+            "dies_between_pages",
+            vec!["first"],
+            "some of its tools are missing: it ended, or closed the connection",
+        ),
         ("circle", vec!["again"], "its list has more than 500 pages"),
         ("same_names", vec!["twice", "once"], "twice"),
         ("odd_schemas", vec!["sound"], "odd_0"),
     ] {
         let found = wrong(mode);
-        assert_eq!((found.names(), found.code), (names, Some(1)), "{mode}: {}", found.said);
+        assert_eq!(
+            (found.names(), found.code),
+            (names, Some(1)),
+            "{mode}: {}",
+            found.said
+        );
         assert!(found.said.contains(said), "{mode}: {}", found.said);
     }
     let endless = wrong("endless");
@@ -70,15 +110,33 @@ fn a_server_that_goes_wrong_half_way_gives_what_it_gave_and_says_what_is_missing
 #[test]
 fn a_server_that_gives_nothing_says_why_with_its_last_words() {
     for (mode, said) in [("ends", "no such database"), ("long_description", "fake")] {
-        let found = import(&["--source", "fake", "--server-timeout-ms", "5000", "--", "python3", &fake(), mode]);
+        let found = import(&[
+            "--source",
+            "fake",
+            "--server-timeout-ms",
+            "5000",
+            "--",
+            "python3",
+            &fake(),
+            mode,
+        ]);
         assert_eq!((found.tools.len(), found.code), (0, Some(1)), "{mode}");
         assert!(found.said.contains(said), "{mode}: {}", found.said);
         assert!(found.said.len() < 4_000, "{mode}: {}", found.said.len());
     }
     let none = import(&["--", "no-such-program-anywhere"]);
-    assert!(none.said.contains("cannot be started") && none.said.contains("install it"), "{}", none.said);
+    assert!(
+        none.said.contains("cannot be started") && none.said.contains("install it"),
+        "{}",
+        none.said
+    );
     assert_eq!(none.code, Some(1));
-    let nowhere = import(&["--url", "http://127.0.0.1:9/mcp", "--server-timeout-ms", "5000"]);
+    let nowhere = import(&[
+        "--url",
+        "http://127.0.0.1:9/mcp",
+        "--server-timeout-ms",
+        "5000",
+    ]);
     assert_eq!(nowhere.code, Some(1));
     assert!(nowhere.said.contains("127.0.0.1: "), "{}", nowhere.said);
 }
@@ -87,14 +145,31 @@ fn a_server_that_gives_nothing_says_why_with_its_last_words() {
 fn noise_on_either_stream_is_no_obstacle() {
     for mode in ["stderr_flood", "stdout_logs"] {
         let found = wrong(mode);
-        assert_eq!((found.names(), found.code), (vec!["greet"], Some(0)), "{mode}: {}", found.said);
+        assert_eq!(
+            (found.names(), found.code),
+            (vec!["greet"], Some(0)),
+            "{mode}: {}",
+            found.said
+        );
     }
 }
 
 #[test]
 fn a_server_that_takes_long_to_start_is_waited_for() {
-    let found = import(&["--server-timeout-ms", "60000", "--", "python3", &fake(), "slow_start"]);
-    assert_eq!((found.names(), found.code), (vec!["greet"], Some(0)), "{}", found.said);
+    let found = import(&[
+        "--server-timeout-ms",
+        "60000",
+        "--",
+        "python3",
+        &fake(),
+        "slow_start",
+    ]);
+    assert_eq!(
+        (found.names(), found.code),
+        (vec!["greet"], Some(0)),
+        "{}",
+        found.said
+    );
 }
 
 #[test]
@@ -116,17 +191,33 @@ fn what_a_server_claims_beyond_the_protocol_does_not_count() {
 #[test]
 fn a_program_is_started_with_no_more_of_the_environment_than_it_needs() {
     let folder = tempfile::tempdir().expect("a folder");
-    let server =
-        json!({"command": "python3", "args": [fake(), "environment"], "env": {"MINE": "${GIVEN}"}, "cwd": "."});
-    fs::write(folder.path().join("mcp.json"), json!({"mcpServers": {"a": server}}).to_string()).expect("a file");
-    let output = picktools(&["import", "mcp", "--config", &folder.path().join("mcp.json").display().to_string()])
-        .env("PATH", std::env::var_os("PATH").expect("it is set"))
-        .envs([("GIVEN", "1"), ("API_KEY", "2"), ("HOME", "/nowhere")])
-        .output()
-        .expect("it runs");
+    let server = json!({"command": "python3", "args": [fake(), "environment"], "env": {"MINE": "${GIVEN}"}, "cwd": "."});
+    fs::write(
+        folder.path().join("mcp.json"),
+        json!({"mcpServers": {"a": server}}).to_string(),
+    )
+    .expect("a file");
+    let output = picktools(&[
+        "import",
+        "mcp",
+        "--config",
+        &folder.path().join("mcp.json").display().to_string(),
+    ])
+    .env("PATH", std::env::var_os("PATH").expect("it is set"))
+    .envs([("GIVEN", "1"), ("API_KEY", "2"), ("HOME", "/nowhere")])
+    .output()
+    .expect("it runs");
     let said = stderr(&output);
-    assert!(said.contains("\"MINE\"") && said.contains("\"HOME\"") && !said.contains("API_KEY"), "{said}");
-    let within = folder.path().canonicalize().expect("it is there").display().to_string();
+    assert!(
+        said.contains("\"MINE\"") && said.contains("\"HOME\"") && !said.contains("API_KEY"),
+        "{said}"
+    );
+    let within = folder
+        .path()
+        .canonicalize()
+        .expect("it is there")
+        .display()
+        .to_string();
     assert!(said.contains(&within), "{said}");
 }
 
@@ -134,7 +225,9 @@ fn a_program_is_started_with_no_more_of_the_environment_than_it_needs() {
 #[cfg(target_os = "linux")]
 fn is_running(process: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", process.trim())).unwrap_or_default();
-    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+    stat.rsplit(") ")
+        .next()
+        .is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
 }
 
 #[test]
@@ -150,30 +243,65 @@ fn nothing_that_was_started_is_left_behind() {
     }
     let started = Instant::now();
     for mode in ["hangs", "hangs_later", "stays"] {
-        let found = import(&["--server-timeout-ms", "1500", "--source", "x", "--", "python3", &fake(), mode]);
-        let (tools, code) = if mode == "stays" { (1, Some(0)) } else { (0, Some(1)) };
-        assert_eq!((found.tools.len(), found.code), (tools, code), "{mode}: {}", found.said);
+        let found = import(&[
+            "--server-timeout-ms",
+            "1500",
+            "--source",
+            "x",
+            "--",
+            "python3",
+            &fake(),
+            mode,
+        ]);
+        let (tools, code) = if mode == "stays" {
+            (1, Some(0))
+        } else {
+            (0, Some(1))
+        };
+        assert_eq!(
+            (found.tools.len(), found.code),
+            (tools, code),
+            "{mode}: {}",
+            found.said
+        );
     }
     assert!(started.elapsed().as_secs() < 60, "each has its limit");
-    let running = fs::read_dir("/proc").expect("it is there").flatten().any(|process| {
-        let command = fs::read(process.path().join("cmdline")).unwrap_or_default();
-        let command = String::from_utf8_lossy(&command);
-        command.contains(&fake()) && command.contains("\0hangs")
-    });
+    let running = fs::read_dir("/proc")
+        .expect("it is there")
+        .flatten()
+        .any(|process| {
+            let command = fs::read(process.path().join("cmdline")).unwrap_or_default();
+            let command = String::from_utf8_lossy(&command);
+            command.contains(&fake()) && command.contains("\0hangs")
+        });
     assert!(!running, "a server that hangs still runs");
 }
 
 /// Picks from a configuration, with a cache.
 fn pick(arguments: &[&str], config: &Path, cache: &Path) -> (Vec<String>, String, Option<i32>) {
     let config = config.display().to_string();
-    let output = picktools(&[&["pick", "greet somebody", "--catalog", &config, "--json"], arguments].concat())
-        .env("PATH", std::env::var_os("PATH").expect("it is set"))
-        .env("PICKTOOLS_CACHE_DIR", cache)
-        .output()
-        .expect("it runs");
+    let output = picktools(
+        &[
+            &["pick", "greet somebody", "--catalog", &config, "--json"],
+            arguments,
+        ]
+        .concat(),
+    )
+    .env("PATH", std::env::var_os("PATH").expect("it is set"))
+    .env("PICKTOOLS_CACHE_DIR", cache)
+    .output()
+    .expect("it runs");
     let answer: Value = serde_json::from_str(&stdout(&output)).expect("the answer is JSON");
-    let picks = answer["picks"].as_array().into_iter().flatten().filter_map(|pick| pick["tool"]["id"].as_str());
-    (picks.map(str::to_owned).collect(), stderr(&output) + &answer["error"].to_string(), output.status.code())
+    let picks = answer["picks"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|pick| pick["tool"]["id"].as_str());
+    (
+        picks.map(str::to_owned).collect(),
+        stderr(&output) + &answer["error"].to_string(),
+        output.status.code(),
+    )
 }
 
 #[test]
@@ -182,61 +310,111 @@ fn a_configuration_is_a_catalog_and_one_server_that_fails_does_not_lose_the_rest
     let config = folder.path().join("mcp.json");
     let server = |mode: &str| json!({"command": "python3", "args": [fake(), mode]});
     let write = |first: &str| {
-        let servers = json!({"wiki": server(first), "broken": server("ends"), "off": {"disabled": true}});
+        let servers =
+            json!({"wiki": server(first), "broken": server("ends"), "off": {"disabled": true}});
         fs::write(&config, json!({"mcpServers": servers}).to_string()).expect("a file");
     };
     write("plain");
     let cache = folder.path().join("cache");
-    assert!(pick(&["--offline"], &config, &cache).1.contains("nothing that it sent is in the cache"));
+    assert!(
+        pick(&["--offline"], &config, &cache)
+            .1
+            .contains("nothing that it sent is in the cache")
+    );
     let bare = picktools(&["resolve", "greet", "--catalog", "mcp.json"])
         .current_dir(folder.path())
         .env("PATH", std::env::var_os("PATH").expect("it is set"))
         .output()
         .expect("it runs");
-    assert!(stdout(&bare).contains("wiki/greet"), "a file is found by its bare name: {}", stderr(&bare));
+    assert!(
+        stdout(&bare).contains("wiki/greet"),
+        "a file is found by its bare name: {}",
+        stderr(&bare)
+    );
     let (picks, said, code) = pick(&[], &config, &cache);
-    assert_eq!((picks, code), (vec!["wiki/greet".to_owned()], Some(0)), "{said}");
-    assert!(said.contains("no such database") && said.contains("switched off: off"), "{said}");
+    assert_eq!(
+        (picks, code),
+        (vec!["wiki/greet".to_owned()], Some(0)),
+        "{said}"
+    );
+    assert!(
+        said.contains("no such database") && said.contains("switched off: off"),
+        "{said}"
+    );
     let (picks, said, _) = pick(&["--offline"], &config, &cache);
     assert_eq!(picks, ["wiki/greet"], "{said}");
-    let kept = fs::read_dir(cache.join("mcp")).expect("it is there").flatten().next().expect("one was kept").path();
+    let kept = fs::read_dir(cache.join("mcp"))
+        .expect("it is there")
+        .flatten()
+        .next()
+        .expect("one was kept")
+        .path();
     // A file that somebody else changed is not believed.
-    let changed = fs::read_to_string(&kept).expect("it can be read").replace("Does greet", "Does harm");
+    let changed = fs::read_to_string(&kept)
+        .expect("it can be read")
+        .replace("Does greet", "Does harm");
     fs::write(&kept, changed).expect("it can be written");
-    assert!(pick(&["--offline"], &config, &cache).1.contains("nothing that it sent is in the cache"));
+    assert!(
+        pick(&["--offline"], &config, &cache)
+            .1
+            .contains("nothing that it sent is in the cache")
+    );
     write("ends");
     let (picks, said, code) = pick(&[], &config, &cache);
     assert_eq!((picks.len(), code), (0, Some(2)));
-    assert!(said.contains("no MCP server of") && said.contains("no such database"), "{said}");
+    assert!(
+        said.contains("no MCP server of") && said.contains("no such database"),
+        "{said}"
+    );
 }
 
 #[test]
 fn what_was_sent_is_used_for_a_while_and_where_a_server_does_not_answer() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (config, cache, broken) =
-        (folder.path().join("mcp.json"), folder.path().join("cache"), folder.path().join("broken"));
+    let (config, cache, broken) = (
+        folder.path().join("mcp.json"),
+        folder.path().join("cache"),
+        folder.path().join("broken"),
+    );
     // It works until the file is there.
-    let script = format!("test ! -e {} && exec python3 {} plain; echo gone >&2; exit 1", broken.display(), fake());
+    let script = format!(
+        "test ! -e {} && exec python3 {} plain; echo gone >&2; exit 1",
+        broken.display(),
+        fake()
+    );
     let server = json!({"command": "sh", "args": ["-c", script]});
     fs::write(&config, json!({"mcpServers": {"wiki": server}}).to_string()).expect("a file");
     assert_eq!(pick(&[], &config, &cache).0, ["wiki/greet"]);
     fs::write(&broken, "").expect("a file");
     let (picks, said, _) = pick(&[], &config, &cache);
-    assert_eq!((picks, said.contains("gone")), (vec!["wiki/greet".to_owned()], false), "it is not asked: {said}");
+    assert_eq!(
+        (picks, said.contains("gone")),
+        (vec!["wiki/greet".to_owned()], false),
+        "it is not asked: {said}"
+    );
     let (picks, said, _) = pick(&["--refresh"], &config, &cache);
     assert_eq!(picks, ["wiki/greet"]);
-    assert!(said.contains("gone") && said.contains("its tools of 0 minutes ago are used"), "{said}");
+    assert!(
+        said.contains("gone") && said.contains("its tools of 0 minutes ago are used"),
+        "{said}"
+    );
 }
 
 /// A file of the servers that `scripts/fetch-servers.sh` installs.
 pub(crate) fn installed(path: &str) -> String {
     let path = root("target/servers").join(path);
-    assert!(path.exists(), "{} is missing; run scripts/fetch-servers.sh", path.display());
+    assert!(
+        path.exists(),
+        "{} is missing; run scripts/fetch-servers.sh",
+        path.display()
+    );
     path.display().to_string()
 }
 
 fn npm(server: &str) -> String {
-    installed(&format!("npm/node_modules/@modelcontextprotocol/server-{server}/dist/index.js"))
+    installed(&format!(
+        "npm/node_modules/@modelcontextprotocol/server-{server}/dist/index.js"
+    ))
 }
 
 #[test]
@@ -249,7 +427,8 @@ fn real_servers_of_one_configuration_give_their_tools_and_picks_make_sense() {
         let arguments = [&[script.as_str()], arguments].concat();
         json!({"command": "node", "args": arguments})
     };
-    let python = |server: &str| json!({"command": installed(&format!("python/bin/mcp-server-{server}"))});
+    let python =
+        |server: &str| json!({"command": installed(&format!("python/bin/mcp-server-{server}"))});
     let servers = json!({
         "everything": node("everything", &["stdio"]),
         "filesystem": node("filesystem", &[&notes.display().to_string()]),
@@ -261,29 +440,64 @@ fn real_servers_of_one_configuration_give_their_tools_and_picks_make_sense() {
     });
     let config = folder.path().join("mcp.json");
     fs::write(&config, json!({"mcpServers": servers}).to_string()).expect("a file");
-    let all = import(&["--config", &config.display().to_string(), "--server-timeout-ms", "120000"]);
-    assert!(all.said.contains("52 tools of 7 of 7 servers"), "{}", all.said);
+    let all = import(&[
+        "--config",
+        &config.display().to_string(),
+        "--server-timeout-ms",
+        "120000",
+    ]);
+    assert!(
+        all.said.contains("52 tools of 7 of 7 servers"),
+        "{}",
+        all.said
+    );
     assert_eq!(all.code, Some(0));
-    let delete = all.tools.iter().find(|tool| tool["id"] == "memory/delete_entities").expect("it is there");
+    let delete = all
+        .tools
+        .iter()
+        .find(|tool| tool["id"] == "memory/delete_entities")
+        .expect("it is there");
     assert_eq!(delete["annotations"]["destructiveHint"], true);
 
     let catalog = folder.path().join("tools.jsonl");
     let lines: String = all.tools.iter().map(|tool| format!("{tool}\n")).collect();
     fs::write(&catalog, lines).expect("a file");
     for (request, expected) in [
-        ("record my staged changes with the message fix typo", "git/git_commit"),
+        (
+            "record my staged changes with the message fix typo",
+            "git/git_commit",
+        ),
         ("show me the recent commits", "git/git_log"),
         ("start a new branch called release", "git/git_create_branch"),
-        ("make a new folder called reports", "filesystem/create_directory"),
+        (
+            "make a new folder called reports",
+            "filesystem/create_directory",
+        ),
         ("rename draft.txt to final.txt", "filesystem/move_file"),
         ("find all files that end in .md", "filesystem/search_files"),
         ("what time is it in Tokyo", "time/get_current_time"),
-        ("what is 9 am in Berlin in New York time", "time/convert_time"),
-        ("download https://example.org and tell me what it says", "fetch/fetch"),
-        ("think this problem through step by step", "thinking/sequentialthinking"),
+        (
+            "what is 9 am in Berlin in New York time",
+            "time/convert_time",
+        ),
+        (
+            "download https://example.org and tell me what it says",
+            "fetch/fetch",
+        ),
+        (
+            "think this problem through step by step",
+            "thinking/sequentialthinking",
+        ),
     ] {
         let catalog = catalog.display().to_string();
-        let answer = crate::cli::json(&["pick", request, "--allow-unsafe", "--catalog", &catalog, "--json"]);
+        let answer = crate::cli::json(&[
+            "pick",
+            request,
+            "--allow-unsafe",
+            "--catalog",
+            &catalog,
+            "--json",
+        ]);
         let picks: Vec<&str> = answer["picks"]
             .as_array()
             .expect("they are listed")
@@ -299,14 +513,19 @@ struct Started(std::process::Child);
 
 impl Drop for Started {
     fn drop(&mut self) {
-        self.0.kill().and_then(|()| self.0.wait()).expect("it can be ended");
+        self.0
+            .kill()
+            .and_then(|()| self.0.wait())
+            .expect("it can be ended");
     }
 }
 
 #[test]
 fn a_real_server_over_http_gives_its_tools() {
-    let port =
-        std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|free| free.local_addr())
+        .expect("a free port")
+        .port();
     let server = std::process::Command::new("node")
         .args([npm("everything"), "streamableHttp".to_owned()])
         .env("PORT", port.to_string())
@@ -322,7 +541,12 @@ fn a_real_server_over_http_gives_its_tools() {
     });
     assert!(ready, "it listens within half a minute");
     let found = import(&["--url", &url, "--source", "everything", "--only", "echo"]);
-    assert_eq!((found.names(), found.code), (vec!["echo"], Some(0)), "{}", found.said);
+    assert_eq!(
+        (found.names(), found.code),
+        (vec!["echo"], Some(0)),
+        "{}",
+        found.said
+    );
     assert_eq!(found.tools[0]["source"], "everything");
 }
 
@@ -341,26 +565,53 @@ fn a_watched_catalog_follows_its_servers_and_leaves_none_behind() {
     let (names, catalog) = (place("names"), place("tools.jsonl"));
     let written = || -> Vec<String> {
         let text = fs::read_to_string(&catalog).unwrap_or_default();
-        let tools = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line is JSON"));
-        tools.filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect()
+        let tools = text
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).expect("a line is JSON"));
+        tools
+            .filter_map(|tool| tool["name"].as_str().map(str::to_owned))
+            .collect()
     };
     fs::write(&names, "first").expect("it can be written");
-    let watch = ["--source", "fake", "--output", &catalog, "--watch", "--", "python3", &fake(), "changes", &names];
+    let watch = [
+        "--source",
+        "fake",
+        "--output",
+        &catalog,
+        "--watch",
+        "--",
+        "python3",
+        &fake(),
+        "changes",
+        &names,
+    ];
     let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_picktools"));
-    program.args(["import", "mcp"]).args(watch).stdin(Stdio::null()).stderr(Stdio::null());
+    program
+        .args(["import", "mcp"])
+        .args(watch)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
     let mut program = program.spawn().expect("it starts");
     wait_until("the tools are written", &mut || written() == ["first"]);
     fs::write(&names, "first second").expect("it can be written");
-    wait_until("new tools are written", &mut || written() == ["first", "second"]);
+    wait_until("new tools are written", &mut || {
+        written() == ["first", "second"]
+    });
     // A server that ends keeps its tools until it is there again.
     fs::write(&names, "die").expect("it can be written");
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(written(), ["first", "second"]);
     fs::write(&names, "third").expect("it can be written");
-    wait_until("the server is started again", &mut || written() == ["third"]);
-    let sent = std::process::Command::new("kill").args(["-TERM", &program.id().to_string()]).status();
+    wait_until("the server is started again", &mut || {
+        written() == ["third"]
+    });
+    let sent = std::process::Command::new("kill")
+        .args(["-TERM", &program.id().to_string()])
+        .status();
     assert!(sent.is_ok_and(|status| status.success()));
-    wait_until("the program ends", &mut || program.try_wait().expect("it can be asked").is_some());
+    wait_until("the program ends", &mut || {
+        program.try_wait().expect("it can be asked").is_some()
+    });
     let is_there = || {
         let lines = fs::read_dir("/proc").into_iter().flatten().flatten();
         let mut lines = lines.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
@@ -376,7 +627,11 @@ fn tools_are_written_to_a_file_where_one_is_named() {
     let server = ["--", "python3", &fake(), "plain"];
     let done = import(&[&["--source", "fake", "--output", &catalog], &server[..]].concat());
     assert_eq!((done.tools.len(), done.code), (0, Some(0)), "{}", done.said);
-    assert!(fs::read_to_string(&catalog).expect("it is written").contains("\"greet\""));
+    assert!(
+        fs::read_to_string(&catalog)
+            .expect("it is written")
+            .contains("\"greet\"")
+    );
     let refused = import(&[&["--watch"], &server[..]].concat());
     assert_eq!(refused.code, Some(2));
     assert!(refused.said.contains("--output"), "{}", refused.said);

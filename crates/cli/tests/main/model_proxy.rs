@@ -1,4 +1,5 @@
-//! The way to models: official clients, a provider of the tests behind it, and requests that are not what they should be.
+//! The way to models: official clients, a provider of the tests behind it, and requests that are
+//! not what they should be.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,14 +16,23 @@ use crate::mcp_servers::installed;
 use crate::support::root;
 
 const TURNS: [(&str, &[&str]); 5] = [
-    ("what is the weather like in Oslo over the weekend?", &["weather_get_forecast"]),
-    ("then book a meeting room for Monday at ten", &["book_meeting_room"]),
+    (
+        "what is the weather like in Oslo over the weekend?",
+        &["weather_get_forecast"],
+    ),
+    (
+        "then book a meeting room for Monday at ten",
+        &["book_meeting_room"],
+    ),
     ("post in the chat that we meet there", &["post_message"]),
     (
         "open a bug report that the export is empty, and assign the issue to me",
         &["tracker_create_issue", "assign_issue"],
     ),
-    ("and how many days of leave do I have left?", &["get_leave_balance"]),
+    (
+        "and how many days of leave do I have left?",
+        &["get_leave_balance"],
+    ),
 ];
 
 /// A provider whose model calls what it is told to, if it is shown it.
@@ -34,8 +44,10 @@ pub(crate) struct Provider {
 
 impl Provider {
     fn start(place: &Place) -> Self {
-        let wanted: serde_json::Map<String, Value> =
-            TURNS.iter().map(|(said, tools)| ((*said).to_owned(), json!(tools))).collect();
+        let wanted: serde_json::Map<String, Value> = TURNS
+            .iter()
+            .map(|(said, tools)| ((*said).to_owned(), json!(tools)))
+            .collect();
         Self::answering(place, &Value::Object(wanted), r#"{"q": "x"}"#)
     }
 
@@ -52,8 +64,14 @@ impl Provider {
             .spawn()
             .expect("it starts");
         let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("it is piped")).read_line(&mut line).expect("its port");
-        Self { child, port: line.trim().parse().expect("a port"), log }
+        BufReader::new(child.stdout.take().expect("it is piped"))
+            .read_line(&mut line)
+            .expect("its port");
+        Self {
+            child,
+            port: line.trim().parse().expect("a port"),
+            log,
+        }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -64,17 +82,23 @@ impl Provider {
     fn sent(&self) -> Vec<Value> {
         let log = fs::read_to_string(&self.log).expect("its log");
         fs::write(&self.log, "").expect("a file");
-        log.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+        log.lines()
+            .map(|line| serde_json::from_str(line).expect("a line is JSON"))
+            .collect()
     }
 }
 
 impl Drop for Provider {
     fn drop(&mut self) {
-        self.child.kill().and_then(|()| self.child.wait()).expect("it can be ended");
+        self.child
+            .kill()
+            .and_then(|()| self.child.wait())
+            .expect("it can be ended");
     }
 }
 
-/// picktools before such a provider, with these settings of the proxy beside the addresses, and these others.
+/// picktools before such a provider, with these settings of the proxy beside the addresses, and
+/// these others.
 fn proxy(openai: &Value, anthropic: &Value, more: &Value) -> (Provider, Serving) {
     let place = Place::with(&json!({}));
     let provider = Provider::start(&place);
@@ -83,7 +107,8 @@ fn proxy(openai: &Value, anthropic: &Value, more: &Value) -> (Provider, Serving)
         settings["url"] = json!(provider.url());
         settings
     };
-    let mut settings = json!({"proxy": {"openai": with_url(openai), "anthropic": with_url(anthropic)}});
+    let mut settings =
+        json!({"proxy": {"openai": with_url(openai), "anthropic": with_url(anthropic)}});
     for (name, value) in more.as_object().into_iter().flatten() {
         match name.strip_prefix("proxy.") {
             Some(name) => settings["proxy"][name] = value.clone(),
@@ -101,8 +126,16 @@ fn plain() -> (Provider, Serving) {
 /// The tools of the workplace in a provider's format.
 fn tools(format: &str) -> Value {
     let workplace = root("fixtures/catalogs/workplace").display().to_string();
-    let output =
-        picktools(&["translate", "--catalog", &workplace, "--provider", format, "--json"]).output().expect("it runs");
+    let output = picktools(&[
+        "translate",
+        "--catalog",
+        &workplace,
+        "--provider",
+        format,
+        "--json",
+    ])
+    .output()
+    .expect("it runs");
     let translated: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
     translated["tools"].clone()
 }
@@ -118,11 +151,15 @@ fn client(place: &Place, which: &str, url: &str, stream: &str, tools: &Value) ->
         .args([place.path("tools.json"), place.path("turns.json")])
         .output()
         .expect("it runs");
-    serde_json::from_str(&stdout(&output)).unwrap_or_else(|_| panic!("{which} {stream}: {}", stderr(&output)))
+    serde_json::from_str(&stdout(&output))
+        .unwrap_or_else(|_| panic!("{which} {stream}: {}", stderr(&output)))
 }
 
 fn called() -> Value {
-    TURNS.iter().map(|(_, tools)| json!({"said": "done", "called": tools})).collect()
+    TURNS
+        .iter()
+        .map(|(_, tools)| json!({"said": "done", "called": tools}))
+        .collect()
 }
 
 fn body(sent: &Value) -> Value {
@@ -130,17 +167,34 @@ fn body(sent: &Value) -> Value {
 }
 
 fn names(tools: &Value) -> Vec<String> {
-    let name = |tool: &Value| tool.get("function").unwrap_or(tool)["name"].as_str().expect("a name").to_owned();
+    let name = |tool: &Value| {
+        tool.get("function").unwrap_or(tool)["name"]
+            .as_str()
+            .expect("a name")
+            .to_owned()
+    };
     tools.as_array().expect("a list").iter().map(name).collect()
 }
 
 /// Each list begins with the one before, and is shorter than what the client has.
 fn only_grow(lists: &[Vec<Value>], all: usize) {
     for pair in lists.windows(2) {
-        assert_eq!(pair[1].get(..pair[0].len()), Some(pair[0].as_slice()), "it begins as the one before");
+        assert_eq!(
+            pair[1].get(..pair[0].len()),
+            Some(pair[0].as_slice()),
+            "it begins as the one before"
+        );
     }
-    assert!(lists.iter().all(|list| !list.is_empty() && list.len() * 3 < all), "few are shown");
-    assert!(lists[0].len() < lists[lists.len() - 1].len(), "what is needed later comes later");
+    assert!(
+        lists
+            .iter()
+            .all(|list| !list.is_empty() && list.len() * 3 < all),
+        "few are shown"
+    );
+    assert!(
+        lists[0].len() < lists[lists.len() - 1].len(),
+        "what is needed later comes later"
+    );
 }
 
 fn list(value: &Value) -> Vec<Value> {
@@ -151,16 +205,28 @@ fn list(value: &Value) -> Vec<Value> {
 fn official_clients_do_the_same_over_five_turns_with_a_list_that_only_grows() {
     let (provider, serving) = plain();
     let url = format!("http://{}", serving.address);
-    for (which, format) in [("chat", "openai"), ("responses", "openai-responses"), ("messages", "anthropic")] {
+    for (which, format) in [
+        ("chat", "openai"),
+        ("responses", "openai-responses"),
+        ("messages", "anthropic"),
+    ] {
         let all = tools(format);
         for stream in ["whole", "stream"] {
-            assert_eq!(client(&serving.place, which, &url, stream, &all), called(), "{which} {stream}");
+            assert_eq!(
+                client(&serving.place, which, &url, stream, &all),
+                called(),
+                "{which} {stream}"
+            );
             let sent = provider.sent();
             assert_eq!(sent.len(), 11, "a request a turn, and one a call");
-            let lists: Vec<Vec<Value>> = sent.iter().map(|sent| list(&body(sent)["tools"])).collect();
+            let lists: Vec<Vec<Value>> =
+                sent.iter().map(|sent| list(&body(sent)["tools"])).collect();
             only_grow(&lists, names(&all).len());
             let of_client = list(&all);
-            assert!(lists.iter().flatten().all(|tool| of_client.contains(tool)), "each as the client has it");
+            assert!(
+                lists.iter().flatten().all(|tool| of_client.contains(tool)),
+                "each as the client has it"
+            );
         }
     }
 }
@@ -171,9 +237,16 @@ fn where_the_model_is_told_among_which_to_choose_the_list_never_changes() {
     let url = format!("http://{}", serving.address);
     for (which, format) in [("chat", "openai"), ("responses", "openai-responses")] {
         let all = tools(format);
-        assert_eq!(client(&serving.place, which, &url, "whole", &all), called(), "{which}");
+        assert_eq!(
+            client(&serving.place, which, &url, "whole", &all),
+            called(),
+            "{which}"
+        );
         let sent: Vec<Value> = provider.sent().iter().map(body).collect();
-        assert!(sent.iter().all(|sent| sent["tools"] == all), "the whole list each time");
+        assert!(
+            sent.iter().all(|sent| sent["tools"] == all),
+            "the whole list each time"
+        );
         let allowed = |sent: &Value| {
             let choice = &sent["tool_choice"];
             assert_eq!(choice["type"], "allowed_tools", "{choice}");
@@ -182,7 +255,10 @@ fn where_the_model_is_told_among_which_to_choose_the_list_never_changes() {
             names(&choice["tools"]).len()
         };
         let counts: Vec<usize> = sent.iter().map(allowed).collect();
-        assert!(counts.is_sorted() && counts[0] <= 12 && counts[10] * 3 < names(&all).len(), "{counts:?}");
+        assert!(
+            counts.is_sorted() && counts[0] <= 12 && counts[10] * 3 < names(&all).len(),
+            "{counts:?}"
+        );
     }
 }
 
@@ -191,19 +267,31 @@ fn where_tools_can_wait_for_a_search_none_is_missing() {
     let (provider, serving) = proxy(&json!({}), &json!({"mode": "defer"}), &json!({}));
     let all = tools("anthropic");
     let url = format!("http://{}", serving.address);
-    assert_eq!(client(&serving.place, "messages", &url, "stream", &all), called());
+    assert_eq!(
+        client(&serving.place, "messages", &url, "stream", &all),
+        called()
+    );
     let mut shown = Vec::new();
     for sent in provider.sent() {
         let mut tools = list(&body(&sent)["tools"]);
         assert_eq!(tools.remove(0)["type"], "tool_search_tool_bm25_20251119");
-        let (mut waiting, now): (Vec<Value>, Vec<Value>) =
-            tools.into_iter().partition(|tool| tool["defer_loading"] == true);
+        let (mut waiting, now): (Vec<Value>, Vec<Value>) = tools
+            .into_iter()
+            .partition(|tool| tool["defer_loading"] == true);
         for tool in &mut waiting {
-            tool.as_object_mut().expect("an object").remove("defer_loading");
+            tool.as_object_mut()
+                .expect("an object")
+                .remove("defer_loading");
         }
         let of_client = list(&all);
         assert_eq!(waiting.len() + now.len(), of_client.len());
-        assert!(waiting.iter().chain(&now).all(|tool| of_client.contains(tool)), "each as the client has it");
+        assert!(
+            waiting
+                .iter()
+                .chain(&now)
+                .all(|tool| of_client.contains(tool)),
+            "each as the client has it"
+        );
         shown.push(now);
     }
     only_grow(&shown, names(&all).len());
@@ -219,7 +307,9 @@ fn unchunked(answer: &[u8]) -> (String, bool) {
         if size == 0 {
             return (whole, true);
         }
-        let Some(chunk) = after.get(..size) else { break };
+        let Some(chunk) = after.get(..size) else {
+            break;
+        };
         whole.push_str(chunk);
         rest = after.get(size + 2..).unwrap_or_default();
     }
@@ -240,28 +330,62 @@ fn answers_come_back_byte_for_byte() {
     let straight = SocketAddr::from(([127, 0, 0, 1], provider.port));
     for said in [TURNS[0].0, "slow", "broken"] {
         let body = asked(said, &json!({"stream": true})).to_string();
-        let (through, ended) = unchunked(&send(serving.address, "POST", "/v1/chat/completions", &[], &body).0);
-        let sent = provider.sent().remove(0)["body"].as_str().expect("a body").to_owned();
-        let (expected, expected_end) = unchunked(&send(straight, "POST", "/v1/chat/completions", &[], &sent).0);
+        let (through, ended) =
+            unchunked(&send(serving.address, "POST", "/v1/chat/completions", &[], &body).0);
+        let sent = provider.sent().remove(0)["body"]
+            .as_str()
+            .expect("a body")
+            .to_owned();
+        let (expected, expected_end) =
+            unchunked(&send(straight, "POST", "/v1/chat/completions", &[], &sent).0);
         if said == "broken" {
-            assert!(!ended && !expected_end, "a stream that breaks off does not seem to have ended");
-            assert!(expected.starts_with(&through) && through.contains("comment"), "{through:?} {expected:?}");
+            assert!(
+                !ended && !expected_end,
+                "a stream that breaks off does not seem to have ended"
+            );
+            assert!(
+                expected.starts_with(&through) && through.contains("comment"),
+                "{through:?} {expected:?}"
+            );
         } else {
             assert_eq!((through, ended), (expected, expected_end), "{said}");
         }
         provider.sent();
     }
-    let answer = serving.raw("POST", "/v1/chat/completions", &[], &asked("fault", &json!({})).to_string());
-    assert_eq!((answer.status, answer.header("retry-after")), (429, Some("7")), "{}", answer.body);
+    let answer = serving.raw(
+        "POST",
+        "/v1/chat/completions",
+        &[],
+        &asked("fault", &json!({})).to_string(),
+    );
+    assert_eq!(
+        (answer.status, answer.header("retry-after")),
+        (429, Some("7")),
+        "{}",
+        answer.body
+    );
     assert!(
         answer.body.starts_with("{\n \"error\"") && answer.header("x-request-id") == Some("r-1"),
         "{}",
         answer.body
     );
-    let answer = serving.raw("POST", "/v1/chat/completions", &[], &asked(TURNS[0].0, &json!({})).to_string());
-    assert_eq!(answer.header("picktools-tools"), Some("12/220"), "ours, not what the provider says: {}", answer.head);
+    let answer = serving.raw(
+        "POST",
+        "/v1/chat/completions",
+        &[],
+        &asked(TURNS[0].0, &json!({})).to_string(),
+    );
+    assert_eq!(
+        answer.header("picktools-tools"),
+        Some("12/220"),
+        "ours, not what the provider says: {}",
+        answer.head
+    );
     assert_eq!(answer.header("picktools-mode"), Some("narrow"));
-    let saved: usize = answer.header("picktools-saved-tokens").and_then(|saved| saved.parse().ok()).expect("a number");
+    let saved: usize = answer
+        .header("picktools-saved-tokens")
+        .and_then(|saved| saved.parse().ok())
+        .expect("a number");
     assert!((18_000..22_334).contains(&saved), "{saved}");
 }
 
@@ -275,12 +399,25 @@ fn nothing_but_the_tools_is_touched() {
              \"tools\" :{tools}, \"x_unknown\": {{\"deep\": [1.50, -0]}} }} "
         )
     };
-    let answer = serving.raw("POST", "/v1/chat/completions?beta=true", &[("X-Mine", "1")], &request(&all));
-    assert_eq!(answer.header("picktools-mode"), Some("narrow"), "{}", answer.head);
+    let answer = serving.raw(
+        "POST",
+        "/v1/chat/completions?beta=true",
+        &[("X-Mine", "1")],
+        &request(&all),
+    );
+    assert_eq!(
+        answer.header("picktools-mode"),
+        Some("narrow"),
+        "{}",
+        answer.head
+    );
     let sent = provider.sent().remove(0);
     let text = sent["body"].as_str().expect("a body");
-    let tools =
-        text.split_once("\"tools\" :").and_then(|(_, rest)| rest.split_once(", \"x_unknown\"")).expect("tools").0;
+    let tools = text
+        .split_once("\"tools\" :")
+        .and_then(|(_, rest)| rest.split_once(", \"x_unknown\""))
+        .expect("tools")
+        .0;
     assert_eq!(text, request(tools), "every other byte is the client's");
     assert_eq!(sent["path"], "/v1/chat/completions?beta=true");
     let headers: Vec<(&str, &str)> = sent["headers"]
@@ -290,8 +427,14 @@ fn nothing_but_the_tools_is_touched() {
         .filter_map(|it| Some((it[0].as_str()?, it[1].as_str()?)))
         .collect();
     assert!(headers.contains(&("x-mine", "1")), "{headers:?}");
-    assert_eq!(headers.iter().filter(|(name, _)| *name == "host").count(), 1);
-    assert!(headers.contains(&("host", &format!("127.0.0.1:{}", provider.port))), "{headers:?}");
+    assert_eq!(
+        headers.iter().filter(|(name, _)| *name == "host").count(),
+        1
+    );
+    assert!(
+        headers.contains(&("host", &format!("127.0.0.1:{}", provider.port))),
+        "{headers:?}"
+    );
 }
 
 #[test]
@@ -301,13 +444,23 @@ fn tools_of_the_providers_own_and_that_which_must_be_called_stay() {
     let own = json!({"type": "web_search", "filters": {"allowed_domains": ["example.org"]}});
     all.push(own.clone());
     let choice = json!({"type": "function", "name": "make-qr-code"});
-    let request = json!({"model": "m", "input": "weather in Oslo", "tools": all, "tool_choice": choice});
+    let request =
+        json!({"model": "m", "input": "weather in Oslo", "tools": all, "tool_choice": choice});
     let answer = serving.raw("POST", "/v1/responses", &[], &request.to_string());
-    assert_eq!(answer.header("picktools-tools"), Some("13/220"), "{}", answer.head);
+    assert_eq!(
+        answer.header("picktools-tools"),
+        Some("13/220"),
+        "{}",
+        answer.head
+    );
     let tools = list(&body(&provider.sent().remove(0))["tools"]);
-    assert_eq!((&tools[0], &tools[13]["name"]), (&own, &json!("make-qr-code")));
+    assert_eq!(
+        (&tools[0], &tools[13]["name"]),
+        (&own, &json!("make-qr-code"))
+    );
 
-    // Where the client keeps the prompt up to its last tool, it is kept up to the last that is shown.
+    // Where the client keeps the prompt up to its last tool, it is kept up to the last that is
+    // shown.
     let mut all = list(&self::tools("anthropic"));
     let mark = json!({"type": "ephemeral"});
     all[219]["cache_control"] = mark.clone();
@@ -315,12 +468,21 @@ fn tools_of_the_providers_own_and_that_which_must_be_called_stay() {
         "messages": [{"role": "user", "content": "weather in Oslo"}]});
     for path in ["/v1/messages", "/v1/messages/count_tokens"] {
         let answer = serving.raw("POST", path, &[], &request.to_string());
-        assert_eq!(answer.header("picktools-tools"), Some("12/220"), "{}", answer.head);
+        assert_eq!(
+            answer.header("picktools-tools"),
+            Some("12/220"),
+            "{}",
+            answer.head
+        );
         let sent = provider.sent().remove(0);
         assert_eq!(sent["path"], path);
         let tools = list(&body(&sent)["tools"]);
-        let marks: Vec<Option<&Value>> = tools.iter().map(|tool| tool.get("cache_control")).collect();
-        assert_eq!((marks[11], marks.iter().flatten().count()), (Some(&mark), 1));
+        let marks: Vec<Option<&Value>> =
+            tools.iter().map(|tool| tool.get("cache_control")).collect();
+        assert_eq!(
+            (marks[11], marks.iter().flatten().count()),
+            (Some(&mark), 1)
+        );
     }
 }
 
@@ -334,35 +496,102 @@ fn what_cannot_be_narrowed_goes_on_as_it_came_and_says_why() {
     let allowed = json!({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}});
     let of_responses = |more: Value| {
         let mut request = json!({"model": "m", "input": "weather", "tools": responses});
-        request.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        request
+            .as_object_mut()
+            .expect("an object")
+            .extend(more.as_object().expect("an object").clone());
         request.to_string()
     };
-    let deep = format!("{{\"messages\": {}{}, \"tools\": {}}}", "[".repeat(5_000), "]".repeat(5_000), tools("openai"));
+    let deep = format!(
+        "{{\"messages\": {}{}, \"tools\": {}}}",
+        "[".repeat(5_000),
+        "]".repeat(5_000),
+        tools("openai")
+    );
     let chat = "/v1/chat/completions";
     for (path, why, body) in [
-        (chat, "few-tools", asked("a", &json!({"tools": few})).to_string()),
-        (chat, "few-tools", asked("a", &json!({"tools": null})).to_string()),
-        (chat, "tools", asked("a", &json!({"tools": twice})).to_string()),
-        (chat, "tools", asked("a", &json!({"tools": vec![json!({"type": "function"}); 20]})).to_string()),
-        (chat, "tools", asked("a", &json!({"tools": vec![7; 20]})).to_string()),
+        (
+            chat,
+            "few-tools",
+            asked("a", &json!({"tools": few})).to_string(),
+        ),
+        (
+            chat,
+            "few-tools",
+            asked("a", &json!({"tools": null})).to_string(),
+        ),
         (
             chat,
             "tools",
-            asked("a", &json!({"tool_choice": {"type": "function", "function": {"name": "no"}}})).to_string(),
+            asked("a", &json!({"tools": twice})).to_string(),
         ),
-        (chat, "choice", asked("a", &json!({"tool_choice": allowed})).to_string()),
-        (chat, "conversation", asked("a", &json!({"messages": []})).to_string()),
-        (chat, "conversation", asked("a", &json!({"messages": 7})).to_string()),
+        (
+            chat,
+            "tools",
+            asked(
+                "a",
+                &json!({"tools": vec![json!({"type": "function"}); 20]}),
+            )
+            .to_string(),
+        ),
+        (
+            chat,
+            "tools",
+            asked("a", &json!({"tools": vec![7; 20]})).to_string(),
+        ),
+        (
+            chat,
+            "tools",
+            asked(
+                "a",
+                &json!({"tool_choice": {"type": "function", "function": {"name": "no"}}}),
+            )
+            .to_string(),
+        ),
+        (
+            chat,
+            "choice",
+            asked("a", &json!({"tool_choice": allowed})).to_string(),
+        ),
+        (
+            chat,
+            "conversation",
+            asked("a", &json!({"messages": []})).to_string(),
+        ),
+        (
+            chat,
+            "conversation",
+            asked("a", &json!({"messages": 7})).to_string(),
+        ),
         (chat, "conversation", deep),
         (chat, "body", "{\"model\": \"m\"".to_owned()),
-        (chat, "body", asked("a", &json!({})).to_string().replacen('{', "{\"tools\": [],", 1)),
+        (
+            chat,
+            "body",
+            asked("a", &json!({}))
+                .to_string()
+                .replacen('{', "{\"tools\": [],", 1),
+        ),
         (chat, "body", "[]".to_owned()),
         (chat, "body", "\u{0}".to_owned()),
-        ("/v1/responses", "conversation", of_responses(json!({"previous_response_id": "r1"}))),
-        ("/v1/responses", "conversation", of_responses(json!({"conversation": {"id": "c1"}}))),
+        (
+            "/v1/responses",
+            "conversation",
+            of_responses(json!({"previous_response_id": "r1"})),
+        ),
+        (
+            "/v1/responses",
+            "conversation",
+            of_responses(json!({"conversation": {"id": "c1"}})),
+        ),
     ] {
         let answer = serving.raw("POST", path, &[], &body);
-        assert_eq!(answer.header("picktools-unchanged"), Some(why), "{body:.300}: {}", answer.head);
+        assert_eq!(
+            answer.header("picktools-unchanged"),
+            Some(why),
+            "{body:.300}: {}",
+            answer.head
+        );
         assert!(answer.header("picktools-tools").is_none());
         assert_eq!(provider.sent().remove(0)["body"], body, "{why}");
     }
@@ -374,11 +603,23 @@ fn what_cannot_be_narrowed_goes_on_as_it_came_and_says_why() {
 /// An error of ours has its status, says what it is, and nothing of keys or addresses.
 fn is_problem(answer: &Answer, status: u16, said: &str) {
     assert_eq!(answer.status, status, "{}", answer.body);
-    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    assert_eq!(
+        answer.header("content-type"),
+        Some("application/problem+json")
+    );
     let problem: Value = serde_json::from_str(&answer.body).expect("JSON");
     assert_eq!(problem["status"], status);
-    assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains(said)), "{problem}");
-    assert!(!answer.body.contains("sk-") && !answer.body.contains("127.0.0.1"), "{}", answer.body);
+    assert!(
+        problem["detail"]
+            .as_str()
+            .is_some_and(|detail| detail.contains(said)),
+        "{problem}"
+    );
+    assert!(
+        !answer.body.contains("sk-") && !answer.body.contains("127.0.0.1"),
+        "{}",
+        answer.body
+    );
 }
 
 #[test]
@@ -393,27 +634,62 @@ fn keys_of_ours_and_of_the_provider_never_change_places() {
     let sent = |name: &str| {
         let sent = provider.sent().remove(0);
         let headers = list(&sent["headers"]);
-        let value = headers.iter().find(|header| header[0] == name).map(|header| header[1].clone());
-        assert!(!sent.to_string().contains("pk-"), "no key of ours goes on: {sent}");
+        let value = headers
+            .iter()
+            .find(|header| header[0] == name)
+            .map(|header| header[1].clone());
+        assert!(
+            !sent.to_string().contains("pk-"),
+            "no key of ours goes on: {sent}"
+        );
         value
     };
 
     // OpenAI's key is the client's own; ours stands in a header of its own.
     let own = ("Authorization", "Bearer sk-client");
-    assert_eq!(ask("/v1/chat/completions", &[own, ("Picktools-Key", "pk-first")]).status, 200);
+    assert_eq!(
+        ask(
+            "/v1/chat/completions",
+            &[own, ("Picktools-Key", "pk-first")]
+        )
+        .status,
+        200
+    );
     assert_eq!(sent("authorization"), Some(json!("Bearer sk-client")));
     for key in ["pk-second", "", "pk-first,pk-first"] {
-        is_problem(&ask("/v1/chat/completions", &[own, ("Picktools-Key", key)]), 401, "the key is not known");
+        is_problem(
+            &ask("/v1/chat/completions", &[own, ("Picktools-Key", key)]),
+            401,
+            "the key is not known",
+        );
     }
-    let two = [own, ("Picktools-Key", "pk-first"), ("Picktools-Key", "pk-first")];
-    is_problem(&ask("/v1/chat/completions", &two), 401, "the key is not known");
+    let two = [
+        own,
+        ("Picktools-Key", "pk-first"),
+        ("Picktools-Key", "pk-first"),
+    ];
+    is_problem(
+        &ask("/v1/chat/completions", &two),
+        401,
+        "the key is not known",
+    );
 
     // Anthropic's is ours to send, and clients send one of ours in its place.
-    assert_eq!(ask("/v1/messages", &[("X-Api-Key", "pk-first")]).status, 200);
+    assert_eq!(
+        ask("/v1/messages", &[("X-Api-Key", "pk-first")]).status,
+        200
+    );
     assert_eq!(sent("x-api-key"), Some(json!(path)));
-    assert_eq!(ask("/v1/messages", &[("Authorization", "Bearer pk-first")]).status, 200);
+    assert_eq!(
+        ask("/v1/messages", &[("Authorization", "Bearer pk-first")]).status,
+        200
+    );
     assert_eq!(sent("authorization"), None);
-    for header in [("X-Api-Key", "pk-second"), ("Authorization", "Bearer pk-second"), ("Authorization", "Basic cGs=")] {
+    for header in [
+        ("X-Api-Key", "pk-second"),
+        ("Authorization", "Bearer pk-second"),
+        ("Authorization", "Basic cGs="),
+    ] {
         is_problem(&ask("/v1/messages", &[header]), 401, "the key is not known");
     }
 
@@ -429,12 +705,24 @@ fn keys_of_ours_and_of_the_provider_never_change_places() {
         assert!(answer.body.contains(said), "{}", answer.body);
     }
     let large = asked(&"a".repeat(200_000), &json!({})).to_string();
-    is_problem(&serving.raw("POST", "/v1/chat/completions", &[], &large), 413, "larger");
-    assert_eq!(serving.raw("GET", "/v1/chat/completions", &[], "").status, 405);
+    is_problem(
+        &serving.raw("POST", "/v1/chat/completions", &[], &large),
+        413,
+        "larger",
+    );
+    assert_eq!(
+        serving.raw("GET", "/v1/chat/completions", &[], "").status,
+        405
+    );
     assert_eq!(serving.raw("POST", "/v1/files", &[], "").status, 404);
-    let statuses: Vec<u16> = (0..8).map(|_| ask("/v1/messages", &[("X-Api-Key", "pk-first")]).status).collect();
+    let statuses: Vec<u16> = (0..8)
+        .map(|_| ask("/v1/messages", &[("X-Api-Key", "pk-first")]).status)
+        .collect();
     assert_eq!((statuses[0], statuses[7]), (200, 429), "{statuses:?}");
-    assert!(provider.sent().len() < 8, "what is not let in does not go on");
+    assert!(
+        provider.sent().len() < 8,
+        "what is not let in does not go on"
+    );
 }
 
 #[test]
@@ -442,13 +730,28 @@ fn a_provider_that_is_not_there_is_told_of_and_not_named() {
     let place = Place::with(&json!({}));
     let openai = json!({"url": "http://127.0.0.1:1/v1"});
     let anthropic = json!({"url": "http://127.0.0.1:1/v1", "key_env": "NO_SUCH_VARIABLE"});
-    place.write("settings.json", &json!({"proxy": {"openai": openai, "anthropic": anthropic}}));
+    place.write(
+        "settings.json",
+        &json!({"proxy": {"openai": openai, "anthropic": anthropic}}),
+    );
     let serving = Serving::start(place, &[]);
     let chat = asked("weather", &json!({})).to_string();
-    is_problem(&serving.raw("POST", "/v1/chat/completions", &[], &chat), 502, "cannot be reached");
-    is_problem(&serving.raw("POST", "/v1/messages", &[], &chat), 502, "key of the provider is not set");
+    is_problem(
+        &serving.raw("POST", "/v1/chat/completions", &[], &chat),
+        502,
+        "cannot be reached",
+    );
+    is_problem(
+        &serving.raw("POST", "/v1/messages", &[], &chat),
+        502,
+        "key of the provider is not set",
+    );
     let serving = Serving::start(Place::with(&json!({})), &[]);
-    is_problem(&serving.raw("POST", "/v1/chat/completions", &[], &chat), 404, "no provider");
+    is_problem(
+        &serving.raw("POST", "/v1/chat/completions", &[], &chat),
+        404,
+        "no provider",
+    );
 }
 
 #[test]
@@ -457,15 +760,33 @@ fn a_provider_is_enough_to_serve() {
     let provider = Provider::start(&place);
     let state = place.path("state").display().to_string();
     let mut child = gateway_program()
-        .args(["serve", "--listen", "127.0.0.1:0", "--state-dir", &state, "--openai-url", &provider.url()])
+        .args([
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--state-dir",
+            &state,
+            "--openai-url",
+            &provider.url(),
+        ])
         .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
-    let lines = BufReader::new(child.stderr.take().expect("it is piped")).lines().take(2);
+    let lines = BufReader::new(child.stderr.take().expect("it is piped"))
+        .lines()
+        .take(2);
     let said: Vec<String> = lines.map_while(Result::ok).collect();
-    child.kill().and_then(|()| child.wait()).expect("it can be ended");
-    assert!(said[1].starts_with("serving models that speak as OpenAI does at http://127.0.0.1:"), "{said:?}");
-    let refused = picktools(&["serve", "--openai-url", "http://models.example/v1"]).output().expect("it runs");
+    child
+        .kill()
+        .and_then(|()| child.wait())
+        .expect("it can be ended");
+    assert!(
+        said[1].starts_with("serving models that speak as OpenAI does at http://127.0.0.1:"),
+        "{said:?}"
+    );
+    let refused = picktools(&["serve", "--openai-url", "http://models.example/v1"])
+        .output()
+        .expect("it runs");
     assert_eq!(refused.status.code(), Some(2));
     assert!(
         stderr(&refused).contains("proxy.openai.url") && stderr(&refused).contains("https"),

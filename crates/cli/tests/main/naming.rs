@@ -26,10 +26,20 @@ fn names_aliases_and_other_writings_mean_their_tools() {
 
 #[test]
 fn a_deprecated_alias_is_a_warning() {
-    let output = picktools(&["resolve", "sh", "--catalog", WORKPLACE]).output().expect("it runs");
+    let output = picktools(&["resolve", "sh", "--catalog", WORKPLACE])
+        .output()
+        .expect("it runs");
     assert_eq!(output.status.code(), Some(0));
-    assert!(stdout(&output).starts_with("sh: ") && stdout(&output).contains("(alias)"), "{}", stdout(&output));
-    assert!(stderr(&output).contains("\"sh\" is a deprecated alias of"), "{}", stderr(&output));
+    assert!(
+        stdout(&output).starts_with("sh: ") && stdout(&output).contains("(alias)"),
+        "{}",
+        stdout(&output)
+    );
+    assert!(
+        stderr(&output).contains("\"sh\" is a deprecated alias of"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 /// A file in a folder of its own.
@@ -47,28 +57,61 @@ fn a_deprecated_alias_is_warned_of_wherever_it_is_used() {
     let skill = "---\nname: shell\ndescription: Runs a shell command.\nallowed-tools: sh\n---\nDo.";
     let (skills, _) = file("shell/SKILL.md", skill);
     let skills = skills.path().to_str().expect("the path is UTF-8");
-    let (_folder, calls) = file("calls.jsonl", r#"{"name": "sh", "arguments": {"command": "ls"}}"#);
+    let (_folder, calls) = file(
+        "calls.jsonl",
+        r#"{"name": "sh", "arguments": {"command": "ls"}}"#,
+    );
     for (arguments, user) in [
         (&["pick", "use `sh`"][..], "used by the request"),
-        (&["pick", "list the files", "--always-include", "sh"], "used by the caller"),
-        (&["pick", "list the files", "--quota", "sh=3"], "used by the caller"),
-        (&["pick", "list the files", "--in-use", "sh"], "used by the task"),
-        (&["pick", "run a shell command", "--skills", skills], "used by a picked skill"),
-        (&["validate", "--calls", &calls, "--allow-unsafe"], "use the tool's name"),
+        (
+            &["pick", "list the files", "--always-include", "sh"],
+            "used by the caller",
+        ),
+        (
+            &["pick", "list the files", "--quota", "sh=3"],
+            "used by the caller",
+        ),
+        (
+            &["pick", "list the files", "--in-use", "sh"],
+            "used by the task",
+        ),
+        (
+            &["pick", "run a shell command", "--skills", skills],
+            "used by a picked skill",
+        ),
+        (
+            &["validate", "--calls", &calls, "--allow-unsafe"],
+            "use the tool's name",
+        ),
     ] {
         let arguments = [arguments, &["--catalog", WORKPLACE]].concat();
         let warned = stderr(&picktools(&arguments).output().expect("it runs"));
-        let warning = warned.lines().find(|line| line.starts_with("warning: \"sh\" is a deprecated alias of"));
-        assert!(warning.is_some_and(|warning| warning.contains(user)), "{arguments:?}: {warned}");
+        let warning = warned
+            .lines()
+            .find(|line| line.starts_with("warning: \"sh\" is a deprecated alias of"));
+        assert!(
+            warning.is_some_and(|warning| warning.contains(user)),
+            "{arguments:?}: {warned}"
+        );
     }
     let found = answer(&["check", "--catalog", WORKPLACE, "--skills", skills]);
-    assert!(found.contains("warning deprecated-alias: the skill \"shell\" calls"), "{found}");
+    assert!(
+        found.contains("warning deprecated-alias: the skill \"shell\" calls"),
+        "{found}"
+    );
 }
 
 #[test]
 fn a_quota_of_nothing_is_a_tool_that_may_be_neither_picked_nor_called() {
     let pick = |quota: &str| {
-        let named = ["pick", "use `book_meeting_room`", "--quota", quota, "--catalog", WORKPLACE];
+        let named = [
+            "pick",
+            "use `book_meeting_room`",
+            "--quota",
+            quota,
+            "--catalog",
+            WORKPLACE,
+        ];
         answer(&named)
     };
     assert!(
@@ -77,15 +120,35 @@ fn a_quota_of_nothing_is_a_tool_that_may_be_neither_picked_nor_called() {
         pick("book_meeting_room=1")
     );
     let none = pick("calendar/book_meeting_room=0");
-    assert!(none.contains("calendar/book_meeting_room is left out, though named: "), "{none}");
+    assert!(
+        none.contains("calendar/book_meeting_room is left out, though named: "),
+        "{none}"
+    );
     assert!(none.contains("quota 1"), "{none}");
-    let (_folder, calls) = file("calls.jsonl", r#"{"name": "book_meeting_room", "arguments": {}}"#);
-    let quotas = ["--quota", "book_meeting_room=5", "--quota", "book_meeting_room=0"];
-    let arguments = [&["validate", "--catalog", WORKPLACE, "--calls", &calls][..], &quotas].concat();
+    let (_folder, calls) = file(
+        "calls.jsonl",
+        r#"{"name": "book_meeting_room", "arguments": {}}"#,
+    );
+    let quotas = [
+        "--quota",
+        "book_meeting_room=5",
+        "--quota",
+        "book_meeting_room=0",
+    ];
+    let arguments = [
+        &["validate", "--catalog", WORKPLACE, "--calls", &calls][..],
+        &quotas,
+    ]
+    .concat();
     let output = picktools(&arguments).output().expect("it runs");
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("quota"), "{}", stdout(&output));
-    for wrong in ["book_meeting_room", "book_meeting_room=-1", "book_meeting_room=many", "no_such_tool=3"] {
+    for wrong in [
+        "book_meeting_room",
+        "book_meeting_room=-1",
+        "book_meeting_room=many",
+        "no_such_tool=3",
+    ] {
         refusal(&["pick", "x", "--quota", wrong, "--catalog", WORKPLACE]);
     }
 }
@@ -97,33 +160,84 @@ fn the_log_tells_of_aliases_where_it_is_asked_to() {
     let quiet = stderr(&picktools(&arguments).output().expect("it runs"));
     assert!(!quiet.contains("alias"), "{quiet}");
     let asked = |variable: Option<&str>, arguments: &[&str]| {
-        let output = picktools(arguments).envs(variable.map(|level| ("PICKTOOLS_LOG", level))).output();
+        let output = picktools(arguments)
+            .envs(variable.map(|level| ("PICKTOOLS_LOG", level)))
+            .output();
         stderr(&output.expect("it runs"))
     };
-    for log in [asked(Some("picktools=debug"), &arguments), asked(None, &[&["--verbose"], &arguments[..]].concat())] {
-        assert!(log.contains("registered alias alias=dm canonical=send_direct_message"), "{log}");
+    for log in [
+        asked(Some("picktools=debug"), &arguments),
+        asked(None, &[&["--verbose"], &arguments[..]].concat()),
+    ] {
+        assert!(
+            log.contains("registered alias alias=dm canonical=send_direct_message"),
+            "{log}"
+        );
     }
-    let (_unknown, unknown) = file("calls.jsonl", r#"{"name": "no_such_tool", "arguments": {}}"#);
-    let log = asked(None, &["validate", "-v", "--catalog", WORKPLACE, "--calls", &unknown]);
-    assert!(log.contains("WARN") && log.contains("unknown tool called requested=no_such_tool"), "{log}");
-    let (_other, sound) = file("calls.jsonl", r#"{"name": "dm", "arguments": {"user": "ada", "text": "hello"}}"#);
-    let log = asked(None, &["validate", "-v", "--catalog", WORKPLACE, "--calls", &sound]);
-    assert!(log.contains("tool alias used requested=dm canonical=send_direct_message"), "{log}");
+    let (_unknown, unknown) = file(
+        "calls.jsonl",
+        r#"{"name": "no_such_tool", "arguments": {}}"#,
+    );
+    let log = asked(
+        None,
+        &[
+            "validate",
+            "-v",
+            "--catalog",
+            WORKPLACE,
+            "--calls",
+            &unknown,
+        ],
+    );
+    assert!(
+        log.contains("WARN") && log.contains("unknown tool called requested=no_such_tool"),
+        "{log}"
+    );
+    let (_other, sound) = file(
+        "calls.jsonl",
+        r#"{"name": "dm", "arguments": {"user": "ada", "text": "hello"}}"#,
+    );
+    let log = asked(
+        None,
+        &["validate", "-v", "--catalog", WORKPLACE, "--calls", &sound],
+    );
+    assert!(
+        log.contains("tool alias used requested=dm canonical=send_direct_message"),
+        "{log}"
+    );
 }
 
 #[test]
 fn what_is_no_tool_or_several_is_answered_with_one_and_told() {
-    let arguments = ["resolve", "dm", "send_direct_mesage", "zzzz", "--catalog", WORKPLACE, "--json"];
+    let arguments = [
+        "resolve",
+        "dm",
+        "send_direct_mesage",
+        "zzzz",
+        "--catalog",
+        WORKPLACE,
+        "--json",
+    ];
     let output = picktools(&arguments).output().expect("it runs");
-    assert_eq!(output.status.code(), Some(1), "not every name means a tool: {}", stderr(&output));
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "not every name means a tool: {}",
+        stderr(&output)
+    );
     let report: Value = serde_json::from_str(&stdout(&output)).expect("the answer is JSON");
     assert_eq!(report["version"], 1);
     let tool = json!({"name": "dm", "tool": "chat/send_direct_message", "via": "alias", "deprecated": false});
     assert_eq!(report["names"][0], tool);
     assert_eq!(report["names"][1]["suggestions"][0], "send_direct_message");
-    assert_eq!(report["names"][2], json!({"name": "zzzz", "suggestions": []}));
+    assert_eq!(
+        report["names"][2],
+        json!({"name": "zzzz", "suggestions": []})
+    );
 
-    let output = picktools(&["resolve", "createIssue", "--catalog", WORKPLACE]).output().expect("it runs");
+    let output = picktools(&["resolve", "createIssue", "--catalog", WORKPLACE])
+        .output()
+        .expect("it runs");
     assert_eq!(output.status.code(), Some(1));
     assert!(
         stdout(&output).starts_with("createIssue: ambiguous; write one of forge/create_issue, "),
@@ -136,9 +250,17 @@ fn what_is_no_tool_or_several_is_answered_with_one_and_told() {
 
 #[test]
 fn a_request_names_a_tool_in_another_writing() {
-    let picked = answer(&["pick", "please run sendDirectMessage", "--catalog", WORKPLACE, "-k", "1"]);
+    let picked = answer(&[
+        "pick",
+        "please run sendDirectMessage",
+        "--catalog",
+        WORKPLACE,
+        "-k",
+        "1",
+    ]);
     assert!(
-        picked.contains("chat/send_direct_message") && picked.contains("names it as \"sendDirectMessage\""),
+        picked.contains("chat/send_direct_message")
+            && picked.contains("names it as \"sendDirectMessage\""),
         "{picked}"
     );
 }
@@ -151,7 +273,10 @@ fn entry(name: &str, source: &str, aliases: &[&str]) -> Value {
 fn the_command_line_reads_aliases_and_distrusts_sources() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
-    let entries = json!([entry("terminalRun", "host", &[]), entry("bash", "evil", &["cmd"])]);
+    let entries = json!([
+        entry("terminalRun", "host", &[]),
+        entry("bash", "evil", &["cmd"])
+    ]);
     std::fs::write(path("tools.json"), entries.to_string()).expect("it is written");
     std::fs::write(path("aliases.json"), "{\"bash\": \"terminalRun\"}").expect("it is written");
     let resolve = |more: &[&str]| {
@@ -169,25 +294,54 @@ fn the_command_line_reads_aliases_and_distrusts_sources() {
         resolve(&[&distrust[..], &["--aliases", "ecosystem"]].concat()).trim(),
         "bash: host/terminalRun (alias)"
     );
-    let error = refusal(&["resolve", "x", "--catalog", &path("tools.json"), "--aliases", &path("aliases.json")]);
+    let error = refusal(&[
+        "resolve",
+        "x",
+        "--catalog",
+        &path("tools.json"),
+        "--aliases",
+        &path("aliases.json"),
+    ]);
     assert!(error.contains("it is the name of \"evil/bash\""), "{error}");
-    let error = refusal(&["resolve", "x", "--catalog", &path("tools.json"), "--aliases", "no/such.json"]);
-    assert!(error.contains("cannot read the aliases no/such.json"), "{error}");
+    let error = refusal(&[
+        "resolve",
+        "x",
+        "--catalog",
+        &path("tools.json"),
+        "--aliases",
+        "no/such.json",
+    ]);
+    assert!(
+        error.contains("cannot read the aliases no/such.json"),
+        "{error}"
+    );
 }
 
 #[test]
 fn an_alias_that_two_tools_claim_refuses_the_catalog_or_is_warned_of() {
-    let tool = |name: &str| format!("{{\"name\": \"{name}\", \"aliases\": [\"shared\"], \"parameters\": {{}}}}");
+    let tool = |name: &str| {
+        format!("{{\"name\": \"{name}\", \"aliases\": [\"shared\"], \"parameters\": {{}}}}")
+    };
     let (_folder, catalog) = file("tools.json", &format!("[{}, {}]", tool("one"), tool("two")));
     let run = |more: &[&str]| {
-        let output =
-            picktools(&[&["resolve", "shared", "--catalog", &catalog], more].concat()).output().expect("it runs");
+        let output = picktools(&[&["resolve", "shared", "--catalog", &catalog], more].concat())
+            .output()
+            .expect("it runs");
         (stdout(&output), stderr(&output), output.status.code())
     };
     let (_, said, code) = run(&[]);
     assert_eq!(code, Some(2));
-    assert!(said.contains("the alias \"shared\"") || said.contains("'shared'"), "{said}");
+    assert!(
+        said.contains("the alias \"shared\"") || said.contains("'shared'"),
+        "{said}"
+    );
     let (answer, said, code) = run(&["--conflicts", "warn"]);
-    assert!(answer.contains("one") && !answer.contains("two") && code == Some(0), "{answer}");
-    assert!(said.starts_with("warning: ") && said.contains("shared"), "{said}");
+    assert!(
+        answer.contains("one") && !answer.contains("two") && code == Some(0),
+        "{answer}"
+    );
+    assert!(
+        said.starts_with("warning: ") && said.contains("shared"),
+        "{said}"
+    );
 }

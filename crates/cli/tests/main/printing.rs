@@ -21,43 +21,93 @@ fn run(arguments: &[&str]) -> Output {
 }
 
 fn is_printable(text: &str) -> bool {
-    text.chars().all(|c| c == '\n' || !(c.is_control() || "\u{200b}\u{202e}".contains(c)))
+    text.chars()
+        .all(|c| c == '\n' || !(c.is_control() || "\u{200b}\u{202e}".contains(c)))
 }
 
 #[test]
 fn a_list_shows_its_first_items_and_how_many_more_there_are() {
     let folder = tempfile::tempdir().expect("a folder can be made");
-    let names: Vec<String> = (0..500).map(|number| format!("tool_number_{number}")).collect();
-    let tools = |safe: bool| names.iter().map(move |name| json!({"name": name, "parameters": {}, "safe": safe}));
+    let names: Vec<String> = (0..500)
+        .map(|number| format!("tool_number_{number}"))
+        .collect();
+    let tools = |safe: bool| {
+        names
+            .iter()
+            .map(move |name| json!({"name": name, "parameters": {}, "safe": safe}))
+    };
     let request = names.join(" ");
     for safe in [true, false] {
         let path = catalog(folder.path(), tools(safe));
         let output = run(&["pick", &request, "--catalog", &path]);
         let text = stdout(&output);
-        let left_out = text.lines().filter(|line| line.contains(" is left out: ")).count();
-        assert!(left_out <= 21 && text.contains("more; --json lists them all"), "{text}");
+        let left_out = text
+            .lines()
+            .filter(|line| line.contains(" is left out: "))
+            .count();
+        assert!(
+            left_out <= 21 && text.contains("more; --json lists them all"),
+            "{text}"
+        );
     }
-    let path = catalog(folder.path(), names.iter().map(|name| json!({"name": name})));
+    let path = catalog(
+        folder.path(),
+        names.iter().map(|name| json!({"name": name})),
+    );
     let message = stderr(&run(&["index", "--catalog", &path]));
-    assert!(message.lines().count() == 22 && message.ends_with("… and 480 more\n"), "{message}");
+    assert!(
+        message.lines().count() == 22 && message.ends_with("… and 480 more\n"),
+        "{message}"
+    );
     let findings = answer_of_check(&path);
-    assert!(findings.lines().count() < 250 && findings.contains("500 errors"), "{findings}");
-    assert!(findings.contains("… and 400 more; --json and --sarif list them all"), "{findings}");
-    let own = (0..500).map(|_| json!({"type": "web_search"})).chain([json!({"name": "kept", "parameters": {}})]);
+    assert!(
+        findings.lines().count() < 250 && findings.contains("500 errors"),
+        "{findings}"
+    );
+    assert!(
+        findings.contains("… and 400 more; --json and --sarif list them all"),
+        "{findings}"
+    );
+    let own = (0..500)
+        .map(|_| json!({"type": "web_search"}))
+        .chain([json!({"name": "kept", "parameters": {}})]);
     let path = catalog(folder.path(), own);
     let notes = stderr(&run(&["index", "--catalog", &path]));
-    assert!(notes.lines().count() == 21 && notes.contains("warning: … and 480 more"), "{notes}");
-    let path = catalog(folder.path(), names.iter().map(|name| json!({"name": format!("{name} !"), "parameters": {}})));
-    let notes = stderr(&run(&["translate", "--catalog", &path, "--provider", "openai"]));
-    assert!(notes.lines().count() == 21 && notes.contains("… and 481 more; --json lists them all"), "{notes}");
-    let many = names.iter().map(|name| json!({"name": "same", "source": name, "parameters": {}}));
+    assert!(
+        notes.lines().count() == 21 && notes.contains("warning: … and 480 more"),
+        "{notes}"
+    );
+    let path = catalog(
+        folder.path(),
+        names
+            .iter()
+            .map(|name| json!({"name": format!("{name} !"), "parameters": {}})),
+    );
+    let notes = stderr(&run(&[
+        "translate",
+        "--catalog",
+        &path,
+        "--provider",
+        "openai",
+    ]));
+    assert!(
+        notes.lines().count() == 21 && notes.contains("… and 481 more; --json lists them all"),
+        "{notes}"
+    );
+    let many = names
+        .iter()
+        .map(|name| json!({"name": "same", "source": name, "parameters": {}}));
     let path = catalog(folder.path(), many);
-    for arguments in
-        [&["resolve", "same", "--catalog", &path][..], &["pick", "x", "--always-include", "same", "--catalog", &path]]
-    {
+    for arguments in [
+        &["resolve", "same", "--catalog", &path][..],
+        &["pick", "x", "--always-include", "same", "--catalog", &path],
+    ] {
         let output = run(arguments);
         let text = stdout(&output) + &stderr(&output);
-        assert!(text.len() < 1_000 && text.contains("tool_number_19/same, … and 480 more"), "{text}");
+        assert!(
+            text.len() < 1_000 && text.contains("tool_number_19/same, … and 480 more"),
+            "{text}"
+        );
     }
 }
 
@@ -73,26 +123,42 @@ fn what_others_wrote_is_printable_and_short() {
     let value = odd.replace('\n', "");
     let folder = tempfile::tempdir().expect("a folder can be made");
     let calls = folder.path().join("calls.jsonl");
-    let lines = [json!({"name": odd, "arguments": {}}), json!({"name": "files/delete_file", "arguments": odd})];
+    let lines = [
+        json!({"name": odd, "arguments": {}}),
+        json!({"name": "files/delete_file", "arguments": odd}),
+    ];
     fs::write(&calls, lines.map(|line| line.to_string()).join("\n")).expect("it can be written");
     let calls = calls.to_str().expect("the path is plain");
-    let broken = catalog(folder.path(), [json!({"name": odd, "parameters": {}, "safe": odd})].into_iter());
+    let broken = catalog(
+        folder.path(),
+        [json!({"name": odd, "parameters": {}, "safe": odd})].into_iter(),
+    );
     for (arguments, most) in [
         (&["resolve", &odd, "--catalog", WORKPLACE][..], 1),
         (&["validate", "--calls", calls, "--catalog", WORKPLACE], 3),
         (&["index", "--catalog", &broken], 3),
         (&["pick", "x", "--catalog", &value], 1),
-        (&["pick", "x", "--catalog", WORKPLACE, "--exclude", &value], 1),
+        (
+            &["pick", "x", "--catalog", WORKPLACE, "--exclude", &value],
+            1,
+        ),
         (&["pick", "x", "--catalog", WORKPLACE, "--role", &value], 9),
         (&["pick", "x", "--catalog", WORKPLACE, "--model", &value], 1),
         (&[&value], 9),
-        (&["pick", "x", "--catalog", WORKPLACE, "--in-use", &value], 9),
+        (
+            &["pick", "x", "--catalog", WORKPLACE, "--in-use", &value],
+            9,
+        ),
         (&["check", "--catalog", &broken], 12),
     ] {
         let output = run(arguments);
         for text in [stdout(&output), stderr(&output)] {
             assert!(is_printable(&text), "{text:?}");
-            assert!(text.lines().count() <= most && text.lines().all(|line| line.chars().count() <= 1_001), "{text}");
+            assert!(
+                text.lines().count() <= most
+                    && text.lines().all(|line| line.chars().count() <= 1_001),
+                "{text}"
+            );
         }
     }
 }
@@ -101,25 +167,53 @@ fn what_others_wrote_is_printable_and_short() {
 fn errors_are_json_where_answers_are() {
     let error = |arguments: &[&str]| {
         let output = run(arguments);
-        assert_eq!((output.status.code(), stderr(&output)), (Some(2), String::new()), "{arguments:?}");
+        assert_eq!(
+            (output.status.code(), stderr(&output)),
+            (Some(2), String::new()),
+            "{arguments:?}"
+        );
         let mut answer: Value = serde_json::from_str(&stdout(&output)).expect("it is JSON");
         let error = answer["error"].take();
-        assert!(error["message"].is_string() && error["causes"].is_array(), "{error}");
+        assert!(
+            error["message"].is_string() && error["causes"].is_array(),
+            "{error}"
+        );
         error
     };
     let missing = error(&["pick", "x", "--catalog", "nowhere.json", "--json"]);
     assert_eq!(missing["message"], "cannot read the catalog nowhere.json");
-    assert!(missing["causes"][0].as_str().is_some_and(|cause| cause.contains("No such file")), "{missing}");
+    assert!(
+        missing["causes"][0]
+            .as_str()
+            .is_some_and(|cause| cause.contains("No such file")),
+        "{missing}"
+    );
     for command in ["resolve", "translate", "validate", "check", "index", "eval"] {
         let usage = error(&[command, "--json", "--such-an-option"]);
-        assert!(usage["message"].as_str().is_some_and(|message| message.contains("--such-an-option")), "{usage}");
+        assert!(
+            usage["message"]
+                .as_str()
+                .is_some_and(|message| message.contains("--such-an-option")),
+            "{usage}"
+        );
     }
     let usage = error(&["pick", "--json", "--catalog", WORKPLACE]);
-    assert!(usage["message"].as_str().is_some_and(|message| message.contains("<QUERY>")), "{usage}");
-    assert_eq!(error(&["check", "--catalog", "nowhere.json", "--json"])["message"], missing["message"]);
+    assert!(
+        usage["message"]
+            .as_str()
+            .is_some_and(|message| message.contains("<QUERY>")),
+        "{usage}"
+    );
+    assert_eq!(
+        error(&["check", "--catalog", "nowhere.json", "--json"])["message"],
+        missing["message"]
+    );
     assert_eq!(error(&["eval", "nowhere", "--json"])["causes"], json!([]));
     let output = run(&["pick", "--catalog", "nowhere.json", "--", "--json"]);
-    assert!(stdout(&output).is_empty() && stderr(&output).starts_with("error: cannot read"), "it is a request");
+    assert!(
+        stdout(&output).is_empty() && stderr(&output).starts_with("error: cannot read"),
+        "it is a request"
+    );
 }
 
 #[test]
@@ -135,11 +229,24 @@ fn a_number_that_is_none_is_refused_with_what_is_wanted() {
     ] {
         let message = stderr(&run(&["pick", "x", "--catalog", WORKPLACE, option, value]));
         let expected = format!("error: invalid value '{value}' for '");
-        assert!(message.starts_with(&expected) && message.contains(&format!(": give {wanted}\n")), "{message}");
+        assert!(
+            message.starts_with(&expected) && message.contains(&format!(": give {wanted}\n")),
+            "{message}"
+        );
     }
     let message = stderr(&run(&["eval", "x", "-k", "0"]));
-    assert!(message.contains(": give a whole number, 1 or more\n"), "{message}");
-    let message = stderr(&run(&["pick", "x", "--catalog", WORKPLACE, "--min-score", "-1"]));
+    assert!(
+        message.contains(": give a whole number, 1 or more\n"),
+        "{message}"
+    );
+    let message = stderr(&run(&[
+        "pick",
+        "x",
+        "--catalog",
+        WORKPLACE,
+        "--min-score",
+        "-1",
+    ]));
     assert!(message.contains("0 to 1"), "{message}");
 }
 
@@ -147,37 +254,77 @@ fn a_number_that_is_none_is_refused_with_what_is_wanted() {
 #[test]
 fn a_model_folder_that_is_not_there_is_named() {
     for model in ["some/dir", "/nowhere/model", "./model"] {
-        for option in [&["--model", model][..], &["--rerank", "local", "--rerank-model", model]] {
-            let message = stderr(&run(&[&["pick", "x", "--catalog", WORKPLACE][..], option].concat()));
-            assert!(message.starts_with(&format!("error: there is no folder {model}")), "{message}");
-            assert!(message.ends_with("`picktools models list` lists those that embed\n"), "{message}");
+        for option in [
+            &["--model", model][..],
+            &["--rerank", "local", "--rerank-model", model],
+        ] {
+            let message = stderr(&run(
+                &[&["pick", "x", "--catalog", WORKPLACE][..], option].concat()
+            ));
+            assert!(
+                message.starts_with(&format!("error: there is no folder {model}")),
+                "{message}"
+            );
+            assert!(
+                message.ends_with("`picktools models list` lists those that embed\n"),
+                "{message}"
+            );
         }
     }
 }
 
 #[test]
 fn messages_are_the_programs_own_words() {
-    let output =
-        run(&["pick", "x", "--catalog", WORKPLACE, "--skills", fixture("broken/skills").to_str().expect("plain")]);
+    let output = run(&[
+        "pick",
+        "x",
+        "--catalog",
+        WORKPLACE,
+        "--skills",
+        fixture("broken/skills").to_str().expect("plain"),
+    ]);
     let notes = stderr(&output);
-    assert!(notes.contains("alias-bomb") && !notes.contains("replay") && !notes.contains("mapping values"), "{notes}");
+    assert!(
+        notes.contains("alias-bomb")
+            && !notes.contains("replay")
+            && !notes.contains("mapping values"),
+        "{notes}"
+    );
     let folder = tempfile::tempdir().expect("a folder can be made");
     let file = folder.path().join("file.json");
-    for (text, option) in [("{\"a\":", "--aliases"), ("{\"a\": 3}", "--aliases"), ("[3]", "--sequences")] {
+    for (text, option) in [
+        ("{\"a\":", "--aliases"),
+        ("{\"a\": 3}", "--aliases"),
+        ("[3]", "--sequences"),
+    ] {
         fs::write(&file, text).expect("it can be written");
         let path = file.to_str().expect("the path is plain");
         let message = stderr(&run(&["pick", "x", "--catalog", WORKPLACE, option, path]));
-        assert!(!message.contains("at line") && !message.contains("untagged"), "{message}");
+        assert!(
+            !message.contains("at line") && !message.contains("untagged"),
+            "{message}"
+        );
     }
     let output = picktools(&["validate", "--catalog", WORKPLACE, "--calls", "-"]);
-    let output = { output }.stdin(says(r#"{"name": "a", "arguments": {"x""#)).output().expect("it runs");
-    assert!(!stderr(&output).contains("at line 1 column"), "{}", stderr(&output));
+    let output = { output }
+        .stdin(says(r#"{"name": "a", "arguments": {"x""#))
+        .output()
+        .expect("it runs");
+    assert!(
+        !stderr(&output).contains("at line 1 column"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
 fn progress_is_for_people_and_figures_stand_alone() {
     let arguments = ["index", "--catalog", WORKPLACE];
-    assert_eq!(stderr(&run(&arguments)), "", "nobody waits before a terminal");
+    assert_eq!(
+        stderr(&run(&arguments)),
+        "",
+        "nobody waits before a terminal"
+    );
     assert!(answer(&arguments).ends_with(" terms\n"));
     assert!(stderr(&run(&[&arguments[..], &["--stats"]].concat())).starts_with("read in "));
 }

@@ -1,4 +1,5 @@
-//! Real clients of the protocol, by way of the gateway, before real servers and one that goes right and wrong.
+//! Real clients of the protocol, by way of the gateway, before real servers and one that goes right
+//! and wrong.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -15,19 +16,36 @@ use crate::support::root;
 fn client(script: &str, arguments: &[&str], mode: &str, steps: &[Value]) -> Vec<Value> {
     let steps: String = steps.iter().map(|step| format!("{step}\n")).collect();
     let is_python = script.ends_with(".py");
-    let program = if is_python { installed("python/bin/python") } else { "node".to_owned() };
+    let program = if is_python {
+        installed("python/bin/python")
+    } else {
+        "node".to_owned()
+    };
     let mut command = Command::new(program);
-    command.arg(root("crates/cli/tests/clients").join(script)).args(arguments);
+    command
+        .arg(root("crates/cli/tests/clients").join(script))
+        .args(arguments);
     command.env("MODULES", installed("npm/node_modules"));
     command.env("ELICIT", "accept").env("MODE", mode);
     let cache = tempfile::tempdir().expect("a folder");
     command.env("PICKTOOLS_CACHE_DIR", cache.path());
-    let mut child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    child.stdin.take().expect("it is piped").write_all(steps.as_bytes()).expect("it is read");
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    child
+        .stdin
+        .take()
+        .expect("it is piped")
+        .write_all(steps.as_bytes())
+        .expect("it is read");
     let output = child.wait_with_output().expect("it ends");
-    let lines: Vec<Value> =
-        stdout(&output).lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
+    let lines: Vec<Value> = stdout(&output)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line is JSON"))
+        .collect();
     assert!(!lines.is_empty(), "{}", stderr(&output));
     lines
 }
@@ -83,14 +101,25 @@ fn check_real_steps(lines: &[Value], is_newest: bool) {
     assert_eq!(hello["serverInfo"]["name"], "picktools");
     assert_eq!(list["tools"].as_array().map(Vec::len), Some(25));
     assert_eq!(search["structuredContent"]["tools"][0]["name"], "up__add");
-    assert_eq!(describe["structuredContent"]["outputSchema"]["required"], json!(["sum"]));
+    assert_eq!(
+        describe["structuredContent"]["outputSchema"]["required"],
+        json!(["sum"])
+    );
     assert_eq!(add["structuredContent"]["sum"], 5);
-    let steps: Vec<&Value> = progress["progress"].as_array().expect("steps").iter().map(|step| &step[0]).collect();
+    let steps: Vec<&Value> = progress["progress"]
+        .as_array()
+        .expect("steps")
+        .iter()
+        .map(|step| &step[0])
+        .collect();
     let steps: Vec<Option<f64>> = steps.into_iter().map(Value::as_f64).collect();
     assert_eq!(steps, [1.0, 2.0, 3.0, 4.0, 5.0].map(Some));
     assert_eq!(cancelled["cancelled"], true);
     assert_eq!(text(after), "after");
-    assert_eq!((&fails["isError"], text(fails)), (&json!(true), json!("no such city; try Bergen")));
+    assert_eq!(
+        (&fails["isError"], text(fails)),
+        (&json!(true), json!("no such city; try Bergen"))
+    );
     assert_eq!(nobody["error"]["code"], -32602);
     assert_eq!(text(delete), "1", "a person allowed it");
     if is_newest {
@@ -102,15 +131,24 @@ fn check_real_steps(lines: &[Value], is_newest: bool) {
     }
     assert_eq!(read["contents"][0]["text"], "content of test://a");
     assert_eq!(prompt["messages"][0]["content"]["text"], "Hello Ada");
-    assert_eq!((text(changes), &changed["changed"]), (json!("done"), &json!(true)));
+    assert_eq!(
+        (text(changes), &changed["changed"]),
+        (json!("done"), &json!(true))
+    );
     assert_eq!(text(grown), "grown");
 }
 
 /// Before the server whose tools go right and wrong, over standard input and output.
 fn over_stdio(script: &str) {
     let place = Place::with(&json!({"up": upstream()}));
-    place.write("settings.json", &json!({"upstreams": {"up": {"new_tools": "approve"}}}));
-    let program = gateway_program().get_program().to_string_lossy().into_owned();
+    place.write(
+        "settings.json",
+        &json!({"upstreams": {"up": {"new_tools": "approve"}}}),
+    );
+    let program = gateway_program()
+        .get_program()
+        .to_string_lossy()
+        .into_owned();
     let arguments = place.arguments();
     let mut all = vec!["stdio", &program, "mcp"];
     all.extend(arguments.iter().map(String::as_str));
@@ -138,11 +176,14 @@ fn real_servers_stand_behind_one_that_real_clients_speak_with() {
     let notes = tempfile::tempdir().expect("a folder");
     std::fs::write(notes.path().join("todo.txt"), "buy milk").expect("a file");
     let node = |server: &str, more: &[&str]| {
-        let script = installed(&format!("npm/node_modules/@modelcontextprotocol/server-{server}/dist/index.js"));
+        let script = installed(&format!(
+            "npm/node_modules/@modelcontextprotocol/server-{server}/dist/index.js"
+        ));
         let arguments = [&[script.as_str()], more].concat();
         json!({"command": "node", "args": arguments})
     };
-    let python = |server: &str| json!({"command": installed(&format!("python/bin/mcp-server-{server}"))});
+    let python =
+        |server: &str| json!({"command": installed(&format!("python/bin/mcp-server-{server}"))});
     let place = Place::with(&json!({
         "everything": node("everything", &[]),
         "files": node("filesystem", &[&notes.path().display().to_string()]),
@@ -166,27 +207,58 @@ fn real_servers_stand_behind_one_that_real_clients_speak_with() {
         call("files__read_text_file", json!({"path": todo})),
         call("memory__read_graph", json!({})),
         call("git__git_status", json!({"repo_path": root("")})),
-        call("everything__trigger-long-running-operation", json!({"duration": 0.4, "steps": 2})),
+        call(
+            "everything__trigger-long-running-operation",
+            json!({"duration": 0.4, "steps": 2}),
+        ),
         call("everything__get-tiny-image", json!({})),
         json!({"do": "call", "name": "git__git_status", "arguments": {"repo_path": "/nowhere"}}),
         json!({"do": "read_resource", "uri": "picktools://everything/demo://resource/dynamic/text/1"}),
         json!({"do": "get_prompt", "name": "everything__simple-prompt"}),
     ];
-    let program = gateway_program().get_program().to_string_lossy().into_owned();
+    let program = gateway_program()
+        .get_program()
+        .to_string_lossy()
+        .into_owned();
     let arguments = place.arguments();
     let mut stdio = vec!["stdio", &program, "mcp"];
     stdio.extend(arguments.iter().map(String::as_str));
     for script in ["official.py", "official.mjs", "fastmcp_client.py"] {
         let lines = client(script, &stdio, "auto", &steps);
-        let [_, list, time, commits, rename, clock, read, graph, status, long, image, nowhere, resource, prompt] =
-            lines.as_slice()
+        let [
+            _,
+            list,
+            time,
+            commits,
+            rename,
+            clock,
+            read,
+            graph,
+            status,
+            long,
+            image,
+            nowhere,
+            resource,
+            prompt,
+        ] = lines.as_slice()
         else {
             panic!("{script}: {lines:?}")
         };
-        let text = |result: &Value| result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+        let text = |result: &Value| {
+            result["content"][0]["text"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
         let found = |result: &Value, name: &str| {
-            let tools = result["structuredContent"]["tools"].as_array().cloned().unwrap_or_default();
-            assert!(tools.iter().any(|tool| tool["name"] == name), "{script}: {name}: {tools:?}");
+            let tools = result["structuredContent"]["tools"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            assert!(
+                tools.iter().any(|tool| tool["name"] == name),
+                "{script}: {name}: {tools:?}"
+            );
         };
         assert_eq!(list["tools"].as_array().map(Vec::len), Some(3), "{script}");
         found(time, "time__get_current_time");
@@ -194,13 +266,29 @@ fn real_servers_stand_behind_one_that_real_clients_speak_with() {
         found(rename, "files__move_file");
         assert!(text(clock).contains("Asia/Tokyo"), "{script}: {clock}");
         assert_eq!(text(read), "buy milk", "{script}");
-        assert_eq!(graph["structuredContent"]["entities"], json!([]), "{script}: {graph}");
+        assert_eq!(
+            graph["structuredContent"]["entities"],
+            json!([]),
+            "{script}: {graph}"
+        );
         assert!(text(status).contains("branch"), "{script}: {status}");
-        assert!(text(long).contains("completed") && long["progress"][0][0].as_f64() == Some(1.0), "{script}: {long}");
-        assert!(image["content"].to_string().contains("image/png"), "{script}");
+        assert!(
+            text(long).contains("completed") && long["progress"][0][0].as_f64() == Some(1.0),
+            "{script}: {long}"
+        );
+        assert!(
+            image["content"].to_string().contains("image/png"),
+            "{script}"
+        );
         assert_eq!(nowhere["isError"], true, "{script}: {nowhere}");
-        assert!(resource["contents"][0]["text"].is_string(), "{script}: {resource}");
-        assert!(prompt["messages"][0]["content"]["text"].is_string(), "{script}: {prompt}");
+        assert!(
+            resource["contents"][0]["text"].is_string(),
+            "{script}: {resource}"
+        );
+        assert!(
+            prompt["messages"][0]["content"]["text"].is_string(),
+            "{script}: {prompt}"
+        );
     }
 }
 

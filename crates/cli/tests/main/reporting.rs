@@ -1,4 +1,5 @@
-//! `picktools eval --report`: the page is whole, loads nothing and lets no catalog write on it; the figures beside it.
+//! `picktools eval --report`: the page is whole, loads nothing and lets no catalog write on it; the
+//! figures beside it.
 
 use std::fs;
 use std::path::Path;
@@ -8,17 +9,26 @@ use serde_json::Value;
 use crate::cli::{WORKPLACE, answer, json, refusal};
 
 /// The ways of ranking that the default model is compared by.
-const CONFIGURATIONS: [&str; 4] = ["keyword", "semantic, static", "hybrid, static", "hybrid, static, rank fusion"];
+const CONFIGURATIONS: [&str; 4] = [
+    "keyword",
+    "semantic, static",
+    "hybrid, static",
+    "hybrid, static, rank fusion",
+];
 
 /// Evaluates sets with a report below `folder`, and returns the JSON and the page.
 fn report(folder: &Path, sets: &[&str], more: &[&str]) -> (Value, String) {
     let path = folder.join("report.html");
     let path = path.to_str().expect("the path is plain");
     let answer = json(&[&["eval", "--json", "--report", path], sets, more].concat());
-    (answer, fs::read_to_string(path).expect("the report was written"))
+    (
+        answer,
+        fs::read_to_string(path).expect("the report was written"),
+    )
 }
 
-/// Fails unless every element is closed where it was opened last, no text holds a bare `<`, and attributes are quoted.
+/// Fails unless every element is closed where it was opened last, no text holds a bare `<`, and
+/// attributes are quoted.
 fn check_well_formed(page: &str) {
     let body = page.strip_prefix("<!DOCTYPE html>\n").expect("it is HTML");
     let mut open: Vec<&str> = Vec::new();
@@ -33,7 +43,11 @@ fn check_well_formed(page: &str) {
         let tag = &rest[1..end];
         assert_eq!(tag.matches('"').count() % 2, 0, "<{tag}>");
         assert!(!tag.contains('<'), "<{tag}>");
-        let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap_or("");
+        let name = tag
+            .trim_start_matches('/')
+            .split([' ', '/'])
+            .next()
+            .unwrap_or("");
         if tag.starts_with('/') {
             assert_eq!(open.pop(), Some(name), "</{name}> closes nothing");
         } else if !tag.ends_with('/') && name != "meta" {
@@ -49,15 +63,19 @@ fn check_well_formed(page: &str) {
 
 /// Fails where the page would fetch or run anything.
 fn check_self_contained(page: &str) {
-    for loads in
-        ["<script", "<link", "<img", "<iframe", "<object", "<image", "src=", "href=", "@import", "http:", "https:"]
-    {
+    for loads in [
+        "<script", "<link", "<img", "<iframe", "<object", "<image", "src=", "href=", "@import",
+        "http:", "https:",
+    ] {
         assert!(!page.contains(loads), "{loads} is in the page");
     }
     for (at, _) in page.match_indices("url(") {
         assert!(page[at..].starts_with("url(#"), "{}", &page[at..at + 40]);
     }
-    assert!(page.contains("default-src 'none'"), "the browser is told so too");
+    assert!(
+        page.contains("default-src 'none'"),
+        "the browser is told so too"
+    );
 }
 
 #[test]
@@ -68,14 +86,24 @@ fn the_page_is_whole_and_holds_every_configuration() {
     check_self_contained(&page);
     assert!(page.contains("prefers-color-scheme: dark"));
     for name in CONFIGURATIONS {
-        assert!(page.contains(&format!("<th scope=\"col\" class=\"figure\">{name}</th>")), "{name} heads no column");
+        assert!(
+            page.contains(&format!("<th scope=\"col\" class=\"figure\">{name}</th>")),
+            "{name} heads no column"
+        );
     }
-    assert_eq!(page.matches("<svg ").count(), 5, "comparison, calibration, latency, differences, abstention");
+    assert_eq!(
+        page.matches("<svg ").count(),
+        5,
+        "comparison, calibration, latency, differences, abstention"
+    );
     let ndcg = json["mean"]["nDCG@10"].as_f64().expect("it is a number");
     let best = format!("<td class=\"figure best\">{ndcg:.4}</td>");
     assert!(page.contains(&best), "{best} is the best of its row");
     for heading in ["won most", "lost most"] {
-        assert!(page.contains(&format!("<h4>{heading}</h4>\n<div class=\"wide\"><table>")), "{heading}");
+        assert!(
+            page.contains(&format!("<h4>{heading}</h4>\n<div class=\"wide\"><table>")),
+            "{heading}"
+        );
     }
 }
 
@@ -83,10 +111,17 @@ fn the_page_is_whole_and_holds_every_configuration() {
 fn the_figures_of_every_configuration_are_told() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let (report, _) = report(temporary.path(), &[WORKPLACE], &["--mode", "semantic"]);
-    let configurations = report["configurations"].as_array().expect("they are a list");
-    let names: Vec<&str> = configurations.iter().filter_map(|one| one["name"].as_str()).collect();
+    let configurations = report["configurations"]
+        .as_array()
+        .expect("they are a list");
+    let names: Vec<&str> = configurations
+        .iter()
+        .filter_map(|one| one["name"].as_str())
+        .collect();
     assert_eq!(names, CONFIGURATIONS);
-    let [keyword, semantic, hybrid, ranks] = &configurations[..] else { panic!("there are four") };
+    let [keyword, semantic, hybrid, ranks] = &configurations[..] else {
+        panic!("there are four")
+    };
     for (configuration, arguments) in [
         (keyword, &["--mode", "keyword"][..]),
         (semantic, &["--mode", "semantic"]),
@@ -97,28 +132,60 @@ fn the_figures_of_every_configuration_are_told() {
         assert_eq!(configuration["mean"], alone["mean"], "{arguments:?}");
         let ece = &alone["sets"]["workplace"]["calibration"]["ece"];
         assert_eq!(&configuration["mean_ece"], ece, "{arguments:?}");
-        assert!(configuration["mean_latency_us"]["p99"].as_f64() > Some(0.0), "{configuration}");
+        assert!(
+            configuration["mean_latency_us"]["p99"].as_f64() > Some(0.0),
+            "{configuration}"
+        );
     }
-    assert_eq!(report["mean"], semantic["mean"], "the ranking that the options name is reported as ever");
+    assert_eq!(
+        report["mean"], semantic["mean"],
+        "the ranking that the options name is reported as ever"
+    );
     assert!(semantic["mean_auroc"].as_f64() > Some(0.5) && hybrid["mean_auroc"].is_null());
-    assert!(json(&["eval", WORKPLACE, "--json"])["configurations"].is_null(), "only a report compares");
+    assert!(
+        json(&["eval", WORKPLACE, "--json"])["configurations"].is_null(),
+        "only a report compares"
+    );
 }
 
 #[test]
 fn another_model_is_compared_with_the_static_one_as_well() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
-    let (json, page) = report(temporary.path(), &["fixtures/formats/layout"], &["--model", "tuned"]);
-    let names: Vec<&str> =
-        json["configurations"].as_array().expect("a list").iter().filter_map(|one| one["name"].as_str()).collect();
-    let own = ["keyword", "semantic, tuned", "hybrid, tuned", "hybrid, tuned, rank fusion"];
-    assert_eq!(names, [&own[..], &["semantic, static", "hybrid, static"]].concat());
-    assert!(page.contains("without tuned, static alone for meaning"), "what the model is worth");
+    let (json, page) = report(
+        temporary.path(),
+        &["fixtures/formats/layout"],
+        &["--model", "tuned"],
+    );
+    let names: Vec<&str> = json["configurations"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|one| one["name"].as_str())
+        .collect();
+    let own = [
+        "keyword",
+        "semantic, tuned",
+        "hybrid, tuned",
+        "hybrid, tuned, rank fusion",
+    ];
+    assert_eq!(
+        names,
+        [&own[..], &["semantic, static", "hybrid, static"]].concat()
+    );
+    assert!(
+        page.contains("without tuned, static alone for meaning"),
+        "what the model is worth"
+    );
 }
 
 #[test]
 fn a_ranking_without_probabilities_says_so() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
-    let (_, page) = report(temporary.path(), &["fixtures/formats/layout"], &["--fusion", "rrf"]);
+    let (_, page) = report(
+        temporary.path(),
+        &["fixtures/formats/layout"],
+        &["--fusion", "rrf"],
+    );
     check_well_formed(&page);
     assert!(page.contains("The scores of this ranking are no probabilities."));
     assert!(page.contains("This ranking gives no estimate"));
@@ -128,7 +195,10 @@ fn a_ranking_without_probabilities_says_so() {
 fn keywords_alone_are_held_against_the_hybrid() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let (_, page) = report(temporary.path(), &[WORKPLACE], &["--mode", "keyword"]);
-    assert!(page.contains("by <b>keyword</b>, less that by <b>hybrid, static</b>"), "{page}");
+    assert!(
+        page.contains("by <b>keyword</b>, less that by <b>hybrid, static</b>"),
+        "{page}"
+    );
 }
 
 #[test]
@@ -137,7 +207,10 @@ fn a_hostile_catalog_writes_nothing_on_the_page() {
     let set = temporary.path().join("se<t> & \"b\" $x$");
     fs::create_dir(&set).expect("a folder can be made");
     let id = "a\"'><script>alert(1)</script>";
-    let tools = [(id, "Resizes a picture"), ("other", "Explains what an alert is")];
+    let tools = [
+        (id, "Resizes a picture"),
+        ("other", "Explains what an alert is"),
+    ];
     let tools = tools.map(|(id, text)| {
         serde_json::json!({"id": id, "name": "send", "source": id, "description": text, "parameters": {}}).to_string()
     });
@@ -149,14 +222,30 @@ fn a_hostile_catalog_writes_nothing_on_the_page() {
     let set = set.to_str().expect("the path is plain");
     let (json, page) = report(temporary.path(), &[set], &[]);
     // The request has to be shown for this to test anything.
-    assert_ne!(json["configurations"][0]["mean"]["nDCG@10"], json["mean"]["nDCG@10"], "{json}");
+    assert_ne!(
+        json["configurations"][0]["mean"]["nDCG@10"], json["mean"]["nDCG@10"],
+        "{json}"
+    );
     check_well_formed(&page);
     assert!(!page.contains("<script") && !page.contains("<img") && !page.contains("<q>"));
-    assert!(page.contains("a&#34;&#39;&#62;&#60;script&#62;alert(1)&#60;/script&#62;"), "the id is shown as it is");
-    assert!(page.contains("&#60;img src=x onerror=alert(2)&#62; &#38; &#34;quoted&#34; &#39;letters&#39;"));
-    assert!(page.contains(r"\u{202e}desrever\u{202c} \u{7}"), "what cannot be seen is spelt out");
+    assert!(
+        page.contains("a&#34;&#39;&#62;&#60;script&#62;alert(1)&#60;/script&#62;"),
+        "the id is shown as it is"
+    );
+    assert!(
+        page.contains(
+            "&#60;img src=x onerror=alert(2)&#62; &#38; &#34;quoted&#34; &#39;letters&#39;"
+        )
+    );
+    assert!(
+        page.contains(r"\u{202e}desrever\u{202c} \u{7}"),
+        "what cannot be seen is spelt out"
+    );
     assert!(!page.contains(['\u{202e}', '\u{202c}', '\u{7}']));
-    assert!(page.contains(">se&lt;t&gt; &amp; &quot;b&quot; $x$</text>"), "in charts as well");
+    assert!(
+        page.contains(">se&lt;t&gt; &amp; &quot;b&quot; $x$</text>"),
+        "in charts as well"
+    );
 }
 
 #[test]
@@ -166,18 +255,40 @@ fn a_report_that_cannot_be_written_is_refused_before_the_evaluation() {
     // The folder is no set: the error would be about that if the sets were read first.
     for path in [format!("{folder}/nowhere/report.html"), folder.to_owned()] {
         let message = refusal(&["eval", folder, "--report", &path]);
-        assert!(message.starts_with(&format!("error: cannot write {path}")), "{message}");
+        assert!(
+            message.starts_with(&format!("error: cannot write {path}")),
+            "{message}"
+        );
     }
-    assert_eq!(fs::read_dir(folder).expect("it is there").count(), 0, "nothing is left behind");
+    assert_eq!(
+        fs::read_dir(folder).expect("it is there").count(),
+        0,
+        "nothing is left behind"
+    );
 }
 
 #[test]
 fn the_comparison_is_printed_as_a_table_of_markdown() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let path = temporary.path().join("report.html");
-    let text = answer(&["eval", "fixtures/formats/layout", "--report", path.to_str().expect("the path is plain")]);
-    let (_, table) = text.split_once("\n\n|").expect("it stands below the others");
-    assert!(table.starts_with(" ranking ") && table.contains("| nDCG@10 |"), "{text}");
-    let names: Vec<&str> = table.lines().skip(2).filter_map(|line| line.split('|').nth(1)).map(str::trim).collect();
+    let text = answer(&[
+        "eval",
+        "fixtures/formats/layout",
+        "--report",
+        path.to_str().expect("the path is plain"),
+    ]);
+    let (_, table) = text
+        .split_once("\n\n|")
+        .expect("it stands below the others");
+    assert!(
+        table.starts_with(" ranking ") && table.contains("| nDCG@10 |"),
+        "{text}"
+    );
+    let names: Vec<&str> = table
+        .lines()
+        .skip(2)
+        .filter_map(|line| line.split('|').nth(1))
+        .map(str::trim)
+        .collect();
     assert_eq!(names, CONFIGURATIONS, "{text}");
 }

@@ -14,9 +14,12 @@ use crate::support::root;
 /// A configuration of the server of the tests whose tools can be called.
 fn configuration() -> (TempDir, String) {
     let folder = tempfile::tempdir().expect("there is room");
-    let server = root("crates/cli/tests/servers/fake.py").display().to_string();
+    let server = root("crates/cli/tests/servers/fake.py")
+        .display()
+        .to_string();
     let noted = folder.path().join("child").display().to_string();
-    let servers = json!({"mcpServers": {"fake": {"command": "python3", "args": [server, "calls", noted]}}});
+    let servers =
+        json!({"mcpServers": {"fake": {"command": "python3", "args": [server, "calls", noted]}}});
     let path = folder.path().join(".mcp.json");
     fs::write(&path, servers.to_string()).expect("it can be written");
     (folder, path.display().to_string())
@@ -24,7 +27,10 @@ fn configuration() -> (TempDir, String) {
 
 fn run(arguments: &[&str]) -> Output {
     let path = std::env::var_os("PATH").expect("it is set");
-    picktools(arguments).env("PATH", path).output().expect("it runs")
+    picktools(arguments)
+        .env("PATH", path)
+        .output()
+        .expect("it runs")
 }
 
 fn written(folder: &Path, text: &str) -> PathBuf {
@@ -38,12 +44,34 @@ fn a_tool_is_run_and_what_it_gave_is_the_answer() {
     let (_folder, catalog) = configuration();
     let arguments = r#"{"name": "Ada"}"#;
     let done = run(&["call", "greet", "--args", arguments, "--catalog", &catalog]);
-    assert_eq!((done.status.code(), stdout(&done).trim_end()), (Some(0), "Hello Ada"), "{}", stderr(&done));
-    assert!(stderr(&done).contains(r#"greet {"name":"Ada"}"#), "it is told that it runs: {}", stderr(&done));
-    let events = run(&["call", "fake/greet", "--args", arguments, "--catalog", &catalog, "--json"]);
-    let events: Vec<Value> =
-        stdout(&events).lines().map(|line| serde_json::from_str(line).expect("a line is an event")).collect();
-    let types: Vec<_> = events.iter().map(|event| event["type"].as_str().unwrap_or_default()).collect();
+    assert_eq!(
+        (done.status.code(), stdout(&done).trim_end()),
+        (Some(0), "Hello Ada"),
+        "{}",
+        stderr(&done)
+    );
+    assert!(
+        stderr(&done).contains(r#"greet {"name":"Ada"}"#),
+        "it is told that it runs: {}",
+        stderr(&done)
+    );
+    let events = run(&[
+        "call",
+        "fake/greet",
+        "--args",
+        arguments,
+        "--catalog",
+        &catalog,
+        "--json",
+    ]);
+    let events: Vec<Value> = stdout(&events)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line is an event"))
+        .collect();
+    let types: Vec<_> = events
+        .iter()
+        .map(|event| event["type"].as_str().unwrap_or_default())
+        .collect();
     assert_eq!(types, ["tool_call_start", "tool_call_end"]);
     assert_eq!(events[1]["data"]["result"]["text"], "Hello Ada");
 }
@@ -59,12 +87,29 @@ fn built_in_tools_need_no_catalog_and_stand_beside_one() {
     let files = r#"{"file_paths": ["notes.txt"]}"#;
     let read = call("read", files, &["--built-in"]);
     assert_eq!(read.status.code(), Some(0), "{}", stderr(&read));
-    assert!(stdout(&read).contains("     2    two\n"), "{}", stdout(&read));
-    let beside = call("greet", r#"{"name": "Ada"}"#, &["--built-in", "--catalog", &catalog]);
-    assert_eq!(stdout(&beside).trim_end(), "Hello Ada", "{}", stderr(&beside));
+    assert!(
+        stdout(&read).contains("     2    two\n"),
+        "{}",
+        stdout(&read)
+    );
+    let beside = call(
+        "greet",
+        r#"{"name": "Ada"}"#,
+        &["--built-in", "--catalog", &catalog],
+    );
+    assert_eq!(
+        stdout(&beside).trim_end(),
+        "Hello Ada",
+        "{}",
+        stderr(&beside)
+    );
     let neither = call("read", files, &[]);
     assert_eq!(neither.status.code(), Some(2));
-    assert!(stderr(&neither).contains("--catalog"), "{}", stderr(&neither));
+    assert!(
+        stderr(&neither).contains("--catalog"),
+        "{}",
+        stderr(&neither)
+    );
 }
 
 #[cfg(unix)]
@@ -74,13 +119,32 @@ fn commands_run_where_they_are_allowed_and_confirmed() {
     let place = folder.path().display().to_string();
     let call = |command: &str, more: &[&str]| {
         let arguments = json!({ "command": command }).to_string();
-        run(&[&["call", "bash", "--built-in", "--root", &place, "--args", &arguments], more].concat())
+        run(&[
+            &[
+                "call",
+                "bash",
+                "--built-in",
+                "--root",
+                &place,
+                "--args",
+                &arguments,
+            ],
+            more,
+        ]
+        .concat())
     };
-    for (more, said) in [(&[][..], "permission_error"), (&["--allow-unsafe"], "--yes confirms"), (&["--yes"], "unsafe")]
-    {
+    for (more, said) in [
+        (&[][..], "permission_error"),
+        (&["--allow-unsafe"], "--yes confirms"),
+        (&["--yes"], "unsafe"),
+    ] {
         let refused = call("echo ran > ran", more);
         assert_eq!(refused.status.code(), Some(1), "{more:?}");
-        assert!(stderr(&refused).contains(said), "{more:?}: {}", stderr(&refused));
+        assert!(
+            stderr(&refused).contains(said),
+            "{more:?}: {}",
+            stderr(&refused)
+        );
     }
     assert!(!folder.path().join("ran").exists());
     let both = ["--allow-unsafe", "--yes"];
@@ -89,11 +153,26 @@ fn commands_run_where_they_are_allowed_and_confirmed() {
     assert!(stdout(&done).contains("ran"), "{}", stdout(&done));
     let failed = call("echo no; exit 3", &both);
     assert_eq!(failed.status.code(), Some(1));
-    assert!(stderr(&failed).contains("exit code 3"), "{}", stderr(&failed));
+    assert!(
+        stderr(&failed).contains("exit code 3"),
+        "{}",
+        stderr(&failed)
+    );
     let refused = call("rm -rf /nothing-of-the-kind", &both);
-    assert!(stderr(&refused).contains("nothing was started"), "{}", stderr(&refused));
-    let open = call("true", &["--allow-unsafe", "--yes", "--sandbox", "off", "--json"]);
-    assert!(stdout(&open).contains(r#""sandboxed":false"#), "{}", stdout(&open));
+    assert!(
+        stderr(&refused).contains("nothing was started"),
+        "{}",
+        stderr(&refused)
+    );
+    let open = call(
+        "true",
+        &["--allow-unsafe", "--yes", "--sandbox", "off", "--json"],
+    );
+    assert!(
+        stdout(&open).contains(r#""sandboxed":false"#),
+        "{}",
+        stdout(&open)
+    );
 }
 
 #[test]
@@ -102,21 +181,51 @@ fn what_cannot_be_run_is_not_and_says_why() {
     let file = written(folder.path(), "{\"name\": 7}");
     let from_file = format!("@{}", file.display());
     for (arguments, code, said) in [
-        (vec!["greet"], 1, "greet(): name is required (validation_error); Example: greet(name=\"text\")"),
+        (
+            vec!["greet"],
+            1,
+            "greet(): name is required (validation_error); Example: greet(name=\"text\")",
+        ),
         (vec!["greet", "--args", &from_file], 1, "greet(name=7)"),
         (vec!["greet", "--args", "@nothing.json"], 2, "nothing.json"),
         (vec!["great", "--args", "{}"], 1, "did you mean"),
         (vec!["wipe"], 1, "permission_error"),
         (vec!["wipe", "--allow-unsafe"], 1, "--yes confirms"),
         (vec!["wipe", "--yes"], 1, "permission_error"),
-        (vec!["greet", "--args", "{\"name\": \"Ada\"}", "--exclude", "greet"], 1, "permission_error"),
+        (
+            vec![
+                "greet",
+                "--args",
+                "{\"name\": \"Ada\"}",
+                "--exclude",
+                "greet",
+            ],
+            1,
+            "permission_error",
+        ),
     ] {
         let refused = run(&[&["call", "--catalog", &catalog], &arguments[..]].concat());
-        assert_eq!(refused.status.code(), Some(code), "{arguments:?}: {}", stderr(&refused));
-        assert!(stderr(&refused).contains(said), "{arguments:?}: {}", stderr(&refused));
+        assert_eq!(
+            refused.status.code(),
+            Some(code),
+            "{arguments:?}: {}",
+            stderr(&refused)
+        );
+        assert!(
+            stderr(&refused).contains(said),
+            "{arguments:?}: {}",
+            stderr(&refused)
+        );
         assert_eq!(stdout(&refused), "", "{arguments:?}");
     }
-    let confirmed = run(&["call", "--catalog", &catalog, "wipe", "--allow-unsafe", "--yes"]);
+    let confirmed = run(&[
+        "call",
+        "--catalog",
+        &catalog,
+        "wipe",
+        "--allow-unsafe",
+        "--yes",
+    ]);
     assert_eq!(
         (confirmed.status.code(), stdout(&confirmed).trim_end()),
         (Some(0), "all is gone"),
@@ -132,7 +241,11 @@ fn what_cannot_be_run_is_not_and_says_why() {
         "{\"channel\": \"a\", \"text\": \"b\"}",
     ]);
     assert_eq!(nothing.status.code(), Some(1));
-    assert!(stderr(&nothing).contains("nothing runs this tool here"), "{}", stderr(&nothing));
+    assert!(
+        stderr(&nothing).contains("nothing runs this tool here"),
+        "{}",
+        stderr(&nothing)
+    );
 }
 
 #[test]
@@ -147,16 +260,38 @@ fn all_calls_of_an_answer_are_run_and_their_results_written_for_the_provider() {
     let results = run(&["run", file, "--catalog", &catalog, "--results"]);
     assert_eq!(results.status.code(), Some(1), "{}", stderr(&results));
     let messages: Value = serde_json::from_str(&stdout(&results)).expect("it is JSON");
-    let content = messages[0]["content"].as_array().expect("it is one message");
-    assert_eq!((content[0]["tool_use_id"].as_str(), &content[0]["is_error"]), (Some("toolu_1"), &Value::Null));
-    assert_eq!((content[1]["tool_use_id"].as_str(), &content[1]["is_error"]), (Some("toolu_2"), &json!(true)));
+    let content = messages[0]["content"]
+        .as_array()
+        .expect("it is one message");
+    assert_eq!(
+        (content[0]["tool_use_id"].as_str(), &content[0]["is_error"]),
+        (Some("toolu_1"), &Value::Null)
+    );
+    assert_eq!(
+        (content[1]["tool_use_id"].as_str(), &content[1]["is_error"]),
+        (Some("toolu_2"), &json!(true))
+    );
     let told = run(&["run", file, "--catalog", &catalog]);
-    assert!(stdout(&told).contains("1. greet\nHello Ada\n2. greet\n"), "{}", stdout(&told));
+    assert!(
+        stdout(&told).contains("1. greet\nHello Ada\n2. greet\n"),
+        "{}",
+        stdout(&told)
+    );
     let chat = json!({"choices": [{"finish_reason": "tool_calls", "message": {"role": "assistant", "tool_calls": [
         {"id": "call_1", "type": "function", "function": {"name": "greet", "arguments": "{\"name\": \"Eve\"}"}}]}}]});
     let file = written(folder.path(), &chat.to_string());
-    let done = run(&["run", file.to_str().expect("it is text"), "--catalog", &catalog]);
-    assert_eq!((done.status.code(), stdout(&done).as_str()), (Some(0), "1. greet\nHello Eve\n"), "{}", stderr(&done));
+    let done = run(&[
+        "run",
+        file.to_str().expect("it is text"),
+        "--catalog",
+        &catalog,
+    ]);
+    assert_eq!(
+        (done.status.code(), stdout(&done).as_str()),
+        (Some(0), "1. greet\nHello Eve\n"),
+        "{}",
+        stderr(&done)
+    );
 }
 
 #[test]
@@ -170,8 +305,18 @@ fn a_broken_off_answer_is_not_run() {
         "{}".to_owned(),
     ] {
         let file = written(folder.path(), &answer);
-        let refused = run(&["run", file.to_str().expect("it is text"), "--catalog", &catalog]);
-        assert_eq!((refused.status.code(), stdout(&refused).as_str()), (Some(2), ""), "{answer}: {}", stderr(&refused));
+        let refused = run(&[
+            "run",
+            file.to_str().expect("it is text"),
+            "--catalog",
+            &catalog,
+        ]);
+        assert_eq!(
+            (refused.status.code(), stdout(&refused).as_str()),
+            (Some(2), ""),
+            "{answer}: {}",
+            stderr(&refused)
+        );
     }
 }
 
@@ -179,7 +324,8 @@ fn a_broken_off_answer_is_not_run() {
 #[cfg(target_os = "linux")]
 fn is_running(process: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
 #[test]
@@ -194,15 +340,34 @@ fn what_is_interrupted_leaves_no_process_behind() {
     };
     let (folder, catalog) = configuration();
     let noted = folder.path().join("child");
-    let (server, pid) = (root("crates/cli/tests/servers/fake.py").display().to_string(), noted.display().to_string());
+    let (server, pid) = (
+        root("crates/cli/tests/servers/fake.py")
+            .display()
+            .to_string(),
+        noted.display().to_string(),
+    );
     for (signal, arguments) in [
         ("-TERM", vec!["call", "wait", "--catalog", &catalog]),
         ("-INT", vec!["call", "wait", "--catalog", &catalog]),
-        ("-TERM", vec!["import", "mcp", "--source", "x", "--", "python3", &server, "waits", &pid]),
-        ("-INT", vec!["import", "mcp", "--source", "x", "--", "python3", &server, "waits", &pid]),
+        (
+            "-TERM",
+            vec![
+                "import", "mcp", "--source", "x", "--", "python3", &server, "waits", &pid,
+            ],
+        ),
+        (
+            "-INT",
+            vec![
+                "import", "mcp", "--source", "x", "--", "python3", &server, "waits", &pid,
+            ],
+        ),
     ] {
         let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_picktools"));
-        let silent = program.args(&arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let silent = program
+            .args(&arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let mut program = silent.spawn().expect("it starts");
         let mut child = String::new();
         wait_until("its child is started", &mut || {
@@ -212,9 +377,14 @@ fn what_is_interrupted_leaves_no_process_behind() {
         fs::remove_file(&noted).expect("it is there");
         assert!(is_running(&child), "{arguments:?}");
         let id = program.id().to_string();
-        let sent = std::process::Command::new("kill").args([signal, &id]).status().expect("it runs");
+        let sent = std::process::Command::new("kill")
+            .args([signal, &id])
+            .status()
+            .expect("it runs");
         assert!(sent.success(), "{signal} {arguments:?}");
-        wait_until("the program ends", &mut || program.try_wait().expect("it can be asked").is_some());
+        wait_until("the program ends", &mut || {
+            program.try_wait().expect("it can be asked").is_some()
+        });
         wait_until("the server's child ends", &mut || !is_running(&child));
     }
 }

@@ -1,4 +1,5 @@
-//! Saved indexes from the command line: the same answers, what has changed since, and what faults leave behind.
+//! Saved indexes from the command line: the same answers, what has changed since, and what faults
+//! leave behind.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +23,10 @@ fn text(path: &Path) -> &str {
 
 /// An answer without what differs from run to run.
 fn timeless(mut answer: Value) -> Value {
-    answer.as_object_mut().expect("it is an object").remove("timings");
+    answer
+        .as_object_mut()
+        .expect("it is an object")
+        .remove("timings");
     answer
 }
 
@@ -31,23 +35,56 @@ fn an_index_does_wherever_a_catalog_does() {
     let folder = scratch();
     let index = text(folder.path());
     let said = answer(&["index", "--catalog", WORKPLACE, "--out", index, "--stats"]);
-    assert!(said.contains("bytes a tool") && said.contains("vectors"), "{said}");
+    assert!(
+        said.contains("bytes a tool") && said.contains("vectors"),
+        "{said}"
+    );
     for command in [
         &["pick", "book a meeting room", "--json"][..],
-        &["pick", "refund the order", "--role", "finance", "--explain", "--allow-unsafe", "--json"],
-        &["pick", "book a meeting room", "--provider", "openai", "--json"],
+        &[
+            "pick",
+            "refund the order",
+            "--role",
+            "finance",
+            "--explain",
+            "--allow-unsafe",
+            "--json",
+        ],
+        &[
+            "pick",
+            "book a meeting room",
+            "--provider",
+            "openai",
+            "--json",
+        ],
     ] {
         let of = |option, path| timeless(json(&[command, &[option, path]].concat()));
-        assert_eq!(of("--index", index), of("--catalog", WORKPLACE), "{command:?}");
+        assert_eq!(
+            of("--index", index),
+            of("--catalog", WORKPLACE),
+            "{command:?}"
+        );
         assert_eq!(of("--catalog", index), of("--index", index), "{command:?}");
     }
-    for command in
-        [&["resolve", "bookMeetingRoom"][..], &["translate", "--provider", "anthropic"], &["check"], &["index"]]
-    {
-        let of = |path| picktools(&[command, &["--catalog", path]].concat()).output().expect("it runs");
+    for command in [
+        &["resolve", "bookMeetingRoom"][..],
+        &["translate", "--provider", "anthropic"],
+        &["check"],
+        &["index"],
+    ] {
+        let of = |path| {
+            picktools(&[command, &["--catalog", path]].concat())
+                .output()
+                .expect("it runs")
+        };
         let (saved, read) = (of(index), of(WORKPLACE));
         let is_told_apart = |line: &&str| !line.contains(index) && !line.contains(WORKPLACE);
-        let lines = |text: &str| text.lines().filter(is_told_apart).map(str::to_owned).collect::<Vec<_>>();
+        let lines = |text: &str| {
+            text.lines()
+                .filter(is_told_apart)
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(
             (saved.status.code(), lines(&stdout(&saved))),
             (read.status.code(), lines(&stdout(&read))),
@@ -57,7 +94,15 @@ fn an_index_does_wherever_a_catalog_does() {
     // An index of an index is the same file, but for what it was made of.
     let again = scratch();
     answer(&["index", "--index", index, "--out", text(again.path())]);
-    let of = |index| timeless(json(&["pick", "lock the front door", "--index", index, "--json"]));
+    let of = |index| {
+        timeless(json(&[
+            "pick",
+            "lock the front door",
+            "--index",
+            index,
+            "--json",
+        ]))
+    };
     assert_eq!(of(text(again.path())), of(index));
 }
 
@@ -66,38 +111,82 @@ fn what_an_index_was_made_of_is_looked_at_again() {
     let (folder, catalog) = (scratch(), scratch());
     let (index, file) = (text(folder.path()), catalog.path().join("tools.jsonl"));
     let entry = |name: &str| {
-        format!("{{\"name\": \"{name}\", \"description\": \"Looks up the weather\", \"parameters\": {{}}}}\n")
+        format!(
+            "{{\"name\": \"{name}\", \"description\": \"Looks up the weather\", \"parameters\": {{}}}}\n"
+        )
     };
     fs::write(&file, entry("get_weather")).expect("it can be written");
-    answer(&["index", "--catalog", text(catalog.path()), "--out", index, "--conflicts", "warn"]);
+    answer(&[
+        "index",
+        "--catalog",
+        text(catalog.path()),
+        "--out",
+        index,
+        "--conflicts",
+        "warn",
+    ]);
     let pick = |more: &[&str]| {
-        let output = picktools(&[&["pick", "weather", "--index", index], more].concat()).output().expect("it runs");
+        let output = picktools(&[&["pick", "weather", "--index", index], more].concat())
+            .output()
+            .expect("it runs");
         (output.status.code(), stdout(&output), stderr(&output))
     };
     let (code, said, warned) = pick(&[]);
-    assert!(code == Some(0) && said.contains("get_weather") && warned.is_empty(), "{said}{warned}");
+    assert!(
+        code == Some(0) && said.contains("get_weather") && warned.is_empty(),
+        "{said}{warned}"
+    );
     // Read otherwise than it is asked for now.
     let (code, _, refused) = pick(&["--untrusted-source", "weather"]);
-    assert!(code == Some(2) && refused.contains("--conflicts warn"), "{refused}");
+    assert!(
+        code == Some(2) && refused.contains("--conflicts warn"),
+        "{refused}"
+    );
     assert_eq!(pick(&["--conflicts", "warn"]).0, Some(0));
     // As long as it was, and of the same time.
-    let then = fs::metadata(&file).and_then(|data| data.modified()).expect("it is there");
+    let then = fs::metadata(&file)
+        .and_then(|data| data.modified())
+        .expect("it is there");
     fs::write(&file, entry("get_climate")).expect("it can be written");
-    fs::File::options().write(true).open(&file).and_then(|file| file.set_modified(then)).expect("its time can be set");
-    for (change, named) in [("changed", "tools.jsonl has changed"), ("gone", "has changed"), ("new", "is new")] {
+    fs::File::options()
+        .write(true)
+        .open(&file)
+        .and_then(|file| file.set_modified(then))
+        .expect("its time can be set");
+    for (change, named) in [
+        ("changed", "tools.jsonl has changed"),
+        ("gone", "has changed"),
+        ("new", "is new"),
+    ] {
         if change == "gone" {
-            fs::write(catalog.path().join("other.json"), format!("[{}]", entry("get_storm")))
-                .expect("it can be written");
+            fs::write(
+                catalog.path().join("other.json"),
+                format!("[{}]", entry("get_storm")),
+            )
+            .expect("it can be written");
             fs::remove_file(&file).expect("it can be removed");
         } else if change == "new" {
             answer(&["index", "--catalog", text(catalog.path()), "--out", index]);
-            fs::write(catalog.path().join("third.json"), format!("[{}]", entry("get_rain")))
-                .expect("it can be written");
+            fs::write(
+                catalog.path().join("third.json"),
+                format!("[{}]", entry("get_rain")),
+            )
+            .expect("it can be written");
         }
         let (code, said, warned) = pick(&[]);
-        assert!(code == Some(0) && warned.contains("is stale") && warned.contains("--out"), "{change}: {warned}");
-        assert!(warned.contains(named) || warned.contains("is new"), "{change}: {warned}");
-        assert_eq!(said.contains("get_climate"), change == "changed", "{change}: {said}");
+        assert!(
+            code == Some(0) && warned.contains("is stale") && warned.contains("--out"),
+            "{change}: {warned}"
+        );
+        assert!(
+            warned.contains(named) || warned.contains("is new"),
+            "{change}: {warned}"
+        );
+        assert_eq!(
+            said.contains("get_climate"),
+            change == "changed",
+            "{change}: {said}"
+        );
         assert!(!said.contains("get_weather"), "{change}: {said}");
     }
     // Carried elsewhere, it stands for itself.
@@ -118,12 +207,23 @@ fn an_index_that_is_no_index_is_named_with_the_remedy() {
     for (content, named) in [
         (&whole[..whole.len() / 2], "damaged"),
         (b"{}", "no index of picktools"),
-        (&[&whole[..16], &9_u32.to_le_bytes(), &whole[20..]].concat(), "format 9"),
+        (
+            &[&whole[..16], &9_u32.to_le_bytes(), &whole[20..]].concat(),
+            "format 9",
+        ),
     ] {
         fs::write(&path, content).expect("it can be written");
-        for command in [&["pick", "x"][..], &["check"], &["resolve", "x"], &["translate", "--provider", "mcp"]] {
+        for command in [
+            &["pick", "x"][..],
+            &["check"],
+            &["resolve", "x"],
+            &["translate", "--provider", "mcp"],
+        ] {
             let refused = refusal(&[command, &["--index", index]].concat());
-            assert!(refused.contains(named) && refused.contains("picktools index"), "{command:?}: {refused}");
+            assert!(
+                refused.contains(named) && refused.contains("picktools index"),
+                "{command:?}: {refused}"
+            );
         }
     }
 }
@@ -132,27 +232,46 @@ fn an_index_that_is_no_index_is_named_with_the_remedy() {
 fn a_full_disk_and_a_folder_that_is_no_folder_leave_what_was_there() {
     let folder = scratch();
     let index = text(folder.path());
-    answer(&["index", "--catalog", "fixtures/catalogs/terminal", "--out", index]);
+    answer(&[
+        "index",
+        "--catalog",
+        "fixtures/catalogs/terminal",
+        "--out",
+        index,
+    ]);
     let before = fs::read(folder.path().join(FILE)).expect("it was saved");
-    // The largest file that it may write is smaller than the index: the call that writes fails, as where a disk is full.
+    // The largest file that it may write is smaller than the index: the call that writes fails, as
+    // where a disk is full.
     let limited = format!(
         "trap '' XFSZ; ulimit -f 64; exec {} index --catalog {WORKPLACE} --out {index}",
         env!("CARGO_BIN_EXE_picktools")
     );
-    let output =
-        std::process::Command::new("sh").args(["-c", &limited]).current_dir(root("")).output().expect("it runs");
+    let output = std::process::Command::new("sh")
+        .args(["-c", &limited])
+        .current_dir(root(""))
+        .output()
+        .expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("cannot save the index; what was saved before is as it was"), "{said}");
-    assert_eq!(fs::read(folder.path().join(FILE)).expect("it is there"), before);
-    let left: Vec<_> =
-        fs::read_dir(folder.path()).expect("it is there").map(|entry| entry.expect("readable").file_name()).collect();
+    assert!(
+        said.contains("cannot save the index; what was saved before is as it was"),
+        "{said}"
+    );
+    assert_eq!(
+        fs::read(folder.path().join(FILE)).expect("it is there"),
+        before
+    );
+    let left: Vec<_> = fs::read_dir(folder.path())
+        .expect("it is there")
+        .map(|entry| entry.expect("readable").file_name())
+        .collect();
     assert_eq!(left.len(), 2, "{left:?}");
     let refused = refusal(&["index", "--catalog", WORKPLACE, "--out", "Cargo.toml/index"]);
     assert!(refused.contains("Cargo.toml/index"), "{refused}");
 }
 
-/// Whoever is killed while an index is written leaves the old one or the new one. `scripts/kill-index.py` does this a thousand times.
+/// Whoever is killed while an index is written leaves the old one or the new one.
+/// `scripts/kill-index.py` does this a thousand times.
 #[test]
 fn a_writer_that_is_killed_leaves_a_whole_index() {
     let folder = scratch();
@@ -160,7 +279,10 @@ fn a_writer_that_is_killed_leaves_a_whole_index() {
     let digests = [WORKPLACE, "fixtures/catalogs/terminal"].map(|catalog| {
         let started = Instant::now();
         answer(&["index", "--catalog", catalog, "--out", index]);
-        let digest = json(&["index", "--index", index, "--json"])["catalog"].as_str().expect("a digest").to_owned();
+        let digest = json(&["index", "--index", index, "--json"])["catalog"]
+            .as_str()
+            .expect("a digest")
+            .to_owned();
         (catalog, digest, started.elapsed())
     });
     for round in 0..24_u32 {
@@ -171,12 +293,19 @@ fn a_writer_that_is_killed_leaves_a_whole_index() {
             .stdout(Stdio::null())
             .spawn()
             .expect("it runs");
-        std::thread::sleep(*takes * (round / 2) / 12 + Duration::from_micros(u64::from(round) * 137));
+        std::thread::sleep(
+            *takes * (round / 2) / 12 + Duration::from_micros(u64::from(round) * 137),
+        );
         // It may have ended.
         writer.kill().ok();
         writer.wait().expect("it ends");
         let found = json(&["index", "--index", index, "--json"]);
-        assert!(digests.iter().any(|(_, digest, _)| found["catalog"] == **digest), "{found}");
+        assert!(
+            digests
+                .iter()
+                .any(|(_, digest, _)| found["catalog"] == **digest),
+            "{found}"
+        );
         let left = fs::read_dir(folder.path()).expect("it is there").count();
         assert!(left <= 3, "the index, its lock, and what one writer left");
     }

@@ -2,7 +2,12 @@
 
 use crate::cli::{WORKPLACE, answer, json, picktools, refusal, stderr, stdout};
 
-const TERMINAL: [&str; 4] = ["--catalog", "fixtures/catalogs/terminal", "--skills", "fixtures/skills-terminal"];
+const TERMINAL: [&str; 4] = [
+    "--catalog",
+    "fixtures/catalogs/terminal",
+    "--skills",
+    "fixtures/skills-terminal",
+];
 
 fn arguments<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&["pick"], more, &TERMINAL].concat()
@@ -10,7 +15,13 @@ fn arguments<'a>(more: &[&'a str]) -> Vec<&'a str> {
 
 #[test]
 fn skills_are_printed_under_the_picks() {
-    let text = answer(&arguments(&["try my branch out on staging", "-k", "1", "--exclude", "write_file"]));
+    let text = answer(&arguments(&[
+        "try my branch out on staging",
+        "-k",
+        "1",
+        "--exclude",
+        "write_file",
+    ]));
     for part in [
         "The skill \"deploy-staging\" needs it",
         "\nSkills:\n 1. deploy-staging  0.",
@@ -28,101 +39,240 @@ fn skills_are_printed_under_the_picks() {
 fn json_has_the_skills() {
     let json = json(&arguments(&["deploy-staging", "--json"]));
     let skill = &json["skills"][0];
-    assert_eq!((&skill["name"], &skill["path"]), (&"deploy-staging".into(), &"deploy-staging/SKILL.md".into()));
+    assert_eq!(
+        (&skill["name"], &skill["path"]),
+        (&"deploy-staging".into(), &"deploy-staging/SKILL.md".into())
+    );
     assert_eq!(skill["allowed_tools"][0]["name"], "bash");
     assert_eq!(skill["tool_ids"][0], "terminal/terminalRun");
-    assert!(skill["score"].is_number() && skill["reason"].is_string() && skill.get("body").is_none(), "{skill}");
+    assert!(
+        skill["score"].is_number() && skill["reason"].is_string() && skill.get("body").is_none(),
+        "{skill}"
+    );
 }
 
 #[test]
 fn prompt_sections_stand_in_place_of_the_list() {
-    let text = answer(&arguments(&["deploy-staging", "-k", "1", "--prompt-section"]));
-    assert!(text.starts_with("You have access to these tools:\n- terminalRun (aliases: bash, "), "{text}");
-    assert!(text.contains("\n\nYou have access to these skills:\n- deploy-staging: Deploys "), "{text}");
-    let output = picktools(&arguments(&["x", "--prompt-section", "--json"])).output().expect("it runs");
+    let text = answer(&arguments(&[
+        "deploy-staging",
+        "-k",
+        "1",
+        "--prompt-section",
+    ]));
+    assert!(
+        text.starts_with("You have access to these tools:\n- terminalRun (aliases: bash, "),
+        "{text}"
+    );
+    assert!(
+        text.contains("\n\nYou have access to these skills:\n- deploy-staging: Deploys "),
+        "{text}"
+    );
+    let output = picktools(&arguments(&["x", "--prompt-section", "--json"]))
+        .output()
+        .expect("it runs");
     assert_eq!(output.status.code(), Some(2));
-    let tools = answer(&["pick", "book a meeting room", "--catalog", WORKPLACE, "--prompt-section"]);
-    assert!(tools.contains("- book_meeting_room: ") && !tools.contains("skill"), "{tools}");
+    let tools = answer(&[
+        "pick",
+        "book a meeting room",
+        "--catalog",
+        WORKPLACE,
+        "--prompt-section",
+    ]);
+    assert!(
+        tools.contains("- book_meeting_room: ") && !tools.contains("skill"),
+        "{tools}"
+    );
 }
 
 #[test]
 fn the_section_has_the_names_of_the_definitions_that_are_sent() {
     for names in ["canonical", "primary-alias", "expanded", "described"] {
-        for provider in ["openai", "openai-responses", "anthropic", "gemini", "ollama", "mcp"] {
-            let pick = arguments(&["run a command", "-k", "2", "--provider", provider, "--names", names]);
+        for provider in [
+            "openai",
+            "openai-responses",
+            "anthropic",
+            "gemini",
+            "ollama",
+            "mcp",
+        ] {
+            let pick = arguments(&[
+                "run a command",
+                "-k",
+                "2",
+                "--provider",
+                provider,
+                "--names",
+                names,
+            ]);
             let sent = json(&[&pick[..], &["--json"]].concat());
-            let sent = sent["definitions"]["names"].as_object().expect("there are names");
+            let sent = sent["definitions"]["names"]
+                .as_object()
+                .expect("there are names");
             let section = answer(&[&pick[..], &["--prompt-section"]].concat());
-            let names_told = section.lines().filter_map(|line| line.strip_prefix("- ")?.split([' ', ':']).next());
-            let told: Vec<&str> = names_told.take_while(|name| *name != "deploy-staging").collect();
+            let names_told = section
+                .lines()
+                .filter_map(|line| line.strip_prefix("- ")?.split([' ', ':']).next());
+            let told: Vec<&str> = names_told
+                .take_while(|name| *name != "deploy-staging")
+                .collect();
             assert!(
                 !told.is_empty() && told.iter().all(|name| sent.contains_key(*name)),
                 "{provider} {names}: {section}"
             );
-            assert!(sent.keys().all(|name| section.contains(name.as_str())), "{provider} {names}: {section}");
+            assert!(
+                sent.keys().all(|name| section.contains(name.as_str())),
+                "{provider} {names}: {section}"
+            );
         }
     }
-    let section = answer(&arguments(&["run a command", "-k", "1", "--names", "primary-alias", "--prompt-section"]));
-    assert!(section.contains("- bash (aliases: terminalRun, shell, run, exec): Run a command\n"), "{section}");
+    let section = answer(&arguments(&[
+        "run a command",
+        "-k",
+        "1",
+        "--names",
+        "primary-alias",
+        "--prompt-section",
+    ]));
+    assert!(
+        section.contains("- bash (aliases: terminalRun, shell, run, exec): Run a command\n"),
+        "{section}"
+    );
 }
 
 #[test]
 fn the_section_can_list_all_tools_that_the_caller_may_use() {
-    let all = answer(&arguments(&["run a command", "-k", "1", "--prompt-section=all", "--exclude", "write_file"]));
-    let names: Vec<&str> = all.lines().filter_map(|line| line.strip_prefix("- ")?.split(' ').next()).collect();
-    assert_eq!(names[..3], ["terminalRun", "terminalCd", "terminalReadFile"], "{all}");
+    let all = answer(&arguments(&[
+        "run a command",
+        "-k",
+        "1",
+        "--prompt-section=all",
+        "--exclude",
+        "write_file",
+    ]));
+    let names: Vec<&str> = all
+        .lines()
+        .filter_map(|line| line.strip_prefix("- ")?.split(' ').next())
+        .collect();
+    assert_eq!(
+        names[..3],
+        ["terminalRun", "terminalCd", "terminalReadFile"],
+        "{all}"
+    );
     assert!(!all.contains("terminalWriteFile"), "{all}");
-    let picks = answer(&arguments(&["run a command", "-k", "1", "--prompt-section"]));
-    assert!(picks.contains("- terminalRun") && !picks.contains("- terminalCd"), "{picks}");
+    let picks = answer(&arguments(&[
+        "run a command",
+        "-k",
+        "1",
+        "--prompt-section",
+    ]));
+    assert!(
+        picks.contains("- terminalRun") && !picks.contains("- terminalCd"),
+        "{picks}"
+    );
     let unsafe_too = ["pick", "x", "--catalog", WORKPLACE, "--prompt-section=all"];
-    let count =
-        |more: &[&str]| answer(&[&unsafe_too[..], more].concat()).lines().filter(|line| line.starts_with("- ")).count();
-    assert!(count(&["--allow-unsafe"]) > count(&[]), "what is unsafe is not available");
+    let count = |more: &[&str]| {
+        answer(&[&unsafe_too[..], more].concat())
+            .lines()
+            .filter(|line| line.starts_with("- "))
+            .count()
+    };
+    assert!(
+        count(&["--allow-unsafe"]) > count(&[]),
+        "what is unsafe is not available"
+    );
 }
 
 #[test]
 fn a_skill_whose_tools_the_caller_may_not_have_is_not_in_the_section() {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, description, tools) in [
-        ("deploy-branch", "Deploys the branch to the staging system.", "bash read_file"),
-        ("sort-notes", "Sorts a folder of loose notes into one file.", "read_file"),
+        (
+            "deploy-branch",
+            "Deploys the branch to the staging system.",
+            "bash read_file",
+        ),
+        (
+            "sort-notes",
+            "Sorts a folder of loose notes into one file.",
+            "read_file",
+        ),
     ] {
         let skill = folder.path().join(name);
         std::fs::create_dir(&skill).expect("it is new");
-        let text = format!("---\nname: {name}\ndescription: {description}\nallowed-tools: {tools}\n---\nDo it.\n");
+        let text = format!(
+            "---\nname: {name}\ndescription: {description}\nallowed-tools: {tools}\n---\nDo it.\n"
+        );
         std::fs::write(skill.join("SKILL.md"), text).expect("the folder is there");
     }
     let skills = folder.path().to_str().expect("the path is UTF-8");
     let section = |more: &[&str]| {
         let request = "use deploy-branch and sort-notes";
-        let pick = ["pick", request, "--prompt-section", "--catalog", TERMINAL[1], "--skills", skills];
-        let output = picktools(&[&pick[..], more].concat()).output().expect("it runs");
+        let pick = [
+            "pick",
+            request,
+            "--prompt-section",
+            "--catalog",
+            TERMINAL[1],
+            "--skills",
+            skills,
+        ];
+        let output = picktools(&[&pick[..], more].concat())
+            .output()
+            .expect("it runs");
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         (stdout(&output), stderr(&output))
     };
     let (all, warnings) = section(&[]);
-    assert!(all.contains("- deploy-branch: ") && all.contains("- sort-notes: "), "{all}");
+    assert!(
+        all.contains("- deploy-branch: ") && all.contains("- sort-notes: "),
+        "{all}"
+    );
     assert_eq!(warnings, "");
     let (some, warnings) = section(&["--exclude", "terminalRun"]);
-    assert!(!some.contains("deploy-branch") && some.contains("- sort-notes: "), "{some}");
+    assert!(
+        !some.contains("deploy-branch") && some.contains("- sort-notes: "),
+        "{some}"
+    );
     let told = "the skill deploy-branch is not in the section: terminal/terminalRun is excluded by the caller";
     assert_eq!(warnings, format!("warning: {told}\n"));
     let (none, _) = section(&["--exclude", "terminalRun", "--exclude", "terminalReadFile"]);
     assert!(!none.contains("skill"), "{none}");
     // All that the caller may use, whether the request needs it or not.
     let all = |more: &[&str]| {
-        let pick = ["pick", "what is the time?", "--prompt-section=all", "--catalog", TERMINAL[1], "--skills", skills];
+        let pick = [
+            "pick",
+            "what is the time?",
+            "--prompt-section=all",
+            "--catalog",
+            TERMINAL[1],
+            "--skills",
+            skills,
+        ];
         answer(&[&pick[..], more].concat())
     };
-    assert!(all(&[]).contains("- deploy-branch: ") && all(&[]).contains("- sort-notes: "), "{}", all(&[]));
+    assert!(
+        all(&[]).contains("- deploy-branch: ") && all(&[]).contains("- sort-notes: "),
+        "{}",
+        all(&[])
+    );
     let some = all(&["--exclude", "terminalRun"]);
-    assert!(!some.contains("deploy-branch") && some.contains("- sort-notes: "), "{some}");
+    assert!(
+        !some.contains("deploy-branch") && some.contains("- sort-notes: "),
+        "{some}"
+    );
 }
 
 #[test]
 fn what_cannot_be_used_is_one_warning_each() {
     let warnings = |skills: &str| {
-        let arguments = ["pick", "resize a picture", "--catalog", WORKPLACE, "--skills", skills];
+        let arguments = [
+            "pick",
+            "resize a picture",
+            "--catalog",
+            WORKPLACE,
+            "--skills",
+            skills,
+        ];
         let output = picktools(&arguments).output().expect("it runs");
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         assert!(stdout(&output).starts_with(" 1. media/resize-image"));
@@ -130,16 +280,28 @@ fn what_cannot_be_used_is_one_warning_each() {
     };
     let incompatible = warnings("fixtures/skills");
     assert_eq!(incompatible.lines().count(), 1, "{incompatible}");
-    assert!(incompatible.starts_with("warning: the skill \"export-icons\" (design/export-icons/SKILL.md) cannot be"));
-    assert!(incompatible.contains("did you mean create_pull_request"), "{incompatible}");
+    assert!(incompatible.starts_with(
+        "warning: the skill \"export-icons\" (design/export-icons/SKILL.md) cannot be"
+    ));
+    assert!(
+        incompatible.contains("did you mean create_pull_request"),
+        "{incompatible}"
+    );
     let bad = warnings("fixtures/broken/skills");
     assert_eq!(bad.lines().count(), 7, "{bad}");
-    assert!(bad.lines().all(|line| line.starts_with("warning: fixtures/broken/skills/")), "{bad}");
+    assert!(
+        bad.lines()
+            .all(|line| line.starts_with("warning: fixtures/broken/skills/")),
+        "{bad}"
+    );
 }
 
 #[test]
 fn a_folder_without_skills_is_refused() {
-    for (folder, part) in [("fixtures/formats", "holds no SKILL.md"), ("no/such", "cannot read no/such")] {
+    for (folder, part) in [
+        ("fixtures/formats", "holds no SKILL.md"),
+        ("no/such", "cannot read no/such"),
+    ] {
         let error = refusal(&["pick", "x", "--catalog", WORKPLACE, "--skills", folder]);
         assert!(error.contains(part) && error.contains(folder), "{error}");
     }

@@ -4,8 +4,13 @@ use std::path::{Path, PathBuf};
 
 /// A path below the workspace.
 pub(crate) fn root(path: &str) -> PathBuf {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("it is in a folder of crates");
-    crates.parent().expect("crates are in the workspace").join(path)
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("it is in a folder of crates");
+    crates
+        .parent()
+        .expect("crates are in the workspace")
+        .join(path)
 }
 
 pub(crate) fn fixture(path: &str) -> PathBuf {
@@ -14,9 +19,18 @@ pub(crate) fn fixture(path: &str) -> PathBuf {
 
 /// Every file below a folder.
 pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries =
-        std::fs::read_dir(folder).expect("the folder can be read").map(|entry| entry.expect("it can be read").path());
-    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+    let entries = std::fs::read_dir(folder)
+        .expect("the folder can be read")
+        .map(|entry| entry.expect("it can be read").path());
+    entries
+        .flat_map(|path| {
+            if path.is_dir() {
+                files(&path)
+            } else {
+                vec![path]
+            }
+        })
+        .collect()
 }
 
 /// The folder that `scripts/fetch-models.sh` fills.

@@ -34,36 +34,67 @@ fn each_call_has_its_result_and_the_code_says_whether_all_may_be_run() {
         json!({"name": "read_file", "arguments": {"encoding": "utf7"}}),
         json!({"name": "rm", "arguments": {}}),
     ];
-    let lines = calls.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    let lines = calls
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("\n");
     let (code, text) = validate(TERMINAL, &lines, &[]);
     assert_eq!(code, Some(1));
     let text: Vec<&str> = text.lines().collect();
     assert_eq!(text.len(), 5, "{text:?}");
-    assert!(text[0].ends_with("terminalRun (called bash): valid"), "{}", text[0]);
-    assert!(text[1].contains("repaired: quotation marks were changed"), "{}", text[1]);
-    assert!(text[2].contains("the member \"path\"") && text[2].contains("/encoding: expected one of"), "{}", text[2]);
+    assert!(
+        text[0].ends_with("terminalRun (called bash): valid"),
+        "{}",
+        text[0]
+    );
+    assert!(
+        text[1].contains("repaired: quotation marks were changed"),
+        "{}",
+        text[1]
+    );
+    assert!(
+        text[2].contains("the member \"path\"") && text[2].contains("/encoding: expected one of"),
+        "{}",
+        text[2]
+    );
     assert!(text[3].contains("Unknown tool: rm"), "{}", text[3]);
     assert_eq!(text[4], "2 valid, 0 waiting for approval, 2 refused");
     let (code, _) = validate(TERMINAL, &calls[0].to_string(), &[]);
     assert_eq!(code, Some(0));
 
-    let openai =
-        json!({"id": "1", "type": "function", "function": {"name": "bash", "arguments": "{\"command\": \"ls\"}"}});
-    let anthropic = json!({"type": "tool_use", "id": "2", "name": "bash", "input": {"command": "ls"}});
+    let openai = json!({"id": "1", "type": "function", "function": {"name": "bash", "arguments": "{\"command\": \"ls\"}"}});
+    let anthropic =
+        json!({"type": "tool_use", "id": "2", "name": "bash", "input": {"command": "ls"}});
     let (code, text) = validate(TERMINAL, &format!("{openai}\n{anthropic}\n"), &[]);
-    assert!(code == Some(0) && text.contains("2 valid"), "single calls as providers write them: {text}");
+    assert!(
+        code == Some(0) && text.contains("2 valid"),
+        "single calls as providers write them: {text}"
+    );
 
     let report = report(TERMINAL, &json!(calls).to_string(), &[]);
-    assert_eq!((&report["version"], &report["ready"], &report["refused"]), (&json!(1), &json!(2), &json!(2)));
+    assert_eq!(
+        (&report["version"], &report["ready"], &report["refused"]),
+        (&json!(1), &json!(2), &json!(2))
+    );
     let [first, second, third, last] = [0, 1, 2, 3].map(|index| &report["calls"][index]);
     assert_eq!(
         (&first["status"], &first["id"], &first["resolved_via"]),
         (&json!("ready"), &json!("7"), &json!("alias"))
     );
-    assert_eq!((&first["arguments"], &first["validated"]), (&json!({"command": "ls"}), &json!(true)));
-    assert_eq!(first["names"], json!({"requested": "bash", "canonical": "terminalRun"}));
+    assert_eq!(
+        (&first["arguments"], &first["validated"]),
+        (&json!({"command": "ls"}), &json!(true))
+    );
+    assert_eq!(
+        first["names"],
+        json!({"requested": "bash", "canonical": "terminalRun"})
+    );
     assert_eq!(second["repaired"][0]["change"], "syntax");
-    assert_eq!((&third["status"], &third["error"]["code"]), (&json!("refused"), &json!("invalid")));
+    assert_eq!(
+        (&third["status"], &third["error"]["code"]),
+        (&json!("refused"), &json!("invalid"))
+    );
     assert_eq!(third["error"]["example"], json!({"path": "text"}));
     assert_eq!(last["error"]["code"], "unknown_tool");
 }
@@ -72,33 +103,69 @@ fn each_call_has_its_result_and_the_code_says_whether_all_may_be_run() {
 fn what_is_no_call_is_one_refusal_with_its_place_and_the_rest_goes_on() {
     let call = json!({"name": "bash", "arguments": {"command": "ls"}}).to_string();
     let twice = r#"{"name": "bash", "name": "rm", "arguments": {"command": "ls"}}"#;
-    let lines = format!("{{\"name\": \"bash\"\n{call}\n\n{{\"nam\": \"bash\"}}\n[1]\n{twice}\n\u{feff}{call}\n{call}");
+    let lines = format!(
+        "{{\"name\": \"bash\"\n{call}\n\n{{\"nam\": \"bash\"}}\n[1]\n{twice}\n\u{feff}{call}\n{call}"
+    );
     let (code, text) = validate(TERMINAL, &lines, &[]);
     assert_eq!(code, Some(1));
     let told: Vec<&str> = text.lines().collect();
     assert_eq!(told.len(), 8, "{text}");
-    for (at, place) in
-        [(0, "line 1: "), (2, "line 4: it names no tool"), (3, "line 5: "), (4, "line 6: "), (5, "line 7: ")]
-    {
-        assert!(told[at].starts_with(&format!("{:>2}. {place}", at + 1)), "{text}");
+    for (at, place) in [
+        (0, "line 1: "),
+        (2, "line 4: it names no tool"),
+        (3, "line 5: "),
+        (4, "line 6: "),
+        (5, "line 7: "),
+    ] {
+        assert!(
+            told[at].starts_with(&format!("{:>2}. {place}", at + 1)),
+            "{text}"
+        );
     }
     assert!(told[4].contains("duplicate field `name`"), "{text}");
-    assert!(told[1].ends_with("valid") && told[6].ends_with("valid"), "{text}");
+    assert!(
+        told[1].ends_with("valid") && told[6].ends_with("valid"),
+        "{text}"
+    );
     assert_eq!(told[7], "2 valid, 0 waiting for approval, 5 refused");
     let report = report(TERMINAL, &lines, &[]);
-    assert_eq!((&report["ready"], &report["refused"]), (&json!(2), &json!(5)));
-    assert_eq!((&report["calls"][0]["status"], &report["calls"][0]["place"]), (&json!("refused"), &json!("line 1")));
+    assert_eq!(
+        (&report["ready"], &report["refused"]),
+        (&json!(2), &json!(5))
+    );
+    assert_eq!(
+        (&report["calls"][0]["status"], &report["calls"][0]["place"]),
+        (&json!("refused"), &json!("line 1"))
+    );
     let array = format!("[{call}, {{\"nam\": 1}}, 3, {call}]");
     let (code, text) = validate(TERMINAL, &array, &["--provider", "openai"]);
-    assert!(code == Some(1) && text.contains(" 2. entry 2: it names no tool"), "{text}");
-    assert!(text.contains(" 3. entry 3: ") && text.ends_with("2 valid, 0 waiting for approval, 2 refused\n"), "{text}");
+    assert!(
+        code == Some(1) && text.contains(" 2. entry 2: it names no tool"),
+        "{text}"
+    );
+    assert!(
+        text.contains(" 3. entry 3: ")
+            && text.ends_with("2 valid, 0 waiting for approval, 2 refused\n"),
+        "{text}"
+    );
     // A line that is not UTF-8 is one too.
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("calls.jsonl");
-    fs::write(&file, [call.as_bytes(), b"\n\xff\xfe\n", call.as_bytes()].concat()).expect("it is written");
+    fs::write(
+        &file,
+        [call.as_bytes(), b"\n\xff\xfe\n", call.as_bytes()].concat(),
+    )
+    .expect("it is written");
     let file = file.to_str().expect("the path is UTF-8");
-    let output = picktools(&["validate", "--catalog", TERMINAL, "--calls", file]).output().expect("it runs");
-    assert!(stdout(&output).contains(" 2. line 2: "), "{}{}", stdout(&output), stderr(&output));
+    let output = picktools(&["validate", "--catalog", TERMINAL, "--calls", file])
+        .output()
+        .expect("it runs");
+    assert!(
+        stdout(&output).contains(" 2. line 2: "),
+        "{}{}",
+        stdout(&output),
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -110,9 +177,15 @@ fn a_call_of_an_unsafe_tool_is_flagged() {
     let told: Vec<&str> = text.lines().collect();
     assert_eq!(told[0], " 1. calendar/delete_event: valid; marked unsafe");
     assert!(!told[1].contains("unsafe"), "{text}");
-    assert_eq!(told[2], "2 valid (1 of a tool that is marked unsafe), 0 waiting for approval, 0 refused");
+    assert_eq!(
+        told[2],
+        "2 valid (1 of a tool that is marked unsafe), 0 waiting for approval, 0 refused"
+    );
     let report = report(WORKPLACE, &calls, &["--allow-unsafe"]);
-    assert_eq!((&report["calls"][0]["unsafe"], &report["calls"][1]["unsafe"]), (&json!(true), &Value::Null));
+    assert_eq!(
+        (&report["calls"][0]["unsafe"], &report["calls"][1]["unsafe"]),
+        (&json!(true), &Value::Null)
+    );
 }
 
 #[test]
@@ -120,17 +193,35 @@ fn a_provider_s_answer_and_its_stream_are_read() {
     let answer = json!({"content": [{"type": "text", "text": "I will."},
         {"type": "tool_use", "id": "t1", "name": "terminalRun", "input": {"command": "ls"}}]});
     let whole = report(TERMINAL, &answer.to_string(), &["--provider", "anthropic"]);
-    assert_eq!((&whole["ready"], &whole["calls"][0]["resolved_via"]), (&json!(1), &json!("advertised")));
+    assert_eq!(
+        (&whole["ready"], &whole["calls"][0]["resolved_via"]),
+        (&json!(1), &json!("advertised"))
+    );
     let part = |text: &str| {
         let call = json!({"index": 0, "id": "c1", "function": {"name": "bash", "arguments": text}});
-        format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}))
+        format!(
+            "data: {}\n\n",
+            json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]})
+        )
     };
     let mut second = part(" \"ls\"}");
-    second = second.replace("\"id\":\"c1\",", "").replace("\"name\":\"bash\"", "\"name\":null");
+    second = second
+        .replace("\"id\":\"c1\",", "")
+        .replace("\"name\":\"bash\"", "\"name\":null");
     let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]});
-    let stream = format!("{}{second}data: {end}\n\ndata: [DONE]\n\n", part("{\"command\":"));
-    let streamed = report(TERMINAL, &stream, &["--provider", "openai", "--names", "primary-alias"]);
-    assert_eq!((&streamed["ready"], &streamed["calls"][0]["arguments"]), (&json!(1), &json!({"command": "ls"})));
+    let stream = format!(
+        "{}{second}data: {end}\n\ndata: [DONE]\n\n",
+        part("{\"command\":")
+    );
+    let streamed = report(
+        TERMINAL,
+        &stream,
+        &["--provider", "openai", "--names", "primary-alias"],
+    );
+    assert_eq!(
+        (&streamed["ready"], &streamed["calls"][0]["arguments"]),
+        (&json!(1), &json!({"command": "ls"}))
+    );
     let names = json!({"requested": "bash", "advertised": "bash", "canonical": "terminalRun"});
     assert_eq!(streamed["calls"][0]["names"], names);
 }
@@ -139,11 +230,21 @@ fn a_provider_s_answer_and_its_stream_are_read() {
 fn arguments_are_judged_as_they_are_written() {
     let calls = "{\"name\": \"bash\", \"arguments\": {\"command\": \"ls\", \"command\": \"rm\"}}";
     let (code, text) = validate(TERMINAL, calls, &[]);
-    assert!(code == Some(1) && text.contains("\"/command\" stands twice"), "{text}");
+    assert!(
+        code == Some(1) && text.contains("\"/command\" stands twice"),
+        "{text}"
+    );
     let long = json!({"name": "bash", "arguments": {"command": "x".repeat(2 << 20)}});
     let (code, text) = validate(TERMINAL, &long.to_string(), &[]);
-    assert!(code == Some(1) && text.contains("at most 1048576 are read"), "{text}");
-    let (code, _) = validate(TERMINAL, &long.to_string(), &["--max-argument-bytes", "4194304"]);
+    assert!(
+        code == Some(1) && text.contains("at most 1048576 are read"),
+        "{text}"
+    );
+    let (code, _) = validate(
+        TERMINAL,
+        &long.to_string(),
+        &["--max-argument-bytes", "4194304"],
+    );
     assert_eq!(code, Some(0));
 }
 
@@ -154,11 +255,23 @@ fn a_file_without_calls_is_an_error_that_names_the_place() {
         let file = folder.path().join("calls.jsonl");
         fs::write(&file, text).expect("it is written");
         let path = file.to_str().expect("the path is UTF-8").to_owned();
-        refusal(&[&["validate", "--catalog", WORKPLACE, "--calls", &path], more].concat())
+        refusal(
+            &[
+                &["validate", "--catalog", WORKPLACE, "--calls", &path],
+                more,
+            ]
+            .concat(),
+        )
     };
     let text = error("\n{\"nam\": \"dm\"}\n", &[]);
-    assert!(text.contains("calls.jsonl") && text.contains("line 2") && text.contains("--provider"), "{text}");
-    let text = error("{\"error\": {\"message\": \"overloaded\"}}", &["--provider", "openai"]);
+    assert!(
+        text.contains("calls.jsonl") && text.contains("line 2") && text.contains("--provider"),
+        "{text}"
+    );
+    let text = error(
+        "{\"error\": {\"message\": \"overloaded\"}}",
+        &["--provider", "openai"],
+    );
     assert!(text.contains("overloaded"), "{text}");
     assert!(error("nonsense", &["--provider", "ollama"]).contains("not JSON"));
     assert!(!Path::new("no/such").exists());
@@ -168,22 +281,46 @@ fn a_file_without_calls_is_an_error_that_names_the_place() {
 
 #[test]
 fn picks_become_definitions_and_their_calls_are_valid() {
-    let pick = ["pick", "read the file notes.txt", "--catalog", TERMINAL, "-k", "1", "--mode", "keyword"];
-    let definitions =
-        crate::cli::answer(&[&pick[..], &["--provider", "anthropic", "--names", "primary-alias"]].concat());
+    let pick = [
+        "pick",
+        "read the file notes.txt",
+        "--catalog",
+        TERMINAL,
+        "-k",
+        "1",
+        "--mode",
+        "keyword",
+    ];
+    let definitions = crate::cli::answer(
+        &[
+            &pick[..],
+            &["--provider", "anthropic", "--names", "primary-alias"],
+        ]
+        .concat(),
+    );
     let definitions: Value = serde_json::from_str(&definitions).expect("the answer is JSON");
     assert_eq!(definitions[0]["name"], "read_file");
     assert_eq!(definitions[0]["input_schema"]["required"], json!(["path"]));
-    let both = crate::cli::answer(&[&pick[..], &["--provider", "openai", "--strict", "--json"]].concat());
+    let both =
+        crate::cli::answer(&[&pick[..], &["--provider", "openai", "--strict", "--json"]].concat());
     let both: Value = serde_json::from_str(&both).expect("the answer is JSON");
     assert_eq!(both["picks"][0]["tool"]["name"], "terminalReadFile");
     assert_eq!(both["definitions"]["tools"][0]["function"]["strict"], true);
-    assert_eq!(both["definitions"]["names"], json!({"terminalReadFile": "terminal/terminalReadFile"}));
+    assert_eq!(
+        both["definitions"]["names"],
+        json!({"terminalReadFile": "terminal/terminalReadFile"})
+    );
     // A strict view has an absent member as null.
-    let call =
-        json!({"name": "terminalReadFile", "arguments": {"path": "notes.txt", "encoding": null, "sessionId": null}});
-    let report = report(TERMINAL, &call.to_string(), &["--provider", "openai", "--strict"]);
-    assert_eq!((&report["ready"], &report["calls"][0]["arguments"]), (&json!(1), &json!({"path": "notes.txt"})));
+    let call = json!({"name": "terminalReadFile", "arguments": {"path": "notes.txt", "encoding": null, "sessionId": null}});
+    let report = report(
+        TERMINAL,
+        &call.to_string(),
+        &["--provider", "openai", "--strict"],
+    );
+    assert_eq!(
+        (&report["ready"], &report["calls"][0]["arguments"]),
+        (&json!(1), &json!({"path": "notes.txt"}))
+    );
 }
 
 #[test]
@@ -191,10 +328,16 @@ fn a_call_is_refused_for_the_reasons_that_a_pick_gives() {
     let call = json!({"name": "files/delete_file", "arguments": {"path": "a.txt"}}).to_string();
     let (code, text) = validate(WORKPLACE, &call, &[]);
     assert_eq!(code, Some(1));
-    assert!(text.contains("files/delete_file cannot be called: it is marked unsafe"), "{text}");
+    assert!(
+        text.contains("files/delete_file cannot be called: it is marked unsafe"),
+        "{text}"
+    );
     let refused = report(WORKPLACE, &call, &[]);
     let error = &refused["calls"][0]["error"];
-    assert_eq!((&error["code"], &error["reasons"][0]["code"]), (&json!("ineligible"), &json!("unsafe")));
+    assert_eq!(
+        (&error["code"], &error["reasons"][0]["code"]),
+        (&json!("ineligible"), &json!("unsafe"))
+    );
     assert_eq!(validate(WORKPLACE, &call, &["--allow-unsafe"]).0, Some(0));
 
     let call = json!({"name": "merge_pull_request", "arguments": "{}"}).to_string();
@@ -202,11 +345,19 @@ fn a_call_is_refused_for_the_reasons_that_a_pick_gives() {
     assert!(text.contains("only for the roles"), "{text}");
     let (_, text) = validate(WORKPLACE, &call, &["--role", "maintainer"]);
     assert!(
-        !text.contains("only for the roles") && text.contains("the arguments of forge/merge_pull_request"),
+        !text.contains("only for the roles")
+            && text.contains("the arguments of forge/merge_pull_request"),
         "{text}"
     );
-    let (_, text) = validate(WORKPLACE, &call, &["--role", "maintainer", "--deny-source", "forge"]);
-    assert!(text.contains("from a source that is not allowed: forge"), "{text}");
+    let (_, text) = validate(
+        WORKPLACE,
+        &call,
+        &["--role", "maintainer", "--deny-source", "forge"],
+    );
+    assert!(
+        text.contains("from a source that is not allowed: forge"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -216,26 +367,64 @@ fn refused_calls_are_answered_as_the_provider_takes_it() {
         json!({"id": "2", "name": "read_file", "arguments": {}}),
         json!({"id": "3", "name": "rm", "arguments": {}}),
     ];
-    let lines = calls.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    let lines = calls
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("\n");
     let names = ["--names", "primary-alias"];
-    let (code, text) = validate(TERMINAL, &lines, &[&["--provider", "anthropic", "--results"], &names[..]].concat());
+    let (code, text) = validate(
+        TERMINAL,
+        &lines,
+        &[&["--provider", "anthropic", "--results"], &names[..]].concat(),
+    );
     let messages: Value = serde_json::from_str(&text).expect("it is JSON");
     let blocks = &messages[0]["content"];
-    assert_eq!((code, blocks.as_array().map(Vec::len)), (Some(1), Some(2)), "{messages}");
-    assert_eq!((&blocks[0]["tool_use_id"], &blocks[1]["is_error"]), (&json!("2"), &json!(true)));
+    assert_eq!(
+        (code, blocks.as_array().map(Vec::len)),
+        (Some(1), Some(2)),
+        "{messages}"
+    );
+    assert_eq!(
+        (&blocks[0]["tool_use_id"], &blocks[1]["is_error"]),
+        (&json!("2"), &json!(true))
+    );
     let told = blocks[0]["content"].as_str().expect("it is text");
-    assert!(told.starts_with("the arguments of read_file do not fit") && told.contains("for example {"), "{told}");
+    assert!(
+        told.starts_with("the arguments of read_file do not fit") && told.contains("for example {"),
+        "{told}"
+    );
     let report = report(TERMINAL, &lines, &["--provider", "openai", "--results"]);
-    assert_eq!((&report["results"][1]["tool_call_id"], &report["refused"]), (&json!("3"), &json!(2)));
-    let (code, text) = validate(TERMINAL, &calls[0].to_string(), &["--provider", "openai", "--results"]);
-    assert_eq!((code, text.trim()), (Some(0), "[]"), "nothing is to be told");
+    assert_eq!(
+        (&report["results"][1]["tool_call_id"], &report["refused"]),
+        (&json!("3"), &json!(2))
+    );
+    let (code, text) = validate(
+        TERMINAL,
+        &calls[0].to_string(),
+        &["--provider", "openai", "--results"],
+    );
+    assert_eq!(
+        (code, text.trim()),
+        (Some(0), "[]"),
+        "nothing is to be told"
+    );
 
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("calls.json");
     fs::write(&file, r#"{"name": "rm", "arguments": {}}"#).expect("it is written");
-    let validate = ["validate", "--catalog", TERMINAL, "--calls", file.to_str().expect("the path is UTF-8")];
+    let validate = [
+        "validate",
+        "--catalog",
+        TERMINAL,
+        "--calls",
+        file.to_str().expect("the path is UTF-8"),
+    ];
     let message = refusal(&[&validate[..], &["--results", "--provider", "openai"]].concat());
-    assert!(message.contains("the call of rm has none; keep the `id` of each call"), "{message}");
+    assert!(
+        message.contains("the call of rm has none; keep the `id` of each call"),
+        "{message}"
+    );
     let message = refusal(&[&validate[..], &["--results"]].concat());
     assert!(message.contains("--provider"), "{message}");
 }
@@ -247,12 +436,26 @@ fn a_call_without_a_schema_says_its_mode() {
     let tools = json!([entry("full"), entry("read-only"), entry("human-approval")]);
     let catalog = folder.path().join("tools.json");
     fs::write(&catalog, tools.to_string()).expect("it is written");
-    let calls = ["full", "read-only", "human-approval"].map(|name| json!({"name": name, "arguments": {}}));
-    let (_, text) = validate(catalog.to_str().expect("it is UTF-8"), &json!(calls).to_string(), &[]);
+    let calls =
+        ["full", "read-only", "human-approval"].map(|name| json!({"name": name, "arguments": {}}));
+    let (_, text) = validate(
+        catalog.to_str().expect("it is UTF-8"),
+        &json!(calls).to_string(),
+        &[],
+    );
     let told: Vec<&str> = text.lines().collect();
-    assert!(told[0].ends_with("full: not validated, as it has no schema (full)"), "{text}");
-    assert!(told[1].ends_with("no schema, and not known to change nothing; a person must approve it"), "{text}");
-    assert!(told[2].ends_with("no schema; a person must approve it"), "{text}");
+    assert!(
+        told[0].ends_with("full: not validated, as it has no schema (full)"),
+        "{text}"
+    );
+    assert!(
+        told[1].ends_with("no schema, and not known to change nothing; a person must approve it"),
+        "{text}"
+    );
+    assert!(
+        told[2].ends_with("no schema; a person must approve it"),
+        "{text}"
+    );
 }
 
 /// Writes a catalog, and returns the folder that holds it and its path.
@@ -265,25 +468,54 @@ fn catalog_of(tools: &[Value]) -> (tempfile::TempDir, String) {
 }
 
 /// The names that `pick` answers a request with, and those whose calls `validate` finds ready.
-fn picked_and_ready(catalog: &str, request: &str, names: &[&str], more: &[&str]) -> [Vec<String>; 2] {
-    let pick = ["pick", request, "--catalog", catalog, "--json", "--min-score", "0", "-k", "9"];
+fn picked_and_ready(
+    catalog: &str,
+    request: &str,
+    names: &[&str],
+    more: &[&str],
+) -> [Vec<String>; 2] {
+    let pick = [
+        "pick",
+        request,
+        "--catalog",
+        catalog,
+        "--json",
+        "--min-score",
+        "0",
+        "-k",
+        "9",
+    ];
     let picks = crate::cli::json(&[&pick[..], more].concat());
-    let calls: Vec<Value> = names.iter().map(|name| json!({"name": name, "arguments": {}})).collect();
+    let calls: Vec<Value> = names
+        .iter()
+        .map(|name| json!({"name": name, "arguments": {}}))
+        .collect();
     let report = report(catalog, &json!(calls).to_string(), more);
     let texts = |list: &Value, pointer: &str, only_ready: Option<&str>| {
         let list = list.as_array().expect("a list").iter();
         let list = list.filter(|item| only_ready.is_none_or(|status| item["status"] == status));
-        let mut names: Vec<String> =
-            list.filter_map(|item| item.pointer(pointer)?.as_str()).map(str::to_owned).collect();
+        let mut names: Vec<String> = list
+            .filter_map(|item| item.pointer(pointer)?.as_str())
+            .map(str::to_owned)
+            .collect();
         names.sort_unstable();
         names
     };
-    [texts(&picks["picks"], "/tool/name", None), texts(&report["calls"], "/names/canonical", Some("ready"))]
+    [
+        texts(&picks["picks"], "/tool/name", None),
+        texts(&report["calls"], "/names/canonical", Some("ready")),
+    ]
 }
 
 #[test]
 fn tools_above_the_highest_threat_level_are_neither_picked_nor_valid() {
-    let names = ["restart_a_low", "restart_b_medium", "restart_c_high", "restart_d_critical", "restart_e_unrated"];
+    let names = [
+        "restart_a_low",
+        "restart_b_medium",
+        "restart_c_high",
+        "restart_d_critical",
+        "restart_e_unrated",
+    ];
     let tools = names.map(|name| {
         let level = name.rsplit('_').next().filter(|level| *level != "unrated");
         let safety = level.map_or(json!({}), |level| json!({"threat_level": level}));
@@ -292,14 +524,22 @@ fn tools_above_the_highest_threat_level_are_neither_picked_nor_valid() {
     let (_folder, catalog) = catalog_of(&tools);
     for (level, most) in [("low", 0), ("medium", 1), ("high", 2), ("critical", 3)] {
         let allowed = [&names[..=most], &names[4..]].concat();
-        let found = picked_and_ready(&catalog, "restart the machine", &names, &["--max-threat-level", level]);
+        let found = picked_and_ready(
+            &catalog,
+            "restart the machine",
+            &names,
+            &["--max-threat-level", level],
+        );
         assert_eq!(found[0], allowed, "picks up to {level}");
         assert_eq!(found[1], allowed, "valid calls up to {level}");
     }
     let call = json!({"name": "restart_c_high", "arguments": {}}).to_string();
     let (code, text) = validate(&catalog, &call, &["--max-threat-level", "medium"]);
     assert_eq!(code, Some(1));
-    assert!(text.contains("of the threat level high, and none above medium is allowed"), "{text}");
+    assert!(
+        text.contains("of the threat level high, and none above medium is allowed"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -315,7 +555,12 @@ fn in_the_read_only_mode_only_what_is_known_to_read_is_valid() {
         tool(names[2], json!({"readOnlyHint": false})),
     ];
     let (_folder, catalog) = catalog_of(&tools);
-    let found = picked_and_ready(&catalog, "look after the archive", &names, &["--execution-mode", "read-only"]);
+    let found = picked_and_ready(
+        &catalog,
+        "look after the archive",
+        &names,
+        &["--execution-mode", "read-only"],
+    );
     assert_eq!(found, [names[..2].to_vec(), names[..1].to_vec()]);
     let calls = json!(names.map(|name| json!({"name": name, "arguments": {}}))).to_string();
     let (code, text) = validate(&catalog, &calls, &["--execution-mode", "read-only"]);
@@ -328,9 +573,19 @@ fn in_the_read_only_mode_only_what_is_known_to_read_is_valid() {
         ),
         "{text}"
     );
-    assert!(told[2].contains("marked as one that changes things, and the execution mode is read-only"), "{text}");
+    assert!(
+        told[2].contains("marked as one that changes things, and the execution mode is read-only"),
+        "{text}"
+    );
     assert_eq!(told[3], "1 valid, 1 waiting for approval, 1 refused");
-    let pick = ["pick", "look after the archive", "--catalog", &catalog, "--execution-mode", "read-only"];
+    let pick = [
+        "pick",
+        "look after the archive",
+        "--catalog",
+        &catalog,
+        "--execution-mode",
+        "read-only",
+    ];
     let output = picktools(&pick).output().expect("it runs");
     assert_eq!(stderr(&output), "", "every catalog knows the mode");
 }

@@ -9,7 +9,12 @@ use super::*;
 mod naive {
     use std::collections::BTreeMap;
 
-    pub(super) fn score(name: &str, k: usize, ranking: &[String], grades: &BTreeMap<String, i32>) -> f64 {
+    pub(super) fn score(
+        name: &str,
+        k: usize,
+        ranking: &[String],
+        grades: &BTreeMap<String, i32>,
+    ) -> f64 {
         let mut top: Vec<&String> = Vec::new();
         for tool in ranking {
             if !top.contains(&tool) {
@@ -21,10 +26,18 @@ mod naive {
         if relevant.is_empty() {
             return 0.0;
         }
-        let hits = |n: usize| top.iter().take(n).filter(|tool| relevant.contains(tool)).count() as f64;
+        let hits = |n: usize| {
+            top.iter()
+                .take(n)
+                .filter(|tool| relevant.contains(tool))
+                .count() as f64
+        };
         match name {
             "nDCG" => {
-                let gained: Vec<i32> = top.iter().map(|tool| *grades.get(*tool).unwrap_or(&0)).collect();
+                let gained: Vec<i32> = top
+                    .iter()
+                    .map(|tool| *grades.get(*tool).unwrap_or(&0))
+                    .collect();
                 let mut best: Vec<i32> = grades.values().copied().collect();
                 best.sort_by_key(|grade| -grade);
                 best.truncate(k);
@@ -34,7 +47,13 @@ mod naive {
             "Success" if hits(k) > 0.0 => 1.0,
             "Completeness" if relevant.iter().all(|tool| top.contains(tool)) => 1.0,
             "RR" => {
-                let ranks = (1..=top.len()).map(|rank| if hits(rank) > 0.0 { 1.0 / rank as f64 } else { 0.0 });
+                let ranks = (1..=top.len()).map(|rank| {
+                    if hits(rank) > 0.0 {
+                        1.0 / rank as f64
+                    } else {
+                        0.0
+                    }
+                });
                 ranks.fold(0.0, f64::max)
             }
             "AP" => {
@@ -53,7 +72,11 @@ mod naive {
     fn dcg(grades: &[i32]) -> f64 {
         let mut sum = 0.0;
         for (index, grade) in grades.iter().enumerate() {
-            let gain = if *grade > 0 { 2_f64.powi(*grade) - 1.0 } else { 0.0 };
+            let gain = if *grade > 0 {
+                2_f64.powi(*grade) - 1.0
+            } else {
+                0.0
+            };
             sum += gain * 2_f64.ln() / (index as f64 + 2.0).ln();
         }
         sum
@@ -67,7 +90,10 @@ fn parse(text: &str) -> Measure {
 fn check_score(measure: &str, ranking: &[&str], grades: &[(&str, i32)], expected: f64) {
     let judgments: Judgments = grades.iter().copied().collect();
     let score = parse(measure).score(ranking, &judgments);
-    assert!((score - expected).abs() < 1e-9, "{measure} is {score}, not {expected}");
+    assert!(
+        (score - expected).abs() < 1e-9,
+        "{measure} is {score}, not {expected}"
+    );
 }
 
 #[test]
@@ -79,7 +105,12 @@ fn the_edges_of_each_measure() {
     check_score("AP@2", &["a", "b", "c"], &three, 2.0 / 3.0);
     check_score("AP@10", &["x", "a"], &three, 0.5 / 3.0);
     check_score("RR@1", &["x", "a"], &three, 0.0);
-    check_score("nDCG@10", &["b", "a"], &[("a", 2), ("b", 1)], 0.796_707_580_990_113_7);
+    check_score(
+        "nDCG@10",
+        &["b", "a"],
+        &[("a", 2), ("b", 1)],
+        0.796_707_580_990_113_7,
+    );
     for measure in Measure::STANDARD.map(|measure| measure.to_string()) {
         check_score(&measure, &[], &three, 0.0);
         check_score(&measure, &["a"], &[], 0.0);
@@ -96,7 +127,12 @@ fn a_duplicate_counts_once_at_its_first_place() {
 
 #[test]
 fn extreme_grades_and_cutoffs_stay_finite() {
-    check_score("nDCG@18446744073709551615", &["a", "b"], &[("a", i32::MAX), ("b", i32::MIN)], 1.0);
+    check_score(
+        "nDCG@18446744073709551615",
+        &["a", "b"],
+        &[("a", i32::MAX), ("b", i32::MIN)],
+        1.0,
+    );
 }
 
 #[test]
@@ -107,10 +143,16 @@ fn figures_equal_the_reference_script() {
                  q4\th\t2\nq4\ti\t1\nq5\ttool with spaces\t1\nq5\ta\t1\n";
     let qrels = Qrels::parse(qrels.as_bytes(), "qrels.tsv".as_ref()).expect("well formed");
     let mut run = Run::default();
-    for (query, ranking) in
-        [("q1", "x,b,a,b,d,c"), ("q2", "x1,x2,e,x3,x4,x5,f,x6,x7,x8,g"), ("q3", "b"), ("q5", "y,tool with spaces,a")]
-    {
-        let entry = |tool: &str| RunEntry { tool: tool.to_owned(), score: 0.0 };
+    for (query, ranking) in [
+        ("q1", "x,b,a,b,d,c"),
+        ("q2", "x1,x2,e,x3,x4,x5,f,x6,x7,x8,g"),
+        ("q3", "b"),
+        ("q5", "y,tool with spaces,a"),
+    ] {
+        let entry = |tool: &str| RunEntry {
+            tool: tool.to_owned(),
+            score: 0.0,
+        };
         run.insert(query, ranking.split(',').map(entry).collect());
     }
     let scores = evaluate(&run, &qrels, &Measure::STANDARD);
@@ -131,18 +173,34 @@ fn figures_equal_the_reference_script() {
         let measure = parse(name);
         for (query, expected) in ["q1", "q2", "q3", "q4", "q5"].into_iter().zip(by_query) {
             let score = scores.get(query, measure).expect("the query was scored");
-            assert!((score - expected).abs() < 0.000_05, "{name} of {query} is {score}, not {expected}");
+            assert!(
+                (score - expected).abs() < 0.000_05,
+                "{name} of {query} is {score}, not {expected}"
+            );
         }
-        assert!((mean[&measure] - expected).abs() < 0.000_05, "{name} is {}", mean[&measure]);
+        assert!(
+            (mean[&measure] - expected).abs() < 0.000_05,
+            "{name} is {}",
+            mean[&measure]
+        );
     }
 }
 
 #[test]
 fn the_standard_measures_are_in_order_and_round_trip() {
-    let printed = Measure::STANDARD.map(|measure| measure.to_string()).join(" ");
-    assert_eq!(printed, "nDCG@5 nDCG@10 R@1 R@3 R@5 R@10 Success@1 Success@5 Completeness@10 RR@10 AP@10");
+    let printed = Measure::STANDARD
+        .map(|measure| measure.to_string())
+        .join(" ");
+    assert_eq!(
+        printed,
+        "nDCG@5 nDCG@10 R@1 R@3 R@5 R@10 Success@1 Success@5 Completeness@10 RR@10 AP@10"
+    );
     assert!(Measure::STANDARD.is_sorted());
-    assert!(Measure::STANDARD.iter().eq(&printed.split(' ').map(parse).collect::<Vec<_>>()));
+    assert!(
+        Measure::STANDARD
+            .iter()
+            .eq(&printed.split(' ').map(parse).collect::<Vec<_>>())
+    );
 }
 
 #[test]
@@ -154,16 +212,28 @@ fn names_ignore_case_and_pad() {
 #[test]
 fn a_bad_measure_is_explained() {
     for (text, message) in [
-        ("MAP@10", "unknown measure \"MAP@10\"; write one of nDCG@k, R@k"),
+        (
+            "MAP@10",
+            "unknown measure \"MAP@10\"; write one of nDCG@k, R@k",
+        ),
         ("", "unknown measure \"\""),
-        ("R", "measure \"R\" has no usable cutoff; write a whole number of 1 or more after @, as in R@10"),
+        (
+            "R",
+            "measure \"R\" has no usable cutoff; write a whole number of 1 or more after @, as in R@10",
+        ),
         ("R@", "measure \"R@\" has no usable cutoff"),
         ("R@0", "measure \"R@0\" has no usable cutoff"),
         ("R@+1", "measure \"R@+1\" has no usable cutoff"),
         ("R@1@2", "measure \"R@1@2\" has no usable cutoff"),
-        ("R@99999999999999999999", "measure \"R@99999999999999999999\" has no usable cutoff"),
+        (
+            "R@99999999999999999999",
+            "measure \"R@99999999999999999999\" has no usable cutoff",
+        ),
     ] {
-        let error = text.parse::<Measure>().expect_err("the text is refused").to_string();
+        let error = text
+            .parse::<Measure>()
+            .expect_err("the text is refused")
+            .to_string();
         assert!(error.starts_with(message), "{error}");
     }
 }

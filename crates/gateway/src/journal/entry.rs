@@ -93,7 +93,8 @@ pub struct Narrowing {
     pub role: Arc<str>,
     /// The path that it was sent to, such as `/chat/completions`.
     pub api: &'static str,
-    /// The functions that the model is shown, by name, and of how many; or why the request went on as it came.
+    /// The functions that the model is shown, by name, and of how many; or why the request went on
+    /// as it came.
     pub shown: Result<(Vec<String>, usize), &'static str>,
     /// The time that it took.
     pub time: Duration,
@@ -120,7 +121,8 @@ pub struct Approval {
     pub of: Waiting,
     /// `approved`, `denied`, `forgotten`; of a call `allowed` or `denied`.
     pub decision: &'static str,
-    /// The name of the key by which it was decided; `None` where that was done on the gateway's machine.
+    /// The name of the key by which it was decided; `None` where that was done on the gateway's
+    /// machine.
     pub by: Option<String>,
 }
 
@@ -167,14 +169,18 @@ impl Approval {
 
     pub(super) fn told(self) -> What {
         let mut told = match self.of {
-            Waiting::Definition { id, digest } => json!({"of": "definition", "tool": id, "digest": digest}),
+            Waiting::Definition { id, digest } => {
+                json!({"of": "definition", "tool": id, "digest": digest})
+            }
             Waiting::Server { name } => json!({"of": "server", "server": name}),
             Waiting::Call { id, tool, shown } => {
                 json!({"of": "call", "call": id, "tool": tool, "shown": redact(&shown)})
             }
         };
         told["decision"] = json!(self.decision);
-        told["by"] = self.by.map_or_else(|| json!("operator"), |key| json!({"key": key}));
+        told["by"] = self
+            .by
+            .map_or_else(|| json!("operator"), |key| json!({"key": key}));
         What::Approval(told)
     }
 }
@@ -201,9 +207,22 @@ impl Picked {
 
     /// Tells of it. `access` is the digest of who may see what.
     pub(super) fn told(&self, access: &str) -> Result<What, serde_json::Error> {
-        let Self { key, role, session, via, query, options, selection, time } = self;
+        let Self {
+            key,
+            role,
+            session,
+            via,
+            query,
+            options,
+            selection,
+            time,
+        } = self;
         let mut told = json!({"via": via, "key": key, "role": role});
-        put(&mut told, "session", session.as_ref().map(|session| json!(session)));
+        put(
+            &mut told,
+            "session",
+            session.as_ref().map(|session| json!(session)),
+        );
         let mut query = serde_json::to_value(query)?;
         let mut options = serde_json::to_value(options)?;
         if let Some(options) = options.as_object_mut() {
@@ -221,13 +240,27 @@ impl Picked {
         told["access"] = json!(access);
         told["catalog"] = json!(selection.catalog_digest);
         let picks = selection.picks.iter().take(MAX_PICKS);
-        told["picks"] = picks.map(|pick| json!({"tool": pick.tool.id, "score": rounded(pick.score)})).collect();
+        told["picks"] = picks
+            .map(|pick| json!({"tool": pick.tool.id, "score": rounded(pick.score)}))
+            .collect();
         let more = selection.picks.len().saturating_sub(MAX_PICKS);
         put(&mut told, "more_picks", (more > 0).then(|| json!(more)));
-        let required: Vec<&String> = selection.required.iter().map(|pick| &pick.tool.id).collect();
-        put(&mut told, "required", (!required.is_empty()).then(|| json!(required)));
+        let required: Vec<&String> = selection
+            .required
+            .iter()
+            .map(|pick| &pick.tool.id)
+            .collect();
+        put(
+            &mut told,
+            "required",
+            (!required.is_empty()).then(|| json!(required)),
+        );
         told["selection"] = json!(sha256(&serde_json::to_vec(selection)?));
-        put(&mut told, "degraded", (!selection.degraded.is_empty()).then_some(json!(true)));
+        put(
+            &mut told,
+            "degraded",
+            (!selection.degraded.is_empty()).then_some(json!(true)),
+        );
         told["time_us"] = micros(*time);
         Ok(What::Selection(told))
     }
@@ -235,13 +268,23 @@ impl Picked {
 
 impl Narrowing {
     pub(super) fn told(self) -> What {
-        let Self { key, role, api, shown, time } = self;
+        let Self {
+            key,
+            role,
+            api,
+            shown,
+            time,
+        } = self;
         let mut told = json!({"via": Via::Model, "key": &*key, "role": &*role, "api": api});
         match shown {
             Ok((names, of)) => {
                 told["shown"] = json!(names.len());
                 told["of"] = json!(of);
-                told["tools"] = names.iter().take(MAX_PICKS).map(|name| json!(cut(&redact(name), MAX_NAME))).collect();
+                told["tools"] = names
+                    .iter()
+                    .take(MAX_PICKS)
+                    .map(|name| json!(cut(&redact(name), MAX_NAME)))
+                    .collect();
             }
             Err(why) => told["unchanged"] = json!(why),
         }
@@ -252,9 +295,17 @@ impl Narrowing {
 
 impl Called {
     pub(super) fn told(self, outcome: &'static str, time: Duration) -> What {
-        let Self { key, role, session, requested, tool, arguments } = self;
+        let Self {
+            key,
+            role,
+            session,
+            requested,
+            tool,
+            arguments,
+        } = self;
         let requested = cut(&redact(&requested), MAX_NAME).to_owned();
-        let mut told = json!({"key": &*key, "role": &*role, "session": &*session, "requested": requested});
+        let mut told =
+            json!({"key": &*key, "role": &*role, "session": &*session, "requested": requested});
         put(&mut told, "tool", tool.as_ref().map(|tool| json!(tool.id)));
         let schema = tool.as_ref().and_then(|tool| tool.parameters.as_ref());
         // Text that is JSON has members by whose names secrets are known.
@@ -301,7 +352,10 @@ pub(super) fn policy(snapshot: &Snapshot) -> Result<Policy, String> {
         let json = serde_json::to_value(&role.access).map_err(|error| error.to_string())?;
         let digest = digest_of(&role.access).map_err(|error| error.to_string())?;
         let marked_unsafe = format!("{:?}", role.marked_unsafe).to_lowercase();
-        roles.insert(name, json!({"access": digest, "unsafe": marked_unsafe, "operator": role.operator}));
+        roles.insert(
+            name,
+            json!({"access": digest, "unsafe": marked_unsafe, "operator": role.operator}),
+        );
         access.insert(digest, json);
     }
     let key = |key: &crate::settings::Key| json!({"name": key.name, "role": key.role});

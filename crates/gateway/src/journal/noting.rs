@@ -14,7 +14,11 @@ pub(crate) struct Noting<'a> {
 
 impl<'a> Noting<'a> {
     pub(super) fn new(journal: &'a Journal, called: Option<Called>) -> Self {
-        Self { journal, called, started: Instant::now() }
+        Self {
+            journal,
+            called,
+            started: Instant::now(),
+        }
     }
 
     /// Notes how it ended: `done`, `failed`, `asked`, or the code of a refusal.
@@ -24,7 +28,11 @@ impl<'a> Noting<'a> {
 
     fn note(&mut self, outcome: &'static str) {
         if let Some(called) = self.called.take() {
-            self.journal.note(Noted::Called(Box::new(called), outcome, self.started.elapsed()));
+            self.journal.note(Noted::Called(
+                Box::new(called),
+                outcome,
+                self.started.elapsed(),
+            ));
         }
     }
 }

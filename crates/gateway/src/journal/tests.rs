@@ -12,7 +12,8 @@ use crate::snapshot::Sent;
 
 fn engine() -> Engine {
     let tools = (0..60).map(|number| {
-        let mut tool = Tool::without_arguments(format!("tool_{number}"), format!("Does the thing {number}"));
+        let mut tool =
+            Tool::without_arguments(format!("tool_{number}"), format!("Does the thing {number}"));
         tool.source = Some("up".to_owned());
         tool.id = tool.qualified_name();
         tool
@@ -22,16 +23,24 @@ fn engine() -> Engine {
 
 fn snapshot(engine: &Engine, settings: Settings) -> Arc<Snapshot> {
     let tools = engine.catalog().tools().iter();
-    let tools = tools.map(|tool| json!({"name": tool.name, "description": tool.description, "inputSchema": {}}));
+    let tools = tools
+        .map(|tool| json!({"name": tool.name, "description": tool.description, "inputSchema": {}}));
     let way = picktools_import::mcp::Way::Stdio {
         command: "up".to_owned(),
         arguments: Vec::new(),
         variables: std::collections::BTreeMap::new(),
         folder: None,
     };
-    let server = picktools_import::mcp::Server { name: "up".to_owned(), way };
+    let server = picktools_import::mcp::Server {
+        name: "up".to_owned(),
+        way,
+    };
     let rules = settings.upstream("up");
-    let sent = [Sent { server, rules, tools: tools.collect() }];
+    let sent = [Sent {
+        server,
+        rules,
+        tools: tools.collect(),
+    }];
     Arc::new(Snapshot::build(Arc::new(settings), None, &sent, None, None).expect("a snapshot"))
 }
 
@@ -62,9 +71,15 @@ fn all(settings: &AuditSettings) -> Vec<Value> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(&settings.folder).expect("the folder") {
         let path = entry.expect("an entry").path();
-        if path.extension().is_some_and(|extension| extension == "jsonl") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "jsonl")
+        {
             let text = std::fs::read_to_string(path).expect("UTF-8");
-            found.extend(text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")));
+            found.extend(
+                text.lines()
+                    .map(|line| serde_json::from_str::<Value>(line).expect("JSON")),
+            );
         }
     }
     found.sort_by_key(|record| record["number"].as_u64());
@@ -81,15 +96,23 @@ fn what_watchers_hear_is_what_is_written() {
     let snapshot = snapshot(&engine, Settings::default());
     journal.changed(&snapshot);
     journal.changed(&snapshot);
-    select(&journal, &snapshot.engine, "do the thing 7\n\u{0}\u{2028}with \"quotes\"");
+    select(
+        &journal,
+        &snapshot.engine,
+        "do the thing 7\n\u{0}\u{2028}with \"quotes\"",
+    );
     journal.flush();
     drop(journal);
     let written = all(&settings);
-    let kinds: Vec<&str> = written.iter().filter_map(|record| record["kind"].as_str()).collect();
+    let kinds: Vec<&str> = written
+        .iter()
+        .filter_map(|record| record["kind"].as_str())
+        .collect();
     // Who may see what is named by digest, and said where no role has it.
     assert_eq!(kinds, ["policy", "policy", "selection"], "{written:?}");
     for record in written {
-        let mut entry = serde_json::to_value(&*heard.try_recv().expect("it was told")).expect("JSON");
+        let mut entry =
+            serde_json::to_value(&*heard.try_recv().expect("it was told")).expect("JSON");
         let chained = ["version", "previous"].map(|name| (name.to_owned(), record[name].clone()));
         entry.as_object_mut().expect("an object").extend(chained);
         assert_eq!(entry, record);
@@ -100,7 +123,11 @@ fn what_watchers_hear_is_what_is_written() {
 #[test]
 fn many_at_once_are_numbered_without_gaps_over_files_each_of_which_says_what_holds() {
     let folder = tempfile::tempdir().expect("a folder");
-    let settings = AuditSettings { max_bytes: 40_000, keep: 3, ..AuditSettings::new(folder.path().join("audit")) };
+    let settings = AuditSettings {
+        max_bytes: 40_000,
+        keep: 3,
+        ..AuditSettings::new(folder.path().join("audit"))
+    };
     let journal = Journal::open(audit(&settings)).expect("a journal");
     let engine = engine();
     let snapshot = snapshot(&engine, Settings::default());
@@ -110,32 +137,56 @@ fn many_at_once_are_numbered_without_gaps_over_files_each_of_which_says_what_hol
             let (journal, snapshot) = (&journal, &snapshot);
             scope.spawn(move || {
                 for number in 0..100 {
-                    select(journal, &snapshot.engine, &format!("do the thing {number} for {thread}"));
+                    select(
+                        journal,
+                        &snapshot.engine,
+                        &format!("do the thing {number} for {thread}"),
+                    );
                 }
             });
         }
     });
     drop(journal);
     let written = all(&settings);
-    let numbers: Vec<u64> = written.iter().filter_map(|record| record["number"].as_u64()).collect();
+    let numbers: Vec<u64> = written
+        .iter()
+        .filter_map(|record| record["number"].as_u64())
+        .collect();
     assert!(numbers[0] > 1, "the first files were removed");
-    assert_eq!(numbers, (numbers[0]..=*numbers.last().expect("records")).collect::<Vec<_>>());
-    assert_eq!((&written[0]["kind"], &written[0]["changed"]), (&json!("policy"), &json!(["file"])));
-    assert_eq!(std::fs::read_dir(&settings.folder).expect("the folder").count(), 3 + 3, "head, lock and catalogs");
+    assert_eq!(
+        numbers,
+        (numbers[0]..=*numbers.last().expect("records")).collect::<Vec<_>>()
+    );
+    assert_eq!(
+        (&written[0]["kind"], &written[0]["changed"]),
+        (&json!("policy"), &json!(["file"]))
+    );
+    assert_eq!(
+        std::fs::read_dir(&settings.folder)
+            .expect("the folder")
+            .count(),
+        3 + 3,
+        "head, lock and catalogs"
+    );
     // Every selection that is left can be run again with what is left.
     let mut accesses = std::collections::BTreeSet::new();
     records::<StateError>(&settings.folder, |read| {
         match read.record {
             Record::Policy(policy) => accesses.extend(policy.access.into_keys()),
             Record::Selection(selection) => {
-                assert!(accesses.contains(&selection.access.expect("a digest")), "{}", read.number);
+                assert!(
+                    accesses.contains(&selection.access.expect("a digest")),
+                    "{}",
+                    read.number
+                );
             }
             _ => {}
         }
         Ok(true)
     })
     .expect("it is read");
-    let catalog = picktools_audit::catalog(&settings.folder, snapshot.engine.catalog().digest()).expect("a catalog");
+    let catalog = picktools_audit::catalog(&settings.folder, snapshot.engine.catalog().digest())
+        .expect("a catalog");
     assert_eq!(catalog.digest(), snapshot.engine.catalog().digest());
 }
 
@@ -145,8 +196,16 @@ fn secrets_stay_out_and_what_is_huge_is_bounded() {
     let settings = AuditSettings::new(folder.path().join("audit"));
     let journal = Journal::open(audit(&settings)).expect("a journal");
     let engine = engine();
-    select(&journal, &engine, "do the thing 3 with sk-live-abcdefghijklmnop1234 for ada@example.org");
-    select(&journal, &engine, &"\u{1}".repeat(picktools::query::MAX_QUERY_BYTES));
+    select(
+        &journal,
+        &engine,
+        "do the thing 3 with sk-live-abcdefghijklmnop1234 for ada@example.org",
+    );
+    select(
+        &journal,
+        &engine,
+        &"\u{1}".repeat(picktools::query::MAX_QUERY_BYTES),
+    );
     let called = |arguments: Arguments| Called {
         key: "ci".into(),
         role: "default".into(),
@@ -156,9 +215,15 @@ fn secrets_stay_out_and_what_is_huge_is_bounded() {
         arguments,
     };
     let secret = json!({"user": "ada", "password": "hunter2", "note": "Bearer abcdefgh12345678", "n": [1, {"otp": 7}]});
-    journal.calling(|| called(Arguments::Json(secret.clone()))).ended("done");
-    journal.calling(|| called(Arguments::Text(secret.to_string()))).ended("failed");
-    journal.calling(|| called(Arguments::Json(json!({"a": vec!["x".repeat(5_000); 50]})))).ended("done");
+    journal
+        .calling(|| called(Arguments::Json(secret.clone())))
+        .ended("done");
+    journal
+        .calling(|| called(Arguments::Text(secret.to_string())))
+        .ended("failed");
+    journal
+        .calling(|| called(Arguments::Json(json!({"a": vec!["x".repeat(5_000); 50]}))))
+        .ended("done");
     drop(journal.calling(|| called(Arguments::Json(json!({})))));
     drop(journal);
     let written = all(&settings);
@@ -167,12 +232,24 @@ fn secrets_stay_out_and_what_is_huge_is_bounded() {
         assert!(!text.contains(secret), "{secret}");
     }
     assert_eq!(written[1]["redacted"], true);
-    assert_eq!(written[1]["query"]["text"], "do the thing 3 with [redacted] for [redacted]");
-    assert!(written[2].get("query").is_none() && written[2]["too_large"].is_u64(), "{}", written[2]);
-    let told =
-        json!({"user": "ada", "password": "[redacted]", "note": "Bearer [redacted]", "n": [1, {"otp": "[redacted]"}]});
-    assert_eq!((&written[3]["arguments"], &written[3]["outcome"]), (&told, &json!("done")));
-    assert_eq!((&written[4]["arguments"], &written[4]["outcome"]), (&told, &json!("failed")));
+    assert_eq!(
+        written[1]["query"]["text"],
+        "do the thing 3 with [redacted] for [redacted]"
+    );
+    assert!(
+        written[2].get("query").is_none() && written[2]["too_large"].is_u64(),
+        "{}",
+        written[2]
+    );
+    let told = json!({"user": "ada", "password": "[redacted]", "note": "Bearer [redacted]", "n": [1, {"otp": "[redacted]"}]});
+    assert_eq!(
+        (&written[3]["arguments"], &written[3]["outcome"]),
+        (&told, &json!("done"))
+    );
+    assert_eq!(
+        (&written[4]["arguments"], &written[4]["outcome"]),
+        (&told, &json!("failed"))
+    );
     assert!(written[5]["arguments_too_large"].is_u64());
     assert_eq!(written[6]["outcome"], "cancelled", "nobody waited for it");
 }
@@ -200,10 +277,17 @@ fn nothing_is_decided_while_it_cannot_be_recorded() {
     }
     journal.ready().expect("there is a folder again");
     drop(journal);
-    let text = std::fs::read_to_string(settings.folder.join("audit-000000000003.jsonl")).expect("a file");
-    assert!(text.contains("do the thing 2"), "what was kept is written: {text}");
+    let text =
+        std::fs::read_to_string(settings.folder.join("audit-000000000003.jsonl")).expect("a file");
+    assert!(
+        text.contains("do the thing 2"),
+        "what was kept is written: {text}"
+    );
     let verified = verify(&settings.folder, &mut |_| ()).expect("an audit");
-    assert!(!verified.broken.is_empty(), "what is gone is seen to be gone");
+    assert!(
+        !verified.broken.is_empty(),
+        "what is gone is seen to be gone"
+    );
 }
 
 #[test]
@@ -211,8 +295,15 @@ fn a_decision_is_noted_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let settings = AuditSettings::new(folder.path().join("audit"));
     let journal = Journal::open(audit(&settings)).expect("a journal");
-    let definition = || Waiting::Definition { id: "up/a".to_owned(), digest: "1".to_owned() };
-    let call = || Waiting::Call { id: "7".to_owned(), tool: "up/a".to_owned(), shown: "up/a()".to_owned() };
+    let definition = || Waiting::Definition {
+        id: "up/a".to_owned(),
+        digest: "1".to_owned(),
+    };
+    let call = || Waiting::Call {
+        id: "7".to_owned(),
+        tool: "up/a".to_owned(),
+        shown: "up/a()".to_owned(),
+    };
     for (of, decision, by) in [
         (definition(), "denied", Some("ops")),
         (definition(), "denied", None),
@@ -221,7 +312,11 @@ fn a_decision_is_noted_once() {
         (call(), "allowed", None),
         (call(), "allowed", None),
     ] {
-        journal.approved(Approval { of, decision, by: by.map(str::to_owned) });
+        journal.approved(Approval {
+            of,
+            decision,
+            by: by.map(str::to_owned),
+        });
     }
     drop(journal);
     let told: Vec<String> = all(&settings)

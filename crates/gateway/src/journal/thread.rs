@@ -14,9 +14,11 @@ use tokio::sync::broadcast;
 use super::entry::{Entry, Noted, Policy, What, digest_of, policy};
 use crate::snapshot::Snapshot;
 
-/// How often what was written is brought onto the disk, and how long until what could not be written is tried again.
+/// How often what was written is brought onto the disk, and how long until what could not be
+/// written is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The most entries that are kept while they cannot be written; then whoever notes another one waits.
+/// The most entries that are kept while they cannot be written; then whoever notes another one
+/// waits.
 const MAX_KEPT: usize = 16_384;
 /// How many different accesses are remembered with their digests.
 const MAX_RECENT: usize = 16;
@@ -42,7 +44,8 @@ pub(super) struct Recorder {
     snapshot: Option<Arc<Snapshot>>,
     /// The digests of what the file that is written to says who may see what.
     accesses: HashSet<String>,
-    /// Whether a new file has to begin with what holds, and with which record those begin that are kept.
+    /// Whether a new file has to begin with what holds, and with which record those begin that are
+    /// kept.
     restate: Option<u64>,
     recent: VecDeque<(Access, String)>,
 }
@@ -54,7 +57,17 @@ impl Recorder {
         fault: Arc<Mutex<Option<String>>>,
     ) -> Self {
         let (accesses, recent) = (HashSet::new(), VecDeque::new());
-        Self { audit, live, fault, number: 0, policy: None, snapshot: None, accesses, restate: None, recent }
+        Self {
+            audit,
+            live,
+            fault,
+            number: 0,
+            policy: None,
+            snapshot: None,
+            accesses,
+            restate: None,
+            recent,
+        }
     }
 
     /// Writes what it is told, until nobody can tell it anything any longer.
@@ -80,7 +93,9 @@ impl Recorder {
             }
             let mut written = self.write(&mut kept);
             if written.is_ok() && (is_asked || failed.is_some() || synced.elapsed() >= PAUSE) {
-                written = self.audit.as_mut().map_or(Ok(()), |audit| audit.sync().map_err(|error| error.to_string()));
+                written = self.audit.as_mut().map_or(Ok(()), |audit| {
+                    audit.sync().map_err(|error| error.to_string())
+                });
                 synced = Instant::now();
             }
             if let Err(message) = &written
@@ -124,9 +139,9 @@ impl Recorder {
                 });
                 written.map_err(|message| (message, Noted::Selected(picked)))
             }
-            Noted::Changed(snapshot) => {
-                self.change(at_ms, &snapshot).map_err(|message| (message, Noted::Changed(snapshot)))
-            }
+            Noted::Changed(snapshot) => self
+                .change(at_ms, &snapshot)
+                .map_err(|message| (message, Noted::Changed(snapshot))),
             // What is told of these is small, and made anew where it has to be.
             Noted::Called(called, outcome, time) => {
                 let again = called.clone();
@@ -135,18 +150,24 @@ impl Recorder {
             }
             Noted::Narrowed(narrowing) => {
                 let again = narrowing.clone();
-                self.record(at_ms, narrowing.told()).map_err(|message| (message, Noted::Narrowed(again)))
+                self.record(at_ms, narrowing.told())
+                    .map_err(|message| (message, Noted::Narrowed(again)))
             }
             Noted::Approved(approval) => {
                 let again = approval.clone();
-                self.record(at_ms, approval.told()).map_err(|message| (message, Noted::Approved(again)))
+                self.record(at_ms, approval.told())
+                    .map_err(|message| (message, Noted::Approved(again)))
             }
         }
     }
 
     /// Writes an entry, and tells whoever watches what was written.
     fn record(&mut self, at_ms: u64, what: What) -> Result<(), String> {
-        let mut entry = Entry { number: None, at_ms, what };
+        let mut entry = Entry {
+            number: None,
+            at_ms,
+            what,
+        };
         match &mut self.audit {
             Some(audit) => {
                 let number = audit.next();
@@ -163,9 +184,12 @@ impl Recorder {
         Ok(())
     }
 
-    /// Begins a new file where the one that is written to is full: with what holds, so that it can be read without those before.
+    /// Begins a new file where the one that is written to is full: with what holds, so that it can
+    /// be read without those before.
     fn begin_file(&mut self, at_ms: u64) -> Result<(), String> {
-        let Some(audit) = &mut self.audit else { return Ok(()) };
+        let Some(audit) = &mut self.audit else {
+            return Ok(());
+        };
         if audit.take_lost() {
             self.restate = Some(1);
             self.accesses.clear();
@@ -175,7 +199,9 @@ impl Recorder {
             self.restate = Some(audit.first_kept().map_err(|error| error.to_string())?);
             self.accesses.clear();
         }
-        let Some(first) = self.restate else { return Ok(()) };
+        let Some(first) = self.restate else {
+            return Ok(());
+        };
         if let Some(policy) = self.policy.clone() {
             let mut told = policy.told.clone();
             told["changed"] = json!(["file"]);
@@ -184,10 +210,14 @@ impl Recorder {
             self.know(&policy);
         }
         if let (Some(snapshot), Some(audit)) = (&self.snapshot, &mut self.audit) {
-            audit.put_catalog(snapshot.engine.catalog()).map_err(|error| error.to_string())?;
+            audit
+                .put_catalog(snapshot.engine.catalog())
+                .map_err(|error| error.to_string())?;
         }
         if let Some(audit) = &self.audit {
-            audit.remove_before(first).map_err(|error| error.to_string())?;
+            audit
+                .remove_before(first)
+                .map_err(|error| error.to_string())?;
         }
         self.restate = None;
         Ok(())
@@ -207,7 +237,9 @@ impl Recorder {
             }
         }
         if let Some(audit) = &mut self.audit {
-            audit.put_catalog(snapshot.engine.catalog()).map_err(|error| error.to_string())?;
+            audit
+                .put_catalog(snapshot.engine.catalog())
+                .map_err(|error| error.to_string())?;
         }
         if changed.is_empty() {
             return Ok(());
@@ -215,7 +247,12 @@ impl Recorder {
         self.snapshot = Some(Arc::clone(snapshot));
         let mut told = now.told.clone();
         told["changed"] = json!(changed);
-        if let Some(remnant) = self.audit.as_ref().and_then(AuditWriter::remnant).filter(|_| self.policy.is_none()) {
+        if let Some(remnant) = self
+            .audit
+            .as_ref()
+            .and_then(AuditWriter::remnant)
+            .filter(|_| self.policy.is_none())
+        {
             told["remnant"] = json!(remnant);
         }
         self.record(at_ms, What::Policy(told))?;
@@ -227,12 +264,17 @@ impl Recorder {
     /// Notes which accesses have been written.
     fn know(&mut self, policy: &Policy) {
         let accesses = policy.told["access"].as_object().into_iter().flatten();
-        self.accesses.extend(accesses.map(|(digest, _)| digest.clone()));
+        self.accesses
+            .extend(accesses.map(|(digest, _)| digest.clone()));
     }
 
     /// The digest of who may see what, which is written before it is first used.
     fn name(&mut self, at_ms: u64, access: &Access) -> Result<String, String> {
-        let known = self.recent.iter().find(|(known, _)| known == access).map(|(_, digest)| digest.clone());
+        let known = self
+            .recent
+            .iter()
+            .find(|(known, _)| known == access)
+            .map(|(_, digest)| digest.clone());
         let digest = match known {
             Some(digest) => digest,
             None => {
@@ -247,7 +289,10 @@ impl Recorder {
         if self.audit.is_some() && !self.accesses.contains(&digest) {
             let json = serde_json::to_value(access).map_err(|error| error.to_string())?;
             let accesses = Value::Object([(digest.clone(), json)].into_iter().collect());
-            self.record(at_ms, What::Policy(json!({"changed": ["access"], "access": accesses})))?;
+            self.record(
+                at_ms,
+                What::Policy(json!({"changed": ["access"], "access": accesses})),
+            )?;
             self.accesses.insert(digest.clone());
         }
         Ok(digest)

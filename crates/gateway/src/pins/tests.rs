@@ -28,26 +28,54 @@ struct Gateway {
 impl Gateway {
     fn new(command: &'static str) -> Self {
         let texts = [("read", 0), ("write", 0)].into();
-        Self { command, trusted: false, texts, seen: HashMap::new() }
+        Self {
+            command,
+            trusted: false,
+            texts,
+            seen: HashMap::new(),
+        }
     }
 
     fn server(&self) -> Server {
         let command = self.command.to_owned();
-        let way = Way::Stdio { command, arguments: Vec::new(), variables: BTreeMap::new(), folder: None };
-        Server { name: "up".to_owned(), way }
+        let way = Way::Stdio {
+            command,
+            arguments: Vec::new(),
+            variables: BTreeMap::new(),
+            folder: None,
+        };
+        Server {
+            name: "up".to_owned(),
+            way,
+        }
     }
 
     /// Judges what the server says, and returns what may be called, each with its text.
     fn look(&mut self, file: &mut PinsFile, new_tools: NewTools) -> BTreeMap<&'static str, u8> {
         let (server, mut rules) = (self.server(), Settings::default().upstream("up"));
         (rules.trusted, rules.new_tools) = (self.trusted, new_tools);
-        let tools: Vec<Value> = self.texts.iter().map(|(tool, text)| definition(tool, *text)).collect();
-        let arrival = Arrival { server: &server, rules, tools: &tools };
-        let (judged, saw) = file.judge(&[arrival], Trust::FirstUse, &|_, _| Vec::new(), &self.seen).swap_remove(0);
+        let tools: Vec<Value> = self
+            .texts
+            .iter()
+            .map(|(tool, text)| definition(tool, *text))
+            .collect();
+        let arrival = Arrival {
+            server: &server,
+            rules,
+            tools: &tools,
+        };
+        let (judged, saw) = file
+            .judge(&[arrival], Trust::FirstUse, &|_, _| Vec::new(), &self.seen)
+            .swap_remove(0);
         self.seen.extend(saw);
         let shown = |tool: &str, text: u8| judged.definitions.contains(&definition(tool, text));
-        let free = self.texts.iter().filter(|(tool, _)| !judged.held.contains(**tool));
-        free.map(|(tool, text)| (*tool, *text)).inspect(|(tool, text)| assert!(shown(tool, *text))).collect()
+        let free = self
+            .texts
+            .iter()
+            .filter(|(tool, _)| !judged.held.contains(**tool));
+        free.map(|(tool, text)| (*tool, *text))
+            .inspect(|(tool, text)| assert!(shown(tool, *text)))
+            .collect()
     }
 }
 
@@ -55,7 +83,12 @@ impl Gateway {
 fn decide(file: &mut PinsFile, id: &str, approve: bool) -> Option<Seen> {
     let held = file.held.get(id)?;
     let seen = held.seen();
-    if approve { file.approve(id, &seen.digest) } else { file.deny(id, &seen.digest) }.expect("it is what is shown");
+    if approve {
+        file.approve(id, &seen.digest)
+    } else {
+        file.deny(id, &seen.digest)
+    }
+    .expect("it is what is shown");
     Some(seen)
 }
 
@@ -64,18 +97,34 @@ fn what_a_person_approves_of_a_server_that_moved_speaks_for_nothing_else_of_it()
     for new_tools in [NewTools::Hold, NewTools::Approve] {
         let mut file = PinsFile::default();
         let mut gateway = Gateway::new("one");
-        assert_eq!(gateway.look(&mut file, new_tools).len(), 2, "the first listing is believed");
+        assert_eq!(
+            gateway.look(&mut file, new_tools).len(),
+            2,
+            "the first listing is believed"
+        );
         gateway.command = "other";
         gateway.texts.insert("grown", 0);
         assert!(gateway.look(&mut file, new_tools).is_empty());
         decide(&mut file, "up/write", false).expect("it waits");
         decide(&mut file, "up/read", true).expect("it waits");
         for _ in 0..3 {
-            assert_eq!(gateway.look(&mut file, new_tools).into_keys().collect::<Vec<_>>(), ["read"]);
+            assert_eq!(
+                gateway
+                    .look(&mut file, new_tools)
+                    .into_keys()
+                    .collect::<Vec<_>>(),
+                ["read"]
+            );
         }
         // Nor does what is refused come free where its server is trusted.
         gateway.trusted = true;
-        assert_eq!(gateway.look(&mut file, new_tools).into_keys().collect::<Vec<_>>(), ["grown", "read"]);
+        assert_eq!(
+            gateway
+                .look(&mut file, new_tools)
+                .into_keys()
+                .collect::<Vec<_>>(),
+            ["grown", "read"]
+        );
     }
 }
 
@@ -92,27 +141,42 @@ fn what_was_refused_is_refused_whatever_came_in_between_and_until_it_is_approved
     decide(&mut file, "up/read", false).expect("it waits");
     assert!(!see(&mut file, 2) && !file.held["up/read"].denied);
     assert!(!see(&mut file, 1) && file.held["up/read"].denied);
-    assert!(see(&mut file, 0) && !file.held.contains_key("up/read"), "it is as it was");
+    assert!(
+        see(&mut file, 0) && !file.held.contains_key("up/read"),
+        "it is as it was"
+    );
     assert!(!see(&mut file, 1) && file.held["up/read"].denied);
     // As a file of before has it, which knows of no other refusals.
     file.refused.clear();
     assert!(!see(&mut file, 2) && !see(&mut file, 1) && file.held["up/read"].denied);
     let mut later = file.clone();
-    later.upstreams.values_mut().flat_map(|known| known.tools.values_mut()).flatten().for_each(|pin| pin.approved = 1);
+    later
+        .upstreams
+        .values_mut()
+        .flat_map(|known| known.tools.values_mut())
+        .flatten()
+        .for_each(|pin| pin.approved = 1);
     decide(&mut file, "up/read", true).expect("it is there");
     assert!(see(&mut file, 1), "a person says otherwise");
     file.put_back(&later);
     assert!(see(&mut file, 1), "what was decided since counts");
     let mut lost = PinsFile::default();
     lost.put_back(&later);
-    assert!(!see(&mut lost, 1) && lost.held["up/read"].denied, "a refusal that was lost is put back");
+    assert!(
+        !see(&mut lost, 1) && lost.held["up/read"].denied,
+        "a refusal that was lost is put back"
+    );
 }
 
 /// What happens.
 #[derive(Debug, Clone)]
 enum Event {
     /// A server says something else of a tool, or has it no longer.
-    Says { gateway: usize, tool: usize, text: Option<u8> },
+    Says {
+        gateway: usize,
+        tool: usize,
+        text: Option<u8>,
+    },
     /// A gateway starts anew.
     Starts { gateway: usize },
     /// It reaches its server by another command.

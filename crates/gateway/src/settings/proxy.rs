@@ -14,8 +14,8 @@ pub struct ProxySettings {
     pub from_tools: usize,
     /// The most tools that each message of the user adds; 12 unless told otherwise.
     pub per_turn: usize,
-    /// The least score of a tool that a later message of the user adds, 0..1; 0.02 unless told otherwise. The first adds the best,
-    /// whatever their scores.
+    /// The least score of a tool that a later message of the user adds, 0..1; 0.02 unless told
+    /// otherwise. The first adds the best, whatever their scores.
     pub min_score: f32,
     /// The most bytes of a request; 32 MiB unless told otherwise.
     pub max_bytes: usize,
@@ -27,7 +27,8 @@ pub struct ProxySettings {
 pub struct ProviderSettings {
     /// The address with its version, such as `https://api.openai.com/v1`.
     pub url: String,
-    /// The variable of the environment that holds the key. Without it clients send their own, which goes on.
+    /// The variable of the environment that holds the key. Without it clients send their own, which
+    /// goes on.
     #[serde(default)]
     pub key_env: Option<String>,
     /// What becomes of the tools of a request.
@@ -48,8 +49,8 @@ pub enum ProxyMode {
     Narrow,
     /// All stay, and the model is told among which to choose (OpenAI's `allowed_tools`).
     Allowed,
-    /// Those that the conversation needs stay, the others wait behind the provider's own search (Anthropic's
-    /// `defer_loading`).
+    /// Those that the conversation needs stay, the others wait behind the provider's own search
+    /// (Anthropic's `defer_loading`).
     Defer,
     /// They stay as they are.
     Off,
@@ -69,14 +70,26 @@ impl ProxyMode {
 
 impl Default for ProxySettings {
     fn default() -> Self {
-        Self { openai: None, anthropic: None, from_tools: 16, per_turn: 12, min_score: 0.02, max_bytes: 32 << 20 }
+        Self {
+            openai: None,
+            anthropic: None,
+            from_tools: 16,
+            per_turn: 12,
+            min_score: 0.02,
+            max_bytes: 32 << 20,
+        }
     }
 }
 
 impl ProviderSettings {
     /// Makes a provider to whom clients send keys of their own.
     pub fn new(url: impl Into<String>) -> Self {
-        Self { url: url.into(), key_env: None, mode: ProxyMode::default(), plain_http: false }
+        Self {
+            url: url.into(),
+            key_env: None,
+            mode: ProxyMode::default(),
+            plain_http: false,
+        }
     }
 }
 
@@ -88,15 +101,21 @@ impl ProxySettings {
         if !(0.0..=1.0).contains(&self.min_score) {
             return Err("proxy.min_score: a number from 0 to 1 is needed".to_owned());
         }
-        let providers =
-            [("openai", &self.openai, ProxyMode::Defer), ("anthropic", &self.anthropic, ProxyMode::Allowed)];
+        let providers = [
+            ("openai", &self.openai, ProxyMode::Defer),
+            ("anthropic", &self.anthropic, ProxyMode::Allowed),
+        ];
         for (name, provider, unfit) in providers {
             let Some(provider) = provider else { continue };
             if provider.mode == unfit {
                 let mode = unfit.name();
-                return Err(format!("proxy.{name}: the mode {mode:?} is not for this provider; take \"narrow\""));
+                return Err(format!(
+                    "proxy.{name}: the mode {mode:?} is not for this provider; take \"narrow\""
+                ));
             }
-            provider.check().map_err(|error| format!("proxy.{name}.url: {error}"))?;
+            provider
+                .check()
+                .map_err(|error| format!("proxy.{name}.url: {error}"))?;
         }
         Ok(())
     }
@@ -104,7 +123,8 @@ impl ProxySettings {
 
 impl ProviderSettings {
     fn check(&self) -> Result<(), String> {
-        let url = reqwest::Url::parse(&self.url).map_err(|error| format!("{:?} is no address: {error}", self.url))?;
+        let url = reqwest::Url::parse(&self.url)
+            .map_err(|error| format!("{:?} is no address: {error}", self.url))?;
         let is_local = match url.host_str() {
             Some(host) => {
                 let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
@@ -112,13 +132,22 @@ impl ProviderSettings {
             }
             None => return Err(format!("{:?} names no machine", self.url)),
         };
-        if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
-            return Err("it has no name, password, query or fragment; a key stands in `key_env`".to_owned());
+        if !url.username().is_empty()
+            || url.password().is_some()
+            || url.query().is_some()
+            || url.fragment().is_some()
+        {
+            return Err(
+                "it has no name, password, query or fragment; a key stands in `key_env`".to_owned(),
+            );
         }
         match url.scheme() {
             "https" => Ok(()),
             "http" if is_local || self.plain_http => Ok(()),
-            "http" => Err("another machine is spoken with by https, or with `\"plain_http\": true`".to_owned()),
+            "http" => Err(
+                "another machine is spoken with by https, or with `\"plain_http\": true`"
+                    .to_owned(),
+            ),
             other => Err(format!("{other:?} is not http or https")),
         }
     }

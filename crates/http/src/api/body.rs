@@ -33,7 +33,11 @@ impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
             Ok(bytes) => bytes?,
             Err(_) => {
                 let message = "the request took longer than 30 s to arrive";
-                return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "too_slow", message));
+                return Err(Problem::new(
+                    StatusCode::REQUEST_TIMEOUT,
+                    "too_slow",
+                    message,
+                ));
             }
         };
         read(&bytes).map(Self)
@@ -48,33 +52,51 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Parameters<T> 
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let read = axum::extract::Query::<T>::try_from_uri(&parts.uri);
-        let read = read.map_err(|error| Problem::invalid(picktools::excerpt::marked(&error.body_text(), MAX_TOLD)))?;
+        let read = read.map_err(|error| {
+            Problem::invalid(picktools::excerpt::marked(&error.body_text(), MAX_TOLD))
+        })?;
         Ok(Self(read.0))
     }
 }
 
 fn check(headers: &HeaderMap) -> Result<(), Problem> {
-    let unsupported =
-        |message| Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message));
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let unsupported = |message| {
+        Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "unsupported_media_type",
+            message,
+        ))
+    };
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+        .unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
-    let is_json = kind.eq_ignore_ascii_case("application/json") || kind.to_ascii_lowercase().ends_with("+json");
+    let is_json = kind.eq_ignore_ascii_case("application/json")
+        || kind.to_ascii_lowercase().ends_with("+json");
     if !is_json {
         return unsupported("send Content-Type: application/json");
     }
-    if headers.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
+    if headers
+        .get(header::CONTENT_ENCODING)
+        .is_some_and(|coding| coding != "identity")
+    {
         return unsupported("send the body as it is, without Content-Encoding");
     }
     Ok(())
 }
 
-/// Reads a body. One that is too large is read on for a while and thrown away, as a client that still sends does not hear why
-/// it is refused.
+/// Reads a body. One that is too large is read on for a while and thrown away, as a client that
+/// still sends does not hear why it is refused.
 async fn received(mut body: axum::body::Body) -> Result<Vec<u8>, Problem> {
     let (mut bytes, mut size) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "broken_off", "the body broke off"))?;
-        let Ok(data) = frame.into_data() else { continue };
+        let frame = frame.map_err(|_| {
+            Problem::new(StatusCode::BAD_REQUEST, "broken_off", "the body broke off")
+        })?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
         size += data.len();
         if size <= MAX_BYTES {
             bytes.extend_from_slice(&data);
@@ -84,13 +106,21 @@ async fn received(mut body: axum::body::Body) -> Result<Vec<u8>, Problem> {
     }
     if size > MAX_BYTES {
         let message = format!("the body has more than {MAX_BYTES} bytes");
-        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message));
+        return Err(Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too_large",
+            message,
+        ));
     }
     Ok(bytes)
 }
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    if bytes.trim_ascii_start().first().is_some_and(|first| *first == b'[') {
+    if bytes
+        .trim_ascii_start()
+        .first()
+        .is_some_and(|first| *first == b'[')
+    {
         // A list would be read as the members of an object in their order.
         return Err(Problem::invalid("the body is a list; send an object"));
     }
@@ -101,7 +131,11 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
             true => (StatusCode::UNPROCESSABLE_ENTITY, "invalid_request"),
             false => (StatusCode::BAD_REQUEST, "malformed_json"),
         };
-        Problem::new(status, code, picktools::excerpt::marked(&error.to_string(), MAX_TOLD))
+        Problem::new(
+            status,
+            code,
+            picktools::excerpt::marked(&error.to_string(), MAX_TOLD),
+        )
     };
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let place = error.path().to_string();
@@ -145,8 +179,16 @@ mod tests {
             ("{", 400, None),
             (deep.as_str(), 422, None),
             ("{\"options\": {\"most\": 1}} {}", 400, None),
-            ("{\"options\": {\"most\": 1}, \"options\": {\"most\": 1}}", 422, None),
-            ("{\"options\": {\"most\": \"many\"}}", 422, Some("options.most")),
+            (
+                "{\"options\": {\"most\": 1}, \"options\": {\"most\": 1}}",
+                422,
+                None,
+            ),
+            (
+                "{\"options\": {\"most\": \"many\"}}",
+                422,
+                Some("options.most"),
+            ),
             ("{\"options\": {\"most\": 300}}", 422, Some("options.most")),
             ("{\"options\": {\"least\": 1}}", 422, Some("options.least")),
             ("\u{feff}{}", 400, None),
@@ -155,10 +197,19 @@ mod tests {
             let told = serde_json::to_value(&problem).expect("JSON");
             let shown = &body[..body.len().min(60)];
             assert_eq!(told["status"], status, "{shown}: {told}");
-            assert_eq!(told.get("place").and_then(|place| place.as_str()), place, "{shown}: {told}");
+            assert_eq!(
+                told.get("place").and_then(|place| place.as_str()),
+                place,
+                "{shown}: {told}"
+            );
         }
         read::<Asked>(&[0xff, 0xfe]).expect_err("it is not UTF-8");
-        let nested = format!("{{\"options\": {}{}}}", "[".repeat(100_000), "]".repeat(100_000));
-        read::<serde_json::Value>(nested.as_bytes()).expect_err("it is too deep, and no stack overflows");
+        let nested = format!(
+            "{{\"options\": {}{}}}",
+            "[".repeat(100_000),
+            "]".repeat(100_000)
+        );
+        read::<serde_json::Value>(nested.as_bytes())
+            .expect_err("it is too deep, and no stack overflows");
     }
 }

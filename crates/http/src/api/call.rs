@@ -17,8 +17,8 @@ use super::names::AskedCall;
 use super::{Api, json, written};
 use crate::problem::Problem;
 
-/// Runs a tool: resolved, held to its schema, confirmed where it may do damage, and bounded. Off unless the settings have
-/// `"http": {"calls": true}`.
+/// Runs a tool: resolved, held to its schema, confirmed where it may do damage, and bounded. Off
+/// unless the settings have `"http": {"calls": true}`.
 #[utoipa::path(
     post, path = "/v1/call", tag = "calls", request_body = AskedCall,
     responses(
@@ -38,14 +38,29 @@ pub(super) async fn call(
     }
     let (snapshot, view) = api.view(&sender.role).await?;
     let owner = Owner(format!("key {}", sender.key).into());
-    let caller = Caller { role: sender.role, key: sender.key, owner };
-    let calling = Calling { gateway: &api.hub, caller: &caller, level: None, context: None };
-    let ran = calling.run(snapshot, view, call.call(), Again::default()).await?;
+    let caller = Caller {
+        role: sender.role,
+        key: sender.key,
+        owner,
+    };
+    let calling = Calling {
+        gateway: &api.hub,
+        caller: &caller,
+        level: None,
+        context: None,
+    };
+    let ran = calling
+        .run(snapshot, view, call.call(), Again::default())
+        .await?;
     match ran.response {
         CallToolResponse::Complete(result) => Ok(json(written(&result)?)),
         _ => {
             let message = "the server asks for something during the call, which cannot be asked of you here; use MCP";
-            Err(Problem::new(StatusCode::NOT_IMPLEMENTED, "not_carried", message))
+            Err(Problem::new(
+                StatusCode::NOT_IMPLEMENTED,
+                "not_carried",
+                message,
+            ))
         }
     }
 }

@@ -105,13 +105,17 @@ struct Usage {
         (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn embeddings(Body(request): Body<EmbeddingsRequest>) -> Result<Response, Problem> {
+pub(super) async fn embeddings(
+    Body(request): Body<EmbeddingsRequest>,
+) -> Result<Response, Problem> {
     let texts = match request.input {
         Texts::One(text) => vec![text],
         Texts::Several(texts) => texts,
     };
     if texts.is_empty() || texts.len() > MAX_TEXTS {
-        return Err(Problem::invalid(format!("{} texts; send 1 to {MAX_TEXTS}", texts.len())).at("input"));
+        return Err(
+            Problem::invalid(format!("{} texts; send 1 to {MAX_TEXTS}", texts.len())).at("input"),
+        );
     }
     if texts.iter().any(|text| text.trim().is_empty()) {
         return Err(Problem::invalid("a text is empty").at("input"));
@@ -120,26 +124,47 @@ pub(super) async fn embeddings(Body(request): Body<EmbeddingsRequest>) -> Result
         let embedder = embedder(&request.model)?;
         let dimensions = embedder.dimensions();
         if request.dimensions.is_some_and(|asked| asked != dimensions) {
-            let message = format!("the vectors of {} have {dimensions} dimensions", request.model);
+            let message = format!(
+                "the vectors of {} have {dimensions} dimensions",
+                request.model
+            );
             return Err(Problem::invalid(message).at("dimensions"));
         }
-        let role = if request.input_type == Kind::Query { Role::Query } else { Role::Document };
+        let role = if request.input_type == Kind::Query {
+            Role::Query
+        } else {
+            Role::Document
+        };
         let shown: Vec<&str> = texts.iter().map(String::as_str).collect();
-        let vectors = embedder.embed(role, &shown, &|_| {}).map_err(|error| failed(&error))?;
+        let vectors = embedder
+            .embed(role, &shown, &|_| {})
+            .map_err(|error| failed(&error))?;
         let vector = |numbers: Vec<f32>| match request.encoding_format {
             Coding::Float => Vector::Numbers(numbers),
             Coding::Base64 => Vector::Coded(
-                STANDARD.encode(numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>()),
+                STANDARD.encode(
+                    numbers
+                        .iter()
+                        .flat_map(|number| number.to_le_bytes())
+                        .collect::<Vec<u8>>(),
+                ),
             ),
         };
         let data = vectors.into_iter().enumerate();
-        let data = data.map(|(index, numbers)| Embedding { object: "embedding", index, embedding: vector(numbers) });
+        let data = data.map(|(index, numbers)| Embedding {
+            object: "embedding",
+            index,
+            embedding: vector(numbers),
+        });
         let tokens = shown.iter().map(|text| Tokenizer::O200k.count(text)).sum();
         written(&EmbeddingsAnswer {
             object: "list",
             data: data.collect(),
             model: embedder.identity().to_owned(),
-            usage: Usage { prompt_tokens: tokens, total_tokens: tokens },
+            usage: Usage {
+                prompt_tokens: tokens,
+                total_tokens: tokens,
+            },
         })
     });
     Ok(json(body.await?))
@@ -158,7 +183,9 @@ fn embedder(name: &str) -> Result<Arc<dyn Embedder>, Problem> {
 }
 
 fn unknown(name: &str) -> Problem {
-    let message =
-        format!("there is no model {:?} here; there is static and tuned", picktools::excerpt::marked(name, 100));
+    let message = format!(
+        "there is no model {:?} here; there is static and tuned",
+        picktools::excerpt::marked(name, 100)
+    );
     Problem::new(StatusCode::NOT_FOUND, "unknown_model", message).at("model")
 }

@@ -1,6 +1,7 @@
 //! The HTTP interface: what the library does, for whoever speaks JSON.
 //!
-//! Each answer is what a key's role allows: a tool that is not for it is not there, in no answer, no error and no count.
+//! Each answer is what a key's role allows: a tool that is not for it is not there, in no answer,
+//! no error and no count.
 
 mod body;
 mod call;
@@ -45,7 +46,10 @@ struct Keys;
 impl utoipa::Modify for Keys {
     fn modify(&self, described: &mut utoipa::openapi::OpenApi) {
         let components = described.components.get_or_insert_default();
-        components.add_security_scheme("key", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+        components.add_security_scheme(
+            "key",
+            SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)),
+        );
     }
 }
 
@@ -72,7 +76,8 @@ impl Api {
         (router, viewer::routes(&described))
     }
 
-    /// What there is now, and what a role may see of it. The first request waits until the upstreams have been asked.
+    /// What there is now, and what a role may see of it. The first request waits until the
+    /// upstreams have been asked.
     async fn view(&self, role: &str) -> Result<(Arc<Snapshot>, Arc<View>), Problem> {
         self.hub.listed(FIRST).await;
         let snapshot = self.hub.snapshot();
@@ -94,16 +99,27 @@ fn written(answer: &impl Serialize) -> Result<Vec<u8>, Problem> {
 /// A fault of ours.
 fn failed(error: &dyn std::fmt::Display) -> Problem {
     tracing::error!(target: "picktools::http", %error, "a request failed");
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the request failed here; the log says why")
+    Problem::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "internal",
+        "the request failed here; the log says why",
+    )
 }
 
 /// Runs what takes processor time where it holds up no other request.
-async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T, Problem> + Send + 'static) -> Result<T, Problem> {
+async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
     let span = tracing::Span::current();
-    tokio::task::spawn_blocking(move || span.in_scope(work)).await.map_err(|error| failed(&error))?
+    tokio::task::spawn_blocking(move || span.in_scope(work))
+        .await
+        .map_err(|error| failed(&error))?
 }
 
 /// How long work took, as browsers and tracing read it.
 fn timing(name: &str, time: Duration) -> [(&'static str, String); 1] {
-    [("server-timing", format!("{name};dur={:.3}", time.as_secs_f64() * 1e3))]
+    [(
+        "server-timing",
+        format!("{name};dur={:.3}", time.as_secs_f64() * 1e3),
+    )]
 }

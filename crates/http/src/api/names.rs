@@ -77,7 +77,11 @@ impl Fault {
             _ => Vec::new(),
         };
         let Refusal { code, message, .. } = Refusal::of(error, requested);
-        Self { code: code.name(), message, candidates }
+        Self {
+            code: code.name(),
+            message,
+            candidates,
+        }
     }
 }
 
@@ -98,12 +102,23 @@ pub(crate) async fn resolve(
     let (snapshot, view) = api.view(&sender.role).await?;
     let body = apart(move || {
         let meaning = |name: String| match view.tool_of(&name) {
-            Ok(tool) => {
-                Meaning { tool: Some(tool.id.clone()), shown: snapshot.names.get(&tool.id).cloned(), error: None, name }
-            }
-            Err(error) => Meaning { tool: None, shown: None, error: Some(Fault::new(error, &name)), name },
+            Ok(tool) => Meaning {
+                tool: Some(tool.id.clone()),
+                shown: snapshot.names.get(&tool.id).cloned(),
+                error: None,
+                name,
+            },
+            Err(error) => Meaning {
+                tool: None,
+                shown: None,
+                error: Some(Fault::new(error, &name)),
+                name,
+            },
         };
-        written(&ResolveAnswer { version: 1, names: names.into_iter().map(meaning).collect() })
+        written(&ResolveAnswer {
+            version: 1,
+            names: names.into_iter().map(meaning).collect(),
+        })
     });
     Ok(json(body.await?))
 }
@@ -112,11 +127,13 @@ pub(crate) async fn resolve(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ValidateRequest {
-    /// In whose format they are: then a whole answer is `answer`, and the names are those of its definitions.
+    /// In whose format they are: then a whole answer is `answer`, and the names are those of its
+    /// definitions.
     #[serde(default)]
     #[schema(value_type = Option<String>, example = "openai")]
     provider: Option<Provider>,
-    /// With `provider`: from ids of tools to the names that the model was shown, as they were given to `/v1/translate`.
+    /// With `provider`: from ids of tools to the names that the model was shown, as they were given
+    /// to `/v1/translate`.
     #[serde(default)]
     names: Option<BTreeMap<String, String>>,
     /// Calls: at most 1,000.
@@ -151,7 +168,11 @@ impl AskedCall {
             Value::Null => Arguments::Json(Value::Object(serde_json::Map::new())),
             other => Arguments::Json(other),
         };
-        ToolCall { id: self.id, name: self.name, arguments }
+        ToolCall {
+            id: self.id,
+            name: self.name,
+            arguments,
+        }
     }
 }
 
@@ -198,16 +219,19 @@ pub(super) async fn validate(
 ) -> Result<Response, Problem> {
     let calls = match (request.answer, request.provider) {
         (None, _) => request.calls.into_iter().map(AskedCall::call).collect(),
-        (Some(answer), Some(provider)) if request.calls.is_empty() => {
-            provider.calls(&answer).map_err(|error| Problem::invalid(error.to_string()).at("answer"))?
-        }
+        (Some(answer), Some(provider)) if request.calls.is_empty() => provider
+            .calls(&answer)
+            .map_err(|error| Problem::invalid(error.to_string()).at("answer"))?,
         (Some(_), Some(_)) => return Err(Problem::invalid("send either `calls` or `answer`")),
-        (Some(_), None) => return Err(Problem::invalid("an answer needs its provider").at("provider")),
+        (Some(_), None) => {
+            return Err(Problem::invalid("an answer needs its provider").at("provider"));
+        }
     };
     if request.names.is_some() && request.provider.is_none() {
-        return Err(
-            Problem::invalid("`names` are those of a provider's definitions; say which provider").at("provider")
-        );
+        return Err(Problem::invalid(
+            "`names` are those of a provider's definitions; say which provider",
+        )
+        .at("provider"));
     }
     at_most(calls.len(), "calls")?;
     let (_, view) = api.view(&sender.role).await?;
@@ -215,9 +239,12 @@ pub(super) async fn validate(
         let hydrator = match request.provider {
             None => view.hydrator.clone(),
             Some(provider) => {
-                let options =
-                    TranslateOptions { advertising: advertising(request.names), ..TranslateOptions::default() };
-                view.hydrator.translated(&translated(&view.tools, provider, options)?)
+                let options = TranslateOptions {
+                    advertising: advertising(request.names),
+                    ..TranslateOptions::default()
+                };
+                view.hydrator
+                    .translated(&translated(&view.tools, provider, options)?)
             }
         };
         let held = |call: ToolCall| match hydrator.hydrate(&call) {
@@ -229,16 +256,27 @@ pub(super) async fn validate(
                     _ => false,
                 };
                 // What is not there for the caller and what is not there at all are told alike.
-                let error = if is_unknown { view.hydrator.unknown(&call.name) } else { error };
+                let error = if is_unknown {
+                    view.hydrator.unknown(&call.name)
+                } else {
+                    error
+                };
                 let fault = Fault::new(error, &call.name);
-                Held::Refused { status: "refused", id: call.id, name: call.name, error: fault }
+                Held::Refused {
+                    status: "refused",
+                    id: call.id,
+                    name: call.name,
+                    error: fault,
+                }
             }
         };
         let calls: Vec<Held> = calls.into_iter().map(held).collect();
         let count = |is: fn(&Held) -> bool| calls.iter().filter(|held| is(held)).count();
         written(&ValidateAnswer {
             version: 1,
-            ready: count(|held| matches!(held, Held::Fits(call) if matches!(**call, Hydrated::Ready(_)))),
+            ready: count(
+                |held| matches!(held, Held::Fits(call) if matches!(**call, Hydrated::Ready(_))),
+            ),
             needs_approval: count(
                 |held| matches!(held, Held::Fits(call) if matches!(**call, Hydrated::NeedsApproval(_))),
             ),
@@ -259,7 +297,8 @@ pub(crate) struct TranslateRequest {
     /// Names of tools; all that the key may see unless said.
     #[serde(default)]
     tools: Option<Vec<String>>,
-    /// Whether the provider is to hold the model to the schemas; each tool says so itself unless said.
+    /// Whether the provider is to hold the model to the schemas; each tool says so itself unless
+    /// said.
     #[serde(default)]
     strict: Option<bool>,
     /// Whether definitions are loaded when the model asks for them.
@@ -290,11 +329,19 @@ pub(super) async fn translate_tools(
             None => view.tools.clone(),
             Some(names) => names
                 .iter()
-                .map(|name| view.tool_of(name).cloned().map_err(|error| Refusal::of(error, name).into()))
+                .map(|name| {
+                    view.tool_of(name)
+                        .cloned()
+                        .map_err(|error| Refusal::of(error, name).into())
+                })
                 .collect::<Result<Vec<_>, Problem>>()?,
         };
         let advertising = advertising(request.names);
-        let options = TranslateOptions { strict: request.strict, advertising, deferred: request.deferred };
+        let options = TranslateOptions {
+            strict: request.strict,
+            advertising,
+            deferred: request.deferred,
+        };
         written(&translated(&tools, request.provider, options)?)
     });
     Ok(json(body.await?))
@@ -392,7 +439,11 @@ pub(super) async fn tools(
     }
     let (snapshot, view) = api.view(&sender.role).await?;
     let body = apart(move || {
-        let found: Vec<&Arc<Tool>> = view.tools.iter().filter(|tool| listing.takes(tool)).collect();
+        let found: Vec<&Arc<Tool>> = view
+            .tools
+            .iter()
+            .filter(|tool| listing.takes(tool))
+            .collect();
         let page = found.iter().skip(listing.offset).take(listing.limit);
         written(&ToolsAnswer {
             version: 1,
@@ -407,12 +458,17 @@ pub(super) async fn tools(
 impl Listing {
     fn takes(&self, tool: &Tool) -> bool {
         let holds = |text: &str, wanted: &str| text.to_lowercase().contains(wanted);
-        let is_of = self.source.as_ref().is_none_or(|source| tool.source.as_ref() == Some(source));
+        let is_of = self
+            .source
+            .as_ref()
+            .is_none_or(|source| tool.source.as_ref() == Some(source));
         is_of
             && self.q.as_ref().is_none_or(|wanted| {
                 let wanted = wanted.to_lowercase();
                 let title = tool.title.as_deref().unwrap_or_default();
-                [&tool.id, &tool.description, title].into_iter().any(|text| holds(text, &wanted))
+                [&tool.id, &tool.description, title]
+                    .into_iter()
+                    .any(|text| holds(text, &wanted))
             })
     }
 }
@@ -432,13 +488,17 @@ pub(super) async fn tool(
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
     let (_, view): (_, Arc<View>) = api.view(&sender.role).await?;
-    let tool = view.tool_of(&name).map_err(|error| Refusal::of(error, &name))?;
+    let tool = view
+        .tool_of(&name)
+        .map_err(|error| Refusal::of(error, &name))?;
     Ok(json(written(tool.as_ref())?))
 }
 
 fn at_most(count: usize, place: &str) -> Result<(), Problem> {
     if count > MAX_NAMES {
-        return Err(Problem::invalid(format!("{count} are too many; send at most {MAX_NAMES}")).at(place));
+        return Err(
+            Problem::invalid(format!("{count} are too many; send at most {MAX_NAMES}")).at(place),
+        );
     }
     Ok(())
 }

@@ -31,11 +31,13 @@ const MAX_PICKS: usize = 200;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PickRequest {
-    /// What is to be done: text, or an object of `text`, `context` (what was said before) and `called` (tools).
+    /// What is to be done: text, or an object of `text`, `context` (what was said before) and
+    /// `called` (tools).
     #[serde(default)]
     #[schema(value_type = Option<Object>, example = "post in the chat that the build is done")]
     query: Option<Query>,
-    /// In place of `query` a conversation as providers write it, whose last message of the user is the request.
+    /// In place of `query` a conversation as providers write it, whose last message of the user is
+    /// the request.
     #[serde(default)]
     #[schema(value_type = Option<Vec<Object>>)]
     messages: Option<Value>,
@@ -138,7 +140,9 @@ pub(super) async fn pick_batch(
             Ok(answer) => Outcome::Picked(Box::new(answer)),
             Err(error) => Outcome::Refused { error },
         };
-        let answer = BatchAnswer { results: requests.into_iter().map(outcome).collect() };
+        let answer = BatchAnswer {
+            results: requests.into_iter().map(outcome).collect(),
+        };
         Ok((written(&answer)?, started.elapsed()))
     })
     .await?;
@@ -148,7 +152,12 @@ pub(super) async fn pick_batch(
 impl Picking {
     async fn new(api: Arc<Api>, sender: Sender) -> Result<Self, Problem> {
         let (snapshot, view) = api.view(&sender.role).await?;
-        Ok(Self { api, sender, snapshot, view })
+        Ok(Self {
+            api,
+            sender,
+            snapshot,
+            view,
+        })
     }
 
     fn answer(&self, request: PickRequest) -> Result<PickAnswer, Problem> {
@@ -162,10 +171,14 @@ impl Picking {
         let _span = tracing::info_span!(target: "picktools::span", "pick").entered();
         let started = Instant::now();
         let picked = self.snapshot.pick(&query, &options);
-        let mut selection = picked.map_err(|error| Problem::invalid(error.to_string()).at("options"))?;
+        let mut selection =
+            picked.map_err(|error| Problem::invalid(error.to_string()).at("options"))?;
         let time = started.elapsed();
         let hub = &self.api.hub;
-        hub.meter.record(&Event::Pick { found: selection.picks.len(), time });
+        hub.meter.record(&Event::Pick {
+            found: selection.picks.len(),
+            time,
+        });
         hub.journal.selected(&Selected {
             key: &self.sender.key,
             role: &self.sender.role,
@@ -181,7 +194,10 @@ impl Picking {
             let translated = translate(&selection.shown(), provider, &TranslateOptions::default());
             translated.map_err(|error| Problem::invalid(error.to_string()).at("provider"))
         });
-        Ok(PickAnswer { selection, definitions: definitions.transpose()? })
+        Ok(PickAnswer {
+            selection,
+            definitions: definitions.transpose()?,
+        })
     }
 }
 
@@ -189,8 +205,11 @@ impl Picking {
 fn query(query: Option<Query>, messages: Option<&Value>) -> Result<Query, Problem> {
     let query = match (query, messages) {
         (Some(query), None) => query,
-        (None, Some(messages)) => picktools_provider::query_from_transcript(messages)
-            .ok_or_else(|| Problem::invalid("no conversation as a provider writes it").at("messages"))?,
+        (None, Some(messages)) => {
+            picktools_provider::query_from_transcript(messages).ok_or_else(|| {
+                Problem::invalid("no conversation as a provider writes it").at("messages")
+            })?
+        }
         _ => return Err(Problem::invalid("send either `query` or `messages`")),
     };
     if query.is_blank() && query.context().is_empty() {

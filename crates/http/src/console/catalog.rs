@@ -58,7 +58,10 @@ struct Row {
     flags: Vec<&'static str>,
 }
 
-pub(super) async fn list(State(hub): State<Arc<Hub>>, Query(wanted): Query<Wanted>) -> Result<Html<String>, Problem> {
+pub(super) async fn list(
+    State(hub): State<Arc<Hub>>,
+    Query(wanted): Query<Wanted>,
+) -> Result<Html<String>, Problem> {
     let snapshot = hub.snapshot();
     blocking(move || written(&listed(&snapshot, &wanted))).await
 }
@@ -67,7 +70,11 @@ fn listed(snapshot: &Snapshot, wanted: &Wanted) -> Listed {
     let text = wanted.text.trim().to_lowercase();
     let has_text = |tool: &Tool| {
         let texts = [Some(&tool.id), tool.title.as_ref(), Some(&tool.description)];
-        text.is_empty() || texts.into_iter().flatten().any(|within| within.to_lowercase().contains(&text))
+        text.is_empty()
+            || texts
+                .into_iter()
+                .flatten()
+                .any(|within| within.to_lowercase().contains(&text))
     };
     let is_wanted = |tool: &&Arc<Tool>| {
         let is_of_server = wanted.server.is_empty() || tool.source.as_ref() == Some(&wanted.server);
@@ -83,13 +90,23 @@ fn listed(snapshot: &Snapshot, wanted: &Wanted) -> Listed {
     let found: Vec<&Arc<Tool>> = tools.iter().filter(is_wanted).collect();
     let pages = found.len().div_ceil(PAGE).max(1);
     let page = wanted.page.clamp(1, pages);
-    let rows = found.iter().skip((page - 1) * PAGE).take(PAGE).map(|tool| Row {
-        id: tool.id.clone(),
-        title: tool.title.clone(),
-        description: tool.description.clone(),
-        flags: flags(snapshot, tool),
-    });
-    Listed { tools: rows.collect(), found: found.len(), of: tools.len(), page, pages }
+    let rows = found
+        .iter()
+        .skip((page - 1) * PAGE)
+        .take(PAGE)
+        .map(|tool| Row {
+            id: tool.id.clone(),
+            title: tool.title.clone(),
+            description: tool.description.clone(),
+            flags: flags(snapshot, tool),
+        });
+    Listed {
+        tools: rows.collect(),
+        found: found.len(),
+        of: tools.len(),
+        page,
+        pages,
+    }
 }
 
 fn flags(snapshot: &Snapshot, tool: &Tool) -> Vec<&'static str> {
@@ -99,7 +116,11 @@ fn flags(snapshot: &Snapshot, tool: &Tool) -> Vec<&'static str> {
         ("untrusted", tool.untrusted),
         ("only reads", tool.annotations.read_only_hint == Some(true)),
     ];
-    flags.into_iter().filter(|(_, holds)| *holds).map(|(flag, _)| flag).collect()
+    flags
+        .into_iter()
+        .filter(|(_, holds)| *holds)
+        .map(|(flag, _)| flag)
+        .collect()
 }
 
 /// Which tool.
@@ -118,7 +139,10 @@ pub(crate) struct Whole {
     definition: String,
 }
 
-pub(super) async fn tool(State(hub): State<Arc<Hub>>, Query(named): Query<Named>) -> Result<Html<String>, Problem> {
+pub(super) async fn tool(
+    State(hub): State<Arc<Hub>>,
+    Query(named): Query<Named>,
+) -> Result<Html<String>, Problem> {
     let snapshot = hub.snapshot();
     blocking(move || {
         let tools = snapshot.engine.catalog().tools();
@@ -131,7 +155,8 @@ pub(super) async fn tool(State(hub): State<Arc<Hub>>, Query(named): Query<Named>
 
 fn whole(snapshot: &Snapshot, tool: &Tool) -> Whole {
     let definition = snapshot.definition(tool);
-    let tokens = definition.map(|definition| Tokenizer::O200k.count(&definition.to_string()).to_string());
+    let tokens =
+        definition.map(|definition| Tokenizer::O200k.count(&definition.to_string()).to_string());
     let pretty = definition.and_then(|definition| serde_json::to_string_pretty(definition).ok());
     let list = |items: &std::collections::BTreeSet<String>| {
         (!items.is_empty()).then(|| items.iter().cloned().collect::<Vec<_>>().join(", "))
@@ -145,12 +170,18 @@ fn whole(snapshot: &Snapshot, tool: &Tool) -> Whole {
         ("tokens", tokens),
         (
             "state",
-            snapshot.held.contains(&tool.id).then(|| "held: its definition of now waits for approval".to_owned()),
+            snapshot
+                .held
+                .contains(&tool.id)
+                .then(|| "held: its definition of now waits for approval".to_owned()),
         ),
     ];
     Whole {
         description: tool.description.clone(),
-        facts: facts.into_iter().filter_map(|(label, value)| Some((label, value?))).collect(),
+        facts: facts
+            .into_iter()
+            .filter_map(|(label, value)| Some((label, value?)))
+            .collect(),
         definition: pretty.unwrap_or_default(),
     }
 }

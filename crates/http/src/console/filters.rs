@@ -20,7 +20,12 @@ pub(super) fn name<T: Display>(text: T, _: &dyn Values) -> Result<String> {
 #[filter_fn]
 pub(super) fn line<T: Display>(text: T, _: &dyn Values) -> Result<String> {
     let text = text.to_string();
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).take(MAX_LINE_CHARS).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .take(MAX_LINE_CHARS)
+        .collect();
     Ok(marked(&lines.join(" "), MAX_LINE_CHARS).into_owned())
 }
 
@@ -30,8 +35,13 @@ pub(super) fn whole<T: Display>(text: T, _: &dyn Values) -> Result<String> {
     Ok(lines(&text.to_string()))
 }
 
-/// The lines of a text, with what hides in them marked. A tab hides nothing, but may stand for more than is seen of it.
+/// The lines of a text, with what hides in them marked. A tab hides nothing, but may stand for more
+/// than is seen of it.
 pub(super) fn lines(text: &str) -> String {
     let line = |line: &str| marked(line.trim_end_matches('\r'), usize::MAX).into_owned();
-    text.replace('\t', "    ").split('\n').map(line).collect::<Vec<_>>().join("\n")
+    text.replace('\t', "    ")
+        .split('\n')
+        .map(line)
+        .collect::<Vec<_>>()
+        .join("\n")
 }

@@ -39,23 +39,31 @@ struct Row {
     time: String,
 }
 
-pub(super) async fn follow(State(hub): State<Arc<Hub>>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+pub(super) async fn follow(
+    State(hub): State<Arc<Hub>>,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let heard = (hub.journal.subscribe(), Instant::now() + LONGEST);
     let first = futures_util::stream::iter([Ok(Event::default().comment("listening"))]);
-    let rows =
-        unfold(heard, |(mut heard, until)| async move { Some((next(&mut heard, until).await?, (heard, until))) });
+    let rows = unfold(heard, |(mut heard, until)| async move {
+        Some((next(&mut heard, until).await?, (heard, until)))
+    });
     Sse::new(futures_util::StreamExt::chain(first, rows)).keep_alive(KeepAlive::default())
 }
 
 /// The next row; `None` at the end.
-async fn next(heard: &mut Receiver<Arc<Entry>>, until: Instant) -> Option<Result<Event, Infallible>> {
+async fn next(
+    heard: &mut Receiver<Arc<Entry>>,
+    until: Instant,
+) -> Option<Result<Event, Infallible>> {
     loop {
         let row = match timeout_at(until.into(), heard.recv()).await.ok()? {
             // By its form as JSON, which is that of the audit.
             Ok(entry) => row(&serde_json::to_value(&*entry).ok()?),
-            Err(RecvError::Lagged(missed)) => {
-                Row { kind: "missed".to_owned(), title: format!("{missed} entries came too fast"), ..Row::default() }
-            }
+            Err(RecvError::Lagged(missed)) => Row {
+                kind: "missed".to_owned(),
+                title: format!("{missed} entries came too fast"),
+                ..Row::default()
+            },
             Err(RecvError::Closed) => return None,
         };
         if let Ok(row) = row.render() {
@@ -66,11 +74,16 @@ async fn next(heard: &mut Receiver<Arc<Entry>>, until: Instant) -> Option<Result
 
 fn row(entry: &Value) -> Row {
     let text = |member: &str| entry[member].as_str().unwrap_or_default().to_owned();
-    let time = entry["time_us"].as_u64().map_or_else(String::new, |us| match us {
-        0..10_000 => format!("{}.{} ms", us / 1_000, us / 100 % 10),
-        _ => format!("{} ms", us / 1_000),
-    });
-    let who: Vec<String> = [text("key"), text("role")].into_iter().filter(|name| !name.is_empty()).collect();
+    let time = entry["time_us"]
+        .as_u64()
+        .map_or_else(String::new, |us| match us {
+            0..10_000 => format!("{}.{} ms", us / 1_000, us / 100 % 10),
+            _ => format!("{} ms", us / 1_000),
+        });
+    let who: Vec<String> = [text("key"), text("role")]
+        .into_iter()
+        .filter(|name| !name.is_empty())
+        .collect();
     let mut row = Row {
         at_ms: entry["at_ms"].as_u64().unwrap_or_default(),
         kind: text("kind"),
@@ -81,19 +94,32 @@ fn row(entry: &Value) -> Row {
     match row.kind.as_str() {
         "selection" => selection(entry, &mut row),
         "call" => {
-            row.title = if entry["tool"].is_string() { text("tool") } else { text("requested") };
+            row.title = if entry["tool"].is_string() {
+                text("tool")
+            } else {
+                text("requested")
+            };
             row.tag = text("outcome");
             row.is_bad = !["done", "asked"].contains(&row.tag.as_str());
             row.details.extend(told(&entry["arguments"]));
         }
         "approval" => {
-            let of = ["tool", "server", "call"].into_iter().find(|member| entry[*member].is_string());
+            let of = ["tool", "server", "call"]
+                .into_iter()
+                .find(|member| entry[*member].is_string());
             row.title = of.map_or_else(String::new, text);
             row.tag = text("decision");
             row.details.extend(told(&entry["shown"]));
-            row.who = entry["by"]["key"].as_str().or_else(|| entry["by"].as_str()).unwrap_or_default().to_owned();
+            row.who = entry["by"]["key"]
+                .as_str()
+                .or_else(|| entry["by"].as_str())
+                .unwrap_or_default()
+                .to_owned();
         }
-        _ => row.title = told(&entry["changed"]).map_or_else(String::new, |changed| format!("changed: {changed}")),
+        _ => {
+            row.title = told(&entry["changed"])
+                .map_or_else(String::new, |changed| format!("changed: {changed}"))
+        }
     }
     row
 }
@@ -102,7 +128,9 @@ fn selection(entry: &Value, row: &mut Row) {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     row.tag = text(&entry["via"]).unwrap_or_default();
     let query = &entry["query"];
-    let title = text(query).or_else(|| text(&query["text"])).or_else(|| text(&entry["api"]));
+    let title = text(query)
+        .or_else(|| text(&query["text"]))
+        .or_else(|| text(&entry["api"]));
     row.title = title.unwrap_or_else(|| "a request that is not kept".to_owned());
     if let Some(why) = entry["unchanged"].as_str() {
         row.details.push(format!("went on as it came: {why}"));
@@ -111,9 +139,11 @@ fn selection(entry: &Value, row: &mut Row) {
         row.details.push(format!("{shown} of {of} tools"));
     }
     let picks = entry["picks"].as_array().into_iter().flatten().take(PICKS);
-    row.details.extend(picks.filter_map(|pick| match (pick["tool"].as_str(), pick["score"].as_f64()) {
-        (Some(tool), Some(score)) => Some(format!("{tool} {score:.2}")),
-        (tool, _) => tool.map(str::to_owned),
+    row.details.extend(picks.filter_map(|pick| {
+        match (pick["tool"].as_str(), pick["score"].as_f64()) {
+            (Some(tool), Some(score)) => Some(format!("{tool} {score:.2}")),
+            (tool, _) => tool.map(str::to_owned),
+        }
     }));
     if entry["picks"].as_array().is_some_and(Vec::is_empty) {
         row.details.push("nothing fits".to_owned());
@@ -157,14 +187,23 @@ mod tests {
                 json!({"kind": "approval", "of": "definition", "tool": "up/grown", "decision": "approved", "by": {"key": "ops"}}),
                 ["up/grown", "approved", "ops"],
             ),
-            (json!({"kind": "policy", "changed": ["settings", "catalog"]}), ["policy", "settings", "catalog"]),
-            (json!({"kind": "of another day"}), ["of another day", "entry", "<li"]),
+            (
+                json!({"kind": "policy", "changed": ["settings", "catalog"]}),
+                ["policy", "settings", "catalog"],
+            ),
+            (
+                json!({"kind": "of another day"}),
+                ["of another day", "entry", "<li"],
+            ),
         ] {
             let written = row(&entry).render().expect("it is written");
             for expected in expected {
                 assert!(written.contains(expected), "{expected}: {written}");
             }
-            assert!(!written.contains("<img") && !written.contains('\u{202e}'), "{written}");
+            assert!(
+                !written.contains("<img") && !written.contains('\u{202e}'),
+                "{written}"
+            );
         }
     }
 }

@@ -1,8 +1,10 @@
-//! The console: one page for the operator, to try requests, look through the catalog, and decide what waits.
+//! The console: one page for the operator, to try requests, look through the catalog, and decide
+//! what waits.
 //!
-//! The page itself holds nothing of anybody's. What it shows are fragments of HTML that are written here, from templates that
-//! escape all text and spell out what hides in it ([`filters`]), so that there is one place for that; the script only puts
-//! them in. The policy of the page lets nothing be loaded or run but its own two files.
+//! The page itself holds nothing of anybody's. What it shows are fragments of HTML that are written
+//! here, from templates that escape all text and spell out what hides in it ([`filters`]), so that
+//! there is one place for that; the script only puts them in. The policy of the page lets nothing
+//! be loaded or run but its own two files.
 
 mod attempt;
 mod catalog;
@@ -41,7 +43,10 @@ struct Problem {
 
 impl Problem {
     fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, message: message.into() }
+        Self {
+            status,
+            message: message.into(),
+        }
     }
 
     fn of(refusal: Refusal) -> Self {
@@ -71,19 +76,31 @@ struct Parts {
 
 /// Writes a template.
 fn written(template: &impl Template) -> Result<Html<String>, Problem> {
-    let failed = |error: askama::Error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
+    let failed =
+        |error: askama::Error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
     template.render().map(Html).map_err(failed)
 }
 
 /// The page and its files, which are for whoever comes.
 pub(crate) fn page() -> Router {
     let file = |kind: &'static str, text: &'static str| {
-        get(move || async move { ([(header::CONTENT_TYPE, HeaderValue::from_static(kind))], text) })
+        get(move || async move {
+            (
+                [(header::CONTENT_TYPE, HeaderValue::from_static(kind))],
+                text,
+            )
+        })
     };
     Router::new()
         .route("/console", get(|| async { written(&Page) }))
-        .route("/console/console.js", file("text/javascript; charset=utf-8", SCRIPT))
-        .route("/console/console.css", file("text/css; charset=utf-8", STYLE))
+        .route(
+            "/console/console.js",
+            file("text/javascript; charset=utf-8", SCRIPT),
+        )
+        .route(
+            "/console/console.css",
+            file("text/css; charset=utf-8", STYLE),
+        )
 }
 
 /// What is shown on the page, which is for operators.
@@ -111,28 +128,57 @@ pub(crate) async fn bound(request: Request, next: Next) -> Response {
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::CACHE_CONTROL, "no-store"),
-        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            "same-origin",
+        ),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
     ] {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
+        response
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value));
     }
     response
 }
 
 async fn all(State(hub): State<Arc<Hub>>) -> Result<Html<String>, Problem> {
-    let servers = hub.upstreams().iter().map(|upstream| upstream.server.name.clone()).collect();
-    written(&Parts { roles: roles(&hub), servers, tools: hub.snapshot().engine.catalog().len() })
+    let servers = hub
+        .upstreams()
+        .iter()
+        .map(|upstream| upstream.server.name.clone())
+        .collect();
+    written(&Parts {
+        roles: roles(&hub),
+        servers,
+        tools: hub.snapshot().engine.catalog().len(),
+    })
 }
 
 /// The roles that there are, that of callers without another first.
 fn roles(hub: &Hub) -> Vec<String> {
     let settings = hub.settings();
-    let others = settings.roles.keys().filter(|role| *role != DEFAULT_ROLE).cloned();
-    std::iter::once(DEFAULT_ROLE.to_owned()).chain(others).collect()
+    let others = settings
+        .roles
+        .keys()
+        .filter(|role| *role != DEFAULT_ROLE)
+        .cloned();
+    std::iter::once(DEFAULT_ROLE.to_owned())
+        .chain(others)
+        .collect()
 }
 
 /// Runs what waits for a file.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Problem> + Send + 'static) -> Result<T, Problem> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
     let ended = tokio::task::spawn_blocking(work).await;
-    ended.unwrap_or_else(|error| Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())))
+    ended.unwrap_or_else(|error| {
+        Err(Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            error.to_string(),
+        ))
+    })
 }

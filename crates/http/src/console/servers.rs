@@ -37,7 +37,11 @@ struct Row {
 }
 
 pub(super) async fn list(State(hub): State<Arc<Hub>>) -> Result<Html<String>, Problem> {
-    let mut servers: Vec<Row> = hub.upstreams().iter().map(|upstream| row(&hub, upstream)).collect();
+    let mut servers: Vec<Row> = hub
+        .upstreams()
+        .iter()
+        .map(|upstream| row(&hub, upstream))
+        .collect();
     servers.sort_by_key(|server| server.why.is_none());
     written(&Servers { servers })
 }
@@ -52,21 +56,37 @@ fn row(hub: &Hub, upstream: &Upstream) -> Row {
         (Some(Err(why)), None) => ("down", Some(why)),
         (None, None) => ("not asked yet", None),
     };
-    let tools = snapshot.engine.catalog().tools().iter().filter(|tool| tool.source.as_ref() == Some(name));
+    let tools = snapshot
+        .engine
+        .catalog()
+        .tools()
+        .iter()
+        .filter(|tool| tool.source.as_ref() == Some(name));
     let held = |id: &String| id.split_once('/').is_some_and(|(source, _)| source == name);
     let counts = hub.meter.upstream(name);
     let mean = Duration::from_micros(counts.call_us.checked_div(counts.calls).unwrap_or_default());
-    let flags = [("trusted", upstream.rules.trusted), ("untrusted", upstream.rules.untrusted)];
+    let flags = [
+        ("trusted", upstream.rules.trusted),
+        ("untrusted", upstream.rules.untrusted),
+    ];
     Row {
         name: name.clone(),
         way: way(&upstream.server),
         state,
         why,
-        flags: flags.into_iter().filter(|(_, holds)| *holds).map(|(flag, _)| flag).collect(),
+        flags: flags
+            .into_iter()
+            .filter(|(_, holds)| *holds)
+            .map(|(flag, _)| flag)
+            .collect(),
         tools: tools.count(),
         held: snapshot.held.iter().filter(|id| held(id)).count(),
         calls: counts.calls,
-        mean: if counts.calls == 0 { "–".to_owned() } else { format!("{:.0} ms", mean.as_secs_f64() * 1e3) },
+        mean: if counts.calls == 0 {
+            "–".to_owned()
+        } else {
+            format!("{:.0} ms", mean.as_secs_f64() * 1e3)
+        },
         restarts: counts.starts.saturating_sub(1),
         errors: counts.refused.into_iter().collect(),
     }
@@ -75,7 +95,11 @@ fn row(hub: &Hub, upstream: &Upstream) -> Row {
 /// The program or host of a server: no argument, header or path, in which there may be secrets.
 fn way(server: &Server) -> String {
     match &server.way {
-        Way::Stdio { command, .. } => command.rsplit(['/', '\\']).next().unwrap_or_default().to_owned(),
+        Way::Stdio { command, .. } => command
+            .rsplit(['/', '\\'])
+            .next()
+            .unwrap_or_default()
+            .to_owned(),
         Way::Http { url, .. } => {
             let rest = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
             let host = rest.split(['/', '?', '#']).next().unwrap_or_default();

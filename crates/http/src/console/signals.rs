@@ -28,10 +28,22 @@ pub(super) struct Scale {
 
 impl Scale {
     pub(super) fn of(selection: &Selection, all: &Selection) -> Self {
-        let considered = all.considered.iter().flatten().map(|candidate| &candidate.provenance);
-        let picked = selection.picks.iter().chain(&selection.required).map(|pick| &pick.provenance);
-        let scores = considered.chain(picked).filter_map(|provenance| Some(provenance.keyword.as_ref()?.score));
-        Self { keyword: scores.fold(0.0, f32::max) }
+        let considered = all
+            .considered
+            .iter()
+            .flatten()
+            .map(|candidate| &candidate.provenance);
+        let picked = selection
+            .picks
+            .iter()
+            .chain(&selection.required)
+            .map(|pick| &pick.provenance);
+        let scores = considered
+            .chain(picked)
+            .filter_map(|provenance| Some(provenance.keyword.as_ref()?.score));
+        Self {
+            keyword: scores.fold(0.0, f32::max),
+        }
     }
 
     pub(super) fn bars(&self, provenance: &Provenance) -> Vec<Bar> {
@@ -44,10 +56,23 @@ impl Scale {
                 note: format!("{} by BM25", rank(keyword.rank)),
             });
         }
-        for SemanticEvidence { rank: place, score, model, stands_in, .. } in &provenance.semantic {
-            let model =
-                model.rsplit_once(':').filter(|(_, digest)| is_digest(digest)).map_or(model.as_str(), |it| it.0);
-            let stands_in = if *stands_in { ", in place of one that failed" } else { "" };
+        for SemanticEvidence {
+            rank: place,
+            score,
+            model,
+            stands_in,
+            ..
+        } in &provenance.semantic
+        {
+            let model = model
+                .rsplit_once(':')
+                .filter(|(_, digest)| is_digest(digest))
+                .map_or(model.as_str(), |it| it.0);
+            let stands_in = if *stands_in {
+                ", in place of one that failed"
+            } else {
+                ""
+            };
             bars.push(Bar {
                 label: "semantic",
                 percent: percent(*score),
@@ -55,16 +80,32 @@ impl Scale {
                 note: format!("{} by {model}{stands_in}", rank(*place)),
             });
         }
-        let value = provenance.fusion.as_ref().map_or(0.0, |fusion| fusion.value);
+        let value = provenance
+            .fusion
+            .as_ref()
+            .map_or(0.0, |fusion| fusion.value);
         let mut gained = |label, gain: f32, note: String| {
-            bars.push(Bar { label, percent: percent(gain / value), figure: format!("{gain:+.3}"), note });
+            bars.push(Bar {
+                label,
+                percent: percent(gain / value),
+                figure: format!("{gain:+.3}"),
+                note,
+            });
         };
         if let Some(source) = provenance.fusion.as_ref().and_then(|fusion| fusion.source) {
-            let note = if source.best { "no server fits better than its own" } else { "for its server" };
+            let note = if source.best {
+                "no server fits better than its own"
+            } else {
+                "for its server"
+            };
             gained("source", source.gain, note.to_owned());
         }
         if let Some(examples) = &provenance.examples {
-            gained("examples", examples.gain, format!("nearest: {}", examples.nearest));
+            gained(
+                "examples",
+                examples.gain,
+                format!("nearest: {}", examples.nearest),
+            );
         }
         if let Some(prior) = &provenance.prior {
             let by: Vec<&str> = prior.by.iter().map(|by| by.tool_id.as_str()).collect();
@@ -85,17 +126,34 @@ impl Scale {
 /// The words by which a tool was found, those of the keywords first.
 pub(super) fn words(provenance: &Provenance) -> Vec<Word> {
     let terms = provenance.keyword.iter().flat_map(|keyword| &keyword.terms);
-    let terms = terms.map(|TermEvidence { word, meets, contribution, fields, .. }| {
-        let fields: Vec<&str> = fields.iter().map(|field| field.label()).collect();
-        Word {
-            word: word.clone(),
-            meets: other(word, meets),
-            told: format!("{}, {contribution:+.2} for the keywords", fields.join(", ")),
-        }
-    });
-    let near = provenance.semantic.iter().flat_map(|semantic| &semantic.words);
+    let terms = terms.map(
+        |TermEvidence {
+             word,
+             meets,
+             contribution,
+             fields,
+             ..
+         }| {
+            let fields: Vec<&str> = fields.iter().map(|field| field.label()).collect();
+            Word {
+                word: word.clone(),
+                meets: other(word, meets),
+                told: format!("{}, {contribution:+.2} for the keywords", fields.join(", ")),
+            }
+        },
+    );
+    let near = provenance
+        .semantic
+        .iter()
+        .flat_map(|semantic| &semantic.words);
     let near = near.filter(|near| near.similarity < 0.999).map(|near| {
-        let WordEvidence { word, meets, contribution, field, .. } = near;
+        let WordEvidence {
+            word,
+            meets,
+            contribution,
+            field,
+            ..
+        } = near;
         Word {
             word: word.clone(),
             meets: other(word, meets),
@@ -104,7 +162,10 @@ pub(super) fn words(provenance: &Provenance) -> Vec<Word> {
     });
     let mut words: Vec<Word> = terms.collect();
     for near in near {
-        if !words.iter().any(|word| (&word.word, &word.meets) == (&near.word, &near.meets)) {
+        if !words
+            .iter()
+            .any(|word| (&word.word, &word.meets) == (&near.word, &near.meets))
+        {
             words.push(near);
         }
     }
@@ -126,5 +187,9 @@ fn rank(rank: Option<usize>) -> String {
 /// A share as a whole number of percent.
 #[expect(clippy::cast_possible_truncation, reason = "it is 0 to 100 then")]
 pub(super) fn percent(share: f32) -> u8 {
-    if share.is_finite() { (share * 100.0).round().clamp(0.0, 100.0) as u8 } else { 0 }
+    if share.is_finite() {
+        (share * 100.0).round().clamp(0.0, 100.0) as u8
+    } else {
+        0
+    }
 }

@@ -81,24 +81,40 @@ fn failed(error: &StateError) -> Problem {
 }
 
 fn pins(hub: &Hub) -> Result<Pins, Problem> {
-    let none = || Problem::new(StatusCode::CONFLICT, "this gateway believes all definitions, so that none is held");
+    let none = || {
+        Problem::new(
+            StatusCode::CONFLICT,
+            "this gateway believes all definitions, so that none is held",
+        )
+    };
     hub.pins.clone().ok_or_else(none)
 }
 
 fn queue(hub: &Hub) -> Result<CallQueue, Problem> {
-    let none = || Problem::new(StatusCode::CONFLICT, "calls do not wait for an operator at this gateway");
+    let none = || {
+        Problem::new(
+            StatusCode::CONFLICT,
+            "calls do not wait for an operator at this gateway",
+        )
+    };
     hub.queue.clone().ok_or_else(none)
 }
 
 /// Refuses what could not be recorded.
 fn ready(hub: &Hub) -> Result<(), Problem> {
-    hub.journal.ready().map_err(|refusal| Problem::new(StatusCode::SERVICE_UNAVAILABLE, refusal.message))
+    hub.journal
+        .ready()
+        .map_err(|refusal| Problem::new(StatusCode::SERVICE_UNAVAILABLE, refusal.message))
 }
 
 /// Notes who decided what.
 fn note(hub: &Hub, sender: &Sender, of: journal::Waiting, decision: &'static str) {
     tracing::info!(target: "picktools::console", key = %sender.key, ?of, decision);
-    hub.journal.approved(Approval { of, decision, by: Some(sender.key.to_string()) });
+    hub.journal.approved(Approval {
+        of,
+        decision,
+        by: Some(sender.key.to_string()),
+    });
 }
 
 pub(super) async fn list(State(hub): State<Arc<Hub>>) -> Result<Html<String>, Problem> {
@@ -108,8 +124,19 @@ pub(super) async fn list(State(hub): State<Arc<Hub>>) -> Result<Html<String>, Pr
 /// How many definitions and calls wait.
 pub(super) async fn count(State(hub): State<Arc<Hub>>) -> Result<String, Problem> {
     blocking(move || {
-        let held = hub.pins.as_ref().map(Pins::held).transpose().map_err(|error| failed(&error))?.unwrap_or_default();
-        let calls = hub.queue.as_ref().map(CallQueue::waiting).transpose().map_err(|error| failed(&error))?;
+        let held = hub
+            .pins
+            .as_ref()
+            .map(Pins::held)
+            .transpose()
+            .map_err(|error| failed(&error))?
+            .unwrap_or_default();
+        let calls = hub
+            .queue
+            .as_ref()
+            .map(CallQueue::waiting)
+            .transpose()
+            .map_err(|error| failed(&error))?;
         let definitions = held.values().filter(|held| !held.denied).count();
         Ok((definitions + calls.unwrap_or_default().len()).to_string())
     })
@@ -117,11 +144,19 @@ pub(super) async fn count(State(hub): State<Arc<Hub>>) -> Result<String, Problem
 }
 
 fn waiting(hub: &Hub) -> Result<Waiting, Problem> {
-    let mut waiting = Waiting { definitions: Vec::new(), refused: Vec::new(), calls: Vec::new() };
+    let mut waiting = Waiting {
+        definitions: Vec::new(),
+        refused: Vec::new(),
+        calls: Vec::new(),
+    };
     if let Some(pins) = &hub.pins {
         for (id, held) in pins.held().map_err(|error| failed(&error))? {
             let approved = pins.approved(&id).map_err(|error| failed(&error))?;
-            let list = if held.denied { &mut waiting.refused } else { &mut waiting.definitions };
+            let list = if held.denied {
+                &mut waiting.refused
+            } else {
+                &mut waiting.definitions
+            };
             list.push(definition(id, &held, approved.as_ref()));
         }
     }
@@ -147,7 +182,11 @@ fn definition(id: String, held: &Held, approved: Option<&Value>) -> Definition {
             other => filters::lines(&other.to_string()),
         };
         let (before, now) = parts(before.map(text), now.map(text));
-        Change { pointer, before, now }
+        Change {
+            pointer,
+            before,
+            now,
+        }
     };
     Definition {
         id,
@@ -161,26 +200,47 @@ fn definition(id: String, held: &Held, approved: Option<&Value>) -> Definition {
     }
 }
 
-/// What two texts have in common at their beginning and end, whole words of it, and what they do not.
+/// What two texts have in common at their beginning and end, whole words of it, and what they do
+/// not.
 fn parts(before: Option<String>, now: Option<String>) -> (Option<Parts>, Option<Parts>) {
-    let whole = |text: String| Parts { start: cut(&text), other: String::new(), end: String::new() };
-    let (Some(old), Some(new)) = (&before, &now) else { return (before.map(whole), now.map(whole)) };
+    let whole = |text: String| Parts {
+        start: cut(&text),
+        other: String::new(),
+        end: String::new(),
+    };
+    let (Some(old), Some(new)) = (&before, &now) else {
+        return (before.map(whole), now.map(whole));
+    };
     let same = |(a, b): &(char, char)| a == b;
     let bytes = |(c, _): (char, char)| c.len_utf8();
-    let mut start: usize = old.chars().zip(new.chars()).take_while(same).map(bytes).sum();
+    let mut start: usize = old
+        .chars()
+        .zip(new.chars())
+        .take_while(same)
+        .map(bytes)
+        .sum();
     // No word is shown in two halves.
     if !(is_edge(old, start) && is_edge(new, start)) {
-        let gap = old[..start].char_indices().rev().find(|(_, c)| c.is_whitespace());
+        let gap = old[..start]
+            .char_indices()
+            .rev()
+            .find(|(_, c)| c.is_whitespace());
         start = gap.map_or(0, |(at, c)| at + c.len_utf8());
     }
     let ends = old[start..].chars().rev().zip(new[start..].chars().rev());
     let mut end: usize = ends.take_while(same).map(bytes).sum();
     if !(is_edge(old, old.len() - end) && is_edge(new, new.len() - end)) {
-        end = old[old.len() - end..].find(char::is_whitespace).map_or(0, |at| end - at);
+        end = old[old.len() - end..]
+            .find(char::is_whitespace)
+            .map_or(0, |at| end - at);
     }
     let split = |text: &str| {
         let last = text.len() - end;
-        Some(Parts { start: cut(&text[..start]), other: cut(&text[start..last]), end: cut(&text[last..]) })
+        Some(Parts {
+            start: cut(&text[..start]),
+            other: cut(&text[start..last]),
+            end: cut(&text[last..]),
+        })
     };
     (split(old), split(new))
 }
@@ -219,21 +279,34 @@ pub(super) struct DefinitionDecision {
 pub(super) async fn decide_definition(
     State(hub): State<Arc<Hub>>,
     Extension(sender): Extension<Sender>,
-    Json(DefinitionDecision { id, digest, approve }): Json<DefinitionDecision>,
+    Json(DefinitionDecision {
+        id,
+        digest,
+        approve,
+    }): Json<DefinitionDecision>,
 ) -> Result<String, Problem> {
     blocking(move || {
         let pins = pins(&hub)?;
         ready(&hub)?;
         let shown = digest.clone();
         let done = if approve {
-            pins.approve(&[(id.clone(), digest)]).map_err(|error| failed(&error))?;
+            pins.approve(&[(id.clone(), digest)])
+                .map_err(|error| failed(&error))?;
             "approved"
         } else {
             pins.deny(&id, &digest).map_err(|error| failed(&error))?;
             "refused"
         };
-        let of = journal::Waiting::Definition { id: id.clone(), digest: shown };
-        note(&hub, &sender, of, if approve { "approved" } else { "denied" });
+        let of = journal::Waiting::Definition {
+            id: id.clone(),
+            digest: shown,
+        };
+        note(
+            &hub,
+            &sender,
+            of,
+            if approve { "approved" } else { "denied" },
+        );
         Ok(format!("{done}: {}", marked(&id, 200)))
     })
     .await
@@ -256,8 +329,16 @@ pub(super) async fn decide_call(
         let queue = queue(&hub)?;
         ready(&hub)?;
         let call = queue.decide(&id, run).map_err(|error| failed(&error))?;
-        let done = if run { "may run once, within ten minutes" } else { "refused" };
-        let of = journal::Waiting::Call { id, tool: call.tool, shown: call.shown.clone() };
+        let done = if run {
+            "may run once, within ten minutes"
+        } else {
+            "refused"
+        };
+        let of = journal::Waiting::Call {
+            id,
+            tool: call.tool,
+            shown: call.shown.clone(),
+        };
         note(&hub, &sender, of, if run { "allowed" } else { "denied" });
         Ok(format!("{done}: {}", marked(&call.shown, 200)))
     })
@@ -271,19 +352,41 @@ mod tests {
     #[test]
     fn what_changed_is_shown_in_whole_words() {
         for (before, now, expected) in [
-            ("Reads a file", "Reads a folder", ["Reads a [file]", "Reads a [folder]"]),
-            ("Reads a file", "Reads a big file", ["Reads a []file", "Reads a [big ]file"]),
-            ("Gives a text back", "Gives a text back in time", ["Gives a text back[]", "Gives a text back[ in time]"]),
+            (
+                "Reads a file",
+                "Reads a folder",
+                ["Reads a [file]", "Reads a [folder]"],
+            ),
+            (
+                "Reads a file",
+                "Reads a big file",
+                ["Reads a []file", "Reads a [big ]file"],
+            ),
+            (
+                "Gives a text back",
+                "Gives a text back in time",
+                ["Gives a text back[]", "Gives a text back[ in time]"],
+            ),
             ("größer als", "größte als", ["[größer] als", "[größte] als"]),
             ("a a a", "a a", ["a a[ a]", "a a[]"]),
             ("é b", "è b", ["[é] b", "[è] b"]),
-            ("x\u{3000}yz", "x\u{3000}yw", ["x\u{3000}[yz]", "x\u{3000}[yw]"]),
+            (
+                "x\u{3000}yz",
+                "x\u{3000}yw",
+                ["x\u{3000}[yz]", "x\u{3000}[yw]"],
+            ),
             ("", "new", ["[]", "[new]"]),
             ("the same", "the same", ["the same[]", "the same[]"]),
         ] {
             let (old, new) = parts(Some(before.to_owned()), Some(now.to_owned()));
-            let shown = |parts: Option<Parts>| parts.map(|it| format!("{}[{}]{}", it.start, it.other, it.end));
-            assert_eq!([shown(old), shown(new)], expected.map(|text| Some(text.to_owned())), "{before:?} {now:?}");
+            let shown = |parts: Option<Parts>| {
+                parts.map(|it| format!("{}[{}]{}", it.start, it.other, it.end))
+            };
+            assert_eq!(
+                [shown(old), shown(new)],
+                expected.map(|text| Some(text.to_owned())),
+                "{before:?} {now:?}"
+            );
         }
     }
 }

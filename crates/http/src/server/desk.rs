@@ -26,8 +26,17 @@ struct Desk {
 impl Desk {
     /// A word, and what is wrong with the store besides: the gateway goes on with what it has.
     fn told(&self, word: &str) -> String {
-        let faults = self.hub.store.as_ref().map(Store::faults).unwrap_or_default();
-        if faults.is_empty() { format!("{word}\n") } else { format!("{word}\n{}\n", told_in_words(&faults)) }
+        let faults = self
+            .hub
+            .store
+            .as_ref()
+            .map(Store::faults)
+            .unwrap_or_default();
+        if faults.is_empty() {
+            format!("{word}\n")
+        } else {
+            format!("{word}\n{}\n", told_in_words(&faults))
+        }
     }
 }
 
@@ -36,7 +45,10 @@ pub(super) fn routes(door: Arc<Door>, hub: Arc<Hub>) -> Router {
     let desk = Desk { door, hub };
     Router::new()
         .route("/metrics", get(metrics))
-        .route("/health", get(async |State(desk): State<Desk>| desk.told("ok")))
+        .route(
+            "/health",
+            get(async |State(desk): State<Desk>| desk.told("ok")),
+        )
         .route("/ready", get(ready))
         .with_state(desk)
 }
@@ -53,11 +65,17 @@ async fn metrics(State(desk): State<Desk>, request: Request) -> Response {
     }
     match desk.hub.meter.text() {
         Some(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
-        None => Problem::new(StatusCode::NOT_FOUND, "not_counted", "nothing is counted here").into_response(),
+        None => Problem::new(
+            StatusCode::NOT_FOUND,
+            "not_counted",
+            "nothing is counted here",
+        )
+        .into_response(),
     }
 }
 
-/// Whether each upstream has been asked, so that what is answered is whole, and what is done can be recorded.
+/// Whether each upstream has been asked, so that what is answered is whole, and what is done can be
+/// recorded.
 async fn ready(State(desk): State<Desk>) -> Response {
     if let Err(refusal) = desk.hub.journal.ready() {
         return Problem::from(refusal).into_response();

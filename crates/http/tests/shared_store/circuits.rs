@@ -26,8 +26,15 @@ async fn a_server_that_failed_often_at_one_gateway_is_left_alone_by_the_others()
         }
     });
     let servers = || {
-        let way = Way::Http { url: url.clone(), headers: BTreeMap::new(), credentials: None };
-        vec![Server { name: "broken".to_owned(), way }]
+        let way = Way::Http {
+            url: url.clone(),
+            headers: BTreeMap::new(),
+            credentials: None,
+        };
+        vec![Server {
+            name: "broken".to_owned(),
+            way,
+        }]
     };
     let start = async |tenant: &str| {
         let folder = tempfile::tempdir().expect("a folder");
@@ -38,7 +45,10 @@ async fn a_server_that_failed_often_at_one_gateway_is_left_alone_by_the_others()
         let prefix = format!("picktools:{{{tenant}}}:gateway:circuit:");
         server.keys().iter().any(|key| key.starts_with(&prefix))
     };
-    within(Duration::from_secs(40), "others can know", async || has_key("acme")).await;
+    within(Duration::from_secs(40), "others can know", async || {
+        has_key("acme")
+    })
+    .await;
     let other = start("acme").await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let before = count.load(Ordering::Relaxed);
@@ -46,9 +56,16 @@ async fn a_server_that_failed_often_at_one_gateway_is_left_alone_by_the_others()
     assert_eq!(count.load(Ordering::Relaxed), before, "neither asks it");
     // Another tenant finds out itself.
     let stranger = start("other").await;
-    within(Duration::from_secs(5), "it asks", async || count.load(Ordering::Relaxed) > before).await;
+    within(Duration::from_secs(5), "it asks", async || {
+        count.load(Ordering::Relaxed) > before
+    })
+    .await;
     // What somebody else put there is no reason.
-    let key = server.keys().into_iter().find(|key| key.contains("circuit")).expect("a key");
+    let key = server
+        .keys()
+        .into_iter()
+        .find(|key| key.contains("circuit"))
+        .expect("a key");
     server.ask(&["SET", &key, "open"]);
     for gateway in [one, other, stranger] {
         assert!(gateway.store.faults().is_empty());

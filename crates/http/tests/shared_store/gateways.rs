@@ -32,13 +32,26 @@ impl One {
         Self::start_in(folder, url, tenant, settings).await
     }
 
-    pub(crate) async fn start_in(folder: TempDir, url: &str, tenant: &str, settings: &Value) -> Self {
+    pub(crate) async fn start_in(
+        folder: TempDir,
+        url: &str,
+        tenant: &str,
+        settings: &Value,
+    ) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/servers/upstream.py");
         let changes = folder.path().join("changes").display().to_string();
         let variables = BTreeMap::from([("UPSTREAM_CHANGES".to_owned(), changes)]);
         let command = "python3".to_owned();
-        let way = Way::Stdio { command, arguments: vec![script.display().to_string()], variables, folder: None };
-        let servers = vec![Server { name: "up".to_owned(), way }];
+        let way = Way::Stdio {
+            command,
+            arguments: vec![script.display().to_string()],
+            variables,
+            folder: None,
+        };
+        let servers = vec![Server {
+            name: "up".to_owned(),
+            way,
+        }];
         Self::before(servers, folder, url, tenant, settings).await
     }
 
@@ -49,9 +62,13 @@ impl One {
         tenant: &str,
         settings: &Value,
     ) -> Self {
-        let store = Store::open(url, tenant).expect("a store").remembers(folder.path().join("state"));
+        let store = Store::open(url, tenant)
+            .expect("a store")
+            .remembers(folder.path().join("state"));
         let of = store.clone();
-        let opened = tokio::task::spawn_blocking(move || (Pins::of(&of), CallQueue::of(&of))).await.expect("no panic");
+        let opened = tokio::task::spawn_blocking(move || (Pins::of(&of), CallQueue::of(&of)))
+            .await
+            .expect("no panic");
         let (pins, queue) = (opened.0.expect("approvals"), opened.1.expect("a queue"));
         let mut settings = settings.clone();
         if settings.get("audit").is_some_and(Value::is_boolean) {
@@ -61,9 +78,20 @@ impl One {
         let gateway = Gateway::open(options(servers, &settings, &store, (pins.clone(), queue)));
         let gateway = gateway.expect("a gateway");
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        let http = Http { listen, tls: None, plain: false, console: None };
+        let http = Http {
+            listen,
+            tls: None,
+            plain: false,
+            console: None,
+        };
         let serving = serve(&gateway, &http).await.expect("it listens");
-        Self { gateway, serving, store, pins, folder }
+        Self {
+            gateway,
+            serving,
+            store,
+            pins,
+            folder,
+        }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -83,15 +111,33 @@ impl One {
 
     pub(crate) async fn get(&self, path: &str) -> (u16, String) {
         let answer = reqwest::get(self.url(path)).await.expect("an answer");
-        (answer.status().as_u16(), answer.text().await.expect("a body"))
+        (
+            answer.status().as_u16(),
+            answer.text().await.expect("a body"),
+        )
     }
 
     pub(crate) async fn client(&self) -> Client {
-        let way = Way::Http { url: self.url("/mcp"), headers: BTreeMap::new(), credentials: None };
-        let server = Server { name: "gateway".to_owned(), way };
+        let way = Way::Http {
+            url: self.url("/mcp"),
+            headers: BTreeMap::new(),
+            credentials: None,
+        };
+        let server = Server {
+            name: "gateway".to_owned(),
+            way,
+        };
         let (limits, deadline) = (Limits::default(), Instant::now() + Duration::from_secs(60));
         let tells = ToolChanges::default();
-        let connection = Connection::open(&server, &|_| None, deadline, &limits, Handshake::KnownFirst, tells).await;
+        let connection = Connection::open(
+            &server,
+            &|_| None,
+            deadline,
+            &limits,
+            Handshake::KnownFirst,
+            tells,
+        )
+        .await;
         Client(connection.expect("it is reached"))
     }
 
@@ -130,9 +176,15 @@ pub(crate) struct Client(Connection);
 impl Client {
     pub(crate) async fn call(&self, name: &str, arguments: Value) -> Value {
         let arguments = arguments.as_object().cloned().unwrap_or_default();
-        let request = CallToolRequest::new(CallToolRequestParams::new(name.to_owned()).with_arguments(arguments));
+        let request = CallToolRequest::new(
+            CallToolRequestParams::new(name.to_owned()).with_arguments(arguments),
+        );
         let request = ClientRequest::CallToolRequest(request);
-        let begun = self.0.begin(request, PeerRequestOptions::no_options(), |_| {}).await.expect("it is sent");
+        let begun = self
+            .0
+            .begin(request, PeerRequestOptions::no_options(), |_| {})
+            .await
+            .expect("it is sent");
         serde_json::to_value(begun.answer().await.expect("an answer")).expect("JSON")
     }
 
@@ -144,8 +196,12 @@ impl Client {
 
 /// What a result says, or the code of a refusal.
 pub(crate) fn said(result: &Value) -> String {
-    let code = result["_meta"]["picktools/error"]["code"].as_str().or(result["_meta"]["picktools/error"].as_str());
-    code.or(result["content"][0]["text"].as_str()).unwrap_or_else(|| panic!("{result}")).to_owned()
+    let code = result["_meta"]["picktools/error"]["code"]
+        .as_str()
+        .or(result["_meta"]["picktools/error"].as_str());
+    code.or(result["content"][0]["text"].as_str())
+        .unwrap_or_else(|| panic!("{result}"))
+        .to_owned()
 }
 
 /// Waits until something is so, for this time at most.

@@ -11,7 +11,10 @@ use picktools_testing::store::{Line, Relay, StoreServer};
 
 fn settings() -> Value {
     let key = |name: &str| {
-        let sha256: String = Sha256::digest(name).iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256: String = Sha256::digest(name)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         json!({"name": name, "sha256": sha256, "per_minute": 6, "burst": 10})
     };
     json!({"keys": [key("ada"), key("bob"), key("eve"), key("joe")]})
@@ -19,7 +22,10 @@ fn settings() -> Value {
 
 /// Whether a key may send a request.
 async fn may(one: &One, key: &str) -> bool {
-    let request = reqwest::Client::new().post(one.url("/mcp")).bearer_auth(key).body("{}");
+    let request = reqwest::Client::new()
+        .post(one.url("/mcp"))
+        .bearer_auth(key)
+        .body("{}");
     let answer = request.send().await.expect("an answer");
     let status = answer.status().as_u16();
     assert!(status != 429 || answer.headers().contains_key("retry-after"));
@@ -57,21 +63,38 @@ async fn without_the_store_a_gateway_is_stricter_and_never_unlimited_and_nobody_
         relay.is(line);
         let asked = Instant::now();
         assert!(may(&one, key).await);
-        assert!(asked.elapsed() < Duration::from_millis(900), "{:?}", asked.elapsed());
+        assert!(
+            asked.elapsed() < Duration::from_millis(900),
+            "{:?}",
+            asked.elapsed()
+        );
         let (asked, allowed) = (Instant::now(), 1 + count(&[&one], key, 30).await);
         assert_eq!(allowed, 5, "each counts twice");
-        assert!(asked.elapsed() < Duration::from_secs(3), "not each waits: {:?}", asked.elapsed());
+        assert!(
+            asked.elapsed() < Duration::from_secs(3),
+            "not each waits: {:?}",
+            asked.elapsed()
+        );
         let (status, told) = one.get("/health").await;
         assert_eq!(status, 200);
         assert!(told.starts_with("ok\n") && told.contains("away"), "{told}");
         relay.is(Line::Good);
-        within(Duration::from_secs(10), "it is there again", async || one.store.faults().is_empty()).await;
+        within(Duration::from_secs(10), "it is there again", async || {
+            one.store.faults().is_empty()
+        })
+        .await;
     }
     assert_eq!(one.get("/health").await.1, "ok\n");
     let joe = async || may(&one, "joe").await;
     assert!(joe().await);
     // Somebody else's data, of each kind.
-    let keys = || server.keys().into_iter().find(|key| key.contains(":rate:")).expect("a key");
+    let keys = || {
+        server
+            .keys()
+            .into_iter()
+            .find(|key| key.contains(":rate:"))
+            .expect("a key")
+    };
     let key = keys();
     server.ask(&["FLUSHALL"]);
     assert!(joe().await);
@@ -80,14 +103,24 @@ async fn without_the_store_a_gateway_is_stricter_and_never_unlimited_and_nobody_
         server.ask(&["DEL", &of_joe]);
         server.ask(&[command, &of_joe, value]);
         assert!(joe().await, "the gateway's own limit holds");
-        assert!(one.store.faults().contains(&(Purpose::Rates, Fault::Foreign)), "{command} {key}");
+        assert!(
+            one.store
+                .faults()
+                .contains(&(Purpose::Rates, Fault::Foreign)),
+            "{command} {key}"
+        );
     }
     // A time far from now holds nobody up for ever.
     server.ask(&["SET", &of_joe, "1e300"]);
     assert!(!joe().await);
     let left: i64 = redis::from_redis_value(server.ask(&["PTTL", &of_joe])).expect("a time");
     assert!((1..=100_000).contains(&left), "{left}");
-    assert!(one.store.faults().iter().all(|(purpose, _)| *purpose != Purpose::Rates));
+    assert!(
+        one.store
+            .faults()
+            .iter()
+            .all(|(purpose, _)| *purpose != Purpose::Rates)
+    );
     server.kill();
     assert!(may(&one, "eve").await);
     assert_eq!(1 + count(&[&one], "eve", 30).await, 5);

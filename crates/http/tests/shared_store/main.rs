@@ -1,5 +1,5 @@
-//! Several gateways and a store: what they share, and what becomes of it when the store fails in every way that we know. The store
-//! is the real one that `scripts/fetch-store.sh` installs.
+//! Several gateways and a store: what they share, and what becomes of it when the store fails in
+//! every way that we know. The store is the real one that `scripts/fetch-store.sh` installs.
 
 // Gateways before it, and their clients.
 mod gateways;

@@ -105,8 +105,16 @@ fn parameters<'d>(
                 Some("formData") if reader.version == Version::Two => Place::Field,
                 _ => return Err(Fault::new(at, Refusal::PlacelessParameter)),
             };
-            if !parameters.iter().any(|known| (known.name, known.place) == (name, place)) {
-                parameters.push(Parameter { name, place, members, at });
+            if !parameters
+                .iter()
+                .any(|known| (known.name, known.place) == (name, place))
+            {
+                parameters.push(Parameter {
+                    name,
+                    place,
+                    members,
+                    at,
+                });
             }
         }
     }
@@ -138,15 +146,25 @@ fn body<'d>(
     if reader.version == Version::Two {
         return Ok(body_of_two(reader, operation, parameters));
     }
-    let Some(body) = operation.get("requestBody").filter(|body| !body.is_null()) else { return Ok(None) };
+    let Some(body) = operation.get("requestBody").filter(|body| !body.is_null()) else {
+        return Ok(None);
+    };
     let at = format!("{}/requestBody", found.at);
     let body = reader.references.object(body, &at)?;
     let content = body.get("content").and_then(Value::as_object);
-    let preferred = content.into_iter().flatten().min_by_key(|(media_type, _)| preference(media_type));
-    let Some((media_type, content)) = preferred else { return Ok(None) };
+    let preferred = content
+        .into_iter()
+        .flatten()
+        .min_by_key(|(media_type, _)| preference(media_type));
+    let Some((media_type, content)) = preferred else {
+        return Ok(None);
+    };
     let at = format!("{at}/content/{}/schema", part(media_type));
     let content = Content::of(body, content.get("schema"), at);
-    Ok(Some(Body { content_type: media_type.clone(), content: Some(content) }))
+    Ok(Some(Body {
+        content_type: media_type.clone(),
+        content: Some(content),
+    }))
 }
 
 fn body_of_two<'d>(
@@ -154,26 +172,55 @@ fn body_of_two<'d>(
     operation: &'d Map<String, Value>,
     parameters: &[Parameter<'d>],
 ) -> Option<Body<'d>> {
-    let consumes = operation.get("consumes").or_else(|| reader.document.get("consumes")).and_then(Value::as_array);
+    let consumes = operation
+        .get("consumes")
+        .or_else(|| reader.document.get("consumes"))
+        .and_then(Value::as_array);
     let consumes = || consumes.into_iter().flatten().filter_map(Value::as_str);
-    if let Some(body) = parameters.iter().find(|parameter| parameter.place == Place::Body) {
+    if let Some(body) = parameters
+        .iter()
+        .find(|parameter| parameter.place == Place::Body)
+    {
         let preferred = consumes().min_by_key(|media_type| preference(media_type));
-        let content = Content::of(body.members, body.members.get("schema"), format!("{}/schema", body.at));
-        return Some(Body { content_type: preferred.unwrap_or("application/json").to_owned(), content: Some(content) });
+        let content = Content::of(
+            body.members,
+            body.members.get("schema"),
+            format!("{}/schema", body.at),
+        );
+        return Some(Body {
+            content_type: preferred.unwrap_or("application/json").to_owned(),
+            content: Some(content),
+        });
     }
-    let mut fields = parameters.iter().filter(|parameter| parameter.place == Place::Field);
+    let mut fields = parameters
+        .iter()
+        .filter(|parameter| parameter.place == Place::Field);
     let first = fields.next()?;
-    let file = std::iter::once(first).chain(fields).any(|field| field.members.get("type") == Some(&"file".into()));
-    let form = if file { "multipart/form-data" } else { "application/x-www-form-urlencoded" };
-    let given = consumes().find(|media_type| media_type.contains("form")).filter(|_| !file);
-    Some(Body { content_type: given.unwrap_or(form).to_owned(), content: None })
+    let file = std::iter::once(first)
+        .chain(fields)
+        .any(|field| field.members.get("type") == Some(&"file".into()));
+    let form = if file {
+        "multipart/form-data"
+    } else {
+        "application/x-www-form-urlencoded"
+    };
+    let given = consumes()
+        .find(|media_type| media_type.contains("form"))
+        .filter(|_| !file);
+    Some(Body {
+        content_type: given.unwrap_or(form).to_owned(),
+        content: None,
+    })
 }
 
 impl<'d> Content<'d> {
     fn of(holder: &'d Map<String, Value>, schema: Option<&'d Value>, at: String) -> Self {
         Self {
             schema,
-            description: holder.get("description").and_then(Value::as_str).unwrap_or_default(),
+            description: holder
+                .get("description")
+                .and_then(Value::as_str)
+                .unwrap_or_default(),
             required: holder.get("required") == Some(&Value::Bool(true)),
             at,
         }
@@ -204,35 +251,60 @@ struct Fields<'d> {
 impl<'d> Fields<'d> {
     /// Returns the members of a schema that says nothing but its properties.
     fn of(reader: &Reader<'d>, schema: &'d Value, at: &str) -> Option<Self> {
-        let mut fields = Self { fields: Vec::new(), required: Vec::new() };
+        let mut fields = Self {
+            fields: Vec::new(),
+            required: Vec::new(),
+        };
         (fields.add(reader, schema, at, 0) && !fields.fields.is_empty()).then_some(fields)
     }
 
     fn add(&mut self, reader: &Reader<'d>, schema: &'d Value, at: &str, depth: usize) -> bool {
-        let Ok(members) = reader.references.object(schema, at) else { return false };
+        let Ok(members) = reader.references.object(schema, at) else {
+            return false;
+        };
         let known = |(key, value): (&String, &Value)| {
             BESIDE_PROPERTIES.contains(&key.as_str())
                 || key.starts_with("x-")
-                // Further members of any kind are not asked for; those of one kind are a map, which stays whole.
+                // Further members of any kind are not asked for; those of one kind are a map, which
+                // stays whole.
                 || (key == "additionalProperties" && (value.is_boolean() || *value == json!({})))
         };
         let is_object = members.get("type").is_none_or(|kind| kind == "object");
         if depth > MAX_COMPOSED || !is_object || !members.iter().all(known) {
             return false;
         }
-        for (index, one) in members.get("allOf").and_then(Value::as_array).into_iter().flatten().enumerate() {
+        for (index, one) in members
+            .get("allOf")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .enumerate()
+        {
             if !self.add(reader, one, &format!("{at}/allOf/{index}"), depth + 1) {
                 return false;
             }
         }
-        for (name, property) in members.get("properties").and_then(Value::as_object).into_iter().flatten() {
-            let field = (name.as_str(), property, format!("{at}/properties/{}", part(name)));
+        for (name, property) in members
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
+            let field = (
+                name.as_str(),
+                property,
+                format!("{at}/properties/{}", part(name)),
+            );
             match self.fields.iter_mut().find(|(known, ..)| known == name) {
                 Some(known) => *known = field,
                 None => self.fields.push(field),
             }
         }
-        let required = members.get("required").and_then(Value::as_array).into_iter().flatten();
+        let required = members
+            .get("required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
         self.required.extend(required.filter_map(Value::as_str));
         true
     }
@@ -255,21 +327,30 @@ impl<'d> Collector<'d> {
         security: &[BTreeMap<String, SecurityScheme>],
     ) -> Result<Arguments, Stop> {
         let credential = |parameter: &Parameter<'_>| {
-            let ignored = IGNORED_HEADERS.iter().any(|header| parameter.name.eq_ignore_ascii_case(header));
+            let ignored = IGNORED_HEADERS
+                .iter()
+                .any(|header| parameter.name.eq_ignore_ascii_case(header));
             let key = |scheme: &SecurityScheme| {
                 let place = scheme.place.as_deref() == Some(parameter.place.name());
                 place && scheme.name.as_deref() == Some(parameter.name)
             };
-            parameter.place == Place::Header && ignored || security.iter().flat_map(BTreeMap::values).any(key)
+            parameter.place == Place::Header && ignored
+                || security.iter().flat_map(BTreeMap::values).any(key)
         };
         let content = body.and_then(|body| body.content.as_ref());
         let fields = content.and_then(|content| Fields::of(reader, content.schema?, &content.at));
         // The names of the body stay as they are; parameters of the same name give way.
         let taken: Vec<String> = match &fields {
-            Some(fields) => fields.fields.iter().map(|(name, ..)| argument_name(name)).collect(),
+            Some(fields) => fields
+                .fields
+                .iter()
+                .map(|(name, ..)| argument_name(name))
+                .collect(),
             None => content.iter().map(|_| BODY.to_owned()).collect(),
         };
-        for parameter in parameters.iter().filter(|parameter| parameter.place != Place::Body && !credential(parameter))
+        for parameter in parameters
+            .iter()
+            .filter(|parameter| parameter.place != Place::Body && !credential(parameter))
         {
             self.parameter(reader, parameter, &taken)?;
         }
@@ -298,24 +379,46 @@ impl<'d> Collector<'d> {
         self.finish(body)
     }
 
-    fn parameter(&mut self, reader: &Reader<'d>, parameter: &Parameter<'d>, taken: &[String]) -> Result<(), Stop> {
-        let Parameter { name, place, members, at } = parameter;
+    fn parameter(
+        &mut self,
+        reader: &Reader<'d>,
+        parameter: &Parameter<'d>,
+        taken: &[String],
+    ) -> Result<(), Stop> {
+        let Parameter {
+            name,
+            place,
+            members,
+            at,
+        } = parameter;
         let mut made = match reader.version {
             Version::Two => self.schemas.parameter(members, at)?,
             Version::Three => {
                 let media_type = || members.get("content")?.as_object()?.values().next();
-                match members.get("schema").or_else(|| media_type()?.get("schema")) {
+                match members
+                    .get("schema")
+                    .or_else(|| media_type()?.get("schema"))
+                {
                     Some(schema) => self.schemas.schema(schema, &format!("{at}/schema"))?,
                     None => json!({}),
                 }
             }
         };
-        describe(&mut made, members.get("description").and_then(Value::as_str).unwrap_or_default());
+        describe(
+            &mut made,
+            members
+                .get("description")
+                .and_then(Value::as_str)
+                .unwrap_or_default(),
+        );
         let argument = self.unused(&argument_name(name), *place, taken);
         let required = *place == Place::Path || members.get("required") == Some(&Value::Bool(true));
         self.add(argument.clone(), name, *place, made, required);
         if let Some(added) = self.places.get_mut(&argument) {
-            added.style = members.get("style").and_then(Value::as_str).map(str::to_owned);
+            added.style = members
+                .get("style")
+                .and_then(Value::as_str)
+                .map(str::to_owned);
             added.explode = members.get("explode").and_then(Value::as_bool);
             // What version 2.0 calls the format of a collection.
             match members.get("collectionFormat").and_then(Value::as_str) {
@@ -324,7 +427,9 @@ impl<'d> Collector<'d> {
                 Some("ssv") => added.style = Some("spaceDelimited".to_owned()),
                 Some("pipes") => added.style = Some("pipeDelimited".to_owned()),
                 Some("tsv") => added.style = Some("tabDelimited".to_owned()),
-                None if reader.version == Version::Two && members.get("type") == Some(&"array".into()) => {
+                None if reader.version == Version::Two
+                    && members.get("type") == Some(&"array".into()) =>
+                {
                     added.explode = Some(false);
                 }
                 _ => {}
@@ -336,14 +441,24 @@ impl<'d> Collector<'d> {
     /// The name, with the place behind it, and a number if need be, where it is used already.
     fn unused(&self, name: &str, place: Place, taken: &[String]) -> String {
         let numbered = (2..).map(|number| format!("{name}__{}_{number}", place.name()));
-        let mut names = [name.to_owned(), format!("{name}__{}", place.name())].into_iter().chain(numbered);
+        let mut names = [name.to_owned(), format!("{name}__{}", place.name())]
+            .into_iter()
+            .chain(numbered);
         let free = |name: &String| !taken.contains(name) && !self.properties.contains_key(name);
         names.find(free).unwrap_or_else(|| name.to_owned())
     }
 
     fn add(&mut self, argument: String, name: &str, place: Place, schema: Value, required: bool) {
         let name = Some(name.to_owned()).filter(|name| *name != argument);
-        self.places.insert(argument.clone(), Argument { place, name, style: None, explode: None });
+        self.places.insert(
+            argument.clone(),
+            Argument {
+                place,
+                name,
+                style: None,
+                explode: None,
+            },
+        );
         if required {
             self.required.push(argument.clone());
         }
@@ -351,14 +466,25 @@ impl<'d> Collector<'d> {
     }
 
     fn finish(self, body: Option<&Body<'_>>) -> Result<Arguments, Stop> {
-        let Self { schemas, properties, required, places } = self;
+        let Self {
+            schemas,
+            properties,
+            required,
+            places,
+        } = self;
         let (definitions, patterns_left_out) = schemas.definitions()?;
         let content_type = body.map(|body| body.content_type.clone());
         if properties.is_empty() {
             // A tool that takes no arguments.
-            return Ok(Arguments { schema: json!({}), places, content_type, patterns_left_out });
+            return Ok(Arguments {
+                schema: json!({}),
+                places,
+                content_type,
+                patterns_left_out,
+            });
         }
-        let mut made = json!({"type": "object", "properties": properties, "additionalProperties": false});
+        let mut made =
+            json!({"type": "object", "properties": properties, "additionalProperties": false});
         if !required.is_empty() {
             made["required"] = required.into();
         }
@@ -368,7 +494,12 @@ impl<'d> Collector<'d> {
         if schema::values(&made) > MAX_SCHEMA_NODES {
             return Err(Stop::TooLarge);
         }
-        Ok(Arguments { schema: made, places, content_type, patterns_left_out })
+        Ok(Arguments {
+            schema: made,
+            places,
+            content_type,
+            patterns_left_out,
+        })
     }
 }
 
@@ -378,7 +509,11 @@ fn argument_name(name: &str) -> String {
     let fits = !name.is_empty() && name.chars().all(allowed) && name.len() <= MAX_ARGUMENT_CHARS;
     let mut made = if fits { name.to_owned() } else { plain(name) };
     made.truncate(MAX_ARGUMENT_CHARS);
-    if made.is_empty() { "argument".to_owned() } else { made }
+    if made.is_empty() {
+        "argument".to_owned()
+    } else {
+        made
+    }
 }
 
 /// Says what an argument is, where its schema does not.
@@ -386,9 +521,13 @@ fn describe(schema: &mut Value, description: &str) {
     let description = prose::clean(description, MAX_DESCRIPTION_CHARS);
     match schema {
         Value::Object(members) if !description.is_empty() => {
-            members.entry("description").or_insert_with(|| description.into());
+            members
+                .entry("description")
+                .or_insert_with(|| description.into());
         }
-        Value::Bool(true) if !description.is_empty() => *schema = json!({"description": description}),
+        Value::Bool(true) if !description.is_empty() => {
+            *schema = json!({"description": description})
+        }
         _ => {}
     }
 }

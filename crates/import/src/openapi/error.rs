@@ -25,7 +25,9 @@ pub enum OpenApiError {
         pointer: String,
     },
     /// It is something else.
-    #[error("it is {found}, not an OpenAPI document, which says its version in `openapi` or `swagger`")]
+    #[error(
+        "it is {found}, not an OpenAPI document, which says its version in `openapi` or `swagger`"
+    )]
     NotOpenApi {
         /// What it is instead.
         found: String,
@@ -82,7 +84,9 @@ impl Refusal {
     /// What is wrong.
     pub fn message(&self) -> String {
         match self {
-            Self::OtherDocument(reference) => format!("{reference:?} refers to another document, which is not fetched"),
+            Self::OtherDocument(reference) => {
+                format!("{reference:?} refers to another document, which is not fetched")
+            }
             Self::BrokenReference(reference) => format!("{reference:?} leads nowhere"),
             Self::CircularReference(reference) => format!("{reference:?} leads to itself"),
             Self::WrongKind { found, .. } => format!("it is {found}"),
@@ -96,10 +100,14 @@ impl Refusal {
     pub fn remedy(&self) -> String {
         match self {
             Self::OtherDocument(_) => "bundle the documents into one".to_owned(),
-            Self::BrokenReference(_) | Self::CircularReference(_) => "mend the reference".to_owned(),
+            Self::BrokenReference(_) | Self::CircularReference(_) => {
+                "mend the reference".to_owned()
+            }
             Self::WrongKind { wanted, .. } => format!("give {wanted}"),
             Self::NamelessParameter => "name it".to_owned(),
-            Self::PlacelessParameter => "say where the parameter goes: path, query, header or cookie".to_owned(),
+            Self::PlacelessParameter => {
+                "say where the parameter goes: path, query, header or cookie".to_owned()
+            }
             Self::TooLarge => "split the operation, or shorten its schemas".to_owned(),
         }
     }
@@ -120,10 +128,17 @@ pub(super) struct Fault {
 
 impl Fault {
     pub(super) fn new(pointer: impl Into<String>, refusal: Refusal) -> Self {
-        Self { pointer: pointer.into(), refusal }
+        Self {
+            pointer: pointer.into(),
+            refusal,
+        }
     }
 
     pub(super) fn of(self, operation: String) -> LeftOut {
-        LeftOut { operation, pointer: self.pointer, refusal: self.refusal }
+        LeftOut {
+            operation,
+            pointer: self.pointer,
+            refusal: self.refusal,
+        }
     }
 }

@@ -14,14 +14,32 @@ pub(super) fn security(
     operation: &Map<String, Value>,
     references: &References<'_>,
 ) -> Vec<BTreeMap<String, SecurityScheme>> {
-    let demanded = operation.get("security").or_else(|| document.get("security"));
-    let alternatives = demanded.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
+    let demanded = operation
+        .get("security")
+        .or_else(|| document.get("security"));
+    let alternatives = demanded
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object);
     let scheme = |(name, scopes): (&String, &Value)| {
         let schemes = ["/components/securitySchemes", "/securityDefinitions"];
-        let defined = schemes.iter().find_map(|holder| document.pointer(holder)?.get(name));
+        let defined = schemes
+            .iter()
+            .find_map(|holder| document.pointer(holder)?.get(name));
         let defined = defined.and_then(|scheme| references.object(scheme, "").ok());
-        let text = |key| defined.and_then(|scheme| scheme.get(key)?.as_str()).map(str::to_owned);
-        let scopes = scopes.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+        let text = |key| {
+            defined
+                .and_then(|scheme| scheme.get(key)?.as_str())
+                .map(str::to_owned)
+        };
+        let scopes = scopes
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect();
         // Version 2.0 knows `basic` as a type of its own.
         let scheme = match text("type").as_deref() {
             Some("basic") => SecurityScheme {
@@ -39,16 +57,29 @@ pub(super) fn security(
         };
         (name.clone(), scheme)
     };
-    alternatives.map(|schemes| schemes.iter().map(scheme).collect()).collect()
+    alternatives
+        .map(|schemes| schemes.iter().map(scheme).collect())
+        .collect()
 }
 
 /// The server of an operation, without a slash at the end; empty where none is named.
-pub(super) fn server(reader: &Reader<'_>, found: &Found<'_>, operation: &Map<String, Value>) -> String {
+pub(super) fn server(
+    reader: &Reader<'_>,
+    found: &Found<'_>,
+    operation: &Map<String, Value>,
+) -> String {
     let url = match reader.version {
         Version::Two => server_of_two(reader.document),
         Version::Three => {
-            let holders = [operation.get("servers"), found.item.get("servers"), reader.document.get("servers")];
-            let server = holders.into_iter().flatten().find_map(|servers| servers.as_array()?.first());
+            let holders = [
+                operation.get("servers"),
+                found.item.get("servers"),
+                reader.document.get("servers"),
+            ];
+            let server = holders
+                .into_iter()
+                .flatten()
+                .find_map(|servers| servers.as_array()?.first());
             server.map(server_of_three).unwrap_or_default()
         }
     };
@@ -58,17 +89,37 @@ pub(super) fn server(reader: &Reader<'_>, found: &Found<'_>, operation: &Map<Str
 fn server_of_two(document: &Value) -> String {
     let text = |key| document.get(key).and_then(Value::as_str);
     let base = text("basePath").unwrap_or_default();
-    let Some(host) = text("host") else { return base.to_owned() };
-    let schemes: Vec<_> =
-        document.get("schemes").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-    let scheme = if schemes.contains(&"https") { "https" } else { schemes.first().copied().unwrap_or("https") };
+    let Some(host) = text("host") else {
+        return base.to_owned();
+    };
+    let schemes: Vec<_> = document
+        .get("schemes")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let scheme = if schemes.contains(&"https") {
+        "https"
+    } else {
+        schemes.first().copied().unwrap_or("https")
+    };
     format!("{scheme}://{host}{base}")
 }
 
 /// The URL of a server, with the defaults of its variables.
 fn server_of_three(server: &Value) -> String {
-    let mut url = server.get("url").and_then(Value::as_str).unwrap_or_default().to_owned();
-    for (name, variable) in server.get("variables").and_then(Value::as_object).into_iter().flatten() {
+    let mut url = server
+        .get("url")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
+    for (name, variable) in server
+        .get("variables")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
         if let Some(value) = variable.get("default").and_then(Value::as_str) {
             url = url.replace(&format!("{{{name}}}"), value);
         }

@@ -1,8 +1,10 @@
-//! OpenAPI documents (2.0, which was called Swagger, 3.0 and 3.1; JSON or YAML): an operation a tool.
+//! OpenAPI documents (2.0, which was called Swagger, 3.0 and 3.1; JSON or YAML): an operation a
+//! tool.
 //!
-//! What is read of an operation is what a caller must know: its name, what it does, one JSON Schema for parameters and
-//! body, and where each argument goes. Responses, callbacks and webhooks are not read. References within the document are
-//! written out where they stand, and where they run in a circle, or the whole would be large, kept under `$defs`.
+//! What is read of an operation is what a caller must know: its name, what it does, one JSON Schema
+//! for parameters and body, and where each argument goes. Responses, callbacks and webhooks are not
+//! read. References within the document are written out where they stand, and where they run in a
+//! circle, or the whole would be large, kept under `$defs`.
 //!
 //! Source: `spec.openapis.org/oas`, versions 2.0, 3.0.4 and 3.1.1.
 //!
@@ -58,7 +60,9 @@ const MAX_KEY_CHARS: usize = 60;
 const MAX_PATH_CHARS: usize = 500;
 
 /// The methods of a path item that are operations.
-const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
+const METHODS: [&str; 8] = [
+    "get", "put", "post", "delete", "options", "head", "patch", "trace",
+];
 
 /// A document that was read.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,8 +80,8 @@ pub struct Document {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Operation {
-    /// A name of letters, digits, `_` and `-` that no other operation of the document has: its `operationId`, else its
-    /// method and path.
+    /// A name of letters, digits, `_` and `-` that no other operation of the document has: its
+    /// `operationId`, else its method and path.
     pub name: String,
     /// Its method and path, such as `GET /pets`.
     pub label: String,
@@ -96,7 +100,8 @@ pub struct Operation {
 }
 
 impl Document {
-    /// The source of its tools where nothing else names one: its title, in small letters, digits and `_`.
+    /// The source of its tools where nothing else names one: its title, in small letters, digits
+    /// and `_`.
     pub fn source(&self) -> Option<String> {
         let source = naming::plain(&self.title.to_lowercase());
         (!source.is_empty()).then_some(source)
@@ -104,8 +109,9 @@ impl Document {
 }
 
 impl Operation {
-    /// Its definition as JSON: a tool's, which a catalog reads. `DELETE` is marked as destructive; `GET`, `HEAD` and
-    /// `OPTIONS` as reading only, which the specification of HTTP demands of them.
+    /// Its definition as JSON: a tool's, which a catalog reads. `DELETE` is marked as destructive;
+    /// `GET`, `HEAD` and `OPTIONS` as reading only, which the specification of HTTP demands of
+    /// them.
     ///
     /// Source: RFC 9110, section 9.2.
     pub fn into_tool(self) -> Value {
@@ -134,17 +140,24 @@ impl Operation {
 
 /// Returns `true` if a JSON value says of itself that it is an OpenAPI document.
 pub fn is_document(value: &Value) -> bool {
-    ["openapi", "swagger"]
-        .iter()
-        .any(|key| value.get(key).is_some_and(|version| version.is_string() || version.is_number()))
+    ["openapi", "swagger"].iter().any(|key| {
+        value
+            .get(key)
+            .is_some_and(|version| version.is_string() || version.is_number())
+    })
 }
 
 /// Returns `true` if a text that is not JSON looks like an OpenAPI document in YAML.
 pub fn is_yaml_document(text: &str) -> bool {
     let key = |line: &str| {
         let line = line.trim_start_matches(['"', '\'']);
-        let rest = line.strip_prefix("openapi").or_else(|| line.strip_prefix("swagger"))?;
-        rest.trim_start_matches(['"', '\'']).trim_start().strip_prefix(':').map(drop)
+        let rest = line
+            .strip_prefix("openapi")
+            .or_else(|| line.strip_prefix("swagger"))?;
+        rest.trim_start_matches(['"', '\''])
+            .trim_start()
+            .strip_prefix(':')
+            .map(drop)
     };
     text.lines().any(|line| key(line).is_some())
 }
@@ -153,8 +166,8 @@ pub fn is_yaml_document(text: &str) -> bool {
 ///
 /// # Errors
 ///
-/// [`OpenApiError`] when the text is neither, no OpenAPI document, or holds no operation. Operations that cannot be read are
-/// no error; they stand in [`Document::left_out`].
+/// [`OpenApiError`] when the text is neither, no OpenAPI document, or holds no operation.
+/// Operations that cannot be read are no error; they stand in [`Document::left_out`].
 pub fn read(text: &str) -> Result<Document, OpenApiError> {
     let text = text.trim_start_matches('\u{feff}');
     let Json { value, repeated } = if text.trim_start().starts_with('{') {
@@ -183,7 +196,11 @@ pub fn from_value(document: &Value) -> Result<Document, OpenApiError> {
     let paths = document.get("paths").and_then(Value::as_object);
     let mut found = Vec::new();
     let mut left_out = Vec::new();
-    for (path, item) in paths.into_iter().flatten().filter(|(path, _)| !path.starts_with("x-")) {
+    for (path, item) in paths
+        .into_iter()
+        .flatten()
+        .filter(|(path, _)| !path.starts_with("x-"))
+    {
         let at = format!("/paths/{}", references::part(path));
         match references.object(item, &at) {
             Ok(item) => found.extend(operations(path, item, &at)),
@@ -193,8 +210,15 @@ pub fn from_value(document: &Value) -> Result<Document, OpenApiError> {
     if found.is_empty() && left_out.is_empty() {
         return Err(OpenApiError::NoOperations);
     }
-    let reader = Reader { document, references, version };
-    let read: Vec<_> = found.par_iter().map(|found| reader.operation(found)).collect();
+    let reader = Reader {
+        document,
+        references,
+        version,
+    };
+    let read: Vec<_> = found
+        .par_iter()
+        .map(|found| reader.operation(found))
+        .collect();
     let mut operations = Vec::with_capacity(read.len());
     for (found, result) in found.iter().zip(read) {
         match result {
@@ -203,8 +227,15 @@ pub fn from_value(document: &Value) -> Result<Document, OpenApiError> {
         }
     }
     naming::make_unique(&mut operations);
-    let title = document.pointer("/info/title").and_then(Value::as_str).unwrap_or_default();
-    Ok(Document { title: prose::clean(title, MAX_SUMMARY_CHARS), operations, left_out })
+    let title = document
+        .pointer("/info/title")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    Ok(Document {
+        title: prose::clean(title, MAX_SUMMARY_CHARS),
+        operations,
+        left_out,
+    })
 }
 
 /// What differs between the versions of the specification.
@@ -218,7 +249,9 @@ enum Version {
 
 impl Version {
     fn of(document: &Value) -> Result<Self, OpenApiError> {
-        let given = ["openapi", "swagger"].into_iter().find_map(|key| document.get(key));
+        let given = ["openapi", "swagger"]
+            .into_iter()
+            .find_map(|key| document.get(key));
         let text = match given {
             Some(Value::String(text)) => text.clone(),
             // YAML reads a bare `2.0` as a number.
@@ -226,7 +259,11 @@ impl Version {
             _ => {
                 let found = match document {
                     Value::Object(members) => {
-                        let keys: Vec<_> = members.keys().map(|key| marked(key, MAX_KEY_CHARS)).take(5).collect();
+                        let keys: Vec<_> = members
+                            .keys()
+                            .map(|key| marked(key, MAX_KEY_CHARS))
+                            .take(5)
+                            .collect();
                         format!("an object with the members {keys:?}")
                     }
                     other => kind(other).to_owned(),
@@ -237,7 +274,9 @@ impl Version {
         match text.split('.').next() {
             Some("2") => Ok(Self::Two),
             Some("3") => Ok(Self::Three),
-            _ => Err(OpenApiError::Version { found: marked(&text, MAX_KEY_CHARS).into_owned() }),
+            _ => Err(OpenApiError::Version {
+                found: marked(&text, MAX_KEY_CHARS).into_owned(),
+            }),
         }
     }
 }
@@ -254,7 +293,11 @@ struct Found<'d> {
 
 impl Found<'_> {
     fn label(&self) -> String {
-        format!("{} {}", self.method.to_uppercase(), marked(self.path, MAX_PATH_CHARS))
+        format!(
+            "{} {}",
+            self.method.to_uppercase(),
+            marked(self.path, MAX_PATH_CHARS)
+        )
     }
 }
 
@@ -262,7 +305,13 @@ fn operations<'d>(path: &'d str, item: &'d Map<String, Value>, at: &str) -> Vec<
     // In the order of the document, not of the list above.
     let method = |key: &str| METHODS.into_iter().find(|method| *method == key);
     let found = item.iter().filter_map(|(key, operation)| {
-        method(key).map(|method| Found { path, method, item, operation, at: format!("{at}/{method}") })
+        method(key).map(|method| Found {
+            path,
+            method,
+            item,
+            operation,
+            at: format!("{at}/{method}"),
+        })
     });
     found.collect()
 }
@@ -277,25 +326,46 @@ struct Reader<'d> {
 impl<'d> Reader<'d> {
     fn operation(&self, found: &Found<'d>) -> Result<Operation, Fault> {
         let operation = self.references.object(found.operation, &found.at)?;
-        let text = |key| operation.get(key).or_else(|| found.item.get(key)).and_then(Value::as_str).unwrap_or_default();
+        let text = |key| {
+            operation
+                .get(key)
+                .or_else(|| found.item.get(key))
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
         let summary = prose::clean(text("summary"), MAX_SUMMARY_CHARS);
         let description = prose::clean(text("description"), MAX_DESCRIPTION_CHARS);
         let (title, description) = match (summary.is_empty(), description.is_empty()) {
             (true, true) => (None, found.label()),
             (false, true) => (None, summary),
             (true, false) => (None, description),
-            (false, false) => (Some(summary).filter(|summary| *summary != description), description),
+            (false, false) => (
+                Some(summary).filter(|summary| *summary != description),
+                description,
+            ),
         };
         let security = http::security(self.document, operation, &self.references);
         let arguments = arguments::read(self, found, operation, &security)?;
-        let tags = operation.get("tags").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let tags = operation
+            .get("tags")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
         let deprecated = operation.get("deprecated") == Some(&Value::Bool(true));
         Ok(Operation {
             label: found.label(),
-            name: naming::name(operation.get("operationId").and_then(Value::as_str), found.method, found.path),
+            name: naming::name(
+                operation.get("operationId").and_then(Value::as_str),
+                found.method,
+                found.path,
+            ),
             title,
             description,
-            tags: tags.map(str::to_owned).chain(deprecated.then(|| "deprecated".to_owned())).collect(),
+            tags: tags
+                .map(str::to_owned)
+                .chain(deprecated.then(|| "deprecated".to_owned()))
+                .collect(),
             parameters: arguments.schema,
             http: HttpOperation {
                 method: found.method.to_uppercase(),

@@ -10,14 +10,26 @@ const MAX_NAME_CHARS: usize = 128;
 /// The name of an operation: its id, else its method and path; of letters, digits, `_` and `-`.
 pub(super) fn name(id: Option<&str>, method: &str, path: &str) -> String {
     let id = id.map(plain).unwrap_or_default();
-    if id.is_empty() { of_path(method, path) } else { id }
+    if id.is_empty() {
+        of_path(method, path)
+    } else {
+        id
+    }
 }
 
 /// `get` and `/users/{id}/posts` make `get_users_by_id_posts`.
 fn of_path(method: &str, path: &str) -> String {
     let mut name = method.to_owned();
-    for segment in path.split('/').map(str::trim).filter(|segment| !segment.is_empty()) {
-        name.push_str(if segment.starts_with('{') { "_by_" } else { "_" });
+    for segment in path
+        .split('/')
+        .map(str::trim)
+        .filter(|segment| !segment.is_empty())
+    {
+        name.push_str(if segment.starts_with('{') {
+            "_by_"
+        } else {
+            "_"
+        });
         name.push_str(segment);
     }
     plain(&name)
@@ -43,7 +55,8 @@ pub(super) fn plain(text: &str) -> String {
     name
 }
 
-/// Gives those that share a name their method and path instead, and those that still do a number. The first keeps it.
+/// Gives those that share a name their method and path instead, and those that still do a number.
+/// The first keeps it.
 pub(super) fn make_unique(operations: &mut [Operation]) {
     let mut taken: HashSet<String> = HashSet::with_capacity(operations.len());
     let mut last: HashMap<String, usize> = HashMap::new();
@@ -52,7 +65,9 @@ pub(super) fn make_unique(operations: &mut [Operation]) {
             operation.name = operation
                 .label
                 .split_once(' ')
-                .map_or_else(String::new, |(method, path)| of_path(&method.to_lowercase(), path));
+                .map_or_else(String::new, |(method, path)| {
+                    of_path(&method.to_lowercase(), path)
+                });
         }
         if taken.contains(&operation.name) {
             let number = last.entry(operation.name.clone()).or_insert(1);

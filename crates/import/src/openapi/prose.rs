@@ -4,7 +4,8 @@ use html5gum::{Token, Tokenizer};
 
 use picktools::excerpt::cut;
 
-/// The elements of HTML that descriptions are written with; what else stands in angle brackets is text, such as `<id>`.
+/// The elements of HTML that descriptions are written with; what else stands in angle brackets is
+/// text, such as `<id>`.
 const ELEMENTS: [&str; 62] = [
     "a",
     "abbr",
@@ -71,22 +72,34 @@ const ELEMENTS: [&str; 62] = [
 ];
 /// The elements that run on within a line.
 const INLINE: [&str; 24] = [
-    "a", "abbr", "b", "big", "cite", "code", "del", "dfn", "em", "font", "i", "ins", "kbd", "mark", "s", "samp",
-    "small", "span", "strong", "sub", "sup", "tt", "u", "img",
+    "a", "abbr", "b", "big", "cite", "code", "del", "dfn", "em", "font", "i", "ins", "kbd", "mark",
+    "s", "samp", "small", "span", "strong", "sub", "sup", "tt", "u", "img",
 ];
 /// The elements whose content is no text.
 const HIDDEN: [&str; 2] = ["script", "style"];
 
-/// Returns the text of a description, without HTML, spaces at the ends of lines and empty lines; what is longer than `chars`
-/// characters is cut.
+/// Returns the text of a description, without HTML, spaces at the ends of lines and empty lines;
+/// what is longer than `chars` characters is cut.
 pub(super) fn clean(text: &str, chars: usize) -> String {
-    let plain = if text.contains(['<', '&']) { without_html(text) } else { text.to_owned() };
+    let plain = if text.contains(['<', '&']) {
+        without_html(text)
+    } else {
+        text.to_owned()
+    };
     let mut cleaned = String::with_capacity(plain.len());
-    for line in plain.lines().map(str::trim_end).filter(|line| !line.trim().is_empty()) {
+    for line in plain
+        .lines()
+        .map(str::trim_end)
+        .filter(|line| !line.trim().is_empty())
+    {
         if !cleaned.is_empty() {
             cleaned.push('\n');
         }
-        cleaned.push_str(if cleaned.is_empty() { line.trim_start() } else { line });
+        cleaned.push_str(if cleaned.is_empty() {
+            line.trim_start()
+        } else {
+            line
+        });
     }
     cut(&cleaned, chars).into_owned()
 }
@@ -119,7 +132,8 @@ fn without_html(html: &str) -> String {
     text
 }
 
-/// Puts in the place of a tag what parts its text from what follows; a tag that is not of HTML is kept.
+/// Puts in the place of a tag what parts its text from what follows; a tag that is not of HTML is
+/// kept.
 fn replace(text: &mut String, name: &str, slash: &str) {
     match name {
         name if !ELEMENTS.contains(&name) => text.push_str(&format!("<{slash}{name}>")),
@@ -136,11 +150,20 @@ mod tests {
     #[test]
     fn html_is_taken_out_and_what_only_looks_like_it_stays() {
         for (html, text) in [
-            ("<p>Lists <b>all</b> pets.</p><p>Page by page.</p>", "Lists all pets.\nPage by page."),
-            ("Removes /pets/<id> &amp; its owner", "Removes /pets/<id> & its owner"),
+            (
+                "<p>Lists <b>all</b> pets.</p><p>Page by page.</p>",
+                "Lists all pets.\nPage by page.",
+            ),
+            (
+                "Removes /pets/<id> &amp; its owner",
+                "Removes /pets/<id> & its owner",
+            ),
             ("where a < b and b > a", "where a < b and b > a"),
             ("<ul><li>one</li><li>two</li></ul>", "one\ntwo"),
-            ("<style>p { color: red }</style>shown<!-- hidden -->", "shown"),
+            (
+                "<style>p { color: red }</style>shown<!-- hidden -->",
+                "shown",
+            ),
             ("<script>alert(1)", ""),
             ("  first \r\n\r\n   second  ", "first\n   second"),
             ("<tr><td>a</td><td>b</td></tr>", " a  b"),

@@ -1,6 +1,8 @@
 //! OpenAPI documents as files of a catalog.
 
-use picktools::catalog::{DocumentError, DocumentOperation, DocumentReader, OperationFault, ToolDocument};
+use picktools::catalog::{
+    DocumentError, DocumentOperation, DocumentReader, OperationFault, ToolDocument,
+};
 use serde_json::Value;
 
 use super::{Document, LeftOut, from_value, is_document, is_yaml_document, read};
@@ -37,10 +39,26 @@ fn tools(document: Document) -> ToolDocument {
     let read = document
         .operations
         .into_iter()
-        .map(|operation| DocumentOperation { label: operation.label.clone(), tool: Ok(operation.into_tool()) });
-    let left_out = document.left_out.into_iter().map(|LeftOut { operation, pointer, refusal }| DocumentOperation {
-        label: operation,
-        tool: Err(OperationFault { pointer, message: refusal.message(), remedy: refusal.remedy() }),
-    });
-    ToolDocument { source, operations: read.chain(left_out).collect() }
+        .map(|operation| DocumentOperation {
+            label: operation.label.clone(),
+            tool: Ok(operation.into_tool()),
+        });
+    let left_out = document.left_out.into_iter().map(
+        |LeftOut {
+             operation,
+             pointer,
+             refusal,
+         }| DocumentOperation {
+            label: operation,
+            tool: Err(OperationFault {
+                pointer,
+                message: refusal.message(),
+                remedy: refusal.remedy(),
+            }),
+        },
+    );
+    ToolDocument {
+        source,
+        operations: read.chain(left_out).collect(),
+    }
 }

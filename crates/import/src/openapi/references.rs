@@ -44,13 +44,23 @@ impl<'d> References<'d> {
             }
         }
         let last = reference(value).unwrap_or_default();
-        Err(Fault::new(at, Refusal::CircularReference(marked(last, MAX_SHOWN_CHARS).into_owned())))
+        Err(Fault::new(
+            at,
+            Refusal::CircularReference(marked(last, MAX_SHOWN_CHARS).into_owned()),
+        ))
     }
 
     /// As [`Self::follow`], of an object.
-    pub(super) fn object(&self, value: &'d Value, at: &str) -> Result<&'d Map<String, Value>, Fault> {
+    pub(super) fn object(
+        &self,
+        value: &'d Value,
+        at: &str,
+    ) -> Result<&'d Map<String, Value>, Fault> {
         let value = self.follow(value, at)?;
-        let wrong = || Refusal::WrongKind { found: kind(value), wanted: "an object" };
+        let wrong = || Refusal::WrongKind {
+            found: kind(value),
+            wanted: "an object",
+        };
         value.as_object().ok_or_else(|| Fault::new(at, wrong()))
     }
 }

@@ -21,8 +21,16 @@ const MAX_INLINE_DEPTH: usize = 12;
 const MAX_DEPTH: usize = 28;
 
 /// What stands beside a reference and says something about this place alone.
-const NOTES: [&str; 6] = ["title", "description", "default", "deprecated", "example", "examples"];
-/// Members of a schema that mean nothing to JSON Schema, or that would make what stands here another document.
+const NOTES: [&str; 6] = [
+    "title",
+    "description",
+    "default",
+    "deprecated",
+    "example",
+    "examples",
+];
+/// Members of a schema that mean nothing to JSON Schema, or that would make what stands here
+/// another document.
 const DROPPED: [&str; 11] = [
     "xml",
     "externalDocs",
@@ -37,7 +45,13 @@ const DROPPED: [&str; 11] = [
     "$comment",
 ];
 /// What a parameter of version 2.0 holds beside its schema.
-const OF_PARAMETERS: [&str; 5] = ["name", "in", "required", "collectionFormat", "allowEmptyValue"];
+const OF_PARAMETERS: [&str; 5] = [
+    "name",
+    "in",
+    "required",
+    "collectionFormat",
+    "allowEmptyValue",
+];
 /// What a property of a request may not be sent with.
 const READ_ONLY: &str = "readOnly";
 
@@ -98,9 +112,16 @@ impl<'d> Schemas<'d> {
     }
 
     /// Makes the schema of a parameter that is one itself, as in version 2.0.
-    pub(super) fn parameter(&mut self, members: &'d Map<String, Value>, at: &str) -> Result<Value, Stop> {
+    pub(super) fn parameter(
+        &mut self,
+        members: &'d Map<String, Value>,
+        at: &str,
+    ) -> Result<Value, Stop> {
         let mut made = Map::new();
-        for (key, value) in members.iter().filter(|(key, _)| !OF_PARAMETERS.contains(&key.as_str())) {
+        for (key, value) in members
+            .iter()
+            .filter(|(key, _)| !OF_PARAMETERS.contains(&key.as_str()))
+        {
             self.member(&mut made, key, value, at, 0)?;
         }
         exclusive_bounds(&mut made);
@@ -135,7 +156,10 @@ impl<'d> Schemas<'d> {
             Value::Bool(_) => return Ok(schema.clone()),
             Value::Object(members) => members,
             other => {
-                let refusal = Refusal::WrongKind { found: kind(other), wanted: "a schema" };
+                let refusal = Refusal::WrongKind {
+                    found: kind(other),
+                    wanted: "a schema",
+                };
                 return Err(Fault::new(at, refusal).into());
             }
         };
@@ -154,7 +178,11 @@ impl<'d> Schemas<'d> {
     ) -> Result<Value, Stop> {
         let target = self.references.target(reference, at)?;
         self.references.follow(target, at)?;
-        let notes = || members.iter().filter(|(key, _)| NOTES.contains(&key.as_str()));
+        let notes = || {
+            members
+                .iter()
+                .filter(|(key, _)| NOTES.contains(&key.as_str()))
+        };
         let mut made = if self.style == Style::Bundled || self.open.contains(&reference) {
             json!({"$ref": format!("#/$defs/{}", self.name(reference))})
         } else {
@@ -174,11 +202,17 @@ impl<'d> Schemas<'d> {
     /// The name of a definition, which is made later.
     fn name(&mut self, reference: &'d str) -> &str {
         if !self.names.contains_key(reference) {
-            let last = reference.rsplit('/').next().map(plain).filter(|last| !last.is_empty());
+            let last = reference
+                .rsplit('/')
+                .next()
+                .map(plain)
+                .filter(|last| !last.is_empty());
             let base = last.unwrap_or_else(|| "definition".to_owned());
             let numbered = (2..).map(|number| format!("{base}_{number}"));
             let mut names = std::iter::once(base.clone()).chain(numbered);
-            let name = names.find(|name| !self.taken.contains(name)).unwrap_or(base);
+            let name = names
+                .find(|name| !self.taken.contains(name))
+                .unwrap_or(base);
             self.taken.insert(name.clone());
             self.names.insert(reference, name);
             self.pending.push_back(reference);
@@ -186,7 +220,12 @@ impl<'d> Schemas<'d> {
         &self.names[reference]
     }
 
-    fn members(&mut self, members: &'d Map<String, Value>, at: &str, depth: usize) -> Result<Map<String, Value>, Stop> {
+    fn members(
+        &mut self,
+        members: &'d Map<String, Value>,
+        at: &str,
+        depth: usize,
+    ) -> Result<Map<String, Value>, Stop> {
         let mut made = Map::with_capacity(members.len());
         for (key, value) in members {
             self.member(&mut made, key, value, at, depth)?;
@@ -213,10 +252,13 @@ impl<'d> Schemas<'d> {
                 made.entry("examples").or_insert_with(|| json!([example]));
                 return Ok(());
             }
-            // Version 3.1 has a list here, 3.0 knows only `example`, and some documents have an object.
+            // Version 3.1 has a list here, 3.0 knows only `example`, and some documents have an
+            // object.
             ("examples", Value::Array(_)) => value.clone(),
             ("examples", _) => return Ok(()),
-            ("description", Value::String(text)) => prose::clean(text, MAX_DESCRIPTION_CHARS).into(),
+            ("description", Value::String(text)) => {
+                prose::clean(text, MAX_DESCRIPTION_CHARS).into()
+            }
             ("title" | "description", value) if !value.is_string() => return Ok(()),
             // Before draft 4, `required` was a boolean of the property itself.
             ("required", value) if !is_list_of_texts(value) => return Ok(()),
@@ -232,16 +274,22 @@ impl<'d> Schemas<'d> {
             }
             (key, _) if DROPPED.contains(&key) || key.starts_with("x-") => return Ok(()),
             (key, value) => match (holds(key), value) {
-                (Some(Holds::List), Value::Array(list)) | (Some(Holds::One), Value::Array(list)) => {
+                (Some(Holds::List), Value::Array(list))
+                | (Some(Holds::One), Value::Array(list)) => {
                     let at = within();
-                    let list = list.iter().map(|schema| self.convert(schema, &at, depth + 1));
+                    let list = list
+                        .iter()
+                        .map(|schema| self.convert(schema, &at, depth + 1));
                     Value::Array(list.collect::<Result<_, _>>()?)
                 }
                 (Some(Holds::One), schema) => self.convert(schema, &within(), depth + 1)?,
                 (Some(Holds::Named), Value::Object(named)) => {
                     let at = within();
                     let one = |(name, schema): (&'d String, &'d Value)| {
-                        Ok((name.clone(), self.convert(schema, &format!("{at}/{}", part(name)), depth + 1)?))
+                        Ok((
+                            name.clone(),
+                            self.convert(schema, &format!("{at}/{}", part(name)), depth + 1)?,
+                        ))
                     };
                     Value::Object(named.iter().map(one).collect::<Result<_, Stop>>()?)
                 }
@@ -257,7 +305,11 @@ impl<'d> Schemas<'d> {
     fn leave_out_read_only(&self, members: &'d Map<String, Value>, made: &mut Map<String, Value>) {
         let properties = members.get("properties").and_then(Value::as_object);
         let read_only = properties.into_iter().flatten().filter(|(_, schema)| {
-            self.references.follow(schema, "").ok().and_then(|schema| schema.get(READ_ONLY)) == Some(&Value::Bool(true))
+            self.references
+                .follow(schema, "")
+                .ok()
+                .and_then(|schema| schema.get(READ_ONLY))
+                == Some(&Value::Bool(true))
         });
         for (name, _) in read_only {
             if let Some(Value::Object(properties)) = made.get_mut("properties") {
@@ -273,14 +325,19 @@ impl<'d> Schemas<'d> {
 /// Returns `true` if a property is in answers only.
 pub(super) fn is_read_only(references: &References<'_>, schema: &Value) -> bool {
     let own = schema.get(READ_ONLY) == Some(&Value::Bool(true));
-    own || references.follow(schema, "").is_ok_and(|schema| schema.get(READ_ONLY) == Some(&Value::Bool(true)))
+    own || references
+        .follow(schema, "")
+        .is_ok_and(|schema| schema.get(READ_ONLY) == Some(&Value::Bool(true)))
 }
 
 fn is_list_of_texts(value: &Value) -> bool {
-    value.as_array().is_some_and(|names| names.iter().all(Value::is_string))
+    value
+        .as_array()
+        .is_some_and(|names| names.iter().all(Value::is_string))
 }
 
-/// The type or types that are JSON Schema's; other words that documents use for them are read as what they mean.
+/// The type or types that are JSON Schema's; other words that documents use for them are read as
+/// what they mean.
 fn json_type(value: &Value) -> Option<Value> {
     let one = |name: &str| {
         Some(match name.to_ascii_lowercase().as_str() {
@@ -304,9 +361,13 @@ fn json_type(value: &Value) -> Option<Value> {
     }
 }
 
-/// Version 3.0 says with a boolean that a bound is not reached; JSON Schema has the bound itself there.
+/// Version 3.0 says with a boolean that a bound is not reached; JSON Schema has the bound itself
+/// there.
 fn exclusive_bounds(made: &mut Map<String, Value>) {
-    for (exclusive, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
+    for (exclusive, bound) in [
+        ("exclusiveMinimum", "minimum"),
+        ("exclusiveMaximum", "maximum"),
+    ] {
         match made.get(exclusive) {
             Some(Value::Bool(true)) => match made.shift_remove(bound) {
                 Some(value) => made.insert(exclusive.to_owned(), value),

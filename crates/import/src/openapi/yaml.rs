@@ -41,8 +41,12 @@ pub(super) fn read(text: &str) -> Result<Json, OpenApiError> {
         let place = |number: u64| usize::try_from(number).unwrap_or_default();
         let location = error.location();
         OpenApiError::Syntax {
-            line: location.as_ref().map_or(0, |location| place(location.line())),
-            column: location.as_ref().map_or(0, |location| place(location.column())),
+            line: location
+                .as_ref()
+                .map_or(0, |location| place(location.line())),
+            column: location
+                .as_ref()
+                .map_or(0, |location| place(location.column())),
             message: message(&error).to_owned(),
         }
     })

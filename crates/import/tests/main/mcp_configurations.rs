@@ -13,29 +13,52 @@ fn read(text: &str) -> Result<Configuration, McpConfigError> {
         "HOME" => Some("/home/ada".to_owned()),
         _ => None,
     };
-    mcp::read(text, &Surroundings { variable: &variable, folder: Path::new("/work/project/.cursor") })
+    mcp::read(
+        text,
+        &Surroundings {
+            variable: &variable,
+            folder: Path::new("/work/project/.cursor"),
+        },
+    )
 }
 
 fn servers(text: &str) -> Vec<Server> {
     let configuration = read(text).expect("it is a configuration");
-    assert!(configuration.faults.is_empty(), "{:?}", configuration.faults);
+    assert!(
+        configuration.faults.is_empty(),
+        "{:?}",
+        configuration.faults
+    );
     configuration.servers
 }
 
 /// What is wrong with the one server of a configuration.
 fn fault(server: &str) -> String {
-    let configuration = read(&format!("{{\"mcpServers\": {{\"one\": {server}}}}}")).expect("it is a configuration");
-    let [fault] = &configuration.faults[..] else { panic!("{server}: {configuration:?}") };
+    let configuration =
+        read(&format!("{{\"mcpServers\": {{\"one\": {server}}}}}")).expect("it is a configuration");
+    let [fault] = &configuration.faults[..] else {
+        panic!("{server}: {configuration:?}")
+    };
     fault.to_string()
 }
 
 fn stdio(server: &Server) -> (&str, &[String], Option<&Path>) {
-    let Way::Stdio { command, arguments, folder, .. } = &server.way else { panic!("{server:?}") };
+    let Way::Stdio {
+        command,
+        arguments,
+        folder,
+        ..
+    } = &server.way
+    else {
+        panic!("{server:?}")
+    };
     (command, arguments, folder.as_deref())
 }
 
 fn http(server: &Server) -> (&str, Option<&str>) {
-    let Way::Http { url, headers, .. } = &server.way else { panic!("{server:?}") };
+    let Way::Http { url, headers, .. } = &server.way else {
+        panic!("{server:?}")
+    };
     (url, headers.get("Authorization").map(String::as_str))
 }
 
@@ -48,15 +71,26 @@ fn the_files_of_every_editor_are_read() {
         }}"#,
     );
     assert_eq!(stdio(&claude[0]).1[2], "/home/ada/notes");
-    assert_eq!(http(&claude[1]), ("https://wiki.example/mcp", Some("Bearer s3cret")));
+    assert_eq!(
+        http(&claude[1]),
+        ("https://wiki.example/mcp", Some("Bearer s3cret"))
+    );
     let windsurf = servers(r#"{"mcpServers": {"a": {"serverUrl": "https://a.example/mcp"}}}"#);
     assert_eq!(http(&windsurf[0]).0, "https://a.example/mcp");
     let vs_code = servers(
         "// servers of the project\n{\"servers\": {\"a\": {\"type\": \"stdio\", \"command\": \"uvx\", \"args\": [\"a\",], \
          \"cwd\": \"${workspaceFolder}/tools\"}, /* more */ }, \"inputs\": []}",
     );
-    assert_eq!(stdio(&vs_code[0]), ("uvx", &["a".to_owned()][..], Some(Path::new("/work/project/tools"))));
-    let settings = servers(r#"{"editor.fontSize": 12, "mcp": {"servers": {"a": {"command": "a"}}}}"#);
+    assert_eq!(
+        stdio(&vs_code[0]),
+        (
+            "uvx",
+            &["a".to_owned()][..],
+            Some(Path::new("/work/project/tools"))
+        )
+    );
+    let settings =
+        servers(r#"{"editor.fontSize": 12, "mcp": {"servers": {"a": {"command": "a"}}}}"#);
     assert_eq!(settings[0].name, "a");
     let zed = servers(
         r#"{"theme": "x", "context_servers": {
@@ -71,17 +105,36 @@ fn the_files_of_every_editor_are_read() {
 #[test]
 fn variables_are_put_in_once_and_what_is_not_set_is_a_fault_of_that_server_alone() {
     let address = |url: &str| {
-        let servers = servers(&format!("{{\"mcpServers\": {{\"a\": {{\"url\": \"{url}\"}}}}}}"));
+        let servers = servers(&format!(
+            "{{\"mcpServers\": {{\"a\": {{\"url\": \"{url}\"}}}}}}"
+        ));
         http(&servers[0]).0.to_owned()
     };
-    assert_eq!(address("https://${env:KEY}/${KEY:-x}"), "https://s3cret/s3cret");
-    assert_eq!(address("https://x/${MISSING:-y}${EMPTY:-z}"), "https://x/yz");
-    assert_eq!(address("https://x/${NESTED}"), "https://x/${KEY}", "what is put in is text");
+    assert_eq!(
+        address("https://${env:KEY}/${KEY:-x}"),
+        "https://s3cret/s3cret"
+    );
+    assert_eq!(
+        address("https://x/${MISSING:-y}${EMPTY:-z}"),
+        "https://x/yz"
+    );
+    assert_eq!(
+        address("https://x/${NESTED}"),
+        "https://x/${KEY}",
+        "what is put in is text"
+    );
     assert_eq!(address("https://x/$KEY"), "https://x/$KEY");
-    let both = read(r#"{"mcpServers": {"a": {"command": "${MISSING}"}, "b": {"command": "b"}}}"#).expect("it is one");
+    let both = read(r#"{"mcpServers": {"a": {"command": "${MISSING}"}, "b": {"command": "b"}}}"#)
+        .expect("it is one");
     assert_eq!(both.servers.len(), 1);
-    assert_eq!(both.faults[0].to_string(), "a: the variable \"MISSING\" is not set; set it in the environment");
-    assert!(fault(r#"{"command": "a", "args": ["${input:token}"]}"#).contains("asks a person for \"token\""));
+    assert_eq!(
+        both.faults[0].to_string(),
+        "a: the variable \"MISSING\" is not set; set it in the environment"
+    );
+    assert!(
+        fault(r#"{"command": "a", "args": ["${input:token}"]}"#)
+            .contains("asks a person for \"token\"")
+    );
     assert!(fault(r#"{"command": "${KEY"}"#).contains("is not closed"));
 }
 
@@ -89,25 +142,35 @@ fn variables_are_put_in_once_and_what_is_not_set_is_a_fault_of_that_server_alone
 fn servers_that_cannot_be_reached_say_why() {
     for (server, said) in [
         ("{}", "neither a command nor an address"),
-        (r#"{"command": "a", "url": "https://a"}"#, "both a command and an address"),
+        (
+            r#"{"command": "a", "url": "https://a"}"#,
+            "both a command and an address",
+        ),
         (r#"{"command": ""}"#, "its command is empty"),
         (r#"{"command": 3}"#, "`command` is"),
         (r#"{"command": "a", "args": "b"}"#, "`args` is"),
         (r#"{"command": "a", "env": ["b"]}"#, "`env` is"),
         (r#"{"url": "file:///etc/passwd"}"#, "no address of HTTP"),
-        (r#"{"type": "sse", "url": "https://a/sse"}"#, "replaced in 2025"),
+        (
+            r#"{"type": "sse", "url": "https://a/sse"}"#,
+            "replaced in 2025",
+        ),
         ("[]", "give an object"),
     ] {
         assert!(fault(server).contains(said), "{server}: {}", fault(server));
     }
-    let off = read(r#"{"mcpServers": {"a": {"command": "a", "disabled": true}, "b": {"url": "x", "enabled": false}}}"#);
+    let off = read(
+        r#"{"mcpServers": {"a": {"command": "a", "disabled": true}, "b": {"url": "x", "enabled": false}}}"#,
+    );
     assert_eq!(off.expect("it is a configuration").disabled, ["a", "b"]);
 }
 
 #[test]
 fn what_is_no_configuration_is_told_from_what_is() {
     assert!(mcp::is_configuration(r#"{"mcpServers": {}}"#));
-    assert!(mcp::is_configuration(r#"{"servers": {"a": {"command": "a"}}, /* . */}"#));
+    assert!(mcp::is_configuration(
+        r#"{"servers": {"a": {"command": "a"}}, /* . */}"#
+    ));
     for other in [
         r#"{"openapi": "3.0.0", "servers": [{"url": "https://a"}]}"#,
         r#"{"servers": {"a": 1}}"#,
@@ -118,14 +181,33 @@ fn what_is_no_configuration_is_told_from_what_is() {
     ] {
         assert!(!mcp::is_configuration(other), "{other}");
     }
-    assert_eq!(read("{}").expect_err("it has none"), McpConfigError::NoServers);
+    assert_eq!(
+        read("{}").expect_err("it has none"),
+        McpConfigError::NoServers
+    );
     let twice = r#"{"mcpServers": {"a": {"command": "a"}, "a": {"command": "b"}}}"#;
-    assert_eq!(read(twice).expect_err("it says two things"), McpConfigError::Repeated("/mcpServers/a".to_owned()));
+    assert_eq!(
+        read(twice).expect_err("it says two things"),
+        McpConfigError::Repeated("/mcpServers/a".to_owned())
+    );
     assert!(matches!(read("{"), Err(McpConfigError::Syntax(_))));
-    assert!(matches!(read(r#"{"mcpServers": []}"#), Err(McpConfigError::NoObject { .. })));
-    let many = (0..1_001).map(|n| format!("\"s{n}\": {{\"command\": \"a\"}}")).collect::<Vec<_>>().join(",");
-    assert_eq!(read(&format!("{{\"mcpServers\": {{{many}}}}}")).expect_err("they are many"), McpConfigError::TooMany);
-    let deep = format!("{{\"mcpServers\": {}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    assert!(matches!(
+        read(r#"{"mcpServers": []}"#),
+        Err(McpConfigError::NoObject { .. })
+    ));
+    let many = (0..1_001)
+        .map(|n| format!("\"s{n}\": {{\"command\": \"a\"}}"))
+        .collect::<Vec<_>>()
+        .join(",");
+    assert_eq!(
+        read(&format!("{{\"mcpServers\": {{{many}}}}}")).expect_err("they are many"),
+        McpConfigError::TooMany
+    );
+    let deep = format!(
+        "{{\"mcpServers\": {}{}}}",
+        "[".repeat(100_000),
+        "]".repeat(100_000)
+    );
     assert!(read(&deep).is_err());
 }
 
@@ -136,7 +218,10 @@ fn secrets_are_not_shown() {
         "b": {"command": "b", "args": ["--key=${KEY}"], "env": {"TOKEN": "${KEY}"}}}}"#,
     );
     let shown = format!("{servers:?}");
-    assert!(shown.contains("TOKEN") && !shown.contains("s3cret"), "{shown}");
+    assert!(
+        shown.contains("TOKEN") && !shown.contains("s3cret"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -145,31 +230,66 @@ fn credentials_of_a_client_are_read_and_never_shown() {
         r#"{"mcpServers": {"a": {"url": "https://a.example/mcp", "clientCredentials": {"clientId": "robot",
             "clientSecret": "${KEY}", "scopes": ["read"], "tokenUrl": "https://login.example/token"}}}}"#,
     );
-    let Way::Http { credentials: Some(credentials), .. } = &given[0].way else { panic!("{given:?}") };
-    assert_eq!((credentials.id.as_str(), credentials.secret.as_str()), ("robot", "s3cret"));
+    let Way::Http {
+        credentials: Some(credentials),
+        ..
+    } = &given[0].way
+    else {
+        panic!("{given:?}")
+    };
+    assert_eq!(
+        (credentials.id.as_str(), credentials.secret.as_str()),
+        ("robot", "s3cret")
+    );
     assert!(!format!("{given:?} {credentials:?}").contains("s3cret"));
 }
 
 #[test]
 fn credentials_that_are_not_whole_or_would_be_overheard_are_faults() {
-    let with =
-        |credentials: &str| format!("{{\"url\": \"https://a.example/mcp\", \"clientCredentials\": {credentials}}}");
-    let to = |url: &str| with(&format!("{{\"clientId\": \"a\", \"clientSecret\": \"b\", \"tokenUrl\": {url:?}}}"));
+    let with = |credentials: &str| {
+        format!("{{\"url\": \"https://a.example/mcp\", \"clientCredentials\": {credentials}}}")
+    };
+    let to = |url: &str| {
+        with(&format!(
+            "{{\"clientId\": \"a\", \"clientSecret\": \"b\", \"tokenUrl\": {url:?}}}"
+        ))
+    };
     for (server, needle) in [
         (with("\"robot\""), "is a string"),
         (with("{\"clientId\": \"a\"}"), "no `clientSecret`"),
-        (with("{\"clientId\": \"a\", \"clientSecret\": \"${EMPTY}\"}"), "`clientSecret` is empty"),
-        (with("{\"clientId\": \"a\", \"clientSecret\": \"b\", \"scope\": \"read\"}"), "no member \"scope\""),
+        (
+            with("{\"clientId\": \"a\", \"clientSecret\": \"${EMPTY}\"}"),
+            "`clientSecret` is empty",
+        ),
+        (
+            with("{\"clientId\": \"a\", \"clientSecret\": \"b\", \"scope\": \"read\"}"),
+            "no member \"scope\"",
+        ),
         (to("http://login.example/token"), "no address of HTTPS"),
-        (to("http://localhost:1@login.example/token"), "no address of HTTPS"),
-        (to("http://localhost.login.example/token"), "no address of HTTPS"),
-        (to("http://localhost\\@login.example"), "no address of HTTPS"),
+        (
+            to("http://localhost:1@login.example/token"),
+            "no address of HTTPS",
+        ),
+        (
+            to("http://localhost.login.example/token"),
+            "no address of HTTPS",
+        ),
+        (
+            to("http://localhost\\@login.example"),
+            "no address of HTTPS",
+        ),
         (to("file:///token"), "no address of HTTPS"),
         (
-            with("{\"clientId\": \"a\", \"clientSecret\": \"b\"}, \"headers\": {\"authorization\": \"x\"}"),
+            with(
+                "{\"clientId\": \"a\", \"clientSecret\": \"b\"}, \"headers\": {\"authorization\": \"x\"}",
+            ),
             "both `clientCredentials` and a header",
         ),
     ] {
-        assert!(fault(&server).contains(needle), "{server}: {}", fault(&server));
+        assert!(
+            fault(&server).contains(needle),
+            "{server}: {}",
+            fault(&server)
+        );
     }
 }

@@ -10,15 +10,24 @@ use picktools_testing::fixture;
 use serde_json::{Value, json};
 
 fn options() -> CatalogOptions {
-    CatalogOptions { readers: picktools_import::readers(), ..CatalogOptions::default() }
+    CatalogOptions {
+        readers: picktools_import::readers(),
+        ..CatalogOptions::default()
+    }
 }
 
 fn open(name: &str) -> Catalog {
-    options().open(fixture(&format!("openapi/{name}"))).expect("it is a document")
+    options()
+        .open(fixture(&format!("openapi/{name}")))
+        .expect("it is a document")
 }
 
 fn schema(catalog: &Catalog, name: &str) -> Value {
-    let tool = catalog.tools().iter().find(|tool| tool.name == name).unwrap_or_else(|| panic!("no {name}"));
+    let tool = catalog
+        .tools()
+        .iter()
+        .find(|tool| tool.name == name)
+        .unwrap_or_else(|| panic!("no {name}"));
     tool.parameters.clone().expect("it has a schema")
 }
 
@@ -33,7 +42,8 @@ fn with_parameter(parameter: &Value, schemas: &Value) -> Value {
 }
 
 fn parameter(parameter: &Value, schemas: &Value) -> Value {
-    let document = openapi::from_value(&with_parameter(parameter, schemas)).expect("it is a document");
+    let document =
+        openapi::from_value(&with_parameter(parameter, schemas)).expect("it is a document");
     assert_eq!(document.left_out, []);
     document.operations[0].parameters.clone()
 }
@@ -41,15 +51,29 @@ fn parameter(parameter: &Value, schemas: &Value) -> Value {
 #[test]
 fn an_operation_becomes_a_tool_with_one_schema_and_a_place_for_each_argument() {
     let catalog = open("library.yaml");
-    let names: Vec<_> = catalog.tools().iter().map(|tool| tool.id.as_str()).collect();
+    let names: Vec<_> = catalog
+        .tools()
+        .iter()
+        .map(|tool| tool.id.as_str())
+        .collect();
     assert_eq!(
         names,
-        ["books_search", "addBook", "delete_books_by_id", "patch_books_by_id", "putCover", "planShelves"]
-            .map(|name| format!("library/{name}"))
+        [
+            "books_search",
+            "addBook",
+            "delete_books_by_id",
+            "patch_books_by_id",
+            "putCover",
+            "planShelves"
+        ]
+        .map(|name| format!("library/{name}"))
     );
     let search = &catalog.tools()[0];
     assert_eq!(search.title.as_deref(), Some("Find books"));
-    assert_eq!(search.description, "Finds books by title, author or shelf.\nAt most 50 at a time.");
+    assert_eq!(
+        search.description,
+        "Finds books by title, author or shelf.\nAt most 50 at a time."
+    );
     assert_eq!(search.tags, ["catalogue"]);
     assert_eq!(
         search.parameters,
@@ -66,11 +90,23 @@ fn an_operation_becomes_a_tool_with_one_schema_and_a_place_for_each_argument() {
         }))
     );
     let http = search.http.as_ref().expect("it is an operation");
-    assert_eq!((http.method.as_str(), http.url.as_str()), ("GET", "https://north.library.example/v4/books"));
-    assert_eq!(http.arguments["filter_year"].name.as_deref(), Some("filter[year]"));
-    assert_eq!(http.arguments["shelves"].style.as_deref(), Some("pipeDelimited"));
+    assert_eq!(
+        (http.method.as_str(), http.url.as_str()),
+        ("GET", "https://north.library.example/v4/books")
+    );
+    assert_eq!(
+        http.arguments["filter_year"].name.as_deref(),
+        Some("filter[year]")
+    );
+    assert_eq!(
+        http.arguments["shelves"].style.as_deref(),
+        Some("pipeDelimited")
+    );
     let key = &http.security[0]["key"];
-    assert_eq!((key.kind.as_str(), key.name.as_deref()), ("apiKey", Some("X-Api-Key")));
+    assert_eq!(
+        (key.kind.as_str(), key.name.as_deref()),
+        ("apiKey", Some("X-Api-Key"))
+    );
 }
 
 #[test]
@@ -91,26 +127,51 @@ fn bodies_are_taken_apart_and_arguments_of_one_name_kept_apart() {
         }),
         "what only answers have is left out, and a pattern with look-ahead"
     );
-    let patch = catalog.tools().iter().find(|tool| tool.name == "patch_books_by_id").expect("it is read");
+    let patch = catalog
+        .tools()
+        .iter()
+        .find(|tool| tool.name == "patch_books_by_id")
+        .expect("it is read");
     let http = patch.http.as_ref().expect("it is an operation");
-    assert_eq!(http.content_type.as_deref(), Some("application/merge-patch+json"));
-    let place = |argument: &str| (http.arguments[argument].place, http.arguments[argument].name.as_deref());
+    assert_eq!(
+        http.content_type.as_deref(),
+        Some("application/merge-patch+json")
+    );
+    let place = |argument: &str| {
+        (
+            http.arguments[argument].place,
+            http.arguments[argument].name.as_deref(),
+        )
+    };
     assert_eq!(place("id"), (Place::Field, None));
     assert_eq!(place("id__path"), (Place::Path, Some("id")));
-    assert_eq!(patch.parameters.as_ref().expect("it has one")["required"], json!(["id__path"]), "the body is optional");
+    assert_eq!(
+        patch.parameters.as_ref().expect("it has one")["required"],
+        json!(["id__path"]),
+        "the body is optional"
+    );
     assert_eq!(patch.tags, ["deprecated"]);
 
     let cover = schema(&catalog, "putCover");
     assert_eq!(cover["properties"]["body"]["description"], "The picture");
     assert_eq!(cover["required"], json!(["id", "body"]));
-    let cover = catalog.tools().iter().find(|tool| tool.name == "putCover").and_then(|tool| tool.http.clone());
-    assert!(cover.expect("it is an operation").security.is_empty(), "an empty list asks for nothing");
+    let cover = catalog
+        .tools()
+        .iter()
+        .find(|tool| tool.name == "putCover")
+        .and_then(|tool| tool.http.clone());
+    assert!(
+        cover.expect("it is an operation").security.is_empty(),
+        "an empty list asks for nothing"
+    );
 }
 
 #[test]
 fn the_older_version_is_read_as_well() {
     let catalog = open("kiosk.json");
-    let [buy, photo] = catalog.tools() else { panic!("it has two operations") };
+    let [buy, photo] = catalog.tools() else {
+        panic!("it has two operations")
+    };
     let http = buy.http.as_ref().expect("it is an operation");
     assert_eq!(http.url, "https://kiosk.example/api/tickets");
     assert_eq!(http.security[0]["login"].scheme.as_deref(), Some("basic"));
@@ -121,9 +182,15 @@ fn the_older_version_is_read_as_well() {
     let http = photo.http.as_ref().expect("it is an operation");
     assert_eq!(http.content_type.as_deref(), Some("multipart/form-data"));
     assert_eq!(http.arguments["photo"].place, Place::Field);
-    assert_eq!(http.arguments["sizes"].style.as_deref(), Some("pipeDelimited"));
+    assert_eq!(
+        http.arguments["sizes"].style.as_deref(),
+        Some("pipeDelimited")
+    );
     let photo = photo.parameters.as_ref().expect("it has a schema");
-    assert_eq!(photo["properties"]["photo"], json!({"type": "string", "description": "A portrait"}));
+    assert_eq!(
+        photo["properties"]["photo"],
+        json!({"type": "string", "description": "A portrait"})
+    );
     assert_eq!(photo["required"], json!(["number", "photo"]));
 }
 
@@ -131,11 +198,23 @@ fn the_older_version_is_read_as_well() {
 fn what_deletes_is_unsafe_and_what_gets_reads_only() {
     let engine = Engine::new(open("library.yaml")).expect("the catalog can be indexed");
     let names = |options: &PickOptions| {
-        let selection = engine.pick(&Query::new("take a book off the shelves"), options).expect("a pick");
-        selection.picks.iter().map(|pick| pick.tool.name.clone()).collect::<Vec<_>>()
+        let selection = engine
+            .pick(&Query::new("take a book off the shelves"), options)
+            .expect("a pick");
+        selection
+            .picks
+            .iter()
+            .map(|pick| pick.tool.name.clone())
+            .collect::<Vec<_>>()
     };
     let safe = PickOptions::default();
-    let all = PickOptions { access: Access { allow_unsafe: true, ..Access::default() }, ..PickOptions::default() };
+    let all = PickOptions {
+        access: Access {
+            allow_unsafe: true,
+            ..Access::default()
+        },
+        ..PickOptions::default()
+    };
     assert!(!names(&safe).contains(&"delete_books_by_id".to_owned()));
     assert_eq!(names(&all)[0], "delete_books_by_id");
     let catalog = open("library.yaml");
@@ -146,47 +225,92 @@ fn what_deletes_is_unsafe_and_what_gets_reads_only() {
 #[test]
 fn what_makes_no_tool_is_left_out_and_said() {
     let catalog = open("library.yaml");
-    let [notice] = catalog.notices() else { panic!("{:?}", catalog.notices()) };
+    let [notice] = catalog.notices() else {
+        panic!("{:?}", catalog.notices())
+    };
     assert_eq!(notice.kind, FaultKind::LeftOut);
     assert_eq!(
         notice.to_string(),
         "GET /loans at /paths/~1loans/get/parameters/0/schema: \"https://elsewhere.example/schemas.json#/Date\" refers to \
          another document, which is not fetched; bundle the documents into one"
     );
-    let report = CheckReport::open(fixture("openapi/library.yaml"), &options()).expect("it is checked");
-    assert!(report.findings.iter().any(|finding| finding.code == "left-out"));
+    let report =
+        CheckReport::open(fixture("openapi/library.yaml"), &options()).expect("it is checked");
+    assert!(
+        report
+            .findings
+            .iter()
+            .any(|finding| finding.code == "left-out")
+    );
 }
 
 #[test]
 fn tools_of_a_document_are_written_and_read_back() {
     let catalog = open("library.yaml");
-    let lines: String = catalog.tools().iter().map(|tool| format!("{}\n", json!(tool))).collect();
+    let lines: String = catalog
+        .tools()
+        .iter()
+        .map(|tool| format!("{}\n", json!(tool)))
+        .collect();
     let again = Catalog::from_slice(lines.as_bytes(), "lines", None).expect("it is a catalog");
     assert_eq!(again.tools(), catalog.tools());
-    let shown = translate(catalog.tools(), Provider::Mcp, &TranslateOptions::default()).expect("it is written");
-    assert!(!shown.tools.to_string().contains("north.library"), "how it is called is not for a model");
+    let shown = translate(catalog.tools(), Provider::Mcp, &TranslateOptions::default())
+        .expect("it is written");
+    assert!(
+        !shown.tools.to_string().contains("north.library"),
+        "how it is called is not for a model"
+    );
 }
 
 #[test]
 fn a_title_names_the_source_where_the_file_does_not() {
     let text = r#"{"openapi": "3.0.0", "info": {"title": "Town Library: API"}, "paths": {"/a": {"get": {}}}}"#;
-    let read = |file| options().read_files(&[file]).expect("it is a catalog").tools()[0].id.clone();
-    assert_eq!(read(CatalogFile::new("standard input", text)), "town_library_api/get_a");
+    let read = |file| {
+        options()
+            .read_files(&[file])
+            .expect("it is a catalog")
+            .tools()[0]
+            .id
+            .clone()
+    };
+    assert_eq!(
+        read(CatalogFile::new("standard input", text)),
+        "town_library_api/get_a"
+    );
     let folder = tempfile::tempdir().expect("a folder");
-    for (name, id) in [("openapi.json", "town_library_api/get_a"), ("branch.json", "branch/get_a")] {
+    for (name, id) in [
+        ("openapi.json", "town_library_api/get_a"),
+        ("branch.json", "branch/get_a"),
+    ] {
         std::fs::write(folder.path().join(name), text).expect("a file");
         let files = CatalogFile::open(folder.path().join(name)).expect("it can be read");
         assert_eq!(read(files[0].clone()), id);
     }
-    let named = CatalogOptions { default_source: Some("mine".to_owned()), ..options() };
-    assert_eq!(named.read(text.as_bytes(), "x").expect("it is a catalog").tools()[0].id, "mine/get_a");
+    let named = CatalogOptions {
+        default_source: Some("mine".to_owned()),
+        ..options()
+    };
+    assert_eq!(
+        named
+            .read(text.as_bytes(), "x")
+            .expect("it is a catalog")
+            .tools()[0]
+            .id,
+        "mine/get_a"
+    );
 }
 
 #[test]
 fn references_that_run_in_a_circle_are_kept_as_definitions() {
     let room = schema(&open("library.yaml"), "planShelves");
-    assert_eq!(room.pointer("/properties/body/oneOf/0/properties/rooms/items/$ref"), Some(&json!("#/$defs/Room")));
-    assert_eq!(room.pointer("/$defs/Room/oneOf/1/$ref"), Some(&json!("#/$defs/Shelf")));
+    assert_eq!(
+        room.pointer("/properties/body/oneOf/0/properties/rooms/items/$ref"),
+        Some(&json!("#/$defs/Room"))
+    );
+    assert_eq!(
+        room.pointer("/$defs/Room/oneOf/1/$ref"),
+        Some(&json!("#/$defs/Shelf"))
+    );
     assert!(room.pointer("/$defs/Shelf/enum").is_some());
 }
 
@@ -196,12 +320,22 @@ fn schemas_that_multiply_are_bundled_instead_of_written_out() {
     let doubling: serde_json::Map<String, Value> = (0..40)
         .map(|n| {
             let next = json!({"$ref": format!("#/components/schemas/S{}", n + 1)});
-            let one = if n == 39 { json!({"type": "string"}) } else { json!({"properties": {"a": next, "b": next}}) };
+            let one = if n == 39 {
+                json!({"type": "string"})
+            } else {
+                json!({"properties": {"a": next, "b": next}})
+            };
             (format!("S{n}"), one)
         })
         .collect();
-    let made = parameter(&json!({"$ref": "#/components/schemas/S0"}), &doubling.into());
-    assert_eq!(made["$defs"].as_object().map(serde_json::Map::len), Some(40));
+    let made = parameter(
+        &json!({"$ref": "#/components/schemas/S0"}),
+        &doubling.into(),
+    );
+    assert_eq!(
+        made["$defs"].as_object().map(serde_json::Map::len),
+        Some(40)
+    );
 }
 
 #[test]
@@ -217,8 +351,14 @@ fn references_that_lead_nowhere_leave_out_their_operation_alone() {
         document["paths"]["/b"] = json!({"get": {"operationId": "b"}});
         let document = openapi::from_value(&document).expect("one operation is whole");
         assert_eq!(document.operations.len(), 1);
-        let [left_out] = &document.left_out[..] else { panic!("{reference}: {:?}", document.left_out) };
-        assert!(left_out.refusal.to_string().contains(said), "{reference}: {}", left_out.refusal);
+        let [left_out] = &document.left_out[..] else {
+            panic!("{reference}: {:?}", document.left_out)
+        };
+        assert!(
+            left_out.refusal.to_string().contains(said),
+            "{reference}: {}",
+            left_out.refusal
+        );
         assert_eq!(
             (left_out.operation.as_str(), left_out.pointer.as_str()),
             ("GET /a", "/paths/~1a/get/parameters/0/schema")
@@ -226,39 +366,93 @@ fn references_that_lead_nowhere_leave_out_their_operation_alone() {
     }
     let circle = json!({"openapi": "3.0.0", "paths": {"/a": {"get": {"parameters": [{"$ref": "#/paths/~1a/get/parameters/0"}]}}}});
     let document = openapi::from_value(&circle).expect("it is a document");
-    assert!(document.left_out[0].refusal.to_string().contains("leads to itself"));
-    let itself = json!({"A": {"$ref": "#/components/schemas/B"}, "B": {"$ref": "#/components/schemas/A"}});
+    assert!(
+        document.left_out[0]
+            .refusal
+            .to_string()
+            .contains("leads to itself")
+    );
+    let itself =
+        json!({"A": {"$ref": "#/components/schemas/B"}, "B": {"$ref": "#/components/schemas/A"}});
     let document = with_parameter(&json!({"$ref": "#/components/schemas/A"}), &itself);
     let document = openapi::from_value(&document).expect("it is a document");
-    assert!(document.left_out[0].refusal.to_string().contains("leads to itself"));
+    assert!(
+        document.left_out[0]
+            .refusal
+            .to_string()
+            .contains("leads to itself")
+    );
 }
 
 #[test]
 fn odd_schemas_become_sound_ones() {
     for (odd, sound) in [
-        (json!({"type": "int", "required": true, "enum": []}), json!({"type": "integer"})),
-        (json!({"type": "any", "id": "x", "$id": "http://x", "pattern": 0}), json!({})),
-        (json!({"nullable": true, "type": "string", "xml": {}, "x-a": 1}), json!({"type": ["string", "null"]})),
-        (json!({"minimum": 1, "exclusiveMinimum": false, "example": 3}), json!({"minimum": 1, "examples": [3]})),
-        (json!({"type": ["string", "null"]}), json!({"type": ["string", "null"]})),
-        (json!({"properties": {"$ref": {"type": "string"}}}), json!({"properties": {"$ref": {"type": "string"}}})),
+        (
+            json!({"type": "int", "required": true, "enum": []}),
+            json!({"type": "integer"}),
+        ),
+        (
+            json!({"type": "any", "id": "x", "$id": "http://x", "pattern": 0}),
+            json!({}),
+        ),
+        (
+            json!({"nullable": true, "type": "string", "xml": {}, "x-a": 1}),
+            json!({"type": ["string", "null"]}),
+        ),
+        (
+            json!({"minimum": 1, "exclusiveMinimum": false, "example": 3}),
+            json!({"minimum": 1, "examples": [3]}),
+        ),
+        (
+            json!({"type": ["string", "null"]}),
+            json!({"type": ["string", "null"]}),
+        ),
+        (
+            json!({"properties": {"$ref": {"type": "string"}}}),
+            json!({"properties": {"$ref": {"type": "string"}}}),
+        ),
         (json!(true), json!(true)),
     ] {
-        assert_eq!(parameter(&odd, &json!({}))["properties"]["p"], sound, "{odd}");
+        assert_eq!(
+            parameter(&odd, &json!({}))["properties"]["p"],
+            sound,
+            "{odd}"
+        );
     }
     let described = json!({"$ref": "#/components/schemas/A", "description": "of this place"});
-    let made = parameter(&described, &json!({"A": {"type": "string", "description": "of all"}}));
-    assert_eq!(made["properties"]["p"], json!({"type": "string", "description": "of this place"}));
+    let made = parameter(
+        &described,
+        &json!({"A": {"type": "string", "description": "of all"}}),
+    );
+    assert_eq!(
+        made["properties"]["p"],
+        json!({"type": "string", "description": "of this place"})
+    );
     for wrong in [json!(3), json!("text"), json!([])] {
-        let document = openapi::from_value(&with_parameter(&wrong, &json!({}))).expect("it is a document");
-        assert!(document.left_out[0].refusal.to_string().contains("give a schema"), "{wrong}");
+        let document =
+            openapi::from_value(&with_parameter(&wrong, &json!({}))).expect("it is a document");
+        assert!(
+            document.left_out[0]
+                .refusal
+                .to_string()
+                .contains("give a schema"),
+            "{wrong}"
+        );
     }
 }
 
 #[test]
 fn names_are_plain_and_no_two_are_alike() {
-    let read = |paths: Value| openapi::from_value(&json!({"openapi": "3.0.0", "paths": paths})).expect("a document");
-    let names = |document: &Document| document.operations.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
+    let read = |paths: Value| {
+        openapi::from_value(&json!({"openapi": "3.0.0", "paths": paths})).expect("a document")
+    };
+    let names = |document: &Document| {
+        document
+            .operations
+            .iter()
+            .map(|one| one.name.clone())
+            .collect::<Vec<_>>()
+    };
     let document = read(json!({
         "/a": {"get": {"operationId": "same"}, "post": {"operationId": "same"}, "put": {"operationId": "put_b"}},
         "/b": {"put": {"operationId": "same"}, "x-note": {}, "get": {"operationId": "drive.files/list all"}},
@@ -267,9 +461,19 @@ fn names_are_plain_and_no_two_are_alike() {
     }));
     assert_eq!(
         names(&document),
-        ["same", "post_a", "put_b", "put_b_2", "drive_files_list_all", "get_c_d_by_x-y_e", "get"]
+        [
+            "same",
+            "post_a",
+            "put_b",
+            "put_b_2",
+            "drive_files_list_all",
+            "get_c_d_by_x-y_e",
+            "get"
+        ]
     );
-    let many = (0..10_000).map(|n| (format!("/p{n}"), json!({"get": {"operationId": "x"}}))).collect();
+    let many = (0..10_000)
+        .map(|n| (format!("/p{n}"), json!({"get": {"operationId": "x"}})))
+        .collect();
     let mut many = names(&read(Value::Object(many)));
     many.sort();
     many.dedup();
@@ -279,19 +483,35 @@ fn names_are_plain_and_no_two_are_alike() {
 #[test]
 fn arguments_have_names_that_every_provider_takes() {
     let query = |name: &str| json!({"name": name, "in": "query", "schema": {}});
-    let parameters = json!([query("a[b]"), query("a{b}"), query("€"), query(&"long".repeat(40)), query("$top")]);
-    let document = json!({"openapi": "3.0.0", "paths": {"/a": {"get": {"parameters": parameters}}}});
+    let parameters = json!([
+        query("a[b]"),
+        query("a{b}"),
+        query("€"),
+        query(&"long".repeat(40)),
+        query("$top")
+    ]);
+    let document =
+        json!({"openapi": "3.0.0", "paths": {"/a": {"get": {"parameters": parameters}}}});
     let document = openapi::from_value(&document).expect("it is a document");
-    let properties = document.operations[0].parameters["properties"].as_object().expect("it has some");
+    let properties = document.operations[0].parameters["properties"]
+        .as_object()
+        .expect("it has some");
     let names: Vec<_> = properties.keys().map(String::as_str).collect();
-    assert_eq!(names, ["a_b", "a_b__query", "argument", &"long".repeat(16), "top"]);
+    assert_eq!(
+        names,
+        ["a_b", "a_b__query", "argument", &"long".repeat(16), "top"]
+    );
     let original = |name: &str| document.operations[0].http.arguments[name].name.clone();
     assert_eq!(original("a_b__query").as_deref(), Some("a{b}"));
 }
 
 #[test]
 fn documents_that_cannot_be_read_are_refused_with_the_place() {
-    let error = |text: &str| openapi::read(text).expect_err("it is no document").to_string();
+    let error = |text: &str| {
+        openapi::read(text)
+            .expect_err("it is no document")
+            .to_string()
+    };
     assert!(error("{\"openapi\": \"3.0.0\",").contains("line 1, column"));
     assert!(error("openapi: 3.0.0\npaths: [").starts_with("line "));
     assert!(error("{\"openapi\": \"4.0.0\"}").contains("OpenAPI 4.0.0 cannot be read"));
@@ -301,17 +521,42 @@ fn documents_that_cannot_be_read_are_refused_with_the_place() {
     assert!(error("openapi: 3.0.0\nopenapi: 3.0.0\n").contains("stands twice"));
     let mut bomb = "openapi: 3.0.0\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for n in 1..12 {
-        bomb.push_str(&format!("a{n}: &a{n} [{}]\n", format!("*a{}, ", n - 1).repeat(10)));
+        bomb.push_str(&format!(
+            "a{n}: &a{n} [{}]\n",
+            format!("*a{}, ", n - 1).repeat(10)
+        ));
     }
-    assert!(error(&bomb).contains("aliases multiply it"), "{}", error(&bomb));
-    let deep = format!("openapi: 3.0.0\npaths: {}{}", "[".repeat(5_000), "]".repeat(5_000));
+    assert!(
+        error(&bomb).contains("aliases multiply it"),
+        "{}",
+        error(&bomb)
+    );
+    let deep = format!(
+        "openapi: 3.0.0\npaths: {}{}",
+        "[".repeat(5_000),
+        "]".repeat(5_000)
+    );
     assert!(error(&deep).contains("nested deeper"), "{}", error(&deep));
-    let deep = format!("{{\"openapi\": \"3.0.0\", \"paths\": {}{}}}", "[".repeat(5_000), "]".repeat(5_000));
+    let deep = format!(
+        "{{\"openapi\": \"3.0.0\", \"paths\": {}{}}}",
+        "[".repeat(5_000),
+        "]".repeat(5_000)
+    );
     assert!(error(&deep).contains("nested deeper"), "{}", error(&deep));
-    let error = options().read(b"openapi: 9.9.9\n", "here.yaml").expect_err("nobody knows that version");
-    assert_eq!(error.to_string(), "cannot read the OpenAPI document here.yaml");
-    let CatalogError::Document { source, .. } = error else { panic!("{error:?}") };
-    assert!(matches!(source.downcast_ref(), Some(OpenApiError::Version { .. })), "{source}");
+    let error = options()
+        .read(b"openapi: 9.9.9\n", "here.yaml")
+        .expect_err("nobody knows that version");
+    assert_eq!(
+        error.to_string(),
+        "cannot read the OpenAPI document here.yaml"
+    );
+    let CatalogError::Document { source, .. } = error else {
+        panic!("{error:?}")
+    };
+    assert!(
+        matches!(source.downcast_ref(), Some(OpenApiError::Version { .. })),
+        "{source}"
+    );
 }
 
 #[test]
@@ -327,15 +572,22 @@ fn what_yaml_reads_otherwise_is_read_as_json_has_it() {
 fn a_body_is_taken_apart_unless_that_would_lose_what_it_says() {
     let taken_apart = |more: Value| {
         let mut schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
-        schema.as_object_mut().expect("it is one").extend(more.as_object().expect("it is one").clone());
+        schema
+            .as_object_mut()
+            .expect("it is one")
+            .extend(more.as_object().expect("it is one").clone());
         let body = json!({"content": {"application/json": {"schema": schema}}});
-        let document = json!({"openapi": "3.0.0", "paths": {"/a": {"post": {"requestBody": body}}}});
+        let document =
+            json!({"openapi": "3.0.0", "paths": {"/a": {"post": {"requestBody": body}}}});
         let document = openapi::from_value(&document).expect("it is a document");
         document.operations[0].http.arguments.contains_key("a")
     };
-    for more in
-        [json!({}), json!({"nullable": true}), json!({"additionalProperties": true}), json!({"x-a": 1, "title": "A"})]
-    {
+    for more in [
+        json!({}),
+        json!({"nullable": true}),
+        json!({"additionalProperties": true}),
+        json!({"x-a": 1, "title": "A"}),
+    ] {
         assert!(taken_apart(more.clone()), "{more}");
     }
     for more in [

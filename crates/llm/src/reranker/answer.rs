@@ -13,17 +13,29 @@ use picktools_call::repair::repair;
 use picktools_provider::{Arguments, Provider};
 
 /// Reads the scores of `count` candidates, each exactly once; else says what came instead.
-pub(super) fn scores(provider: Provider, answer: &Value, count: usize) -> Result<Vec<RerankScore>, String> {
+pub(super) fn scores(
+    provider: Provider,
+    answer: &Value,
+    count: usize,
+) -> Result<Vec<RerankScore>, String> {
     let Grades(grades) = match Model::given(provider, ANSWER_TOOL, answer)? {
         Arguments::Text(text) => read(&text)?,
-        Arguments::Json(value) => Grades::deserialize(&value).map_err(|error| misread(&error, &value.to_string()))?,
+        Arguments::Json(value) => {
+            Grades::deserialize(&value).map_err(|error| misread(&error, &value.to_string()))?
+        }
     };
     let scores = grades.into_iter().map(|(given, score)| {
         let candidate = place(&given, count);
-        let candidate =
-            candidate.ok_or_else(|| format!("a score for {:?}, which is not an id it was told", shortened(&given)))?;
+        let candidate = candidate.ok_or_else(|| {
+            format!(
+                "a score for {:?}, which is not an id it was told",
+                shortened(&given)
+            )
+        })?;
         if !(0.0..=f32::from(BEST)).contains(&score) {
-            return Err(format!("{given} the score {score}, which is not from 0 to {BEST}"));
+            return Err(format!(
+                "{given} the score {score}, which is not from 0 to {BEST}"
+            ));
         }
         Ok(RerankScore { candidate, score })
     });
@@ -38,13 +50,22 @@ fn read(text: &str) -> Result<Grades, String> {
         Err(error) => error,
     };
     // Scores in prose are scores: they only order what may be picked anyway.
-    let within = text.find('{').zip(text.rfind('}')).and_then(|(start, end)| text.get(start..=end));
-    let mended = within.and_then(repair).and_then(|(value, _)| Grades::deserialize(value).ok());
+    let within = text
+        .find('{')
+        .zip(text.rfind('}'))
+        .and_then(|(start, end)| text.get(start..=end));
+    let mended = within
+        .and_then(repair)
+        .and_then(|(value, _)| Grades::deserialize(value).ok());
     mended.ok_or_else(|| misread(&error, text))
 }
 
 fn misread(error: &serde_json::Error, text: &str) -> String {
-    format!("an answer that is not an object of scores ({}): {:?}", shortened(&error.to_string()), shortened(text))
+    format!(
+        "an answer that is not an object of scores ({}): {:?}",
+        shortened(&error.to_string()),
+        shortened(text)
+    )
 }
 
 fn place(given: &str, count: usize) -> Option<usize> {
@@ -90,7 +111,10 @@ mod tests {
     fn read_text(text: &str) -> Result<Vec<(usize, f32)>, String> {
         let answer = json!({"choices": [{"message": {"content": text}}]});
         let scores = scores(Provider::OpenAiChat, &answer, 2)?;
-        Ok(scores.into_iter().map(|score| (score.candidate, score.score)).collect())
+        Ok(scores
+            .into_iter()
+            .map(|score| (score.candidate, score.score))
+            .collect())
     }
 
     #[test]
@@ -115,27 +139,46 @@ mod tests {
     fn anything_else_is_refused_with_what_it_is() {
         for (text, fault) in [
             (r#"{"c1": 3}"#, "no score for the candidate 2 of 2"),
-            (r#"{"c1": 3, "c2": 1, "c1": 4}"#, "two scores for the candidate 1"),
-            (r#"{"c1": 3, "c2": 1, "c3": 4}"#, "a score for \"c3\", which is not an id"),
-            (r#"{"send_mail": 10, "c1": 3, "c2": 1}"#, "a score for \"send_mail\", which is not an id"),
+            (
+                r#"{"c1": 3, "c2": 1, "c1": 4}"#,
+                "two scores for the candidate 1",
+            ),
+            (
+                r#"{"c1": 3, "c2": 1, "c3": 4}"#,
+                "a score for \"c3\", which is not an id",
+            ),
+            (
+                r#"{"send_mail": 10, "c1": 3, "c2": 1}"#,
+                "a score for \"send_mail\", which is not an id",
+            ),
             (r#"{"c01": 3, "c2": 1}"#, "a score for \"c01\""),
             (r#"{"c+1": 3, "c2": 1}"#, "a score for \"c+1\""),
-            (r#"{"c1": 11, "c2": 1}"#, "c1 the score 11, which is not from 0 to 10"),
+            (
+                r#"{"c1": 11, "c2": 1}"#,
+                "c1 the score 11, which is not from 0 to 10",
+            ),
             (r#"{"c1": -1, "c2": 1}"#, "c1 the score -1"),
             (r#"{"c1": 1e99, "c2": 1}"#, "c1 the score inf"),
             (r#"{"c1": "3", "c2": 1}"#, "not an object of scores"),
             (r#"{"c1": 3, "c2": NaN}"#, "not an object of scores"),
             (r#"{"c1": {"c1": 3}, "c2": 1}"#, "not an object of scores"),
             (r#"["c2", "c1"]"#, "not an object of scores"),
-            (r#"{"c1": 1, "c2": 2} or rather {"c1": 2, "c2": 1}"#, "not an object of scores"),
+            (
+                r#"{"c1": 1, "c2": 2} or rather {"c1": 2, "c2": 1}"#,
+                "not an object of scores",
+            ),
             ("I cannot help with that.", "I cannot help with that."),
             ("", "not an object of scores"),
         ] {
             let error = read_text(text).expect_err(text);
             assert!(error.contains(fault), "{text}: {error}");
         }
-        for answer in [json!({}), json!([]), json!({"choices": []}), json!({"choices": [{"message": {"content": 7}}]})]
-        {
+        for answer in [
+            json!({}),
+            json!([]),
+            json!({"choices": []}),
+            json!({"choices": [{"message": {"content": 7}}]}),
+        ] {
             for provider in [Provider::OpenAiChat, Provider::Anthropic, Provider::Ollama] {
                 let error = scores(provider, &answer, 2).expect_err("there is nothing");
                 assert!(error.contains("no answer"), "{error}");

@@ -1,4 +1,5 @@
-//! The integration tests of models over HTTP, which are a server of the tests that answers badly in every way.
+//! The integration tests of models over HTTP, which are a server of the tests that answers badly in
+//! every way.
 
 // Language models as rerankers.
 mod llm_reranking;

@@ -1,5 +1,6 @@
-//! Cross-encoders on ONNX Runtime: what they are shown, how they reorder picks, and what is said when one cannot be used.
-//! The model `overlap` counts which of the few words that it knows stand in both texts.
+//! Cross-encoders on ONNX Runtime: what they are shown, how they reorder picks, and what is said
+//! when one cannot be used. The model `overlap` counts which of the few words that it knows stand
+//! in both texts.
 
 use std::fs;
 use std::sync::{Arc, LazyLock};
@@ -13,7 +14,10 @@ use picktools_testing::{catalog, fixture, ids, pick, tool};
 use crate::minilm::{models, options};
 
 static OVERLAP: LazyLock<Arc<CrossEncoder>> = LazyLock::new(|| {
-    Arc::new(CrossEncoder::from_folder(fixture("rerankers/overlap"), &options()).expect("the model is valid"))
+    Arc::new(
+        CrossEncoder::from_folder(fixture("rerankers/overlap"), &options())
+            .expect("the model is valid"),
+    )
 });
 
 const REQUEST: &str = "Book a room and send the weather forecast";
@@ -25,12 +29,21 @@ fn tools() -> Vec<Tool> {
         ("outlook", "Weather forecast, to send or to book by room"),
         ("other", "Nothing that it knows"),
     ];
-    tools.map(|(name, description)| tool("a", name, description)).into()
+    tools
+        .map(|(name, description)| tool("a", name, description))
+        .into()
 }
 
-fn rerank(query: &str, window: &[Tool], deadline: Option<Instant>) -> Result<Vec<RerankScore>, RerankError> {
+fn rerank(
+    query: &str,
+    window: &[Tool],
+    deadline: Option<Instant>,
+) -> Result<Vec<RerankScore>, RerankError> {
     let window: Vec<Arc<Tool>> = window.iter().cloned().map(Arc::new).collect();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be started");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime can be started");
     runtime.block_on(OVERLAP.rerank(&Query::new(query), &window, deadline))
 }
 
@@ -55,22 +68,44 @@ fn each_candidate_is_scored_with_the_request_and_in_any_company_alike() {
 fn odd_and_endless_texts_do_no_harm() {
     let long = "room weather ".repeat(100_000);
     for query in ["", "\u{0}\u{200b}", "查询 订单", &"é".repeat(5_000), &long] {
-        let odd = [tool("a", "long", &long), tool("a", "empty", ""), tool("a", "emoji", "🚀🎉")];
-        assert!(scores(query, &odd).iter().all(|score| score.is_finite()), "{query:.20}");
+        let odd = [
+            tool("a", "long", &long),
+            tool("a", "empty", ""),
+            tool("a", "emoji", "🚀🎉"),
+        ];
+        assert!(
+            scores(query, &odd).iter().all(|score| score.is_finite()),
+            "{query:.20}"
+        );
     }
     assert_eq!(scores("room", &[tool("a", "long", &long)]), [1.0]);
 }
 
 #[test]
 fn a_pick_takes_its_order_from_the_model() {
-    let engine = Engine::builder(catalog(tools())).reranker(Arc::clone(&*OVERLAP) as Arc<dyn Reranker>);
+    let engine =
+        Engine::builder(catalog(tools())).reranker(Arc::clone(&*OVERLAP) as Arc<dyn Reranker>);
     let engine = engine.build().expect("the static model needs nothing");
-    let options = PickOptions { rerank: Rerank::Always, min_score: 0.0, ..PickOptions::default() };
+    let options = PickOptions {
+        rerank: Rerank::Always,
+        min_score: 0.0,
+        ..PickOptions::default()
+    };
     let selection = pick(&engine, REQUEST, &options);
     assert_eq!(ids(&selection), ["a/outlook", "a/reserve", "a/send_mail"]);
-    let evidence = selection.picks[0].provenance.rerank.as_ref().expect("it was reranked");
+    let evidence = selection.picks[0]
+        .provenance
+        .rerank
+        .as_ref()
+        .expect("it was reranked");
     assert!((evidence.score - 5.0).abs() < 1e-6 && evidence.after == 1);
-    assert!(selection.rerank.expect("it reports").reranker.ends_with("overlap"));
+    assert!(
+        selection
+            .rerank
+            .expect("it reports")
+            .reranker
+            .ends_with("overlap")
+    );
 }
 
 #[test]
@@ -83,31 +118,66 @@ fn the_work_stops_with_the_deadline() {
 #[test]
 fn models_that_are_none_are_refused_by_name_and_reason() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
-    let refusal = || CrossEncoder::from_folder(temporary.path(), &options()).expect_err("it is none").to_string();
-    assert!(refusal().contains("lacks model.onnx and tokenizer.json"), "{}", refusal());
-    let copy = |file: &str, bytes: &[u8]| fs::write(temporary.path().join(file), bytes).expect("it can be written");
-    let read = |file: &str| fs::read(fixture("rerankers/overlap").join(file)).expect("it can be read");
+    let refusal = || {
+        CrossEncoder::from_folder(temporary.path(), &options())
+            .expect_err("it is none")
+            .to_string()
+    };
+    assert!(
+        refusal().contains("lacks model.onnx and tokenizer.json"),
+        "{}",
+        refusal()
+    );
+    let copy = |file: &str, bytes: &[u8]| {
+        fs::write(temporary.path().join(file), bytes).expect("it can be written")
+    };
+    let read =
+        |file: &str| fs::read(fixture("rerankers/overlap").join(file)).expect("it can be read");
     let (weights, tokenizer) = (read("model.onnx"), read("tokenizer.json"));
     copy("tokenizer.json", &tokenizer);
     for end in [0, 10, weights.len() / 2, weights.len() - 20] {
         copy("model.onnx", &weights[..end]);
-        assert!(refusal().starts_with("cannot load the model "), "{end}: {}", refusal());
+        assert!(
+            refusal().starts_with("cannot load the model "),
+            "{end}: {}",
+            refusal()
+        );
     }
     copy("model.onnx", &weights);
     copy("tokenizer.json", &tokenizer[..tokenizer.len() / 2]);
     assert!(refusal().contains("tokenizer.json"), "{}", refusal());
     // An embedding model gives vectors of words, and no score.
-    let error = CrossEncoder::from_folder(models().join("minilm"), &options()).expect_err("it embeds").to_string();
-    assert!(error.contains("it is not a cross-encoder") && error.contains("logits"), "{error}");
-    let error = CrossEncoder::from_name("bge-reranker-bas", &options()).expect_err("it has no such name").to_string();
-    assert!(error.contains("did you mean \"bge-reranker-base\"") && error.contains("JINARerankerV1TurboEn"), "{error}");
+    let error = CrossEncoder::from_folder(models().join("minilm"), &options())
+        .expect_err("it embeds")
+        .to_string();
+    assert!(
+        error.contains("it is not a cross-encoder") && error.contains("logits"),
+        "{error}"
+    );
+    let error = CrossEncoder::from_name("bge-reranker-bas", &options())
+        .expect_err("it has no such name")
+        .to_string();
+    assert!(
+        error.contains("did you mean \"bge-reranker-base\"")
+            && error.contains("JINARerankerV1TurboEn"),
+        "{error}"
+    );
 }
 
 #[cfg(not(feature = "onnx-download"))]
 #[test]
 fn a_build_that_fetches_nothing_says_what_to_fetch() {
-    for name in ["BGERerankerBase", "BAAI/bge-reranker-base", "bge-reranker-base"] {
-        let error = CrossEncoder::from_name(name, &options()).expect_err("it cannot be fetched").to_string();
-        assert!(error.contains("onnx-download") && error.contains("onnx/model.onnx"), "{error}");
+    for name in [
+        "BGERerankerBase",
+        "BAAI/bge-reranker-base",
+        "bge-reranker-base",
+    ] {
+        let error = CrossEncoder::from_name(name, &options())
+            .expect_err("it cannot be fetched")
+            .to_string();
+        assert!(
+            error.contains("onnx-download") && error.contains("onnx/model.onnx"),
+            "{error}"
+        );
     }
 }

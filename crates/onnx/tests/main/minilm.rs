@@ -1,4 +1,5 @@
-//! The real MiniLM on ONNX Runtime: its vectors, its folder, and what is said when something is missing.
+//! The real MiniLM on ONNX Runtime: its vectors, its folder, and what is said when something is
+//! missing.
 
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
@@ -11,26 +12,43 @@ use picktools_onnx::{FastEmbedder, OnnxOptions};
 use picktools_testing::{ids, in_mode, pick, root, workplace};
 
 static MODEL: LazyLock<Arc<FastEmbedder>> = LazyLock::new(|| {
-    Arc::new(FastEmbedder::from_folder(models().join("minilm"), &options()).expect("the model is valid"))
+    Arc::new(
+        FastEmbedder::from_folder(models().join("minilm"), &options()).expect("the model is valid"),
+    )
 });
 
 static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
     let embedder = Arc::clone(&*MODEL) as Arc<dyn Embedder>;
-    Engine::builder(workplace()).embedder(embedder).build().expect("the model works")
+    Engine::builder(workplace())
+        .embedder(embedder)
+        .build()
+        .expect("the model works")
 });
 
 /// The folder that `scripts/fetch-models.sh` fills.
 pub(crate) fn models() -> PathBuf {
-    let folder = env::var_os("PICKTOOLS_TEST_MODELS").map_or_else(|| root("target/models"), PathBuf::from);
-    for file in ["minilm/model.onnx", "minilm/tokenizer.json", "libonnxruntime.so"] {
+    let folder =
+        env::var_os("PICKTOOLS_TEST_MODELS").map_or_else(|| root("target/models"), PathBuf::from);
+    for file in [
+        "minilm/model.onnx",
+        "minilm/tokenizer.json",
+        "libonnxruntime.so",
+    ] {
         let path = folder.join(file);
-        assert!(path.is_file(), "{} is not there; run scripts/fetch-models.sh first", path.display());
+        assert!(
+            path.is_file(),
+            "{} is not there; run scripts/fetch-models.sh first",
+            path.display()
+        );
     }
     folder
 }
 
 pub(crate) fn options() -> OnnxOptions {
-    OnnxOptions { runtime: Some(models().join("libonnxruntime.so")), ..OnnxOptions::default() }
+    OnnxOptions {
+        runtime: Some(models().join("libonnxruntime.so")),
+        ..OnnxOptions::default()
+    }
 }
 
 fn embed(role: Role, texts: &[&str]) -> Vec<Vec<f32>> {
@@ -49,15 +67,34 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 fn similarities_are_those_of_the_reference() {
     // By onnxruntime and tokenizers in Python, mean pooling, on the same files.
     for (a, b, expected) in [
-        ("Send an e-mail to a colleague", "Write a message to a co-worker", 0.5881),
-        ("Send an e-mail to a colleague", "Weather forecast for the coming days", 0.1064),
-        ("read_file: Print a file of the local machine", "show me what is in this document", 0.0784),
-        ("convert currency", "How many yen are 250 Swiss francs?", 0.4607),
+        (
+            "Send an e-mail to a colleague",
+            "Write a message to a co-worker",
+            0.5881,
+        ),
+        (
+            "Send an e-mail to a colleague",
+            "Weather forecast for the coming days",
+            0.1064,
+        ),
+        (
+            "read_file: Print a file of the local machine",
+            "show me what is in this document",
+            0.0784,
+        ),
+        (
+            "convert currency",
+            "How many yen are 250 Swiss francs?",
+            0.4607,
+        ),
         ("The cat sits on the mat", "The cat sits on the mat", 1.0),
     ] {
         let vectors = embed(Role::Document, &[a, b]);
         let similarity = dot(&vectors[0], &vectors[1]);
-        assert!((similarity - expected).abs() < 0.02, "{a} / {b}: {similarity} against {expected}");
+        assert!(
+            (similarity - expected).abs() < 0.02,
+            "{a} / {b}: {similarity} against {expected}"
+        );
     }
     assert_eq!(MODEL.dimensions(), 384);
 }
@@ -65,12 +102,26 @@ fn similarities_are_those_of_the_reference() {
 #[test]
 fn vectors_have_unit_length_and_no_company() {
     let long = "word ".repeat(5_000);
-    let texts = ["", "a", "book a meeting room", "查询订单", "🚀", &long, "delete a file", "read_file", "Überweisung"];
+    let texts = [
+        "",
+        "a",
+        "book a meeting room",
+        "查询订单",
+        "🚀",
+        &long,
+        "delete a file",
+        "read_file",
+        "Überweisung",
+    ];
     let together = embed(Role::Document, &texts);
     for (text, vector) in texts.iter().zip(&together) {
         let length = dot(vector, vector).sqrt();
         assert!((length - 1.0).abs() < 1e-4, "{text:.20}: {length}");
-        assert_eq!(&embed(Role::Document, &[text])[0], vector, "{text:.20} alone and among others");
+        assert_eq!(
+            &embed(Role::Document, &[text])[0],
+            vector,
+            "{text:.20} alone and among others"
+        );
     }
     assert_eq!(together, embed(Role::Document, &texts), "again");
 }
@@ -80,15 +131,31 @@ fn meaning_finds_what_words_miss() {
     let query = "take a picture of the whole page, down to the footer";
     let keyword = pick(&ENGINE, query, &in_mode(Mode::Keyword));
     let hybrid = pick(&ENGINE, query, &PickOptions::default());
-    assert!(!ids(&keyword).contains(&"browser/browser_screenshot"), "{:?}", ids(&keyword));
-    assert!(ids(&hybrid).contains(&"browser/browser_screenshot"), "{:?}", ids(&hybrid));
-    let semantic = hybrid.picks[0].provenance.semantic.last().expect("meaning is evidence");
+    assert!(
+        !ids(&keyword).contains(&"browser/browser_screenshot"),
+        "{:?}",
+        ids(&keyword)
+    );
+    assert!(
+        ids(&hybrid).contains(&"browser/browser_screenshot"),
+        "{:?}",
+        ids(&hybrid)
+    );
+    let semantic = hybrid.picks[0]
+        .provenance
+        .semantic
+        .last()
+        .expect("meaning is evidence");
     assert!(semantic.model.starts_with("onnx:"), "{}", semantic.model);
 }
 
 #[test]
 fn the_same_request_gives_the_same_bytes() {
-    for query in ["book a meeting room", "où est mon colis", "the disk is full"] {
+    for query in [
+        "book a meeting room",
+        "où est mon colis",
+        "the disk is full",
+    ] {
         assert_eq!(
             json(&pick(&ENGINE, query, &PickOptions::default())),
             json(&pick(&ENGINE, query, &PickOptions::default()))
@@ -98,16 +165,26 @@ fn the_same_request_gives_the_same_bytes() {
 
 #[test]
 fn a_generous_deadline_changes_nothing() {
-    let timed = PickOptions { timeout: Some(Duration::from_secs(60)), ..PickOptions::default() };
+    let timed = PickOptions {
+        timeout: Some(Duration::from_secs(60)),
+        ..PickOptions::default()
+    };
     let query = "book a meeting room";
-    assert_eq!(json(&pick(&ENGINE, query, &PickOptions::default())), json(&pick(&ENGINE, query, &timed)));
+    assert_eq!(
+        json(&pick(&ENGINE, query, &PickOptions::default())),
+        json(&pick(&ENGINE, query, &timed))
+    );
 }
 
 /// A model folder with these files of the real one.
 fn folder(files: &[&str]) -> tempfile::TempDir {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     for file in files {
-        fs::copy(models().join("minilm").join(file), temporary.path().join(file)).expect("it can be copied");
+        fs::copy(
+            models().join("minilm").join(file),
+            temporary.path().join(file),
+        )
+        .expect("it can be copied");
     }
     temporary
 }
@@ -122,11 +199,22 @@ fn a_folder_that_lacks_files_names_them() {
         let temporary = folder(there);
         match FastEmbedder::from_folder(temporary.path(), &options()) {
             Err(error @ EmbedError::MissingFiles { .. }) => {
-                assert!(lacking.iter().all(|file| error.to_string().contains(file)), "{error}");
-                let EmbedError::MissingFiles { path, missing } = error else { unreachable!("just matched") };
+                assert!(
+                    lacking.iter().all(|file| error.to_string().contains(file)),
+                    "{error}"
+                );
+                let EmbedError::MissingFiles { path, missing } = error else {
+                    unreachable!("just matched")
+                };
                 assert_eq!(
                     (path.as_path(), &missing[..]),
-                    (temporary.path(), &lacking.iter().map(|&file| file.to_owned()).collect::<Vec<_>>()[..])
+                    (
+                        temporary.path(),
+                        &lacking
+                            .iter()
+                            .map(|&file| file.to_owned())
+                            .collect::<Vec<_>>()[..]
+                    )
                 );
             }
             other => panic!("{there:?}: {other:?}"),
@@ -140,9 +228,18 @@ fn damaged_files_are_errors_of_loading() {
     let damage = |file: &str, bytes: &[u8]| {
         let kept = fs::read(whole.path().join(file)).ok();
         fs::write(whole.path().join(file), bytes).expect("it can be written");
-        let error = FastEmbedder::from_folder(whole.path(), &options()).expect_err("the file is damaged");
-        assert!(matches!(&error, EmbedError::Load { reason, .. } if !reason.is_empty()), "{file}: {error}");
-        assert!(error.to_string().contains(&whole.path().display().to_string()), "{file}: {error}");
+        let error =
+            FastEmbedder::from_folder(whole.path(), &options()).expect_err("the file is damaged");
+        assert!(
+            matches!(&error, EmbedError::Load { reason, .. } if !reason.is_empty()),
+            "{file}: {error}"
+        );
+        assert!(
+            error
+                .to_string()
+                .contains(&whole.path().display().to_string()),
+            "{file}: {error}"
+        );
         match kept {
             Some(kept) => fs::write(whole.path().join(file), kept).expect("it can be written"),
             None => fs::remove_file(whole.path().join(file)).expect("it can be removed"),
@@ -162,35 +259,71 @@ fn damaged_files_are_errors_of_loading() {
 fn a_copied_folder_is_the_same_model_and_a_changed_one_is_not() {
     let copy = folder(&["model.onnx", "tokenizer.json"]);
     let open = || FastEmbedder::from_folder(copy.path(), &options()).expect("the model is valid");
-    assert_eq!(open().identity(), MODEL.identity(), "cached vectors are good wherever the folder lies");
-    fs::write(copy.path().join("config_sentence_transformers.json"), br#"{"prompts": {"query": "query: "}}"#)
-        .expect("it can be written");
+    assert_eq!(
+        open().identity(),
+        MODEL.identity(),
+        "cached vectors are good wherever the folder lies"
+    );
+    fs::write(
+        copy.path().join("config_sentence_transformers.json"),
+        br#"{"prompts": {"query": "query: "}}"#,
+    )
+    .expect("it can be written");
     let prompted = open();
     assert_ne!(prompted.identity(), MODEL.identity());
-    let embed_with = |role| prompted.embed(role, &["book a room"], &|_| {}).expect("the model works").remove(0);
-    assert_eq!(embed_with(Role::Document), embed(Role::Document, &["book a room"])[0]);
-    assert_eq!(embed_with(Role::Query), embed(Role::Query, &["query: book a room"])[0]);
+    let embed_with = |role| {
+        prompted
+            .embed(role, &["book a room"], &|_| {})
+            .expect("the model works")
+            .remove(0)
+    };
+    assert_eq!(
+        embed_with(Role::Document),
+        embed(Role::Document, &["book a room"])[0]
+    );
+    assert_eq!(
+        embed_with(Role::Query),
+        embed(Role::Query, &["query: book a room"])[0]
+    );
 }
 
 #[test]
 fn an_unknown_model_gets_a_suggestion() {
     match FastEmbedder::from_name("BGESmalENV15", &options()) {
-        Err(EmbedError::UnknownModel { name, suggestion, known }) => {
-            assert_eq!((name.as_str(), suggestion.as_deref()), ("BGESmalENV15", Some("BGESmallENV15")));
+        Err(EmbedError::UnknownModel {
+            name,
+            suggestion,
+            known,
+        }) => {
+            assert_eq!(
+                (name.as_str(), suggestion.as_deref()),
+                ("BGESmalENV15", Some("BGESmallENV15"))
+            );
             assert!(known.contains(&"AllMiniLML6V2".to_owned()), "{known:?}");
         }
         other => panic!("{other:?}"),
     }
     let error = FastEmbedder::from_name("☃", &options()).expect_err("there is no such model");
-    assert!(!error.to_string().contains("did you mean") && error.to_string().contains("folder"), "{error}");
+    assert!(
+        !error.to_string().contains("did you mean") && error.to_string().contains("folder"),
+        "{error}"
+    );
 }
 
 #[cfg(not(feature = "onnx-download"))]
 #[test]
 fn a_known_model_that_cannot_be_fetched_says_what_to_do() {
-    for name in ["BGESmallENV15", "Xenova/bge-small-en-v1.5", "bge-small-EN-v1.5"] {
-        let error = FastEmbedder::from_name(name, &options()).expect_err("this build fetches nothing");
-        assert!(matches!(&error, EmbedError::Download { name: told, .. } if told == name), "{error}");
+    for name in [
+        "BGESmallENV15",
+        "Xenova/bge-small-en-v1.5",
+        "bge-small-EN-v1.5",
+    ] {
+        let error =
+            FastEmbedder::from_name(name, &options()).expect_err("this build fetches nothing");
+        assert!(
+            matches!(&error, EmbedError::Download { name: told, .. } if told == name),
+            "{error}"
+        );
         assert!(error.to_string().contains("onnx-download"), "{error}");
         assert!(error.to_string().contains("tokenizer.json"), "{error}");
     }
@@ -198,8 +331,11 @@ fn a_known_model_that_cannot_be_fetched_says_what_to_do() {
 
 #[test]
 fn minilm_is_no_tuned_model() {
-    let error =
-        picktools_tuned::TunedEmbedder::from_file(models().join("minilm/model.onnx")).expect_err("it is another kind");
+    let error = picktools_tuned::TunedEmbedder::from_file(models().join("minilm/model.onnx"))
+        .expect_err("it is another kind");
     assert!(matches!(error, EmbedError::Load { .. }), "{error}");
-    assert!(error.to_string().contains("not a model of this kind"), "{error}");
+    assert!(
+        error.to_string().contains("not a model of this kind"),
+        "{error}"
+    );
 }

@@ -1,11 +1,14 @@
-//! Gemini's subset: the message `Schema` of its API, an OpenAPI 3.0 schema object with fewer keywords.
+//! Gemini's subset: the message `Schema` of its API, an OpenAPI 3.0 schema object with fewer
+//! keywords.
 //!
-//! There are no references, no `const`, `oneOf`, `allOf` or maps; a `type` is one; values are listed for strings only; an
-//! object has properties. What has no such shape is a string that holds JSON text, which the call side decodes.
+//! There are no references, no `const`, `oneOf`, `allOf` or maps; a `type` is one; values are
+//! listed for strings only; an object has properties. What has no such shape is a string that holds
+//! JSON text, which the call side decodes.
 //!
-//! Sources: `ai.google.dev/api/caching#Schema` and `#FunctionDeclaration`; the errors "enum: only allowed for STRING type",
-//! "only 'enum' and 'date-time' are supported for STRING type", "properties: should be non-empty for OBJECT type", "enum[0]:
-//! cannot be empty", and Vertex AI's "When using any_of, it must be the only field set".
+//! Sources: `ai.google.dev/api/caching#Schema` and `#FunctionDeclaration`; the errors "enum: only
+//! allowed for STRING type", "only 'enum' and 'date-time' are supported for STRING type",
+//! "properties: should be non-empty for OBJECT type", "enum[0]: cannot be empty", and Vertex AI's
+//! "When using any_of, it must be the only field set".
 
 use serde_json::{Map, Value, json};
 
@@ -18,7 +21,8 @@ const NUMBER: [&str; 2] = ["minimum", "maximum"];
 const ARRAY: [&str; 2] = ["minItems", "maxItems"];
 const OBJECT: [&str; 2] = ["minProperties", "maxProperties"];
 
-/// `Schema.format`: "for NUMBER type: float, double; for INTEGER type: int32, int64; for STRING type: enum, date-time".
+/// `Schema.format`: "for NUMBER type: float, double; for INTEGER type: int32, int64; for STRING
+/// type: enum, date-time".
 fn knows_format(kind: &str, format: &str) -> bool {
     match kind {
         "number" => ["float", "double"].contains(&format),
@@ -33,7 +37,10 @@ pub(super) fn root(view: &mut View<'_>) -> Option<Value> {
     let expanded = view.expand(root).node.into_owned();
     let object = view.one_object(expanded);
     if is_open_root(&object) {
-        view.change(ChangeCode::ValueOpened, "any arguments are taken, which cannot be shown: none are");
+        view.change(
+            ChangeCode::ValueOpened,
+            "any arguments are taken, which cannot be shown: none are",
+        );
         return None;
     }
     (!named(&object).is_empty()).then(|| object_of(view, &object))
@@ -72,12 +79,20 @@ fn schema(view: &mut View<'_>, schema: &Value) -> Value {
         [] => as_text(view, Some(node), "any value"),
         [kind] => of_kind(view, kind, node),
         [..] => {
-            view.change(ChangeCode::TypesMadeAnyOf, "several types are shown as \"anyOf\"");
-            let mut shown: Vec<Value> = kinds.iter().map(|kind| of_kind(view, kind, node)).collect();
+            view.change(
+                ChangeCode::TypesMadeAnyOf,
+                "several types are shown as \"anyOf\"",
+            );
+            let mut shown: Vec<Value> =
+                kinds.iter().map(|kind| of_kind(view, kind, node)).collect();
             // One of them has the description for all.
-            shown.iter_mut().skip(1).filter_map(Value::as_object_mut).for_each(|way| {
-                way.shift_remove("description");
-            });
+            shown
+                .iter_mut()
+                .skip(1)
+                .filter_map(Value::as_object_mut)
+                .for_each(|way| {
+                    way.shift_remove("description");
+                });
             json!({"anyOf": shown})
         }
     };
@@ -87,9 +102,17 @@ fn schema(view: &mut View<'_>, schema: &Value) -> Value {
     shown
 }
 
-fn any_of(view: &mut View<'_>, node: &Map<String, Value>, keyword: &str, alternatives: &[Value]) -> Value {
+fn any_of(
+    view: &mut View<'_>,
+    node: &Map<String, Value>,
+    keyword: &str,
+    alternatives: &[Value],
+) -> Value {
     if keyword == "oneOf" {
-        view.change(ChangeCode::OneOfMadeAnyOf, "\"oneOf\" is shown as \"anyOf\"");
+        view.change(
+            ChangeCode::OneOfMadeAnyOf,
+            "\"oneOf\" is shown as \"anyOf\"",
+        );
     }
     let mut nullable = node.get("nullable") == Some(&Value::Bool(true));
     let mut shown = Vec::with_capacity(alternatives.len());
@@ -101,8 +124,9 @@ fn any_of(view: &mut View<'_>, node: &Map<String, Value>, keyword: &str, alterna
                 continue;
             }
             // What stands beside the alternatives holds for each.
-            for (beside, value) in
-                node.iter().filter(|(key, _)| !["anyOf", "oneOf", "description"].contains(&key.as_str()))
+            for (beside, value) in node
+                .iter()
+                .filter(|(key, _)| !["anyOf", "oneOf", "description"].contains(&key.as_str()))
             {
                 if !super::NOTES.contains(&beside.as_str()) && !way.contains_key("$ref") {
                     way.entry(beside.clone()).or_insert_with(|| value.clone());
@@ -137,8 +161,15 @@ fn describe(shown: &mut Value, text: &str) {
         None => Some(shown),
     };
     if let Some(Value::Object(first)) = first {
-        let own = first.get("description").and_then(Value::as_str).unwrap_or_default();
-        let text = if own.is_empty() { text.to_owned() } else { format!("{text} {own}") };
+        let own = first
+            .get("description")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let text = if own.is_empty() {
+            text.to_owned()
+        } else {
+            format!("{text} {own}")
+        };
         first.insert("description".to_owned(), Value::String(text));
     }
 }
@@ -153,13 +184,22 @@ fn make_nullable(shown: &mut Value) {
 
 /// Values out of a list, which are strings here.
 fn one_of(view: &mut View<'_>, node: &Map<String, Value>, values: &[&Value]) -> Value {
-    let nullable = values.iter().any(|value| value.is_null()) || node.get("nullable") == Some(&Value::Bool(true));
-    if values.iter().any(|value| !value.is_string() && !value.is_null()) {
-        view.change(ChangeCode::ValuesAsText, "the listed values are shown as strings, which the call side undoes");
+    let nullable = values.iter().any(|value| value.is_null())
+        || node.get("nullable") == Some(&Value::Bool(true));
+    if values
+        .iter()
+        .any(|value| !value.is_string() && !value.is_null())
+    {
+        view.change(
+            ChangeCode::ValuesAsText,
+            "the listed values are shown as strings, which the call side undoes",
+        );
     }
     let mut texts: Vec<String> = Vec::with_capacity(values.len());
     for value in values.iter().filter(|value| !value.is_null()) {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let text = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
         if text.is_empty() {
             view.change(ChangeCode::ValueDropped, "an empty string cannot be listed");
         } else if !texts.contains(&text) {
@@ -168,7 +208,17 @@ fn one_of(view: &mut View<'_>, node: &Map<String, Value>, values: &[&Value]) -> 
     }
     let mut shown = Map::from_iter([("type".to_owned(), json!("STRING"))]);
     let keep = |keyword: &str| {
-        ["type", "enum", "const", "description", "nullable", "format", "anyOf", "oneOf"].contains(&keyword)
+        [
+            "type",
+            "enum",
+            "const",
+            "description",
+            "nullable",
+            "format",
+            "anyOf",
+            "oneOf",
+        ]
+        .contains(&keyword)
     };
     if let Some(text) = view.description(node, keep) {
         shown.insert("description".to_owned(), Value::String(text));
@@ -189,10 +239,15 @@ fn of_kind(view: &mut View<'_>, kind: &str, node: &Map<String, Value>) -> Value 
         "array" => {
             let mut shown = shown_as("ARRAY", kind, view, node, &ARRAY);
             let items = match node.get("items") {
-                Some(items @ Value::Object(_)) if !node.contains_key("prefixItems") => items.clone(),
+                Some(items @ Value::Object(_)) if !node.contains_key("prefixItems") => {
+                    items.clone()
+                }
                 _ => match node.get("prefixItems").or_else(|| node.get("items")) {
                     Some(Value::Array(tuple)) if !tuple.is_empty() => {
-                        view.change(ChangeCode::TypesMadeAnyOf, "a schema for each place is shown as \"anyOf\"");
+                        view.change(
+                            ChangeCode::TypesMadeAnyOf,
+                            "a schema for each place is shown as \"anyOf\"",
+                        );
                         json!({"anyOf": tuple})
                     }
                     _ => json!({}),
@@ -217,11 +272,16 @@ fn object_of(view: &mut View<'_>, node: &Map<String, Value>) -> Value {
         .iter()
         .map(|(key, value)| {
             let name = names.get(key).unwrap_or(key).clone();
-            (name, view.below(&["properties", key], |view| schema(view, value)))
+            (
+                name,
+                view.below(&["properties", key], |view| schema(view, value)),
+            )
         })
         .collect();
-    let required: Vec<&str> =
-        required(node).into_iter().map(|name| names.get(name).map_or(name, String::as_str)).collect();
+    let required: Vec<&str> = required(node)
+        .into_iter()
+        .map(|name| names.get(name).map_or(name, String::as_str))
+        .collect();
     shown.insert("properties".to_owned(), Value::Object(shown_properties));
     if !required.is_empty() {
         shown.insert("required".to_owned(), json!(required));
@@ -229,7 +289,8 @@ fn object_of(view: &mut View<'_>, node: &Map<String, Value>) -> Value {
     Value::Object(shown)
 }
 
-/// The properties of an object, also those that it only requires: each required name must be a property.
+/// The properties of an object, also those that it only requires: each required name must be a
+/// property.
 fn named(node: &Map<String, Value>) -> Map<String, Value> {
     let mut named = properties(node).cloned().unwrap_or_default();
     for name in required(node) {
@@ -269,12 +330,18 @@ fn shown_as(
                 "minimum" | "maximum" => value.is_number(),
                 _ => value.is_u64(),
             }
-            || keyword == "format" && value.as_str().is_some_and(|format| knows_format(kind, format))
+            || keyword == "format"
+                && value
+                    .as_str()
+                    .is_some_and(|format| knows_format(kind, format))
     };
     let mut shown = Map::from_iter([("type".to_owned(), json!(name))]);
     for definitions in DEFINITIONS {
         if node.contains_key(definitions) {
-            view.change(ChangeCode::ReferenceInlined, "references are replaced by what they refer to");
+            view.change(
+                ChangeCode::ReferenceInlined,
+                "references are replaced by what they refer to",
+            );
         }
     }
     let keep = |keyword: &str| {
@@ -282,7 +349,10 @@ fn shown_as(
             || DEFINITIONS.contains(&keyword)
             || node.get(keyword).is_some_and(|value| keeps(keyword, value))
     };
-    if node.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false)) {
+    if node
+        .get("additionalProperties")
+        .is_some_and(|more| *more != Value::Bool(false))
+    {
         view.dropped("additionalProperties");
     }
     if let Some(text) = view.description(node, keep) {
@@ -304,9 +374,15 @@ fn as_text(view: &mut View<'_>, node: Option<&Map<String, Value>>, what: &str) -
         Some("array") => "an array",
         _ => what,
     };
-    view.change(ChangeCode::JsonText, format!("{what} that has no shape here: a string that holds it as JSON text"));
+    view.change(
+        ChangeCode::JsonText,
+        format!("{what} that has no shape here: a string that holds it as JSON text"),
+    );
     let said = format!("JSON text of {what}.");
-    let own = node.and_then(|node| node.get("description")).and_then(Value::as_str).map(str::trim_end);
+    let own = node
+        .and_then(|node| node.get("description"))
+        .and_then(Value::as_str)
+        .map(str::trim_end);
     let text = match own {
         Some(own) if !own.is_empty() => format!("{own} {said}"),
         _ => said,

@@ -18,7 +18,11 @@ pub(super) fn into(view: &mut View<'_>, node: &mut Map<String, Value>, other: &M
             "properties" | "patternProperties" => both_properties(ours, theirs),
             "required" => {
                 if let (Value::Array(ours), Value::Array(theirs)) = (ours, theirs) {
-                    let new: Vec<Value> = theirs.iter().filter(|name| !ours.contains(name)).cloned().collect();
+                    let new: Vec<Value> = theirs
+                        .iter()
+                        .filter(|name| !ours.contains(name))
+                        .cloned()
+                        .collect();
                     ours.extend(new);
                 }
             }
@@ -46,7 +50,8 @@ pub(super) fn into(view: &mut View<'_>, node: &mut Map<String, Value>, other: &M
                     *ours = theirs.clone();
                 }
             }
-            "title" | "description" | "default" | "examples" | "deprecated" | "$defs" | "definitions" => {}
+            "title" | "description" | "default" | "examples" | "deprecated" | "$defs"
+            | "definitions" => {}
             _ => {
                 let detail = format!("two {keyword:?} hold together; the first is shown");
                 view.change(ChangeCode::KeywordDropped, detail);
@@ -57,7 +62,9 @@ pub(super) fn into(view: &mut View<'_>, node: &mut Map<String, Value>, other: &M
 
 /// Adds the properties of one to the other; one that both have must be what both say.
 fn both_properties(ours: &mut Value, theirs: &Value) {
-    let (Value::Object(ours), Value::Object(theirs)) = (ours, theirs) else { return };
+    let (Value::Object(ours), Value::Object(theirs)) = (ours, theirs) else {
+        return;
+    };
     for (key, theirs) in theirs {
         match ours.get_mut(key) {
             Some(ours) if ours != theirs => *ours = json!({"allOf": [ours.take(), theirs]}),
@@ -76,12 +83,14 @@ fn both_types(ours: &Value, theirs: &Value) -> Value {
     };
     let theirs = list(theirs);
     let has = |types: &[Value], kind: &str| types.iter().any(|own| own == kind);
-    let both = list(ours).into_iter().filter_map(|kind| match kind.as_str() {
-        _ if theirs.contains(&kind) => Some(kind),
-        Some("integer") if has(&theirs, "number") => Some(kind),
-        Some("number") if has(&theirs, "integer") => Some(json!("integer")),
-        _ => None,
-    });
+    let both = list(ours)
+        .into_iter()
+        .filter_map(|kind| match kind.as_str() {
+            _ if theirs.contains(&kind) => Some(kind),
+            Some("integer") if has(&theirs, "number") => Some(kind),
+            Some("number") if has(&theirs, "integer") => Some(json!("integer")),
+            _ => None,
+        });
     match &mut both.collect::<Vec<_>>()[..] {
         // Nothing satisfies both; which of them is shown does not matter.
         [] => ours.clone(),
@@ -119,7 +128,9 @@ pub(super) fn alternatives(node: &mut Map<String, Value>, branches: &[Map<String
     let mut names: Vec<String> = required(node).into_iter().map(str::to_owned).collect();
     if let [first, others @ ..] = branches {
         for name in required(first) {
-            if others.iter().all(|other| required(other).contains(&name)) && !names.iter().any(|own| own == name) {
+            if others.iter().all(|other| required(other).contains(&name))
+                && !names.iter().any(|own| own == name)
+            {
                 names.push(name.to_owned());
             }
         }

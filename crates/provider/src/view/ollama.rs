@@ -1,12 +1,13 @@
 //! Ollama's subset: what its decoder keeps.
 //!
-//! The tools of `/api/chat` are decoded into Go structs and written into the model's prompt from them, so that every keyword
-//! without a field is lost on the way: it is put into the description instead. A field of another type than its struct
-//! has makes the whole API request fail.
+//! The tools of `/api/chat` are decoded into Go structs and written into the model's prompt from
+//! them, so that every keyword without a field is lost on the way: it is put into the description
+//! instead. A field of another type than its struct has makes the whole API request fail.
 //!
-//! Source: `ollama/ollama`, `api/types.go`, `ToolFunctionParameters` (`type` a string, `$defs`, `items`, `required`,
-//! `properties`) and `ToolProperty` (`anyOf`, `type` a string or a list of them, `items`, `description`, `enum`, `properties`,
-//! `required`). A property has no `$ref`, so references are replaced, and `$defs` is not needed.
+//! Source: `ollama/ollama`, `api/types.go`, `ToolFunctionParameters` (`type` a string, `$defs`,
+//! `items`, `required`, `properties`) and `ToolProperty` (`anyOf`, `type` a string or a list of
+//! them, `items`, `description`, `enum`, `properties`, `required`). A property has no `$ref`, so
+//! references are replaced, and `$defs` is not needed.
 
 use serde_json::{Map, Value, json};
 
@@ -18,7 +19,10 @@ pub(super) fn root(view: &mut View<'_>) -> Value {
     let object = view.one_object(expanded);
     let mut shown = Map::from_iter([("type".to_owned(), json!("object"))]);
     if super::is_open_root(&object) {
-        view.change(ChangeCode::ValueOpened, "any arguments are taken, which is not shown");
+        view.change(
+            ChangeCode::ValueOpened,
+            "any arguments are taken, which is not shown",
+        );
     }
     // There is no description at the root.
     if let Some(text) = object.get("description").and_then(Value::as_str) {
@@ -31,7 +35,10 @@ pub(super) fn root(view: &mut View<'_>) -> Value {
 
 fn schema(view: &mut View<'_>, schema: &Value) -> Value {
     let Value::Object(node) = schema else {
-        view.change(ChangeCode::ValueOpened, "a schema that is true or false is shown as any value");
+        view.change(
+            ChangeCode::ValueOpened,
+            "a schema that is true or false is shown as any value",
+        );
         return json!({});
     };
     if !view.may_go_on() {
@@ -82,16 +89,22 @@ fn schema(view: &mut View<'_>, schema: &Value) -> Value {
         }
     }
     for keyword in ["anyOf", "oneOf"] {
-        let Some(Value::Array(ways)) = node.get(keyword) else { continue };
+        let Some(Value::Array(ways)) = node.get(keyword) else {
+            continue;
+        };
         if shown.contains_key("anyOf") {
             view.dropped(keyword);
             continue;
         }
         if keyword == "oneOf" {
-            view.change(ChangeCode::OneOfMadeAnyOf, "\"oneOf\" is shown as \"anyOf\"");
+            view.change(
+                ChangeCode::OneOfMadeAnyOf,
+                "\"oneOf\" is shown as \"anyOf\"",
+            );
         }
         let ways = ways.iter().enumerate();
-        let ways = ways.map(|(i, way)| view.below(&[keyword, &i.to_string()], |view| self::schema(view, way)));
+        let ways = ways
+            .map(|(i, way)| view.below(&[keyword, &i.to_string()], |view| self::schema(view, way)));
         shown.insert("anyOf".to_owned(), ways.collect());
     }
     shape(view, node, &mut shown);
@@ -101,27 +114,44 @@ fn schema(view: &mut View<'_>, schema: &Value) -> Value {
 /// Properties and items.
 fn shape(view: &mut View<'_>, node: &Map<String, Value>, shown: &mut Map<String, Value>) {
     if let Some(properties) = properties(node) {
-        let properties = properties
-            .iter()
-            .map(|(key, value)| (key.clone(), view.below(&["properties", key], |view| schema(view, value))));
+        let properties = properties.iter().map(|(key, value)| {
+            (
+                key.clone(),
+                view.below(&["properties", key], |view| schema(view, value)),
+            )
+        });
         shown.insert("properties".to_owned(), Value::Object(properties.collect()));
     }
     let names = required(node);
     if !names.is_empty() {
         shown.insert("required".to_owned(), json!(names));
     }
-    if node.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false)) {
+    if node
+        .get("additionalProperties")
+        .is_some_and(|more| *more != Value::Bool(false))
+    {
         view.dropped("additionalProperties");
     }
-    let tuple = node.get("prefixItems").or_else(|| node.get("items").filter(|items| items.is_array()));
+    let tuple = node
+        .get("prefixItems")
+        .or_else(|| node.get("items").filter(|items| items.is_array()));
     match (tuple, node.get("items")) {
         (Some(Value::Array(tuple)), _) => {
-            view.change(ChangeCode::TypesMadeAnyOf, "a schema for each place is shown as \"anyOf\"");
+            view.change(
+                ChangeCode::TypesMadeAnyOf,
+                "a schema for each place is shown as \"anyOf\"",
+            );
             let places = json!({"anyOf": tuple});
-            shown.insert("items".to_owned(), view.below(&["items"], |view| schema(view, &places)));
+            shown.insert(
+                "items".to_owned(),
+                view.below(&["items"], |view| schema(view, &places)),
+            );
         }
         (None, Some(items @ Value::Object(_))) => {
-            shown.insert("items".to_owned(), view.below(&["items"], |view| schema(view, items)));
+            shown.insert(
+                "items".to_owned(),
+                view.below(&["items"], |view| schema(view, items)),
+            );
         }
         _ => {}
     }

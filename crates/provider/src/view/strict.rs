@@ -1,11 +1,13 @@
-//! The strict view: a schema that a provider can hold the model to, or the reason why there is none.
+//! The strict view: a schema that a provider can hold the model to, or the reason why there is
+//! none.
 //!
-//! OpenAI wants every property required, so an optional one becomes nullable, and no property beside them. Anthropic leaves
-//! optional properties optional, and knows fewer constraints. Neither can express an open map, a value of any kind, or
-//! a list with a schema for each place; a tool that needs one is not strict.
+//! OpenAI wants every property required, so an optional one becomes nullable, and no property
+//! beside them. Anthropic leaves optional properties optional, and knows fewer constraints. Neither
+//! can express an open map, a value of any kind, or a list with a schema for each place; a tool
+//! that needs one is not strict.
 //!
-//! Sources: `developers.openai.com`, "Structured model outputs", Supported schemas; `platform.claude.com`, "Structured
-//! outputs", JSON Schema limitations.
+//! Sources: `developers.openai.com`, "Structured model outputs", Supported schemas;
+//! `platform.claude.com`, "Structured outputs", JSON Schema limitations.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,11 +22,11 @@ const MAX_PROPERTIES: usize = 5_000;
 const MAX_NESTING: usize = 10;
 /// OpenAI: "up to 1000 enum values across all enum properties".
 const MAX_ENUM_VALUES: usize = 1_000;
-/// OpenAI: "total string length of all property names, definition names, enum values, and const values cannot exceed
-/// 120,000 characters".
+/// OpenAI: "total string length of all property names, definition names, enum values, and const
+/// values cannot exceed 120,000 characters".
 const MAX_CHARACTERS: usize = 120_000;
-/// OpenAI: "for a single enum property with string values, the total string length of all enum values cannot exceed
-/// 15,000 characters when there are more than 250 enum values".
+/// OpenAI: "for a single enum property with string values, the total string length of all enum
+/// values cannot exceed 15,000 characters when there are more than 250 enum values".
 const LONG_ENUM: usize = 250;
 const MAX_LONG_ENUM_CHARACTERS: usize = 15_000;
 
@@ -40,12 +42,31 @@ const OPENAI_KEYWORDS: [&str; 9] = [
     "minItems",
     "maxItems",
 ];
-const OPENAI_FORMATS: [&str; 9] =
-    ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
+const OPENAI_FORMATS: [&str; 9] = [
+    "date-time",
+    "time",
+    "date",
+    "duration",
+    "email",
+    "hostname",
+    "ipv4",
+    "ipv6",
+    "uuid",
+];
 /// Anthropic: numeric and length constraints are not supported, `minItems` only as 0 or 1.
 const ANTHROPIC_KEYWORDS: [&str; 2] = ["format", "minItems"];
-const ANTHROPIC_FORMATS: [&str; 10] =
-    ["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"];
+const ANTHROPIC_FORMATS: [&str; 10] = [
+    "date-time",
+    "time",
+    "date",
+    "duration",
+    "email",
+    "hostname",
+    "uri",
+    "ipv4",
+    "ipv6",
+    "uuid",
+];
 
 /// Why a schema has no strict view, and where.
 pub(super) struct Inexpressible {
@@ -73,18 +94,32 @@ struct Strictly<'v, 's> {
 pub(super) fn root(view: &mut View<'_>) -> Strict<Value> {
     let openai = view.provider.format().rules().dialect == Dialect::OpenAi;
     let Value::Object(root) = view.root else {
-        return Err(Inexpressible { pointer: String::new(), reason: "the schema is not an object".to_owned() });
+        return Err(Inexpressible {
+            pointer: String::new(),
+            reason: "the schema is not an object".to_owned(),
+        });
     };
     let expanded = view.expand(root);
     if expanded.cut {
-        return Err(Inexpressible { pointer: String::new(), reason: "the root leads back to itself".to_owned() });
+        return Err(Inexpressible {
+            pointer: String::new(),
+            reason: "the root leads back to itself".to_owned(),
+        });
     }
-    let alternatives = ["anyOf", "oneOf"].iter().any(|keyword| expanded.node.contains_key(*keyword));
+    let alternatives = ["anyOf", "oneOf"]
+        .iter()
+        .any(|keyword| expanded.node.contains_key(*keyword));
     if alternatives {
-        return Err(Inexpressible { pointer: String::new(), reason: "the root has alternatives".to_owned() });
+        return Err(Inexpressible {
+            pointer: String::new(),
+            reason: "the root has alternatives".to_owned(),
+        });
     }
     if is_open_root(&expanded.node) {
-        return Err(Inexpressible { pointer: String::new(), reason: OPEN.to_owned() });
+        return Err(Inexpressible {
+            pointer: String::new(),
+            reason: OPEN.to_owned(),
+        });
     }
     let mut root = view.one_object(expanded.node.into_owned());
     view.following.clear();
@@ -92,9 +127,16 @@ pub(super) fn root(view: &mut View<'_>) -> Strict<Value> {
         // A root that names nothing and says nothing of other keys takes no arguments.
         root.insert("additionalProperties".to_owned(), Value::Bool(false));
     }
-    let definitions: Map<String, Value> =
-        DEFINITIONS.into_iter().filter_map(|holder| Some((holder.to_owned(), root.shift_remove(holder)?))).collect();
-    let mut strictly = Strictly { view, openai, counts: Counts::default(), nesting: 1 };
+    let definitions: Map<String, Value> = DEFINITIONS
+        .into_iter()
+        .filter_map(|holder| Some((holder.to_owned(), root.shift_remove(holder)?)))
+        .collect();
+    let mut strictly = Strictly {
+        view,
+        openai,
+        counts: Counts::default(),
+        nesting: 1,
+    };
     let mut shown = strictly.object(&root)?;
     let definitions = strictly.definitions(&shown, &definitions)?;
     shown.extend(definitions);
@@ -109,7 +151,10 @@ const OPEN: &str = "an open map cannot be expressed: any key is taken";
 
 impl Strictly<'_, '_> {
     fn refuse<T>(&self, reason: impl Into<String>) -> Strict<T> {
-        Err(Inexpressible { pointer: self.view.pointer.clone(), reason: reason.into() })
+        Err(Inexpressible {
+            pointer: self.view.pointer.clone(),
+            reason: reason.into(),
+        })
     }
 
     fn below<T>(&mut self, parts: &[&str], work: impl FnOnce(&mut Self) -> T) -> T {
@@ -126,14 +171,22 @@ impl Strictly<'_, '_> {
         definitions: &Map<String, Value>,
     ) -> Strict<Map<String, Value>> {
         let mut wanted = Vec::new();
-        shown.values().for_each(|schema| targets(schema, &mut wanted));
+        shown
+            .values()
+            .for_each(|schema| targets(schema, &mut wanted));
         let mut found: Map<String, Value> = Map::new();
         while let Some(target) = wanted.pop() {
-            let path = target.strip_prefix("#/").and_then(|path| path.split_once('/'));
+            let path = target
+                .strip_prefix("#/")
+                .and_then(|path| path.split_once('/'));
             let Some((holder, name)) = path else { continue };
             let key = schema::decoded(name).replace("~1", "/").replace("~0", "~");
-            let Some(schema) = definitions.get(holder).and_then(|named| named.get(&key)) else { continue };
-            let kept = found.entry(holder).or_insert_with(|| Value::Object(Map::new()));
+            let Some(schema) = definitions.get(holder).and_then(|named| named.get(&key)) else {
+                continue;
+            };
+            let kept = found
+                .entry(holder)
+                .or_insert_with(|| Value::Object(Map::new()));
             if kept.get(&key).is_some() {
                 continue;
             }
@@ -176,8 +229,10 @@ impl Strictly<'_, '_> {
             [] => return self.refuse("a value of any kind cannot be expressed"),
             [kind] => self.of_kind(kind, node)?,
             [..] => {
-                let ways: Strict<Vec<Value>> =
-                    kinds.iter().map(|kind| self.of_kind(kind, node).map(Value::Object)).collect();
+                let ways: Strict<Vec<Value>> = kinds
+                    .iter()
+                    .map(|kind| self.of_kind(kind, node).map(Value::Object))
+                    .collect();
                 let mut shown = Map::from_iter([("anyOf".to_owned(), Value::Array(ways?))]);
                 self.describe(node, &mut shown);
                 shown
@@ -192,10 +247,16 @@ impl Strictly<'_, '_> {
     /// A reference to a definition stays one; what stands beside it goes.
     fn kept_reference(&mut self, node: &Map<String, Value>) -> Option<Value> {
         let reference = node.get("$ref")?.as_str()?;
-        let definition = reference.strip_prefix("#/$defs/").or_else(|| reference.strip_prefix("#/definitions/"))?;
-        let plain =
-            node.keys().all(|key| super::NOTES.contains(&key.as_str()) || key == "$ref" || key == "description");
-        if definition.contains('/') || !plain || schema::resolve(self.view.root, reference).is_none() {
+        let definition = reference
+            .strip_prefix("#/$defs/")
+            .or_else(|| reference.strip_prefix("#/definitions/"))?;
+        let plain = node.keys().all(|key| {
+            super::NOTES.contains(&key.as_str()) || key == "$ref" || key == "description"
+        });
+        if definition.contains('/')
+            || !plain
+            || schema::resolve(self.view.root, reference).is_none()
+        {
             return None;
         }
         if node.contains_key("description") {
@@ -205,7 +266,12 @@ impl Strictly<'_, '_> {
         Some(json!({"$ref": reference}))
     }
 
-    fn any_of(&mut self, node: &Map<String, Value>, keyword: &str, ways: &[Value]) -> Strict<Value> {
+    fn any_of(
+        &mut self,
+        node: &Map<String, Value>,
+        keyword: &str,
+        ways: &[Value],
+    ) -> Strict<Value> {
         if properties(node).is_some() || node.contains_key("items") {
             return self.refuse("alternatives beside properties cannot be expressed");
         }
@@ -213,7 +279,10 @@ impl Strictly<'_, '_> {
             return self.refuse("a choice without alternatives cannot be expressed");
         }
         if keyword == "oneOf" {
-            self.view.change(ChangeCode::OneOfMadeAnyOf, "\"oneOf\" is shown as \"anyOf\"");
+            self.view.change(
+                ChangeCode::OneOfMadeAnyOf,
+                "\"oneOf\" is shown as \"anyOf\"",
+            );
         }
         let mut shown_ways = Vec::with_capacity(ways.len());
         for (index, way) in ways.iter().enumerate() {
@@ -229,22 +298,37 @@ impl Strictly<'_, '_> {
         }
         let mut shown = Map::new();
         self.describe(node, &mut shown);
-        for keyword in node.keys().filter(|key| !["anyOf", "oneOf", "type", "description"].contains(&key.as_str())) {
+        for keyword in node
+            .keys()
+            .filter(|key| !["anyOf", "oneOf", "type", "description"].contains(&key.as_str()))
+        {
             if !super::NOTES.contains(&keyword.as_str()) {
                 self.view.dropped(keyword);
             }
         }
         shown.insert("anyOf".to_owned(), Value::Array(shown_ways));
-        Ok(Value::Object(if node.get("nullable") == Some(&Value::Bool(true)) { nullable_too(shown) } else { shown }))
+        Ok(Value::Object(
+            if node.get("nullable") == Some(&Value::Bool(true)) {
+                nullable_too(shown)
+            } else {
+                shown
+            },
+        ))
     }
 
     /// A value out of a list.
     fn one_of(&mut self, node: &Map<String, Value>, values: &[&Value]) -> Strict<Value> {
-        if values.is_empty() || values.iter().any(|value| value.is_object() || value.is_array()) {
+        if values.is_empty()
+            || values
+                .iter()
+                .any(|value| value.is_object() || value.is_array())
+        {
             return self.refuse("a list of values that are no plain ones cannot be expressed");
         }
-        let characters =
-            values.iter().map(|value| value.as_str().map_or(0, |text| text.chars().count())).sum::<usize>();
+        let characters = values
+            .iter()
+            .map(|value| value.as_str().map_or(0, |text| text.chars().count()))
+            .sum::<usize>();
         self.counts.enum_values += values.len();
         self.counts.characters += characters;
         if self.openai && values.len() > LONG_ENUM && characters > MAX_LONG_ENUM_CHARACTERS {
@@ -260,9 +344,15 @@ impl Strictly<'_, '_> {
             }
         }
         let mut shown = Map::new();
-        let kind = if let [one] = kinds[..] { json!(one) } else { json!(kinds) };
+        let kind = if let [one] = kinds[..] {
+            json!(one)
+        } else {
+            json!(kinds)
+        };
         shown.insert("type".to_owned(), kind);
-        self.describe_all_but(node, &mut shown, |keyword| ["type", "enum", "const"].contains(&keyword));
+        self.describe_all_but(node, &mut shown, |keyword| {
+            ["type", "enum", "const"].contains(&keyword)
+        });
         shown.insert("enum".to_owned(), json!(values));
         if node.get("nullable") == Some(&Value::Bool(true)) {
             shown = nullable_too(shown);
@@ -286,11 +376,14 @@ impl Strictly<'_, '_> {
     fn array(&mut self, node: &Map<String, Value>) -> Strict<Map<String, Value>> {
         let items = match node.get("items") {
             Some(items @ Value::Object(_)) if !node.contains_key("prefixItems") => items,
-            _ => return self.refuse("a list of values of any kind, or of one kind at each place, cannot be expressed"),
+            _ => return self.refuse(
+                "a list of values of any kind, or of one kind at each place, cannot be expressed",
+            ),
         };
         let mut shown = Map::from_iter([("type".to_owned(), json!("array"))]);
         self.constrain("array", node, &mut shown);
-        let items = self.nested(|strictly| strictly.below(&["items"], |strictly| strictly.schema(items)))?;
+        let items =
+            self.nested(|strictly| strictly.below(&["items"], |strictly| strictly.schema(items)))?;
         shown.insert("items".to_owned(), items);
         Ok(shown)
     }
@@ -307,7 +400,10 @@ impl Strictly<'_, '_> {
         let mut shown = Map::from_iter([("type".to_owned(), json!("object"))]);
         self.constrain("object", node, &mut shown);
         if !node.contains_key("additionalProperties") {
-            self.view.change(ChangeCode::ObjectClosed, "properties beside the named ones are not allowed");
+            self.view.change(
+                ChangeCode::ObjectClosed,
+                "properties beside the named ones are not allowed",
+            );
         }
         let empty = Map::new();
         let properties = properties(node).unwrap_or(&empty);
@@ -328,8 +424,13 @@ impl Strictly<'_, '_> {
                     if !(optional && strictly.openai) {
                         return Ok(schema);
                     }
-                    strictly.view.change(ChangeCode::OptionalMadeNullable, "optional: null stands for leaving it out");
-                    let Value::Object(schema) = schema else { return Ok(schema) };
+                    strictly.view.change(
+                        ChangeCode::OptionalMadeNullable,
+                        "optional: null stands for leaving it out",
+                    );
+                    let Value::Object(schema) = schema else {
+                        return Ok(schema);
+                    };
                     Ok(Value::Object(nullable_too(schema)))
                 })
             })?;
@@ -358,7 +459,13 @@ impl Strictly<'_, '_> {
     fn constrain(&mut self, kind: &str, node: &Map<String, Value>, shown: &mut Map<String, Value>) {
         let of_kind: &[&str] = match kind {
             "string" => &["pattern", "format"],
-            "number" | "integer" => &["multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"],
+            "number" | "integer" => &[
+                "multipleOf",
+                "minimum",
+                "maximum",
+                "exclusiveMinimum",
+                "exclusiveMaximum",
+            ],
             "array" => &["minItems", "maxItems"],
             _ => &[],
         };
@@ -366,11 +473,16 @@ impl Strictly<'_, '_> {
         let known = |keyword: &str, value: &Value| {
             of_kind.contains(&keyword)
                 && match (openai, keyword, value) {
-                    (true, "format", Value::String(format)) => OPENAI_FORMATS.contains(&format.as_str()),
-                    (false, "format", Value::String(format)) => ANTHROPIC_FORMATS.contains(&format.as_str()),
+                    (true, "format", Value::String(format)) => {
+                        OPENAI_FORMATS.contains(&format.as_str())
+                    }
+                    (false, "format", Value::String(format)) => {
+                        ANTHROPIC_FORMATS.contains(&format.as_str())
+                    }
                     (false, "minItems", value) => value.as_u64().is_some_and(|least| least <= 1),
                     (true, keyword, value) => {
-                        OPENAI_KEYWORDS.contains(&keyword) && (value.is_number() || value.is_string())
+                        OPENAI_KEYWORDS.contains(&keyword)
+                            && (value.is_number() || value.is_string())
                     }
                     (false, keyword, _) => ANTHROPIC_KEYWORDS.contains(&keyword),
                 }
@@ -385,8 +497,9 @@ impl Strictly<'_, '_> {
             "nullable",
             "additionalItems",
         ];
-        let keep =
-            |keyword: &str| SHAPE.contains(&keyword) || node.get(keyword).is_some_and(|value| known(keyword, value));
+        let keep = |keyword: &str| {
+            SHAPE.contains(&keyword) || node.get(keyword).is_some_and(|value| known(keyword, value))
+        };
         self.describe_all_but(node, shown, keep);
         for (keyword, value) in node {
             if known(keyword, value) {
@@ -407,7 +520,8 @@ impl Strictly<'_, '_> {
         shown: &mut Map<String, Value>,
         keep: impl Fn(&str) -> bool,
     ) {
-        let keep = |keyword: &str| keyword == "description" || keyword == "nullable" || keep(keyword);
+        let keep =
+            |keyword: &str| keyword == "description" || keyword == "nullable" || keep(keyword);
         if let Some(text) = self.view.description(node, keep) {
             shown.insert("description".to_owned(), Value::String(text));
         }
@@ -417,11 +531,19 @@ impl Strictly<'_, '_> {
         if !self.openai {
             return Ok(());
         }
-        let Counts { properties, enum_values, characters } = self.counts;
+        let Counts {
+            properties,
+            enum_values,
+            characters,
+        } = self.counts;
         for (count, most, what) in [
             (properties, MAX_PROPERTIES, "properties"),
             (enum_values, MAX_ENUM_VALUES, "listed values"),
-            (characters, MAX_CHARACTERS, "characters in names and listed values"),
+            (
+                characters,
+                MAX_CHARACTERS,
+                "characters in names and listed values",
+            ),
         ] {
             if count > most {
                 return self.refuse(format!("it has more than {most} {what}"));
@@ -434,7 +556,10 @@ impl Strictly<'_, '_> {
 /// Lets a shown schema take null as well.
 fn nullable_too(mut shown: Map<String, Value>) -> Map<String, Value> {
     if let Some(Value::Array(ways)) = shown.get_mut("anyOf") {
-        if !ways.iter().any(|way| way.get("type").is_some_and(|kind| super::includes(kind, "null"))) {
+        if !ways.iter().any(|way| {
+            way.get("type")
+                .is_some_and(|kind| super::includes(kind, "null"))
+        }) {
             ways.push(json!({"type": "null"}));
         }
         return shown;
@@ -459,13 +584,20 @@ fn nullable_too(mut shown: Map<String, Value>) -> Map<String, Value> {
 
 /// Where the references of a schema lead.
 fn targets(schema: &Value, found: &mut Vec<String>) {
-    found.extend(schema.get("$ref").and_then(Value::as_str).map(str::to_owned));
+    found.extend(
+        schema
+            .get("$ref")
+            .and_then(Value::as_str)
+            .map(str::to_owned),
+    );
     within(schema).for_each(|value| targets(value, found));
 }
 
 /// Whether a definition leads back to itself.
 fn is_recursive(schema: &Value) -> bool {
-    let holders = DEFINITIONS.into_iter().filter_map(|holder| Some((holder, schema.get(holder)?.as_object()?)));
+    let holders = DEFINITIONS
+        .into_iter()
+        .filter_map(|holder| Some((holder, schema.get(holder)?.as_object()?)));
     let edges: HashMap<String, Vec<String>> = holders
         .flat_map(|(holder, named)| {
             named.iter().map(move |(name, schema)| {
@@ -475,14 +607,19 @@ fn is_recursive(schema: &Value) -> bool {
             })
         })
         .collect();
-    // Definitions that refer to none that is left are taken away until nothing changes; what stays is a circle.
+    // Definitions that refer to none that is left are taken away until nothing changes; what stays
+    // is a circle.
     let mut left: HashSet<&str> = edges.keys().map(String::as_str).collect();
     loop {
         let before = left.len();
         let ends: Vec<&str> = left
             .iter()
             .copied()
-            .filter(|name| edges.get(*name).is_none_or(|to| to.iter().all(|target| !left.contains(target.as_str()))))
+            .filter(|name| {
+                edges
+                    .get(*name)
+                    .is_none_or(|to| to.iter().all(|target| !left.contains(target.as_str())))
+            })
             .collect();
         ends.iter().for_each(|name| {
             left.remove(name);

@@ -36,7 +36,10 @@ fn openai_strict_keeps_its_subset() {
                     "required": ["a", "b"], "additionalProperties": false}),
             ),
             (json!({"const": 3}), json!({"type": "integer", "enum": [3]})),
-            (json!({"$ref": "#/$defs/name", "description": "Beside."}), json!({"$ref": "#/$defs/name"})),
+            (
+                json!({"$ref": "#/$defs/name", "description": "Beside."}),
+                json!({"$ref": "#/$defs/name"}),
+            ),
             (
                 json!({"oneOf": [{"type": "string"}, {"type": "integer", "exclusiveMinimum": 0}]}),
                 json!({"anyOf": [{"type": "string"}, {"type": "integer", "exclusiveMinimum": 0}]}),
@@ -50,7 +53,10 @@ fn openai_strict_keeps_its_subset() {
                 json!({"type": "string", "description": "Both.", "pattern": "b"}),
             ),
             // The values that the type refuses are none.
-            (json!({"type": "integer", "enum": ["1", 2]}), json!({"type": "integer", "enum": [2]})),
+            (
+                json!({"type": "integer", "enum": ["1", 2]}),
+                json!({"type": "integer", "enum": [2]}),
+            ),
         ],
     );
 }
@@ -60,20 +66,56 @@ fn what_strict_cannot_express_is_not_strict_and_says_why() {
     for (provider, property, reason) in [
         (Provider::OpenAiChat, json!({}), "a value of any kind"),
         (Provider::OpenAiChat, json!(true), "a value of any kind"),
-        (Provider::OpenAiChat, json!({"type": "object"}), "an open map"),
-        (Provider::OpenAiChat, json!({"properties": {"a": {}}, "additionalProperties": true}), "an open map"),
-        (Provider::OpenAiChat, json!({"type": "array"}), "a list of values of any kind"),
-        (Provider::OpenAiChat, json!({"enum": [{"a": 1}]}), "no plain ones"),
+        (
+            Provider::OpenAiChat,
+            json!({"type": "object"}),
+            "an open map",
+        ),
+        (
+            Provider::OpenAiChat,
+            json!({"properties": {"a": {}}, "additionalProperties": true}),
+            "an open map",
+        ),
+        (
+            Provider::OpenAiChat,
+            json!({"type": "array"}),
+            "a list of values of any kind",
+        ),
+        (
+            Provider::OpenAiChat,
+            json!({"enum": [{"a": 1}]}),
+            "no plain ones",
+        ),
         (
             Provider::OpenAiChat,
             json!({"properties": {}, "required": ["a"], "additionalProperties": false}),
             "has no schema",
         ),
-        (Provider::OpenAiChat, json!({"enum": (0..1001).collect::<Vec<_>>()}), "more than 1000 listed values"),
-        (Provider::OpenAiChat, json!({"enum": vec!["x".repeat(100); 251]}), "15000 characters"),
-        (Provider::OpenAiChat, json!({"const": "x".repeat(120_001)}), "more than 120000 characters"),
-        (Provider::OpenAiChat, json!({"$ref": "#"}), "leads back to itself"),
-        (Provider::Anthropic, json!({"$ref": "#/$defs/tree"}), "recursive schemas"),
+        (
+            Provider::OpenAiChat,
+            json!({"enum": (0..1001).collect::<Vec<_>>()}),
+            "more than 1000 listed values",
+        ),
+        (
+            Provider::OpenAiChat,
+            json!({"enum": vec!["x".repeat(100); 251]}),
+            "15000 characters",
+        ),
+        (
+            Provider::OpenAiChat,
+            json!({"const": "x".repeat(120_001)}),
+            "more than 120000 characters",
+        ),
+        (
+            Provider::OpenAiChat,
+            json!({"$ref": "#"}),
+            "leads back to itself",
+        ),
+        (
+            Provider::Anthropic,
+            json!({"$ref": "#/$defs/tree"}),
+            "recursive schemas",
+        ),
     ] {
         let (viewed, _) = shown(provider, true, property.clone());
         let why: Vec<&str> = viewed
@@ -82,14 +124,20 @@ fn what_strict_cannot_express_is_not_strict_and_says_why() {
             .filter(|change| change.code == ChangeCode::NotStrict)
             .map(|change| change.detail.as_str())
             .collect();
-        assert!(!viewed.strict && why.len() == 1 && why[0].contains(reason), "{provider}, {property}: {why:?}");
+        assert!(
+            !viewed.strict && why.len() == 1 && why[0].contains(reason),
+            "{provider}, {property}: {why:?}"
+        );
     }
     let (viewed, tree) = shown(Provider::OpenAiChat, true, json!({"$ref": "#/$defs/tree"}));
     assert!(viewed.strict, "OpenAI knows recursion");
     let left = &viewed.schema.expect("there is one")["$defs"]["tree"]["properties"]["left"];
     assert_eq!(
         (tree, left),
-        (json!({"$ref": "#/$defs/tree"}), &json!({"anyOf": [{"$ref": "#/$defs/tree"}, {"type": "null"}]}))
+        (
+            json!({"$ref": "#/$defs/tree"}),
+            &json!({"anyOf": [{"$ref": "#/$defs/tree"}, {"type": "null"}]})
+        )
     );
 }
 
@@ -118,8 +166,14 @@ fn gemini_has_its_own_subset() {
         Provider::Gemini,
         false,
         &[
-            (json!({"const": true}), json!({"type": "STRING", "enum": ["true"]})),
-            (json!({"enum": [1, "a", "", null]}), json!({"type": "STRING", "enum": ["1", "a"], "nullable": true})),
+            (
+                json!({"const": true}),
+                json!({"type": "STRING", "enum": ["true"]}),
+            ),
+            (
+                json!({"enum": [1, "a", "", null]}),
+                json!({"type": "STRING", "enum": ["1", "a"], "nullable": true}),
+            ),
             (
                 json!({"type": ["integer", "null"], "format": "int32"}),
                 json!({"type": "INTEGER", "format": "int32", "nullable": true}),
@@ -140,7 +194,10 @@ fn gemini_has_its_own_subset() {
                 json!({"type": "object", "description": "Any."}),
                 json!({"type": "STRING", "description": "Any. JSON text of an object."}),
             ),
-            (json!({}), json!({"type": "STRING", "description": "JSON text of any value."})),
+            (
+                json!({}),
+                json!({"type": "STRING", "description": "JSON text of any value."}),
+            ),
             (
                 json!({"type": "array"}),
                 json!({"type": "ARRAY", "items": {"type": "STRING", "description": "JSON text of any value."}}),
@@ -169,7 +226,10 @@ fn ollama_keeps_what_its_structs_have() {
         &[
             (json!(true), json!({})),
             (json!({"const": 1}), json!({"type": "integer", "enum": [1]})),
-            (json!({"type": ["string", "null"]}), json!({"type": ["string", "null"]})),
+            (
+                json!({"type": ["string", "null"]}),
+                json!({"type": ["string", "null"]}),
+            ),
             (
                 json!({"type": "integer", "minimum": 0, "title": "T", "description": "D."}),
                 json!({"type": "integer", "description": "D. Constraints: {\"minimum\":0}"}),
@@ -178,7 +238,10 @@ fn ollama_keeps_what_its_structs_have() {
                 json!({"oneOf": [{"$ref": "#/$defs/name"}, {"type": "array", "items": {"type": "string"}}]}),
                 json!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
             ),
-            (json!({"$ref": "#/$defs/tree"}), json!({"type": "object", "properties": {"left": {"type": "object"}}})),
+            (
+                json!({"$ref": "#/$defs/tree"}),
+                json!({"type": "object", "properties": {"left": {"type": "object"}}}),
+            ),
         ],
     );
 }
@@ -189,8 +252,14 @@ fn loose_views_change_only_what_is_refused() {
         Provider::OpenAiChat,
         false,
         &[
-            (json!({"type": "array"}), json!({"type": "array", "items": {}})),
-            (json!({"not": false, "minLength": 1}), json!({"not": {"not": {}}, "minLength": 1})),
+            (
+                json!({"type": "array"}),
+                json!({"type": "array", "items": {}}),
+            ),
+            (
+                json!({"not": false, "minLength": 1}),
+                json!({"not": {"not": {}}, "minLength": 1}),
+            ),
             (
                 json!({"$ref": "#/$defs/tree", "description": "D."}),
                 json!({"$ref": "#/$defs/tree", "description": "D."}),
@@ -199,8 +268,14 @@ fn loose_views_change_only_what_is_refused() {
                 json!({"items": [{"type": "string"}], "additionalItems": false}),
                 json!({"prefixItems": [{"type": "string"}], "items": {"not": {}}}),
             ),
-            (json!({"minimum": 1, "exclusiveMinimum": true}), json!({"exclusiveMinimum": 1})),
-            (json!({"minimum": 1, "exclusiveMinimum": false}), json!({"minimum": 1})),
+            (
+                json!({"minimum": 1, "exclusiveMinimum": true}),
+                json!({"exclusiveMinimum": 1}),
+            ),
+            (
+                json!({"minimum": 1, "exclusiveMinimum": false}),
+                json!({"minimum": 1}),
+            ),
         ],
     );
     let roots = json!({"$ref": "#/definitions/a", "definitions": {"a": {"oneOf": [
@@ -208,7 +283,10 @@ fn loose_views_change_only_what_is_refused() {
     let viewed = make(Provider::Anthropic, &roots, false);
     let schema = viewed.schema.expect("there is one");
     let x = json!({"anyOf": [{"type": "string"}, {"type": "integer"}]});
-    assert_eq!((&schema["type"], &schema["properties"]), (&json!("object"), &json!({"x": x, "y": {}})));
+    assert_eq!(
+        (&schema["type"], &schema["properties"]),
+        (&json!("object"), &json!({"x": x, "y": {}}))
+    );
     assert_eq!(schema["required"], json!(["x"]));
     assert_eq!(viewed.notes, ["Arguments that go together: x; or x and y."]);
 }
@@ -219,8 +297,11 @@ fn hostile_schemas_end() {
     let mut definitions = Map::new();
     for level in 0..60 {
         let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
-        let way =
-            if level % 2 == 0 { json!({"allOf": [next, next]}) } else { json!({"properties": {"a": next, "b": next}}) };
+        let way = if level % 2 == 0 {
+            json!({"allOf": [next, next]})
+        } else {
+            json!({"properties": {"a": next, "b": next}})
+        };
         definitions.insert(format!("d{level}"), way);
     }
     definitions.insert("d60".to_owned(), json!({"type": "string"}));
@@ -229,8 +310,14 @@ fn hostile_schemas_end() {
     for _ in 0..MAX_SCHEMA_DEPTH {
         deep = json!({"type": "object", "properties": {"a": deep}});
     }
-    let chain: Map<String, Value> =
-        (0..5_000).map(|link| (format!("c{link}"), json!({"$ref": format!("#/$defs/c{}", link + 1)}))).collect();
+    let chain: Map<String, Value> = (0..5_000)
+        .map(|link| {
+            (
+                format!("c{link}"),
+                json!({"$ref": format!("#/$defs/c{}", link + 1)}),
+            )
+        })
+        .collect();
     let chain = json!({"properties": {"x": {"$ref": "#/$defs/c0"}}, "$defs": chain});
     for schema in [&bomb, &deep, &chain] {
         for provider in Provider::ALL {

@@ -19,7 +19,10 @@ static WORKPLACE: LazyLock<Engine> = LazyLock::new(|| {
 });
 
 fn within(tokens: usize) -> PickOptions {
-    PickOptions { token_budget: Some(TokenBudget::new(tokens)), ..PickOptions::default() }
+    PickOptions {
+        token_budget: Some(TokenBudget::new(tokens)),
+        ..PickOptions::default()
+    }
 }
 
 #[test]
@@ -36,35 +39,61 @@ fn tokens(selection: &Selection, budget: &TokenBudget) -> usize {
     if tools.is_empty() {
         return 0;
     }
-    let translation =
-        translate(&tools, budget.provider.parse().expect("it is known"), &budget.view).expect("the tools can be shown");
+    let translation = translate(
+        &tools,
+        budget.provider.parse().expect("it is known"),
+        &budget.view,
+    )
+    .expect("the tools can be shown");
     Tokenizer::O200k.count(&translation.tools.to_string())
 }
 
 fn parameters() -> impl Strategy<Value = Value> {
-    let words = prop::collection::vec("[a-z]{1,8}|猫|🚀|é+", 0..30).prop_map(|words| words.join(" "));
-    let leaf = (prop::sample::select(vec!["string", "integer", "boolean"]), words.clone())
+    let words =
+        prop::collection::vec("[a-z]{1,8}|猫|🚀|é+", 0..30).prop_map(|words| words.join(" "));
+    let leaf = (
+        prop::sample::select(vec!["string", "integer", "boolean"]),
+        words.clone(),
+    )
         .prop_map(|(kind, text)| json!({"type": kind, "description": text}));
     let property = prop_oneof![
         leaf.clone(),
-        leaf.clone().prop_map(|items| json!({"type": "array", "items": items})),
+        leaf.clone()
+            .prop_map(|items| json!({"type": "array", "items": items})),
         prop::collection::vec("[a-z]{1,5}", 1..6).prop_map(|values| json!({"enum": values})),
     ];
     let named = prop::collection::btree_map("[a-z_ $]{1,10}", property, 0..6);
-    prop_oneof![Just(json!({})), named.prop_map(|named| json!({"type": "object", "properties": named}))]
+    prop_oneof![
+        Just(json!({})),
+        named.prop_map(|named| json!({"type": "object", "properties": named}))
+    ]
 }
 
 fn tools() -> impl Strategy<Value = Vec<Tool>> {
     let text = prop::collection::vec("send|mail|file|read|a|[a-z]{1,9}|日本|\\PC{1,3}", 0..25);
-    let parts = ("[a-zA-Z_.é ]{1,12}", text, parameters(), prop::sample::select(vec!["a", "b", "ü"]));
+    let parts = (
+        "[a-zA-Z_.é ]{1,12}",
+        text,
+        parameters(),
+        prop::sample::select(vec!["a", "b", "ü"]),
+    );
     prop::collection::vec(parts, 1..14).prop_map(|tools| {
-        let made = tools.into_iter().enumerate().map(|(number, (name, words, parameters, source))| {
-            // Names that come to the same with a provider are told apart, and cost more together.
-            let mut made = tool(source, &format!("{name}{}", ".".repeat(number % 3)), &words.join(" "));
-            made.id = format!("{number}");
-            made.parameters = Some(parameters);
-            made
-        });
+        let made =
+            tools
+                .into_iter()
+                .enumerate()
+                .map(|(number, (name, words, parameters, source))| {
+                    // Names that come to the same with a provider are told apart, and cost more
+                    // together.
+                    let mut made = tool(
+                        source,
+                        &format!("{name}{}", ".".repeat(number % 3)),
+                        &words.join(" "),
+                    );
+                    made.id = format!("{number}");
+                    made.parameters = Some(parameters);
+                    made
+                });
         made.collect()
     })
 }
@@ -117,38 +146,80 @@ const QUERY: &str = "find a free room for a meeting";
 #[test]
 fn a_large_budget_shows_everything_and_tells_what_is_saved() {
     let selection = pick(&WORKPLACE, QUERY, &within(100_000));
-    assert_eq!(ids(&selection), ids(&pick(&WORKPLACE, QUERY, &PickOptions::default())));
+    assert_eq!(
+        ids(&selection),
+        ids(&pick(&WORKPLACE, QUERY, &PickOptions::default()))
+    );
     for pick in &selection.picks {
         let definition = pick.definition.expect("it is counted");
-        assert_eq!((definition.detail, pick.shown()), (Detail::Full, Arc::clone(&pick.tool)));
+        assert_eq!(
+            (definition.detail, pick.shown()),
+            (Detail::Full, Arc::clone(&pick.tool))
+        );
     }
-    let whole = translate(WORKPLACE.catalog().tools(), Provider::OpenAiChat, &TranslateOptions::default());
+    let whole = translate(
+        WORKPLACE.catalog().tools(),
+        Provider::OpenAiChat,
+        &TranslateOptions::default(),
+    );
     let report = selection.tokens.expect("it is counted");
-    assert_eq!(report.catalog, whole.ok().map(|whole| whole.tokens(Tokenizer::O200k)));
-    assert_eq!(report.saved, report.catalog.map(|catalog| catalog - report.picks));
+    assert_eq!(
+        report.catalog,
+        whole.ok().map(|whole| whole.tokens(Tokenizer::O200k))
+    );
+    assert_eq!(
+        report.saved,
+        report.catalog.map(|catalog| catalog - report.picks)
+    );
 }
 
 #[test]
 fn a_smaller_budget_shows_less_and_at_last_nothing() {
-    let full = pick(&WORKPLACE, QUERY, &within(100_000)).tokens.expect("it is counted").picks;
+    let full = pick(&WORKPLACE, QUERY, &within(100_000))
+        .tokens
+        .expect("it is counted")
+        .picks;
     let mut seen = std::collections::BTreeSet::new();
     for budget in (1..=full).rev().step_by(7) {
         let selection = pick(&WORKPLACE, QUERY, &within(budget));
-        let shown = selection.picks.iter().filter_map(|pick| Some(pick.definition?.detail));
+        let shown = selection
+            .picks
+            .iter()
+            .filter_map(|pick| Some(pick.definition?.detail));
         seen.extend(shown);
     }
-    assert_eq!(seen.into_iter().collect::<Vec<_>>(), Detail::ALL, "every level has its use");
-    assert!(pick(&WORKPLACE, QUERY, &within(1)).picks.is_empty(), "a token is not enough for a name");
+    assert_eq!(
+        seen.into_iter().collect::<Vec<_>>(),
+        Detail::ALL,
+        "every level has its use"
+    );
+    assert!(
+        pick(&WORKPLACE, QUERY, &within(1)).picks.is_empty(),
+        "a token is not enough for a name"
+    );
 }
 
 #[test]
 fn a_tool_that_is_named_keeps_its_place_before_better_ones() {
     let query = "find a free room for a meeting, and `zip` the minutes";
-    let named = PickOptions { max_candidates: 1, ..PickOptions::default() };
-    let cost = pick(&WORKPLACE, query, &PickOptions { max_candidates: 1, ..within(100_000) });
+    let named = PickOptions {
+        max_candidates: 1,
+        ..PickOptions::default()
+    };
+    let cost = pick(
+        &WORKPLACE,
+        query,
+        &PickOptions {
+            max_candidates: 1,
+            ..within(100_000)
+        },
+    );
     assert_eq!(ids(&cost), ids(&pick(&WORKPLACE, query, &named)));
     let cost = cost.tokens.expect("it is counted").picks;
-    assert_eq!(ids(&pick(&WORKPLACE, query, &within(cost)))[..1], ids(&pick(&WORKPLACE, query, &named))[..]);
+    assert_eq!(
+        ids(&pick(&WORKPLACE, query, &within(cost)))[..1],
+        ids(&pick(&WORKPLACE, query, &named))[..]
+    );
 }
 
 #[test]
@@ -159,6 +230,10 @@ fn the_token_budget_covers_tools_in_use_and_serves_them_first() {
         ..PickOptions::default()
     };
     let selection = pick(&WORKPLACE, "what is the weather in Oslo", &options);
-    assert!(ids(&selection).contains(&"terminal/terminalRun"), "{:?}", ids(&selection));
+    assert!(
+        ids(&selection).contains(&"terminal/terminalRun"),
+        "{:?}",
+        ids(&selection)
+    );
     assert!(selection.tokens.expect("there is a budget").picks <= 200);
 }

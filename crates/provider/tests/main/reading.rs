@@ -9,20 +9,40 @@ const SERVED: &str = "the gizmo is bust";
 
 /// The definitions that were written, out of what stands around them.
 fn definitions(tools: &Value) -> Vec<&Value> {
-    let list = tools.pointer("/0/functionDeclarations").unwrap_or(tools).as_array().expect("it is a list");
-    let own = |tool: &&Value| !tool["type"].as_str().is_some_and(|kind| kind.starts_with("tool_search"));
-    list.iter().filter(own).map(|tool| tool.get("function").unwrap_or(tool)).collect()
+    let list = tools
+        .pointer("/0/functionDeclarations")
+        .unwrap_or(tools)
+        .as_array()
+        .expect("it is a list");
+    let own = |tool: &&Value| {
+        !tool["type"]
+            .as_str()
+            .is_some_and(|kind| kind.starts_with("tool_search"))
+    };
+    list.iter()
+        .filter(own)
+        .map(|tool| tool.get("function").unwrap_or(tool))
+        .collect()
 }
 
 #[test]
 fn what_is_written_for_a_provider_can_be_read_back() {
     let tools = workplace();
     for provider in Provider::ALL {
-        let deferred: &[bool] = if provider.has_deferred_loading() { &[false, true] } else { &[false] };
-        for (strict, &deferred) in
-            [false, true].into_iter().flat_map(|strict| deferred.iter().map(move |on| (strict, on)))
+        let deferred: &[bool] = if provider.has_deferred_loading() {
+            &[false, true]
+        } else {
+            &[false]
+        };
+        for (strict, &deferred) in [false, true]
+            .into_iter()
+            .flat_map(|strict| deferred.iter().map(move |on| (strict, on)))
         {
-            let options = TranslateOptions { strict: Some(strict), deferred, ..TranslateOptions::default() };
+            let options = TranslateOptions {
+                strict: Some(strict),
+                deferred,
+                ..TranslateOptions::default()
+            };
             let written = translate(tools.tools(), provider, &options).expect("it can be written");
             let whole = json!({"model": "m", "tools": written.tools}).to_string();
             for text in [written.tools.to_string(), whole] {
@@ -32,7 +52,11 @@ fn what_is_written_for_a_provider_can_be_read_back() {
                 let shown = definitions(&written.tools);
                 for ((tool, back), shown) in tools.tools().iter().zip(back.tools()).zip(&shown) {
                     assert_eq!(written.names[&back.name], tool.id, "{provider}");
-                    assert!(back.description.starts_with(&tool.description), "{provider}: {}", back.description);
+                    assert!(
+                        back.description.starts_with(&tool.description),
+                        "{provider}: {}",
+                        back.description
+                    );
                     if let Some(schema) = shown.get("parameters").or(shown.get("input_schema"))
                         && provider != Provider::Gemini
                     {
@@ -41,19 +65,32 @@ fn what_is_written_for_a_provider_can_be_read_back() {
                 }
                 if !strict {
                     // What a provider cannot say is gone, and nothing more.
-                    let again = translate(back.tools(), provider, &options).expect("it can be written");
+                    let again =
+                        translate(back.tools(), provider, &options).expect("it can be written");
                     for (again, shown) in definitions(&again.tools).iter().zip(&shown) {
                         assert_eq!(again, shown, "{provider}");
                     }
                 }
-                assert_eq!(back.notices().len(), usize::from(deferred), "{provider}: {:?}", back.notices());
+                assert_eq!(
+                    back.notices().len(),
+                    usize::from(deferred),
+                    "{provider}: {:?}",
+                    back.notices()
+                );
             }
         }
     }
-    let written = translate(tools.tools(), Provider::Mcp, &TranslateOptions::default()).expect("it can be written");
-    let back = Catalog::from_slice(written.tools.to_string().as_bytes(), "here", None).expect("it can be read");
+    let written = translate(tools.tools(), Provider::Mcp, &TranslateOptions::default())
+        .expect("it can be written");
+    let back = Catalog::from_slice(written.tools.to_string().as_bytes(), "here", None)
+        .expect("it can be read");
     for (tool, back) in tools.tools().iter().zip(back.tools()) {
-        assert_eq!((&back.annotations, &back.title), (&tool.annotations, &tool.title), "{}", tool.id);
+        assert_eq!(
+            (&back.annotations, &back.title),
+            (&tool.annotations, &tool.title),
+            "{}",
+            tool.id
+        );
     }
 }
 
@@ -66,12 +103,20 @@ fn examples_are_part_of_a_tools_form_and_no_model_sees_them() {
     let read = &catalog.tools()[0];
     assert_eq!(read.examples, [SERVED]);
     let form = serde_json::to_string(read).expect("it serialises");
-    assert_eq!(serde_json::from_str::<Tool>(&form).expect("it is read"), **read);
+    assert_eq!(
+        serde_json::from_str::<Tool>(&form).expect("it is read"),
+        **read
+    );
     for provider in Provider::ALL {
-        let shown = translate(catalog.tools(), provider, &TranslateOptions::default()).expect("it can be shown");
+        let shown = translate(catalog.tools(), provider, &TranslateOptions::default())
+            .expect("it can be shown");
         assert!(!shown.tools.to_string().contains("gizmo"), "{provider}");
     }
-    let error = Catalog::from_slice(b"[{\"name\": \"a\", \"parameters\": {}, \"examples\": [7]}]", "here", None)
-        .expect_err("no text");
+    let error = Catalog::from_slice(
+        b"[{\"name\": \"a\", \"parameters\": {}, \"examples\": [7]}]",
+        "here",
+        None,
+    )
+    .expect_err("no text");
     assert!(error.to_string().contains("/examples"), "{error}");
 }

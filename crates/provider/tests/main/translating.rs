@@ -1,4 +1,5 @@
-//! Tools as providers want them: every definition keeps the provider's rules, every call of it leads back.
+//! Tools as providers want them: every definition keeps the provider's rules, every call of it
+//! leads back.
 
 mod rules;
 mod samples;
@@ -19,22 +20,38 @@ fn open(name: &str) -> Catalog {
 }
 
 fn strictly(strict: bool) -> TranslateOptions {
-    TranslateOptions { strict: Some(strict), ..TranslateOptions::default() }
+    TranslateOptions {
+        strict: Some(strict),
+        ..TranslateOptions::default()
+    }
 }
 
 /// Every provider and strictness.
 fn ways() -> impl Iterator<Item = (Provider, bool)> {
-    Provider::ALL.into_iter().flat_map(|provider| [(provider, false), (provider, true)])
+    Provider::ALL
+        .into_iter()
+        .flat_map(|provider| [(provider, false), (provider, true)])
 }
 
 #[test]
 fn every_definition_keeps_the_rules_of_its_provider() {
-    for (name, (provider, strict)) in CATALOGS.into_iter().flat_map(|name| ways().map(move |way| (name, way))) {
+    for (name, (provider, strict)) in CATALOGS
+        .into_iter()
+        .flat_map(|name| ways().map(move |way| (name, way)))
+    {
         let catalog = open(name);
-        let translation = translate(catalog.tools(), provider, &strictly(strict)).expect("it can be translated");
+        let translation =
+            translate(catalog.tools(), provider, &strictly(strict)).expect("it can be translated");
         let faults = rules::faults(provider, &translation.tools);
-        assert!(faults.is_empty(), "{name}, strict {strict}:\n{}", faults.join("\n"));
-        assert_eq!(rules::definitions(provider, &translation.tools).len(), catalog.len());
+        assert!(
+            faults.is_empty(),
+            "{name}, strict {strict}:\n{}",
+            faults.join("\n")
+        );
+        assert_eq!(
+            rules::definitions(provider, &translation.tools).len(),
+            catalog.len()
+        );
     }
 }
 
@@ -43,17 +60,23 @@ fn a_call_of_every_definition_leads_back_to_its_tool_and_validates() {
     for name in CATALOGS {
         let catalog = open(name);
         for (provider, strict) in ways() {
-            let translation = translate(catalog.tools(), provider, &strictly(strict)).expect("it can be translated");
+            let translation = translate(catalog.tools(), provider, &strictly(strict))
+                .expect("it can be translated");
             let mut strict_ones = 0;
-            for (definition, tool) in rules::definitions(provider, &translation.tools).into_iter().zip(catalog.tools())
+            for (definition, tool) in rules::definitions(provider, &translation.tools)
+                .into_iter()
+                .zip(catalog.tools())
             {
                 strict_ones += usize::from(definition["strict"] == true);
                 let shown = definition["name"].as_str().expect("it has a name");
                 assert_eq!(translation.names[shown], tool.id);
-                let Some(schema) = &tool.parameters else { continue };
+                let Some(schema) = &tool.parameters else {
+                    continue;
+                };
                 // Merged alternatives say in words which arguments go together.
                 let in_words = |change: &picktools_provider::Change| {
-                    change.code == ChangeCode::AlternativesMerged && change.tool.as_ref() == Some(&tool.id)
+                    change.code == ChangeCode::AlternativesMerged
+                        && change.tool.as_ref() == Some(&tool.id)
                 };
                 if translation.changes.iter().any(in_words) {
                     continue;
@@ -61,12 +84,21 @@ fn a_call_of_every_definition_leads_back_to_its_tool_and_validates() {
                 let shown = samples::arguments(rules::schema_of(provider, definition));
                 let mut arguments = shown.clone();
                 provider.restore_arguments(schema, &mut arguments);
-                let validator = jsonschema::options().build(schema).expect("the catalog is valid");
+                let validator = jsonschema::options()
+                    .build(schema)
+                    .expect("the catalog is valid");
                 if let Err(error) = validator.validate(&arguments) {
-                    panic!("{provider}, strict {strict}, {}: {error}\n{shown}\n{arguments}\n{definition}", tool.id);
+                    panic!(
+                        "{provider}, strict {strict}, {}: {error}\n{shown}\n{arguments}\n{definition}",
+                        tool.id
+                    );
                 }
             }
-            assert_eq!(strict_ones > 0, strict && provider.has_strict(), "{name}, {provider}, strict {strict}");
+            assert_eq!(
+                strict_ones > 0,
+                strict && provider.has_strict(),
+                "{name}, {provider}, strict {strict}"
+            );
         }
     }
 }
@@ -75,32 +107,125 @@ fn a_call_of_every_definition_leads_back_to_its_tool_and_validates() {
 fn what_a_schema_cannot_say_is_reported_with_its_place() {
     let catalog = open("odd-schemas");
     let change = |provider: Provider, tool: &str, code: ChangeCode| {
-        let translation = translate(catalog.tools(), provider, &strictly(true)).expect("it can be translated");
-        let found =
-            translation.changes.into_iter().find(|change| change.tool.as_deref() == Some(tool) && change.code == code);
-        found.unwrap_or_else(|| panic!("{provider} does not say {code:?} of {tool}")).pointer
+        let translation =
+            translate(catalog.tools(), provider, &strictly(true)).expect("it can be translated");
+        let found = translation
+            .changes
+            .into_iter()
+            .find(|change| change.tool.as_deref() == Some(tool) && change.code == code);
+        found
+            .unwrap_or_else(|| panic!("{provider} does not say {code:?} of {tool}"))
+            .pointer
     };
     for (provider, tool, code, pointer) in [
-        (Provider::OpenAiChat, "odd/label_box", ChangeCode::NotStrict, "/parameters/properties/labels"),
-        (Provider::OpenAiChat, "odd/keep_anything", ChangeCode::NotStrict, "/parameters/properties/value"),
-        (Provider::OpenAiResponses, "odd/dig", ChangeCode::NotStrict, ""),
-        (Provider::OpenAiChat, "odd/pay", ChangeCode::AlternativesMerged, "/parameters/oneOf"),
-        (Provider::OpenAiChat, "disk/list.files.all", ChangeCode::NameQualified, "/name"),
-        (Provider::OpenAiChat, "odd/register", ChangeCode::KeywordDropped, "/parameters/properties/site/format"),
-        (Provider::OpenAiChat, "odd/plan_trip", ChangeCode::ObjectClosed, "/provider_schema"),
-        (Provider::OpenAiChat, "odd/book_table", ChangeCode::DescriptionShortened, "/description"),
-        (Provider::Anthropic, "odd/draw_chart", ChangeCode::NotStrict, "/parameters"),
-        (Provider::Anthropic, "odd/odata.query", ChangeCode::PropertyRenamed, "/parameters/properties/$top"),
-        (Provider::Gemini, "odd/add_branch", ChangeCode::ReferenceCut, "/parameters/properties/children/items"),
-        (Provider::Gemini, "odd/set_level", ChangeCode::ValuesAsText, "/parameters/properties/level"),
-        (Provider::Gemini, "odd/label_box", ChangeCode::JsonText, "/parameters/properties/labels"),
-        (Provider::Gemini, "odd/say", ChangeCode::DescriptionFilled, "/description"),
-        (Provider::Gemini, "odd/run_script", ChangeCode::StrictUnavailable, "/parameters"),
-        (Provider::Ollama, "odd/set_level", ChangeCode::ConstMadeEnum, "/parameters/properties/mode"),
-        (Provider::Mcp, "odd/stop_all", ChangeCode::StrictUnavailable, "/parameters"),
+        (
+            Provider::OpenAiChat,
+            "odd/label_box",
+            ChangeCode::NotStrict,
+            "/parameters/properties/labels",
+        ),
+        (
+            Provider::OpenAiChat,
+            "odd/keep_anything",
+            ChangeCode::NotStrict,
+            "/parameters/properties/value",
+        ),
+        (
+            Provider::OpenAiResponses,
+            "odd/dig",
+            ChangeCode::NotStrict,
+            "",
+        ),
+        (
+            Provider::OpenAiChat,
+            "odd/pay",
+            ChangeCode::AlternativesMerged,
+            "/parameters/oneOf",
+        ),
+        (
+            Provider::OpenAiChat,
+            "disk/list.files.all",
+            ChangeCode::NameQualified,
+            "/name",
+        ),
+        (
+            Provider::OpenAiChat,
+            "odd/register",
+            ChangeCode::KeywordDropped,
+            "/parameters/properties/site/format",
+        ),
+        (
+            Provider::OpenAiChat,
+            "odd/plan_trip",
+            ChangeCode::ObjectClosed,
+            "/provider_schema",
+        ),
+        (
+            Provider::OpenAiChat,
+            "odd/book_table",
+            ChangeCode::DescriptionShortened,
+            "/description",
+        ),
+        (
+            Provider::Anthropic,
+            "odd/draw_chart",
+            ChangeCode::NotStrict,
+            "/parameters",
+        ),
+        (
+            Provider::Anthropic,
+            "odd/odata.query",
+            ChangeCode::PropertyRenamed,
+            "/parameters/properties/$top",
+        ),
+        (
+            Provider::Gemini,
+            "odd/add_branch",
+            ChangeCode::ReferenceCut,
+            "/parameters/properties/children/items",
+        ),
+        (
+            Provider::Gemini,
+            "odd/set_level",
+            ChangeCode::ValuesAsText,
+            "/parameters/properties/level",
+        ),
+        (
+            Provider::Gemini,
+            "odd/label_box",
+            ChangeCode::JsonText,
+            "/parameters/properties/labels",
+        ),
+        (
+            Provider::Gemini,
+            "odd/say",
+            ChangeCode::DescriptionFilled,
+            "/description",
+        ),
+        (
+            Provider::Gemini,
+            "odd/run_script",
+            ChangeCode::StrictUnavailable,
+            "/parameters",
+        ),
+        (
+            Provider::Ollama,
+            "odd/set_level",
+            ChangeCode::ConstMadeEnum,
+            "/parameters/properties/mode",
+        ),
+        (
+            Provider::Mcp,
+            "odd/stop_all",
+            ChangeCode::StrictUnavailable,
+            "/parameters",
+        ),
     ] {
         let found = change(provider, tool, code);
-        assert!(found.starts_with(pointer), "{provider}, {tool}, {code:?}: {found}");
+        assert!(
+            found.starts_with(pointer),
+            "{provider}, {tool}, {code:?}: {found}"
+        );
     }
 }
 
@@ -112,15 +237,25 @@ fn strictness_comes_from_the_caller_then_the_tool_then_the_provider() {
         Arc::new(tool)
     };
     let strict = |provider: Provider, asked: Option<bool>, own: Option<bool>| {
-        let options = TranslateOptions { strict: asked, ..TranslateOptions::default() };
-        let translation = translate(&[tool(own)], provider, &options).expect("it can be translated");
+        let options = TranslateOptions {
+            strict: asked,
+            ..TranslateOptions::default()
+        };
+        let translation =
+            translate(&[tool(own)], provider, &options).expect("it can be translated");
         rules::definitions(provider, &translation.tools)[0]["strict"].clone()
     };
     assert_eq!(strict(Provider::OpenAiChat, None, None), Value::Null);
     assert_eq!(strict(Provider::OpenAiChat, None, Some(true)), json!(true));
-    assert_eq!(strict(Provider::OpenAiChat, Some(false), Some(true)), Value::Null);
+    assert_eq!(
+        strict(Provider::OpenAiChat, Some(false), Some(true)),
+        Value::Null
+    );
     assert_eq!(strict(Provider::OpenAiResponses, None, None), json!(true));
-    assert_eq!(strict(Provider::OpenAiResponses, None, Some(false)), json!(false));
+    assert_eq!(
+        strict(Provider::OpenAiResponses, None, Some(false)),
+        json!(false)
+    );
     assert_eq!(strict(Provider::Anthropic, Some(true), None), json!(true));
     assert_eq!(strict(Provider::Ollama, Some(true), None), Value::Null);
 }
@@ -128,10 +263,23 @@ fn strictness_comes_from_the_caller_then_the_tool_then_the_provider() {
 #[test]
 fn the_compact_schema_is_shown_and_arguments_are_those_of_the_other() {
     let catalog = open("odd-schemas");
-    let trip: Vec<Arc<Tool>> = catalog.tools().iter().filter(|tool| tool.name == "plan_trip").cloned().collect();
-    let translation = translate(&trip, Provider::OpenAiChat, &strictly(false)).expect("it can be translated");
+    let trip: Vec<Arc<Tool>> = catalog
+        .tools()
+        .iter()
+        .filter(|tool| tool.name == "plan_trip")
+        .cloned()
+        .collect();
+    let translation =
+        translate(&trip, Provider::OpenAiChat, &strictly(false)).expect("it can be translated");
     let shown = &translation.tools[0]["function"]["parameters"]["properties"];
-    assert_eq!(shown.as_object().expect("there are properties").keys().collect::<Vec<_>>(), ["from", "to"]);
+    assert_eq!(
+        shown
+            .as_object()
+            .expect("there are properties")
+            .keys()
+            .collect::<Vec<_>>(),
+        ["from", "to"]
+    );
 }
 
 #[test]
@@ -139,52 +287,96 @@ fn a_skill_s_names_are_shown_and_lead_back() {
     let mut run = tool("", "terminalRun", "Runs a command.");
     run.source = None;
     run.id = "terminalRun".into();
-    run.aliases = vec![picktools::catalog::Alias { name: "bash".into(), deprecated: false }];
+    run.aliases = vec![picktools::catalog::Alias {
+        name: "bash".into(),
+        deprecated: false,
+    }];
     let catalog = catalog([run]);
     let advertising = Advertising::PrimaryAlias;
-    let options = TranslateOptions { advertising, ..TranslateOptions::default() };
-    let translation = translate(catalog.tools(), Provider::OpenAiChat, &options).expect("it can be translated");
+    let options = TranslateOptions {
+        advertising,
+        ..TranslateOptions::default()
+    };
+    let translation =
+        translate(catalog.tools(), Provider::OpenAiChat, &options).expect("it can be translated");
     assert_eq!(translation.tools[0]["function"]["name"], "bash");
     assert_eq!(translation.names["bash"], "terminalRun");
     let answer = json!({"choices": [{"message": {"tool_calls": [
         {"id": "1", "function": {"name": "bash", "arguments": "{\"command\": \"ls -la\"}"}}]}}]});
-    let calls = Provider::OpenAiChat.calls(&answer).expect("it is an answer");
+    let calls = Provider::OpenAiChat
+        .calls(&answer)
+        .expect("it is an answer");
     assert_eq!(translation.names[&calls[0].name], "terminalRun");
 }
 
 #[test]
 fn definitions_can_be_deferred_where_the_provider_searches_them() {
-    let tools = [Arc::new(tool("s", "go", "Goes.")), Arc::new(tool("s", "tool_search", "Searches."))];
-    let options = TranslateOptions { deferred: true, ..TranslateOptions::default() };
-    let deferred = translate(&tools, Provider::Anthropic, &options).expect("it can be deferred").tools;
+    let tools = [
+        Arc::new(tool("s", "go", "Goes.")),
+        Arc::new(tool("s", "tool_search", "Searches.")),
+    ];
+    let options = TranslateOptions {
+        deferred: true,
+        ..TranslateOptions::default()
+    };
+    let deferred = translate(&tools, Provider::Anthropic, &options)
+        .expect("it can be deferred")
+        .tools;
     let search = json!({"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"});
     assert_eq!(deferred[0], search);
     let go = json!({"name": "go", "description": "Goes.", "input_schema": {"type": "object", "properties": {}},
         "defer_loading": true});
     assert_eq!(deferred[1], go);
-    let deferred = translate(&tools, Provider::OpenAiResponses, &options).expect("it can be deferred").tools;
+    let deferred = translate(&tools, Provider::OpenAiResponses, &options)
+        .expect("it can be deferred")
+        .tools;
     assert_eq!(deferred[0], json!({"type": "tool_search"}));
-    assert_eq!((&deferred[1]["defer_loading"], &deferred[2]["name"]), (&json!(true), &json!("s_tool_search")));
-    for provider in [Provider::OpenAiChat, Provider::Gemini, Provider::Ollama, Provider::Mcp] {
+    assert_eq!(
+        (&deferred[1]["defer_loading"], &deferred[2]["name"]),
+        (&json!(true), &json!("s_tool_search"))
+    );
+    for provider in [
+        Provider::OpenAiChat,
+        Provider::Gemini,
+        Provider::Ollama,
+        Provider::Mcp,
+    ] {
         let error = translate(&tools, provider, &options).expect_err("there is no such thing");
-        assert_eq!(error, TranslateError::NoDeferredLoading { provider: provider.name() });
+        assert_eq!(
+            error,
+            TranslateError::NoDeferredLoading {
+                provider: provider.name()
+            }
+        );
     }
-    let found = picktools_provider::tool_references(Provider::Anthropic, ["go"]).expect("Anthropic has them");
-    assert_eq!(found, json!([{"type": "tool_reference", "tool_name": "go"}]));
+    let found = picktools_provider::tool_references(Provider::Anthropic, ["go"])
+        .expect("Anthropic has them");
+    assert_eq!(
+        found,
+        json!([{"type": "tool_reference", "tool_name": "go"}])
+    );
     assert!(picktools_provider::tool_references(Provider::OpenAiResponses, ["go"]).is_err());
 }
 
 #[test]
 fn more_tools_than_a_request_takes_are_all_there_and_said() {
-    let tools: Vec<Arc<Tool>> =
-        (0..129).map(|number| Arc::new(tool("s", &format!("tool_{number}"), "Goes."))).collect();
+    let tools: Vec<Arc<Tool>> = (0..129)
+        .map(|number| Arc::new(tool("s", &format!("tool_{number}"), "Goes.")))
+        .collect();
     let too_many = |provider: Provider, strict: bool| {
-        let translation = translate(&tools, provider, &strictly(strict)).expect("it can be translated");
+        let translation =
+            translate(&tools, provider, &strictly(strict)).expect("it can be translated");
         assert_eq!(rules::definitions(provider, &translation.tools).len(), 129);
-        let whole = translation.changes.into_iter().filter(|change| change.tool.is_none());
+        let whole = translation
+            .changes
+            .into_iter()
+            .filter(|change| change.tool.is_none());
         whole.map(|change| change.detail).collect::<Vec<_>>()
     };
-    assert_eq!(too_many(Provider::OpenAiChat, false), ["openai takes 128 tools in a request, and there are 129"]);
+    assert_eq!(
+        too_many(Provider::OpenAiChat, false),
+        ["openai takes 128 tools in a request, and there are 129"]
+    );
     assert_eq!(
         too_many(Provider::Anthropic, true),
         ["anthropic takes 20 strict tools in a request, and there are 129"]
@@ -194,19 +386,35 @@ fn more_tools_than_a_request_takes_are_all_there_and_said() {
 
 /// Schemas of every shape, also senseless ones.
 fn schemas() -> impl Strategy<Value = Value> {
-    let kinds = prop::sample::select(vec!["string", "integer", "number", "boolean", "null", "array", "object"]);
+    let kinds = prop::sample::select(vec![
+        "string", "integer", "number", "boolean", "null", "array", "object",
+    ]);
     let leaf = prop_oneof![
         any::<bool>().prop_map(Value::Bool),
         kinds.clone().prop_map(|kind| json!({"type": kind})),
         (kinds.clone(), kinds).prop_map(|(one, other)| json!({"type": [one, other]})),
         prop::collection::vec(
-            prop_oneof![Just(json!(null)), Just(json!("")), Just(json!("a")), Just(json!(1)), Just(json!([]))],
+            prop_oneof![
+                Just(json!(null)),
+                Just(json!("")),
+                Just(json!("a")),
+                Just(json!(1)),
+                Just(json!([]))
+            ],
             0..3
         )
         .prop_map(|values| json!({"enum": values})),
         Just(json!({"const": {"a": 1}})),
-        prop::sample::select(vec!["#", "#/$defs/a", "#/$defs/b", "#/properties/x", "#/nowhere", "#a%2", "other"])
-            .prop_map(|target| json!({"$ref": target, "description": "Beside."})),
+        prop::sample::select(vec![
+            "#",
+            "#/$defs/a",
+            "#/$defs/b",
+            "#/properties/x",
+            "#/nowhere",
+            "#a%2",
+            "other"
+        ])
+        .prop_map(|target| json!({"$ref": target, "description": "Beside."})),
         Just(json!({"type": "string", "minLength": 2, "format": "uri", "default": "x"})),
         Just(json!({})),
     ];
@@ -215,20 +423,32 @@ fn schemas() -> impl Strategy<Value = Value> {
         let properties = prop::collection::btree_map(names.clone(), inner.clone(), 0..4);
         let list = prop::collection::vec(inner.clone(), 0..3);
         prop_oneof![
-            (properties, prop::collection::vec(names, 0..3), prop::option::of(inner.clone())).prop_map(
-                |(properties, required, more)| {
-                    let mut schema = json!({"type": "object", "properties": properties, "required": required});
+            (
+                properties,
+                prop::collection::vec(names, 0..3),
+                prop::option::of(inner.clone())
+            )
+                .prop_map(|(properties, required, more)| {
+                    let mut schema =
+                        json!({"type": "object", "properties": properties, "required": required});
                     if let Some(more) = more {
                         schema["additionalProperties"] = more;
                     }
                     schema
-                }
-            ),
-            (prop::sample::select(vec!["anyOf", "oneOf", "allOf"]), list.clone())
+                }),
+            (
+                prop::sample::select(vec!["anyOf", "oneOf", "allOf"]),
+                list.clone()
+            )
                 .prop_map(|(keyword, list)| json!({keyword: list, "type": "object"})),
-            (prop::sample::select(vec!["anyOf", "oneOf", "allOf", "items", "prefixItems"]), list)
+            (
+                prop::sample::select(vec!["anyOf", "oneOf", "allOf", "items", "prefixItems"]),
+                list
+            )
                 .prop_map(|(keyword, list)| json!({keyword: list})),
-            inner.clone().prop_map(|items| json!({"type": ["array", "null"], "items": items, "minItems": 1})),
+            inner.clone().prop_map(
+                |items| json!({"type": ["array", "null"], "items": items, "minItems": 1})
+            ),
             inner.prop_map(|schema| json!({"not": schema, "if": {}, "then": {"type": "object"}})),
         ]
     })

@@ -1,4 +1,5 @@
-//! Which addresses are asked: a definition may be anybody's, and must not reach what only this machine can.
+//! Which addresses are asked: a definition may be anybody's, and must not reach what only this
+//! machine can.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -25,14 +26,22 @@ impl Private {
     /// Checks a host that is an address itself, which no resolver is asked for.
     pub(super) fn permit_literal(&self, host: &str) -> Result<(), Stop> {
         match host.trim_matches(['[', ']']).parse() {
-            Ok(address) => self.permit(host, &[address]).map_err(|refused| refused.stop()),
+            Ok(address) => self
+                .permit(host, &[address])
+                .map_err(|refused| refused.stop()),
             Err(_) => Ok(()),
         }
     }
 
     fn permit(&self, host: &str, addresses: &[IpAddr]) -> Result<(), Refused> {
-        let bare = host.trim_matches(['[', ']']).trim_end_matches('.').to_lowercase();
-        let refused = |address: &IpAddr| Refused { host: bare.clone(), address: *address };
+        let bare = host
+            .trim_matches(['[', ']'])
+            .trim_end_matches('.')
+            .to_lowercase();
+        let refused = |address: &IpAddr| Refused {
+            host: bare.clone(),
+            address: *address,
+        };
         if bare == "localhost"
             && let Some(other) = addresses.iter().find(|address| !address.is_loopback())
         {
@@ -66,7 +75,10 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, address } = self;
         let host = marked(host, MAX_NAME_CHARS);
-        write!(f, "{host} is at {address}, which is no public address, and was not asked")
+        write!(
+            f,
+            "{host} is at {address}, which is no public address, and was not asked"
+        )
     }
 }
 
@@ -112,7 +124,9 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         is_public_v4(Ipv4Addr::new(a, b, c, d))
     };
     match address.segments() {
-        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
+        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            embedded(high, low)
+        }
         [0x2002, high, low, ..] => embedded(high, low),
         // Teredo, benchmarks and documentation; of the rest what is given out to the public.
         [0x2001, 0 | 2 | 0xdb8, ..] | [0x3fff, ..] => false,
@@ -156,22 +170,48 @@ mod tests {
             "fe80::1",
             "ff02::1",
         ] {
-            assert!(!is_public(address.parse().expect("an address")), "{address}");
+            assert!(
+                !is_public(address.parse().expect("an address")),
+                "{address}"
+            );
         }
-        for address in ["1.1.1.1", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101"]
-        {
+        for address in [
+            "1.1.1.1",
+            "172.32.0.1",
+            "100.128.0.1",
+            "2606:4700::1111",
+            "::ffff:1.1.1.1",
+            "64:ff9b::101:101",
+        ] {
             assert!(is_public(address.parse().expect("an address")), "{address}");
         }
     }
 
     #[test]
     fn a_host_of_which_one_address_is_private_is_refused_unless_it_is_named() {
-        let addresses: Vec<IpAddr> = ["1.1.1.1", "10.0.0.1"].map(|text| text.parse().expect("an address")).into();
-        let private = |all, hosts: &[&str]| Private { all, hosts: hosts.iter().map(|&host| host.to_owned()).collect() };
+        let addresses: Vec<IpAddr> = ["1.1.1.1", "10.0.0.1"]
+            .map(|text| text.parse().expect("an address"))
+            .into();
+        let private = |all, hosts: &[&str]| Private {
+            all,
+            hosts: hosts.iter().map(|&host| host.to_owned()).collect(),
+        };
         let refused = private(false, &["other.example"]).permit("Rebinds.Example.", &addresses);
-        assert!(refused.is_err_and(|refused| refused.to_string().starts_with("rebinds.example is at 10.0.0.1")));
-        assert!(private(false, &["rebinds.example"]).permit("Rebinds.Example.", &addresses).is_ok());
-        assert!(private(true, &[]).permit("rebinds.example", &addresses).is_ok());
+        assert!(refused.is_err_and(|refused| {
+            refused
+                .to_string()
+                .starts_with("rebinds.example is at 10.0.0.1")
+        }));
+        assert!(
+            private(false, &["rebinds.example"])
+                .permit("Rebinds.Example.", &addresses)
+                .is_ok()
+        );
+        assert!(
+            private(true, &[])
+                .permit("rebinds.example", &addresses)
+                .is_ok()
+        );
         // What runs without TLS because it is this machine is this machine.
         assert!(private(true, &[]).permit("localhost", &addresses).is_err());
     }

@@ -26,8 +26,18 @@ pub(super) enum Sent {
 
 /// A variable's name: the parts in capitals, `_` for all but letters and digits.
 pub(super) fn variable(parts: &[&str]) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-    parts.iter().map(|part| part.chars().map(plain).collect::<String>()).collect::<Vec<_>>().join("_")
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_uppercase()
+        } else {
+            '_'
+        }
+    };
+    parts
+        .iter()
+        .map(|part| part.chars().map(plain).collect::<String>())
+        .collect::<Vec<_>>()
+        .join("_")
 }
 
 impl HttpTool {
@@ -52,7 +62,12 @@ impl HttpTool {
                 missing.push(list(&absent, " and "));
                 continue;
             }
-            let proof = |(value, variable, name, scheme): (Option<String>, String, &String, &SecurityScheme)| {
+            let proof = |(value, variable, name, scheme): (
+                Option<String>,
+                String,
+                &String,
+                &SecurityScheme,
+            )| {
                 self.permit(&variable, target)?;
                 proof(&value.unwrap_or_default(), &variable, name, scheme)
             };
@@ -61,8 +76,14 @@ impl HttpTool {
         if missing.is_empty() || sets.iter().any(std::collections::BTreeMap::is_empty) {
             return Ok(Vec::new());
         }
-        let message = format!("{} wants to know who asks", marked(target.authority(), MAX_NAME_CHARS));
-        let remedy = format!("Whoever runs this program sets {} in its environment.", missing.join(", or "));
+        let message = format!(
+            "{} wants to know who asks",
+            marked(target.authority(), MAX_NAME_CHARS)
+        );
+        let remedy = format!(
+            "Whoever runs this program sets {} in its environment.",
+            missing.join(", or ")
+        );
         Err(Stop::new(ErrorType::Permission, message).suggest(remedy))
     }
 
@@ -71,28 +92,42 @@ impl HttpTool {
         let refuse = |message: String| Err(Stop::new(ErrorType::Security, message));
         let authority = marked(target.authority(), MAX_NAME_CHARS);
         if self.definition.untrusted {
-            return refuse("the tool is of an untrusted source, which is sent no credentials".to_owned());
+            return refuse(
+                "the tool is of an untrusted source, which is sent no credentials".to_owned(),
+            );
         }
         if !target.is_private_to_us() {
-            return refuse(format!("{authority} would be sent credentials without encryption"));
+            return refuse(format!(
+                "{authority} would be sent credentials without encryption"
+            ));
         }
         let pin = self::variable(&["PICKTOOLS_HOSTS", self.source()]);
         if let Some(hosts) = self.client.options.value(&pin) {
             let host = target.url.host_str().unwrap_or_default();
-            let listed =
-                |named: &str| named.eq_ignore_ascii_case(target.authority()) || named.eq_ignore_ascii_case(host);
+            let listed = |named: &str| {
+                named.eq_ignore_ascii_case(target.authority()) || named.eq_ignore_ascii_case(host)
+            };
             return match hosts.split(',').any(|named| listed(named.trim())) {
                 true => Ok(()),
-                false => refuse(format!("{authority} is sent no credentials: {pin} does not list it")),
+                false => refuse(format!(
+                    "{authority} is sent no credentials: {pin} does not list it"
+                )),
             };
         }
         let hosts = crate::lock(&self.client.hosts);
         match hosts.get(variable).filter(|hosts| hosts.len() > 1) {
             None => Ok(()),
             Some(hosts) => {
-                let hosts: Vec<_> = hosts.iter().map(|host| marked(host, MAX_NAME_CHARS)).collect();
-                let message = format!("{variable} would be sent to several hosts: {}", list(&hosts, ", "));
-                let remedy = format!("Whoever runs this program lists in {pin} those that may have it.");
+                let hosts: Vec<_> = hosts
+                    .iter()
+                    .map(|host| marked(host, MAX_NAME_CHARS))
+                    .collect();
+                let message = format!(
+                    "{variable} would be sent to several hosts: {}",
+                    list(&hosts, ", ")
+                );
+                let remedy =
+                    format!("Whoever runs this program lists in {pin} those that may have it.");
                 Err(Stop::new(ErrorType::Security, message).suggest(remedy))
             }
         }
@@ -102,10 +137,16 @@ impl HttpTool {
 fn proof(value: &str, variable: &str, name: &str, scheme: &SecurityScheme) -> Result<Proof, Stop> {
     let unsupported = || {
         let name = marked(name, MAX_NAME_CHARS);
-        Stop::definition(format!("the security scheme {name:?} is none that can be satisfied: bearer, basic, apiKey"))
+        Stop::definition(format!(
+            "the security scheme {name:?} is none that can be satisfied: bearer, basic, apiKey"
+        ))
     };
     let mut secrets = vec![value.to_owned()];
-    let http = scheme.scheme.as_deref().unwrap_or_default().to_ascii_lowercase();
+    let http = scheme
+        .scheme
+        .as_deref()
+        .unwrap_or_default()
+        .to_ascii_lowercase();
     let sent = match (scheme.kind.as_str(), http.as_str()) {
         ("http", "bearer") | ("oauth2" | "openIdConnect", _) => {
             Sent::Header(AUTHORIZATION, header(&format!("Bearer {value}"), variable)?)
@@ -113,15 +154,24 @@ fn proof(value: &str, variable: &str, name: &str, scheme: &SecurityScheme) -> Re
         ("http", "basic") => {
             let coded = STANDARD.encode(value);
             let sent = Sent::Header(AUTHORIZATION, header(&format!("Basic {coded}"), variable)?);
-            secrets.extend(value.split_once(':').map(|(_, password)| password.to_owned()));
+            secrets.extend(
+                value
+                    .split_once(':')
+                    .map(|(_, password)| password.to_owned()),
+            );
             secrets.push(coded);
             sent
         }
         ("apiKey", _) => {
-            let parameter = scheme.name.clone().filter(|name| !name.is_empty()).ok_or_else(unsupported)?;
+            let parameter = scheme
+                .name
+                .clone()
+                .filter(|name| !name.is_empty())
+                .ok_or_else(unsupported)?;
             match scheme.place.as_deref() {
                 Some("header") => {
-                    let name = HeaderName::from_bytes(parameter.as_bytes()).map_err(|_| unsupported())?;
+                    let name =
+                        HeaderName::from_bytes(parameter.as_bytes()).map_err(|_| unsupported())?;
                     if is_forbidden(&name) && name != AUTHORIZATION {
                         return Err(unsupported());
                     }
@@ -143,8 +193,12 @@ fn proof(value: &str, variable: &str, name: &str, scheme: &SecurityScheme) -> Re
 }
 
 fn header(value: &str, variable: &str) -> Result<HeaderValue, Stop> {
-    let mut header = HeaderValue::from_str(value)
-        .map_err(|_| Stop::new(ErrorType::System, format!("what {variable} holds cannot be sent in a header")))?;
+    let mut header = HeaderValue::from_str(value).map_err(|_| {
+        Stop::new(
+            ErrorType::System,
+            format!("what {variable} holds cannot be sent in a header"),
+        )
+    })?;
     header.set_sensitive(true);
     Ok(header)
 }

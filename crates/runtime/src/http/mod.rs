@@ -34,10 +34,10 @@ type Variable = dyn Fn(&str) -> Option<String> + Send + Sync;
 ///
 /// Credentials are variables: for the scheme `bearerAuth` of the source `github` it is
 /// `PICKTOOLS_AUTH_GITHUB_BEARERAUTH` (in capitals, `_` for all but letters and digits), unless
-/// [`credentials`](Self::credentials) names another. It holds the token, the key, or `user:password` for `basic`.
-/// They go to the host that the definition names: where the operations that would be sent one name several hosts, to
-/// those only that `PICKTOOLS_HOSTS_GITHUB` lists, with commas between. Where a document names no server,
-/// `PICKTOOLS_SERVER_GITHUB` does.
+/// [`credentials`](Self::credentials) names another. It holds the token, the key, or
+/// `user:password` for `basic`. They go to the host that the definition names: where the operations
+/// that would be sent one name several hosts, to those only that `PICKTOOLS_HOSTS_GITHUB` lists,
+/// with commas between. Where a document names no server, `PICKTOOLS_SERVER_GITHUB` does.
 pub struct HttpOptions {
     /// Looks up a variable; there are none unless told otherwise.
     pub variable: Box<Variable>,
@@ -66,7 +66,9 @@ impl Default for HttpOptions {
 impl HttpOptions {
     /// The value of a variable; an empty one counts as none.
     fn value(&self, variable: &str) -> Option<String> {
-        (self.variable)(variable).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+        (self.variable)(variable)
+            .map(|value| value.trim().to_owned())
+            .filter(|value| !value.is_empty())
     }
 }
 
@@ -82,9 +84,21 @@ pub struct HttpClient {
 impl HttpClient {
     /// Makes a client.
     pub fn new(options: HttpOptions) -> Self {
-        let hosts = options.private_hosts.iter().map(|host| host.to_lowercase()).collect();
-        let private = Arc::new(Private { all: options.allow_private, hosts });
-        Self { options, private, client: OnceLock::new(), hosts: Mutex::default() }
+        let hosts = options
+            .private_hosts
+            .iter()
+            .map(|host| host.to_lowercase())
+            .collect();
+        let private = Arc::new(Private {
+            all: options.allow_private,
+            hosts,
+        });
+        Self {
+            options,
+            private,
+            client: OnceLock::new(),
+            hosts: Mutex::default(),
+        }
     }
 
     fn client(&self) -> Result<&Client, &String> {
@@ -95,7 +109,8 @@ impl HttpClient {
                 .no_proxy()
                 .dns_resolver(Resolver(Arc::clone(&self.private)))
                 .connect_timeout(CONNECT_TIMEOUT)
-                // A connection belongs to the runtime that it was made on, which may be gone at the next call.
+                // A connection belongs to the runtime that it was made on, which may be gone at the
+                // next call.
                 .pool_max_idle_per_host(0);
             builder.build().map_err(|error| error.to_string())
         };
@@ -112,7 +127,11 @@ struct Stop {
 
 impl Stop {
     fn new(kind: ErrorType, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), suggestion: None }
+        Self {
+            kind,
+            message: message.into(),
+            suggestion: None,
+        }
     }
 
     /// The definition cannot be called as it is.
@@ -121,16 +140,19 @@ impl Stop {
     }
 
     fn suggest(self, suggestion: impl Into<String>) -> Self {
-        Self { suggestion: Some(suggestion.into()), ..self }
+        Self {
+            suggestion: Some(suggestion.into()),
+            ..self
+        }
     }
 }
 
 /// A tool that is an operation of an HTTP interface, as [`Tool::http`] describes it.
 ///
-/// Its result has `status`, `content_type` and `body` (JSON where it is such, else text), and where there are such
-/// `location`, `retry_after`, and `truncated` where the body was longer than is read. Statuses from 400 are a
-/// `user_error`, 401 and 403 a `permission_error`; those from 500, and redirects, which are not followed, a
-/// `system_error`.
+/// Its result has `status`, `content_type` and `body` (JSON where it is such, else text), and where
+/// there are such `location`, `retry_after`, and `truncated` where the body was longer than is
+/// read. Statuses from 400 are a `user_error`, 401 and 403 a `permission_error`; those from 500,
+/// and redirects, which are not followed, a `system_error`.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -153,11 +175,18 @@ impl HttpTool {
     /// Makes a tool; `None` where the definition does not say how it is called over HTTP.
     pub fn new(definition: Tool, client: Arc<HttpClient>) -> Option<Self> {
         let operation = Arc::clone(definition.http.as_ref()?);
-        let tool = Self { definition, operation, client };
+        let tool = Self {
+            definition,
+            operation,
+            client,
+        };
         if let Ok(target) = tool.target() {
             let mut hosts = lock(&tool.client.hosts);
             for scheme in tool.operation.security.iter().flat_map(BTreeMap::keys) {
-                hosts.entry(tool.credential(scheme)).or_default().insert(target.authority().to_owned());
+                hosts
+                    .entry(tool.credential(scheme))
+                    .or_default()
+                    .insert(target.authority().to_owned());
             }
         }
         Some(tool)
@@ -169,20 +198,32 @@ impl HttpTool {
 
     /// The variable that holds what a scheme asks for.
     fn credential(&self, scheme: &str) -> String {
-        let given = self.client.options.credentials.get(&format!("{}/{scheme}", self.source()));
-        given.cloned().unwrap_or_else(|| credentials::variable(&["PICKTOOLS_AUTH", self.source(), scheme]))
+        let given = self
+            .client
+            .options
+            .credentials
+            .get(&format!("{}/{scheme}", self.source()));
+        given
+            .cloned()
+            .unwrap_or_else(|| credentials::variable(&["PICKTOOLS_AUTH", self.source(), scheme]))
     }
 
     fn target(&self) -> Result<request::Target, Stop> {
         let variable = credentials::variable(&["PICKTOOLS_SERVER", self.source()]);
-        request::Target::of(&self.operation, &variable, |name| self.client.options.value(name))
+        request::Target::of(&self.operation, &variable, |name| {
+            self.client.options.value(name)
+        })
     }
 
     async fn called(&self, arguments: &serde_json::Value, context: &Context) -> ToolResult {
         let mut secrets = Vec::new();
         match self.answered(arguments, context, &mut secrets).await {
             Ok(result) => result,
-            Err(Stop { kind, message, suggestion }) => {
+            Err(Stop {
+                kind,
+                message,
+                suggestion,
+            }) => {
                 let failure = ToolResult::failure(kind, redaction::without(&message, &secrets));
                 match suggestion {
                     Some(suggestion) => failure.suggest(suggestion),
@@ -199,16 +240,29 @@ impl HttpTool {
         secrets: &mut Vec<String>,
     ) -> Result<ToolResult, Stop> {
         let target = self.target()?;
-        self.client.private.permit_literal(target.url.host_str().unwrap_or_default())?;
+        self.client
+            .private
+            .permit_literal(target.url.host_str().unwrap_or_default())?;
         let proofs = self.proofs(&target)?;
-        secrets.extend(proofs.iter().flat_map(|proof| proof.secrets.iter().cloned()));
+        secrets.extend(
+            proofs
+                .iter()
+                .flat_map(|proof| proof.secrets.iter().cloned()),
+        );
         let request = request::build(&self.operation, &target, arguments, &proofs)?;
         let client = self.client.client();
-        let client =
-            client.map_err(|error| Stop::new(ErrorType::System, format!("no request can be made: {error}")))?;
+        let client = client.map_err(|error| {
+            Stop::new(
+                ErrorType::System,
+                format!("no request can be made: {error}"),
+            )
+        })?;
         let host = target.authority().to_owned();
         let work = async {
-            let response = client.execute(request).await.map_err(|error| failed(&host, error))?;
+            let response = client
+                .execute(request)
+                .await
+                .map_err(|error| failed(&host, error))?;
             answer::read(response, self.client.options.max_body_bytes, secrets)
                 .await
                 .map_err(|error| failed(&host, error))
@@ -243,5 +297,8 @@ fn failed(host: &str, error: reqwest::Error) -> Stop {
         source = cause.source();
     }
     let host = marked(host, MAX_NAME_CHARS).into_owned();
-    Stop::new(ErrorType::System, format!("{host} did not answer: {}", marked(&text, MAX_ERROR_CHARS)))
+    Stop::new(
+        ErrorType::System,
+        format!("{host} did not answer: {}", marked(&text, MAX_ERROR_CHARS)),
+    )
 }

@@ -12,8 +12,15 @@ use crate::ErrorType;
 use picktools::catalog::http::{HttpOperation, Place, SecurityScheme};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 
-const METHODS: [Method; 7] =
-    [Method::GET, Method::HEAD, Method::OPTIONS, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+const METHODS: [Method; 7] = [
+    Method::GET,
+    Method::HEAD,
+    Method::OPTIONS,
+    Method::POST,
+    Method::PUT,
+    Method::PATCH,
+    Method::DELETE,
+];
 /// The longest URL, in bytes.
 const MAX_URL_BYTES: usize = 16 << 10;
 /// The longest value of a header, in bytes.
@@ -21,10 +28,18 @@ const MAX_HEADER_BYTES: usize = 8 << 10;
 /// What an answer may be.
 const ACCEPTED: &str = "application/json, text/*;q=0.9, */*;q=0.5";
 /// What a document may have in a path that a URL does not.
-const NOT_IN_PATHS: &AsciiSet =
-    &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'`').add(b'^').add(b'|').add(b'{').add(b'}');
-/// Headers that no argument sets: what they say is the client's to say, or what goes between it and the server
-/// believes them.
+const NOT_IN_PATHS: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'`')
+    .add(b'^')
+    .add(b'|')
+    .add(b'{')
+    .add(b'}');
+/// Headers that no argument sets: what they say is the client's to say, or what goes between it and
+/// the server believes them.
 const FORBIDDEN: [&str; 24] = [
     "authorization",
     "connection",
@@ -70,7 +85,8 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Reads where an operation is asked; `server` is the variable that names its server where the document does not.
+    /// Reads where an operation is asked; `server` is the variable that names its server where the
+    /// document does not.
     pub(super) fn of(
         operation: &HttpOperation,
         server: &str,
@@ -79,35 +95,62 @@ impl Target {
         let is_whole = |url: &str| url.starts_with("http://") || url.starts_with("https://");
         let whole = match is_whole(&operation.url) {
             true => operation.url.clone(),
-            false if operation.url.contains("://") => return Err(Stop::definition("its URL is none of HTTP")),
+            false if operation.url.contains("://") => {
+                return Err(Stop::definition("its URL is none of HTTP"));
+            }
             false => {
                 let base = variable(server).filter(|base| is_whole(base)).ok_or_else(|| {
                     let remedy = format!("Whoever runs this program sets {server}, as in https://api.example.org.");
                     Stop::definition("the document names no server").suggest(remedy)
                 })?;
-                format!("{}/{}", base.trim_end_matches('/'), operation.url.trim_start_matches('/'))
+                format!(
+                    "{}/{}",
+                    base.trim_end_matches('/'),
+                    operation.url.trim_start_matches('/')
+                )
             }
         };
-        if whole.chars().any(|c| c.is_control() || c.is_whitespace() || matches!(c, '#' | '\\')) {
-            return Err(Stop::definition("its URL holds characters that a URL does not have"));
+        if whole
+            .chars()
+            .any(|c| c.is_control() || c.is_whitespace() || matches!(c, '#' | '\\'))
+        {
+            return Err(Stop::definition(
+                "its URL holds characters that a URL does not have",
+            ));
         }
         let after = whole.find("://").map_or(0, |at| at + 3);
-        let end = whole[after..].find(['/', '?']).map_or(whole.len(), |at| after + at);
+        let end = whole[after..]
+            .find(['/', '?'])
+            .map_or(whole.len(), |at| after + at);
         let (origin, rest) = whole.split_at(end);
         if origin[after..].contains(['@', '{', '}', '%']) {
-            return Err(Stop::definition("the server of its URL is not fixed, or holds a user name"));
+            return Err(Stop::definition(
+                "the server of its URL is not fixed, or holds a user name",
+            ));
         }
         let url = Url::parse(origin).map_err(|_| Stop::definition("its URL names no host"))?;
         let (path, query) = match rest.split_once('?') {
             Some((path, query)) => (path, Some(query.to_owned())),
             None => (rest, None),
         };
-        if query.as_ref().is_some_and(|query| query.contains(['{', '}'])) {
-            return Err(Stop::definition("the query of its URL has places for arguments"));
+        if query
+            .as_ref()
+            .is_some_and(|query| query.contains(['{', '}']))
+        {
+            return Err(Stop::definition(
+                "the query of its URL has places for arguments",
+            ));
         }
         let host = url.host_str().unwrap_or_default();
-        let authority = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-        Ok(Self { authority, path: path.to_owned(), query, url })
+        let authority = url
+            .port()
+            .map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        Ok(Self {
+            authority,
+            path: path.to_owned(),
+            query,
+            url,
+        })
     }
 
     /// Host and port.
@@ -117,8 +160,15 @@ impl Target {
 
     /// Whether nobody between hears what is sent.
     pub(super) fn is_private_to_us(&self) -> bool {
-        let host = self.url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-        let here = host == "localhost" || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
+        let host = self
+            .url
+            .host_str()
+            .unwrap_or_default()
+            .trim_matches(['[', ']']);
+        let here = host == "localhost"
+            || host
+                .parse()
+                .is_ok_and(|address: std::net::IpAddr| address.is_loopback());
         self.url.scheme() == "https" || here
     }
 
@@ -131,11 +181,20 @@ impl Target {
             let mut rest = segment;
             let mut is_filled = false;
             while let Some((before, after)) = rest.split_once('{') {
-                let (name, after) = after.split_once('}').ok_or_else(|| Stop::definition("its path has a lone `{`"))?;
-                let argument = given.iter().find(|given| given.name() == name).ok_or_else(|| {
-                    let name = marked(name, MAX_NAME_CHARS);
-                    Stop::new(ErrorType::Validation, format!("the path needs a value for {name:?}"))
-                })?;
+                let (name, after) = after
+                    .split_once('}')
+                    .ok_or_else(|| Stop::definition("its path has a lone `{`"))?;
+                let argument =
+                    given
+                        .iter()
+                        .find(|given| given.name() == name)
+                        .ok_or_else(|| {
+                            let name = marked(name, MAX_NAME_CHARS);
+                            Stop::new(
+                                ErrorType::Validation,
+                                format!("the path needs a value for {name:?}"),
+                            )
+                        })?;
                 made.push_str(&literal(before));
                 made.push_str(&of_path(argument)?);
                 (rest, is_filled, used) = (after, true, used + 1);
@@ -143,15 +202,28 @@ impl Target {
             made.push_str(&literal(rest));
             let decoded = percent_decode_str(&made).decode_utf8_lossy();
             if is_filled && matches!(&*decoded, "" | "." | "..") {
-                return Err(Stop::new(ErrorType::Validation, "the arguments would make a path of another kind"));
+                return Err(Stop::new(
+                    ErrorType::Validation,
+                    "the arguments would make a path of another kind",
+                ));
             }
             segments.push(made);
         }
-        if given.iter().any(|given| !self.path.contains(&format!("{{{}}}", given.name()))) || used < given.len() {
-            return Err(Stop::definition("its path has no place for one of the arguments"));
+        if given
+            .iter()
+            .any(|given| !self.path.contains(&format!("{{{}}}", given.name())))
+            || used < given.len()
+        {
+            return Err(Stop::definition(
+                "its path has no place for one of the arguments",
+            ));
         }
         let path = segments.join("/");
-        Ok(if path.is_empty() { "/".to_owned() } else { path })
+        Ok(if path.is_empty() {
+            "/".to_owned()
+        } else {
+            path
+        })
     }
 }
 
@@ -166,8 +238,14 @@ fn of_path(given: &Given<'_>) -> Result<String, Stop> {
     if decoded.is_empty() {
         return Err(given.wrong("is empty, and stands in the path"));
     }
-    if decoded.split(['/', '\\']).any(|part| matches!(part, "." | "..")) || decoded.chars().any(char::is_control) {
-        return Err(given.wrong("must not hold `.` or `..` as a part of a path, or control characters"));
+    if decoded
+        .split(['/', '\\'])
+        .any(|part| matches!(part, "." | ".."))
+        || decoded.chars().any(char::is_control)
+    {
+        return Err(
+            given.wrong("must not hold `.` or `..` as a part of a path, or control characters")
+        );
     }
     Ok(made)
 }
@@ -179,7 +257,9 @@ pub(super) fn build(
     arguments: &Value,
     proofs: &[Proof],
 ) -> Result<Request, Stop> {
-    let method = METHODS.into_iter().find(|method| method.as_str() == operation.method);
+    let method = METHODS
+        .into_iter()
+        .find(|method| method.as_str() == operation.method);
     let method = method.ok_or_else(|| Stop::definition("its method is none that is called"))?;
     let given = given(operation, arguments)?;
     let of = |place: Place| given.iter().filter(move |given| given.place.place == place);
@@ -187,12 +267,17 @@ pub(super) fn build(
     let mut url = target.url.clone();
     url.set_path(&path);
     if url.path() != path {
-        return Err(Stop::definition("its path cannot be asked for as it stands"));
+        return Err(Stop::definition(
+            "its path cannot be asked for as it stands",
+        ));
     }
     let query = query(operation, target, of(Place::Query), proofs)?;
     url.set_query((!query.is_empty()).then_some(&*query));
     if url.as_str().len() > MAX_URL_BYTES {
-        return Err(Stop::new(ErrorType::Validation, "the arguments make a URL that is too long"));
+        return Err(Stop::new(
+            ErrorType::Validation,
+            "the arguments make a URL that is too long",
+        ));
     }
     let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(ACCEPTED))]);
     for given in of(Place::Header) {
@@ -204,7 +289,8 @@ pub(super) fn build(
     }
     let cookies = cookies(operation, of(Place::Cookie), proofs)?;
     if !cookies.is_empty() {
-        let mut value = HeaderValue::from_str(&cookies).map_err(|_| Stop::definition("its cookies cannot be sent"))?;
+        let mut value = HeaderValue::from_str(&cookies)
+            .map_err(|_| Stop::definition("its cookies cannot be sent"))?;
         value.set_sensitive(true);
         headers.insert(COOKIE, value);
     }
@@ -214,8 +300,11 @@ pub(super) fn build(
         }
     }
     let mut request = Request::new(method, url);
-    if let Some((content_type, body)) = body(operation, &of(Place::Field).collect::<Vec<_>>(), of(Place::Body).next())?
-    {
+    if let Some((content_type, body)) = body(
+        operation,
+        &of(Place::Field).collect::<Vec<_>>(),
+        of(Place::Body).next(),
+    )? {
         headers.insert(CONTENT_TYPE, content_type);
         *request.body_mut() = Some(Body::from(body));
     }
@@ -224,7 +313,11 @@ pub(super) fn build(
 }
 
 fn again<'a>(given: &Given<'a>) -> Given<'a> {
-    Given { argument: given.argument, place: given.place, value: given.value }
+    Given {
+        argument: given.argument,
+        place: given.place,
+        value: given.value,
+    }
 }
 
 /// The arguments with where they go; one that is null is not sent, but for those of bodies.
@@ -233,20 +326,34 @@ fn given<'a>(operation: &'a HttpOperation, arguments: &'a Value) -> Result<Vec<G
     for (argument, value) in arguments.as_object().into_iter().flatten() {
         let place = operation.arguments.get(argument).ok_or_else(|| {
             let argument = marked(argument, MAX_NAME_CHARS);
-            Stop::definition(format!("the definition does not say where the argument {argument:?} goes"))
+            Stop::definition(format!(
+                "the definition does not say where the argument {argument:?} goes"
+            ))
         })?;
         if !value.is_null() || matches!(place.place, Place::Field | Place::Body) {
-            given.push(Given { argument, place, value });
+            given.push(Given {
+                argument,
+                place,
+                value,
+            });
         }
     }
     Ok(given)
 }
 
 /// The names of the keys that go into a place.
-fn of_schemes<'a>(operation: &'a HttpOperation, place: &'static str) -> impl Iterator<Item = &'a str> {
-    let schemes = operation.security.iter().flat_map(|schemes| schemes.values());
+fn of_schemes<'a>(
+    operation: &'a HttpOperation,
+    place: &'static str,
+) -> impl Iterator<Item = &'a str> {
+    let schemes = operation
+        .security
+        .iter()
+        .flat_map(|schemes| schemes.values());
     let of_place = move |scheme: &&SecurityScheme| scheme.place.as_deref() == Some(place);
-    schemes.filter(of_place).filter_map(|scheme| scheme.name.as_deref())
+    schemes
+        .filter(of_place)
+        .filter_map(|scheme| scheme.name.as_deref())
 }
 
 fn query<'a>(
@@ -262,7 +369,12 @@ fn query<'a>(
         };
         operation.arguments.iter().any(named)
     };
-    let mut parts: Vec<String> = target.query.iter().filter(|query| !query.is_empty()).cloned().collect();
+    let mut parts: Vec<String> = target
+        .query
+        .iter()
+        .filter(|query| !query.is_empty())
+        .cloned()
+        .collect();
     for given in given {
         if is_key(given.name()) {
             return Err(Stop::definition("one of its parameters is a credential"));
@@ -279,10 +391,15 @@ fn query<'a>(
 }
 
 fn header(given: &Given<'_>) -> Result<(HeaderName, HeaderValue), Stop> {
-    let name = HeaderName::from_bytes(given.name().as_bytes()).ok().filter(|name| !is_forbidden(name));
+    let name = HeaderName::from_bytes(given.name().as_bytes())
+        .ok()
+        .filter(|name| !is_forbidden(name));
     let name = name.ok_or_else(|| {
         let name = marked(given.name(), MAX_NAME_CHARS);
-        Stop::new(ErrorType::Security, format!("no argument may set the header {name:?}"))
+        Stop::new(
+            ErrorType::Security,
+            format!("no argument may set the header {name:?}"),
+        )
     })?;
     let value = given.simple(str::to_owned)?;
     let is_plain = value.is_ascii() && value.len() <= MAX_HEADER_BYTES;
@@ -305,7 +422,12 @@ fn cookies<'a>(
         if given.value.is_array() || given.value.is_object() {
             return Err(given.wrong("is a list or an object, which is not supported in cookies"));
         }
-        cookies.extend(given.pairs(|_| false)?.iter().map(|(name, value)| format!("{name}={value}")));
+        cookies.extend(
+            given
+                .pairs(|_| false)?
+                .iter()
+                .map(|(name, value)| format!("{name}={value}")),
+        );
     }
     for proof in proofs {
         if let Sent::Cookie(name, value) = &proof.sent {
@@ -320,12 +442,23 @@ fn body(
     fields: &[&Given<'_>],
     whole: Option<&Given<'_>>,
 ) -> Result<Option<(HeaderValue, Vec<u8>)>, Stop> {
-    let has_fields = operation.arguments.values().any(|argument| argument.place == Place::Field);
+    let has_fields = operation
+        .arguments
+        .values()
+        .any(|argument| argument.place == Place::Field);
     if whole.is_none() && !has_fields {
         return Ok(None);
     }
-    let declared = operation.content_type.as_deref().unwrap_or("application/json");
-    let essence = declared.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let declared = operation
+        .content_type
+        .as_deref()
+        .unwrap_or("application/json");
+    let essence = declared
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
     let is_any = matches!(&*essence, "*/*" | "application/*");
     let unsupported = || {
         let declared = marked(declared, MAX_NAME_CHARS);
@@ -337,7 +470,9 @@ fn body(
         let body = match whole {
             Some(given) => given.value.to_string(),
             None => {
-                let members = fields.iter().map(|given| (given.name().to_owned(), given.value.clone()));
+                let members = fields
+                    .iter()
+                    .map(|given| (given.name().to_owned(), given.value.clone()));
                 Value::Object(members.collect::<Map<_, _>>()).to_string()
             }
         };
@@ -347,7 +482,9 @@ fn body(
     } else if essence.starts_with("multipart/") {
         return Err(unsupported());
     } else {
-        let text = whole.and_then(|given| given.value.as_str()).ok_or_else(unsupported)?;
+        let text = whole
+            .and_then(|given| given.value.as_str())
+            .ok_or_else(unsupported)?;
         (declared, text.to_owned())
     };
     let sent = HeaderValue::from_str(sent).map_err(|_| unsupported())?;
@@ -357,14 +494,22 @@ fn body(
 fn form(fields: &[&Given<'_>], whole: Option<&Given<'_>>) -> Result<String, Stop> {
     let mut pairs = Vec::new();
     for given in fields.iter().copied().chain(whole) {
-        // A member that is null is not sent, and an object would need a style, which only the whole form has.
+        // A member that is null is not sent, and an object would need a style, which only the whole
+        // form has.
         if given.value.is_null() {
             continue;
         }
-        if given.value.is_object() && given.place.place == Place::Field && given.place.style.is_none() {
+        if given.value.is_object()
+            && given.place.place == Place::Field
+            && given.place.style.is_none()
+        {
             return Err(given.wrong("is an object, which is not supported in forms"));
         }
         pairs.extend(given.pairs(|_| false)?);
     }
-    Ok(pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&"))
+    Ok(pairs
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect::<Vec<_>>()
+        .join("&"))
 }

@@ -9,7 +9,11 @@ use picktools::catalog::http::Argument;
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 
 /// All but what RFC 3986 calls unreserved.
-const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
 /// Text that ends no part of a URL.
 pub(super) fn encoded(text: &str) -> String {
@@ -35,7 +39,10 @@ impl Given<'_> {
     }
 
     pub(super) fn wrong(&self, what: &str) -> Stop {
-        Stop::new(ErrorType::Validation, format!("{} {what}", marked(self.argument, MAX_NAME_CHARS)))
+        Stop::new(
+            ErrorType::Validation,
+            format!("{} {what}", marked(self.argument, MAX_NAME_CHARS)),
+        )
     }
 
     fn unsupported(&self) -> Stop {
@@ -50,7 +57,9 @@ impl Given<'_> {
         match value {
             Value::String(text) => Ok(text.clone()),
             Value::Number(_) | Value::Bool(_) => Ok(value.to_string()),
-            _ => Err(self.wrong("holds a value within a list or an object that cannot be written into this request")),
+            _ => Err(self.wrong(
+                "holds a value within a list or an object that cannot be written into this request",
+            )),
         }
     }
 
@@ -59,7 +68,10 @@ impl Given<'_> {
     }
 
     fn members(&self, members: &Map<String, Value>) -> Result<Vec<(String, String)>, Stop> {
-        members.iter().map(|(key, value)| Ok((key.clone(), self.text(value)?))).collect()
+        members
+            .iter()
+            .map(|(key, value)| Ok((key.clone(), self.text(value)?)))
+            .collect()
     }
 
     /// In the style `simple`, for paths and headers; `code` is how each text is written.
@@ -70,17 +82,28 @@ impl Given<'_> {
         let parts = match self.value {
             Value::Array(items) => self.texts(items)?.iter().map(|item| code(item)).collect(),
             Value::Object(members) => {
-                let joint = if self.place.explode == Some(true) { "=" } else { "," };
+                let joint = if self.place.explode == Some(true) {
+                    "="
+                } else {
+                    ","
+                };
                 let members = self.members(members)?;
-                members.iter().map(|(key, value)| format!("{}{joint}{}", code(key), code(value))).collect()
+                members
+                    .iter()
+                    .map(|(key, value)| format!("{}{joint}{}", code(key), code(value)))
+                    .collect()
             }
             other => vec![code(&self.text(other)?)],
         };
         Ok(parts.join(","))
     }
 
-    /// As parameters of a query or a form, encoded; `taken` says which names an object's keys must not be.
-    pub(super) fn pairs(&self, taken: impl Fn(&str) -> bool) -> Result<Vec<(String, String)>, Stop> {
+    /// As parameters of a query or a form, encoded; `taken` says which names an object's keys must
+    /// not be.
+    pub(super) fn pairs(
+        &self,
+        taken: impl Fn(&str) -> bool,
+    ) -> Result<Vec<(String, String)>, Stop> {
         let style = self.style().unwrap_or("form");
         let name = encoded(self.name());
         let explode = self.place.explode.unwrap_or(style == "form");
@@ -94,7 +117,11 @@ impl Given<'_> {
         let pairs = match self.value {
             Value::Array(_) if style == "deepObject" => return Err(self.unsupported()),
             Value::Array(items) => {
-                let items: Vec<String> = self.texts(items)?.iter().map(|item| encoded(item)).collect();
+                let items: Vec<String> = self
+                    .texts(items)?
+                    .iter()
+                    .map(|item| encoded(item))
+                    .collect();
                 match (items.is_empty(), explode) {
                     (true, _) => Vec::new(),
                     (false, true) => items.into_iter().map(|item| (name.clone(), item)).collect(),
@@ -106,18 +133,27 @@ impl Given<'_> {
                 match (style, explode) {
                     ("deepObject", _) => members
                         .iter()
-                        .map(|(key, value)| (format!("{name}%5B{}%5D", encoded(key)), encoded(value)))
+                        .map(|(key, value)| {
+                            (format!("{name}%5B{}%5D", encoded(key)), encoded(value))
+                        })
                         .collect(),
                     ("form", true) => {
                         if let Some((key, _)) = members.iter().find(|(key, _)| taken(key)) {
                             let key = marked(key, MAX_NAME_CHARS);
-                            return Err(self.wrong(&format!("has a member {key:?}, which is another parameter's name")));
+                            return Err(self.wrong(&format!(
+                                "has a member {key:?}, which is another parameter's name"
+                            )));
                         }
-                        members.iter().map(|(key, value)| (encoded(key), encoded(value))).collect()
+                        members
+                            .iter()
+                            .map(|(key, value)| (encoded(key), encoded(value)))
+                            .collect()
                     }
                     ("form", false) => {
-                        let parts: Vec<String> =
-                            members.iter().flat_map(|(key, value)| [encoded(key), encoded(value)]).collect();
+                        let parts: Vec<String> = members
+                            .iter()
+                            .flat_map(|(key, value)| [encoded(key), encoded(value)])
+                            .collect();
                         vec![(name, parts.join(","))]
                     }
                     _ => return Err(self.unsupported()),

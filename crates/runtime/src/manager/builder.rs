@@ -92,8 +92,9 @@ impl ToolManagerBuilder {
         self
     }
 
-    /// Takes the definitions of a catalog, whose tools are run by what `runners` gives for their ids. The catalog's
-    /// definitions count, not the runners' own. One for which there is none is resolved and validated, but not run.
+    /// Takes the definitions of a catalog, whose tools are run by what `runners` gives for their
+    /// ids. The catalog's definitions count, not the runners' own. One for which there is none is
+    /// resolved and validated, but not run.
     pub fn catalog(
         mut self,
         catalog: Catalog,
@@ -116,7 +117,8 @@ impl ToolManagerBuilder {
         self
     }
 
-    /// How long a call may run whose tool names no time of its own; two minutes unless told otherwise.
+    /// How long a call may run whose tool names no time of its own; two minutes unless told
+    /// otherwise.
     pub fn time_limit(mut self, time: Duration) -> Self {
         self.time_limit = time;
         self
@@ -145,9 +147,19 @@ impl ToolManagerBuilder {
         let (catalog, first) = match self.catalog {
             Some(catalog) => {
                 let first = catalog.len();
-                (catalog.with_tools(definitions).map_err(ManagerError::Catalog)?, first)
+                (
+                    catalog
+                        .with_tools(definitions)
+                        .map_err(ManagerError::Catalog)?,
+                    first,
+                )
             }
-            None => (CatalogOptions::default().collect(definitions).map_err(ManagerError::Catalog)?, 0),
+            None => (
+                CatalogOptions::default()
+                    .collect(definitions)
+                    .map_err(ManagerError::Catalog)?,
+                0,
+            ),
         };
         let mut runners = self.runners;
         if let Some(id) = runners.keys().find(|id| catalog.find(id).is_none()) {
@@ -155,16 +167,27 @@ impl ToolManagerBuilder {
         }
         for tool in self.tools {
             let own = tool.definition();
-            // A catalog may have given it a source, and so another id; and a clash may have left it out.
-            let added = catalog.tools()[first..].iter().find(|added| added.id == own.id || added.name == own.name);
-            let Some(added) = added else { return Err(ManagerError::UnknownTool { id: own.id.clone() }) };
+            // A catalog may have given it a source, and so another id; and a clash may have left it
+            // out.
+            let added = catalog.tools()[first..]
+                .iter()
+                .find(|added| added.id == own.id || added.name == own.name);
+            let Some(added) = added else {
+                return Err(ManagerError::UnknownTool { id: own.id.clone() });
+            };
             runners.insert(added.id.clone(), tool);
         }
-        let root = self.root.canonicalize().and_then(|root| match root.is_dir() {
-            true => Ok(root),
-            false => Err(io::ErrorKind::NotADirectory.into()),
-        });
-        let root = root.map_err(|source| ManagerError::Root { root: self.root.display().to_string(), source })?;
+        let root = self
+            .root
+            .canonicalize()
+            .and_then(|root| match root.is_dir() {
+                true => Ok(root),
+                false => Err(io::ErrorKind::NotADirectory.into()),
+            });
+        let root = root.map_err(|source| ManagerError::Root {
+            root: self.root.display().to_string(),
+            source,
+        })?;
         let hydrator = Hydrator::new(catalog, &self.access).map_err(ManagerError::Access)?;
         let shared = Shared {
             runners,
@@ -179,6 +202,9 @@ impl ToolManagerBuilder {
             next_call: AtomicU64::new(1),
             under_way: Mutex::default(),
         };
-        Ok(ToolManager { hydrator, shared: Arc::new(shared) })
+        Ok(ToolManager {
+            hydrator,
+            shared: Arc::new(shared),
+        })
     }
 }

@@ -34,16 +34,22 @@ impl ToolManager {
         cancellation: CancellationToken,
     ) -> ToolResult {
         let Ok(handle) = Handle::try_current() else {
-            return ToolResult::failure(ErrorType::System, "tools run on a Tokio runtime, and there is none");
+            return ToolResult::failure(
+                ErrorType::System,
+                "tools run on a Tokio runtime, and there is none",
+            );
         };
         let _turn_to_run = tokio::select! {
             permit = self.shared.running.acquire() => permit,
             () = cancellation.cancelled() => return cancelled(),
         };
-        let limit = tool.time_limit(valid.arguments()).unwrap_or(self.shared.time_limit);
+        let limit = tool
+            .time_limit(valid.arguments())
+            .unwrap_or(self.shared.time_limit);
         // What is too far away to be a point in time is far enough.
-        let deadline =
-            Instant::now().checked_add(limit).unwrap_or_else(|| Instant::now() + Duration::from_secs(1 << 30));
+        let deadline = Instant::now()
+            .checked_add(limit)
+            .unwrap_or_else(|| Instant::now() + Duration::from_secs(1 << 30));
         let context = Context {
             call: Arc::clone(&told.call),
             events: self.shared.events.clone(),
@@ -58,7 +64,11 @@ impl ToolManager {
         let _ended = Ended(&output);
         if self.shared.events.are_heard(EventType::Start) {
             let (validated, no_schema_mode) = (valid.validated(), valid.no_schema_mode());
-            let kind = EventKind::Start { arguments: told.arguments.clone(), validated, no_schema_mode };
+            let kind = EventKind::Start {
+                arguments: told.arguments.clone(),
+                validated,
+                no_schema_mode,
+            };
             self.shared.events.tell(&told.call, kind);
         }
         if !valid.validated() {
@@ -87,7 +97,9 @@ impl ToolManager {
         };
         let _thread = match deadline::thread(work) {
             Ok(thread) => thread,
-            Err(reason) => return ToolResult::failure(ErrorType::System, format!("it was not run: {reason}")),
+            Err(reason) => {
+                return ToolResult::failure(ErrorType::System, format!("it was not run: {reason}"));
+            }
         };
         // Most tools are quick: to be put to sleep and woken again would take longer than they do.
         let begun = Instant::now();
@@ -125,14 +137,19 @@ fn ended(result: Option<ToolResult>) -> ToolResult {
         return ToolResult::failure(ErrorType::System, "the tool panicked");
     };
     let failure = result.failure.as_ref();
-    let told = failure.map_or(0, |failure| failure.error.len() + failure.suggestion.as_ref().map_or(0, String::len));
+    let told = failure.map_or(0, |failure| {
+        failure.error.len() + failure.suggestion.as_ref().map_or(0, String::len)
+    });
     match result.fields.values().try_fold(told, |sum, value| {
         let left = MAX_RESULT_BYTES.checked_sub(sum)?;
         Some(sum + size(value, left)?)
     }) {
         Some(bytes) if bytes <= MAX_RESULT_BYTES => result,
-        _ => ToolResult::failure(ErrorType::System, format!("its result is larger than {MAX_RESULT_BYTES} bytes"))
-            .suggest("Ask for less at once."),
+        _ => ToolResult::failure(
+            ErrorType::System,
+            format!("its result is larger than {MAX_RESULT_BYTES} bytes"),
+        )
+        .suggest("Ask for less at once."),
     }
 }
 
@@ -142,7 +159,8 @@ pub(super) fn preview(tool: &dyn RunnableTool, result: &ToolResult) -> Vec<Strin
     if !result.is_success() {
         return result.preview(PREVIEW_LINES);
     }
-    let mut lines = catch_unwind(AssertUnwindSafe(|| tool.preview(result, PREVIEW_LINES))).unwrap_or_default();
+    let mut lines =
+        catch_unwind(AssertUnwindSafe(|| tool.preview(result, PREVIEW_LINES))).unwrap_or_default();
     lines.truncate(PREVIEW_LINES);
     lines
 }

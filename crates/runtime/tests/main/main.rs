@@ -4,6 +4,7 @@
 mod running;
 mod running_faults;
 mod running_policy;
-// Tools from elsewhere: operations of HTTP interfaces, and tools of MCP servers, both servers of the tests.
+// Tools from elsewhere: operations of HTTP interfaces, and tools of MCP servers, both servers of
+// the tests.
 mod running_http;
 mod running_mcp;

@@ -1,5 +1,5 @@
-//! The tool runtime: tools, the pipeline of a call, events and results. Numbers are those of the list of behaviours in
-//! docs/runtime.md.
+//! The tool runtime: tools, the pipeline of a call, events and results. Numbers are those of the
+//! list of behaviours in docs/runtime.md.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,8 +12,8 @@ use picktools::{Access, Engine, PickOptions, Query, Tool};
 use picktools_call::{Awaited, PendingCall, ValidCall};
 use picktools_provider::{Arguments, Provider, ToolCall, TranslateOptions};
 use picktools_runtime::{
-    Context, Decision, ErrorType, EventKind, EventType, Executed, FunctionTool, RunFuture, RunnableTool, Subscription,
-    ToolManager, ToolManagerBuilder, ToolResult, Topic,
+    Context, Decision, ErrorType, EventKind, EventType, Executed, FunctionTool, RunFuture,
+    RunnableTool, Subscription, ToolManager, ToolManagerBuilder, ToolResult, Topic,
 };
 use picktools_testing::tool;
 use serde_json::{Value, json};
@@ -23,11 +23,18 @@ use tokio::time::timeout;
 const FAR: Duration = Duration::from_secs(30);
 
 fn call(name: &str, arguments: Value) -> ToolCall {
-    ToolCall { id: Some("toolu_1".to_owned()), name: name.to_owned(), arguments: Arguments::Json(arguments) }
+    ToolCall {
+        id: Some("toolu_1".to_owned()),
+        name: name.to_owned(),
+        arguments: Arguments::Json(arguments),
+    }
 }
 
 fn builder() -> ToolManagerBuilder {
-    ToolManager::builder(Access { allow_unsafe: true, ..Access::default() })
+    ToolManager::builder(Access {
+        allow_unsafe: true,
+        ..Access::default()
+    })
 }
 
 /// The tool of the document: takes a string `param1`, and gives it back.
@@ -37,7 +44,10 @@ fn my_tool() -> Tool {
         "list": {"type": "array", "items": {"type": "string"}},
         "inner": {"type": "object", "properties": {"x": {"type": "number"}}}}});
     let mut tool = Tool::with_parameters("my_tool", "What my tool does", parameters);
-    tool.aliases = vec![Alias { name: "mine".to_owned(), deprecated: false }];
+    tool.aliases = vec![Alias {
+        name: "mine".to_owned(),
+        deprecated: false,
+    }];
     tool
 }
 
@@ -58,24 +68,37 @@ fn manager_of(definition: Tool) -> (ToolManager, Arc<AtomicUsize>) {
 }
 
 fn fails(error_type: ErrorType, message: &'static str) -> impl RunnableTool {
-    FunctionTool::new(my_tool(), move |_, _| async move { ToolResult::failure(error_type, message) })
+    FunctionTool::new(my_tool(), move |_, _| async move {
+        ToolResult::failure(error_type, message)
+    })
 }
 
 /// What was told so far.
 fn told(subscription: &mut Subscription) -> Vec<Value> {
-    std::iter::from_fn(|| subscription.try_next()).map(|received| json!(*received.event)).collect()
+    std::iter::from_fn(|| subscription.try_next())
+        .map(|received| json!(*received.event))
+        .collect()
 }
 
 fn types(events: &[Value]) -> Vec<&str> {
-    events.iter().map(|event| event["type"].as_str().expect("it has a type")).collect()
+    events
+        .iter()
+        .map(|event| event["type"].as_str().expect("it has a type"))
+        .collect()
 }
 
 async fn run(manager: &ToolManager, name: &str, arguments: Value) -> Executed {
-    timeout(FAR, manager.execute(&call(name, arguments))).await.expect("it does not hang")
+    timeout(FAR, manager.execute(&call(name, arguments)))
+        .await
+        .expect("it does not hang")
 }
 
 fn error_type(executed: &Executed) -> Option<ErrorType> {
-    executed.result.failure.as_ref().map(|failure| failure.error_type)
+    executed
+        .result
+        .failure
+        .as_ref()
+        .map(|failure| failure.error_type)
 }
 
 // 1: what a tool declares, and what it need not.
@@ -83,11 +106,17 @@ fn error_type(executed: &Executed) -> Option<ErrorType> {
 fn a_tool_declares_its_definition_and_need_not_declare_more() {
     let (mine, _) = echo(my_tool());
     assert_eq!(
-        (mine.definition().name.as_str(), mine.definition().description.as_str()),
+        (
+            mine.definition().name.as_str(),
+            mine.definition().description.as_str()
+        ),
         ("my_tool", "What my tool does")
     );
     assert!(!mine.requires_confirmation() && !mine.suppress_execution_animation());
-    let (wipe, _) = echo(Tool { safe: Some(false), ..my_tool() });
+    let (wipe, _) = echo(Tool {
+        safe: Some(false),
+        ..my_tool()
+    });
     assert!(wipe.requires_confirmation(), "it is marked unsafe");
 }
 
@@ -103,33 +132,60 @@ async fn a_call_tells_of_its_start_its_output_and_its_end_under_one_id() {
     let mut all = manager.events().subscribe(Topic::All);
     let executed = run(&manager, "mine", json!({"param1": "x"})).await;
     let events = told(&mut all);
-    assert_eq!(types(&events), ["tool_call_start", "tool_output_chunk", "tool_output_chunk", "tool_call_end"]);
+    assert_eq!(
+        types(&events),
+        [
+            "tool_call_start",
+            "tool_output_chunk",
+            "tool_output_chunk",
+            "tool_call_end"
+        ]
+    );
     for event in &events {
-        assert_eq!(event["data"]["call_id"], executed.call.call_id.as_str(), "{event}");
+        assert_eq!(
+            event["data"]["call_id"],
+            executed.call.call_id.as_str(),
+            "{event}"
+        );
         assert_eq!(event["data"]["provider_id"], "toolu_1");
         assert_eq!(event["data"]["tool_name"], "my_tool");
         assert_eq!(event["data"]["names"]["requested"], "mine");
         assert!(event["data"]["time_ms"].as_u64() > Some(1_600_000_000_000));
     }
     assert_eq!(events[0]["data"]["arguments"], json!({"param1": "x"}));
-    assert_eq!((&events[1]["data"]["chunk"], &events[2]["data"]["chunk"]), (&json!("one\n"), &json!("two\n")));
+    assert_eq!(
+        (&events[1]["data"]["chunk"], &events[2]["data"]["chunk"]),
+        (&json!("one\n"), &json!("two\n"))
+    );
     assert_eq!(events[3]["data"]["success"], true);
-    assert_eq!(events[3]["data"]["result"], json!({"success": true, "error": "", "result": "done"}));
+    assert_eq!(
+        events[3]["data"]["result"],
+        json!({"success": true, "error": "", "result": "done"})
+    );
     let again = run(&manager, "mine", json!({"param1": "y"})).await;
-    assert_ne!(again.call.call_id, executed.call.call_id, "the provider's id stood twice");
+    assert_ne!(
+        again.call.call_id, executed.call.call_id,
+        "the provider's id stood twice"
+    );
 }
 
 // 4, 7, 10: a result that says that it failed is told as an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_is_told_as_an_error() {
-    let manager = builder().tool(fails(ErrorType::User, "File not found")).build().expect("it is valid");
+    let manager = builder()
+        .tool(fails(ErrorType::User, "File not found"))
+        .build()
+        .expect("it is valid");
     let mut all = manager.events().subscribe(Topic::All);
     run(&manager, "my_tool", json!({"param1": "value"})).await;
     let events = told(&mut all);
     assert_eq!(types(&events), ["tool_call_start", "error"]);
     let data = &events[1]["data"];
     assert_eq!(data["error"], "my_tool(param1=\"value\"): File not found");
-    assert_eq!((&data["tool_name"], &data["success"]), (&json!("my_tool"), &json!(false)));
+    assert_eq!(
+        (&data["tool_name"], &data["success"]),
+        (&json!("my_tool"), &json!(false))
+    );
     assert_eq!(data["result"]["error_type"], "user_error");
     assert!(data["result"].get("suggestion").is_none());
 }
@@ -141,7 +197,10 @@ async fn a_panic_is_an_error() {
     let manager = builder().tool(panics).build().expect("it is valid");
     let executed = run(&manager, "my_tool", json!({"param1": "value"})).await;
     assert_eq!(error_type(&executed), Some(ErrorType::System));
-    assert_eq!(executed.result.error(), "my_tool(param1=\"value\"): the tool panicked");
+    assert_eq!(
+        executed.result.error(),
+        "my_tool(param1=\"value\"): the tool panicked"
+    );
 }
 
 // 8, 68.
@@ -153,8 +212,12 @@ async fn errors_name_the_call_without_its_secrets_and_long_values() {
         "$defs": {"login": {"type": "object", "properties": {"word": {"allOf": [{"format": "password"}]}}}}});
     let definition = Tool::with_parameters("log_in", "Logs in", parameters);
     let leaks = FunctionTool::new(definition, |arguments: Value, _| async move {
-        let message = format!("no user {} with the key {}", arguments["user"], arguments["api_key"]);
-        ToolResult::failure(ErrorType::User, message).suggest(format!("not {}", arguments["login"]["word"]))
+        let message = format!(
+            "no user {} with the key {}",
+            arguments["user"], arguments["api_key"]
+        );
+        ToolResult::failure(ErrorType::User, message)
+            .suggest(format!("not {}", arguments["login"]["word"]))
     });
     let manager = builder().tool(leaks).build().expect("it is valid");
     let mut all = manager.events().subscribe(Topic::All);
@@ -164,16 +227,25 @@ async fn errors_name_the_call_without_its_secrets_and_long_values() {
     let executed = run(&manager, "log_in", arguments.clone()).await;
     let error = executed.result.error();
     assert!(
-        error.starts_with("log_in(user=\"ada\", api_key=\"[redacted]\", pin=\"[redacted]\", body=\"xxx"),
+        error.starts_with(
+            "log_in(user=\"ada\", api_key=\"[redacted]\", pin=\"[redacted]\", body=\"xxx"
+        ),
         "{error}"
     );
-    assert!(error.ends_with(": no user \"ada\" with the key \"[redacted]\""), "{error}");
+    assert!(
+        error.ends_with(": no user \"ada\" with the key \"[redacted]\""),
+        "{error}"
+    );
     assert!(error.chars().count() < 500, "{error}");
     let everything = format!("{:?}{}", executed, json!(told(&mut all)));
     assert!(!everything.contains("hunter"), "{everything}");
     // Neither do those that do not fit tell.
-    let refused =
-        run(&manager, "log_in", json!({"login": {"password": "hunter-5"}, "list": {"token": "hunter-6"}})).await;
+    let refused = run(
+        &manager,
+        "log_in",
+        json!({"login": {"password": "hunter-5"}, "list": {"token": "hunter-6"}}),
+    )
+    .await;
     let everything = format!("{:?}{}", refused, json!(told(&mut all)));
     assert_eq!(error_type(&refused), Some(ErrorType::Validation));
     assert!(!everything.contains("hunter"), "{everything}");
@@ -182,16 +254,25 @@ async fn errors_name_the_call_without_its_secrets_and_long_values() {
 // 9, 10, 11, 39, 40.
 #[test]
 fn results_have_one_form() {
-    let done =
-        ToolResult::success().field("result", "operation completed").field("count", 42).field("error", "no field");
-    assert_eq!(json!(done), json!({"success": true, "error": "", "result": "operation completed", "count": 42}));
-    let failed = ToolResult::failure(ErrorType::User, "File not found").suggest("Check the file path and try again");
+    let done = ToolResult::success()
+        .field("result", "operation completed")
+        .field("count", 42)
+        .field("error", "no field");
+    assert_eq!(
+        json!(done),
+        json!({"success": true, "error": "", "result": "operation completed", "count": 42})
+    );
+    let failed = ToolResult::failure(ErrorType::User, "File not found")
+        .suggest("Check the file path and try again");
     assert_eq!(
         json!(failed),
         json!({"success": false, "error": "File not found", "error_type": "user_error",
             "suggestion": "Check the file path and try again"})
     );
-    assert_eq!(json!(ToolResult::failure(ErrorType::System, "x")).get("suggestion"), None);
+    assert_eq!(
+        json!(ToolResult::failure(ErrorType::System, "x")).get("suggestion"),
+        None
+    );
 }
 
 // 12, 13.
@@ -218,30 +299,69 @@ async fn a_preview_is_short_and_a_tool_may_make_its_own() {
             vec![format!("Result: {}", result.fields["result"])]
         }
     }
-    let manager = builder().tool(Counts(my_tool())).build().expect("it is valid");
-    assert_eq!(run(&manager, "my_tool", json!({"param1": "x"})).await.preview, ["Result: 7"]);
+    let manager = builder()
+        .tool(Counts(my_tool()))
+        .build()
+        .expect("it is valid");
+    assert_eq!(
+        run(&manager, "my_tool", json!({"param1": "x"}))
+            .await
+            .preview,
+        ["Result: 7"]
+    );
     let failed = run(&manager, "my_tool", json!({"param1": "fail"})).await;
-    assert_eq!(failed.preview, ["my_tool(param1=\"fail\"): a", "b", "c"], "the base preview");
+    assert_eq!(
+        failed.preview,
+        ["my_tool(param1=\"fail\"): a", "b", "c"],
+        "the base preview"
+    );
 }
 
 // 14, 21, 22, 23, 33, 70.
 #[tokio::test(flavor = "multi_thread")]
 async fn definitions_are_written_for_every_provider_and_tools_found_by_every_name() {
     let (mine, _) = echo(my_tool());
-    let (hidden, _) =
-        echo(Tool { allowed_roles: ["admin".to_owned()].into(), ..Tool::without_arguments("hidden", "x") });
-    let manager = builder().tool(mine).tool(hidden).build().expect("it is valid");
-    let chat = manager.definitions(Provider::OpenAiChat, &TranslateOptions::default()).expect("it can be shown");
-    assert_eq!(chat.tools.as_array().map(Vec::len), Some(1), "what may not be run is not shown");
+    let (hidden, _) = echo(Tool {
+        allowed_roles: ["admin".to_owned()].into(),
+        ..Tool::without_arguments("hidden", "x")
+    });
+    let manager = builder()
+        .tool(mine)
+        .tool(hidden)
+        .build()
+        .expect("it is valid");
+    let chat = manager
+        .definitions(Provider::OpenAiChat, &TranslateOptions::default())
+        .expect("it can be shown");
+    assert_eq!(
+        chat.tools.as_array().map(Vec::len),
+        Some(1),
+        "what may not be run is not shown"
+    );
     let function = &chat.tools[0];
-    assert_eq!((&function["type"], &function["function"]["name"]), (&json!("function"), &json!("my_tool")));
-    assert_eq!(function["function"]["parameters"]["required"], json!(["param1"]));
+    assert_eq!(
+        (&function["type"], &function["function"]["name"]),
+        (&json!("function"), &json!("my_tool"))
+    );
+    assert_eq!(
+        function["function"]["parameters"]["required"],
+        json!(["param1"])
+    );
     for provider in Provider::ALL {
-        let translation = manager.definitions(provider, &TranslateOptions::default()).expect("it can be shown");
-        assert_eq!(translation.names.values().collect::<Vec<_>>(), ["my_tool"], "{provider:?}");
+        let translation = manager
+            .definitions(provider, &TranslateOptions::default())
+            .expect("it can be shown");
+        assert_eq!(
+            translation.names.values().collect::<Vec<_>>(),
+            ["my_tool"],
+            "{provider:?}"
+        );
     }
     for name in ["my_tool", "mine", "myTool"] {
-        assert_eq!(manager.get(name).expect("it is known").definition().name, "my_tool");
+        assert_eq!(
+            manager.get(name).expect("it is known").definition().name,
+            "my_tool"
+        );
     }
     assert!(manager.get("nothing").is_none() && manager.get("hidden").is_none());
 }
@@ -251,8 +371,12 @@ async fn definitions_are_written_for_every_provider_and_tools_found_by_every_nam
 async fn who_subscribes_gets_what_it_asked_for_until_it_lets_go() {
     let (manager, _) = manager_of(my_tool());
     let mut starts = manager.events().subscribe(Topic::Only(EventType::Start));
-    let mut all = manager.events().subscribe("*".parse().expect("it is a topic"));
-    let gone = manager.events().subscribe("tool_call_end".parse().expect("it is a topic"));
+    let mut all = manager
+        .events()
+        .subscribe("*".parse().expect("it is a topic"));
+    let gone = manager
+        .events()
+        .subscribe("tool_call_end".parse().expect("it is a topic"));
     assert!("tool_call".parse::<Topic>().is_err());
     run(&manager, "my_tool", json!({"param1": "x"})).await;
     assert_eq!(types(&told(&mut starts)), ["tool_call_start"]);
@@ -269,7 +393,11 @@ async fn who_subscribes_gets_what_it_asked_for_until_it_lets_go() {
     let next = next.await.expect("it does not hang").expect("there is one");
     assert_eq!((next.lost, next.event.event_type()), (0, EventType::Start));
     drop(manager);
-    while timeout(FAR, all.next()).await.expect("it does not hang").is_some() {}
+    while timeout(FAR, all.next())
+        .await
+        .expect("it does not hang")
+        .is_some()
+    {}
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -283,8 +411,16 @@ async fn who_is_slow_loses_chunks_knows_how_many_and_holds_up_nobody() {
     let mut slow = manager.events().subscribe(Topic::All);
     run(&manager, "my_tool", json!({"param1": "x"})).await;
     let received: Vec<_> = std::iter::from_fn(|| slow.try_next()).collect();
-    let chunks = |event_type| received.iter().filter(|received| received.event.event_type() == event_type).count();
-    assert_eq!((chunks(EventType::Chunk), chunks(EventType::End)), (1_024, 1));
+    let chunks = |event_type| {
+        received
+            .iter()
+            .filter(|received| received.event.event_type() == event_type)
+            .count()
+    };
+    assert_eq!(
+        (chunks(EventType::Chunk), chunks(EventType::End)),
+        (1_024, 1)
+    );
     let lost: u64 = received.iter().map(|received| received.lost).sum();
     assert!(lost >= 10_000 - 1_024, "{lost}");
     let bytes = received.iter().map(|received| match &received.event.kind {
@@ -300,11 +436,21 @@ async fn what_cannot_be_called_is_not_run_and_says_what_would_have_been_right() 
     let (manager, runs) = manager_of(my_tool());
     let mut all = manager.events().subscribe(Topic::All);
     let unknown = run(&manager, "my_tol", json!({"param1": "x"})).await;
-    assert_eq!(unknown.result.error(), "Unknown tool: my_tol; did you mean my_tool?");
+    assert_eq!(
+        unknown.result.error(),
+        "Unknown tool: my_tol; did you mean my_tool?"
+    );
     let missing = run(&manager, "my_tool", json!({})).await;
     assert_eq!(missing.result.error(), "my_tool(): param1 is required");
-    let suggestion = missing.result.failure.as_ref().and_then(|failure| failure.suggestion.clone());
-    assert_eq!(suggestion.as_deref(), Some("Example: my_tool(param1=\"text\")"));
+    let suggestion = missing
+        .result
+        .failure
+        .as_ref()
+        .and_then(|failure| failure.suggestion.clone());
+    assert_eq!(
+        suggestion.as_deref(),
+        Some("Example: my_tool(param1=\"text\")")
+    );
     for wrong in [
         json!({"param1": 1}),
         json!({"param1": "x", "count": "many"}),
@@ -314,19 +460,43 @@ async fn what_cannot_be_called_is_not_run_and_says_what_would_have_been_right() 
         json!("param1"),
     ] {
         let executed = run(&manager, "my_tool", wrong.clone()).await;
-        assert_eq!(error_type(&executed), Some(ErrorType::Validation), "{wrong}: {:?}", executed.result);
+        assert_eq!(
+            error_type(&executed),
+            Some(ErrorType::Validation),
+            "{wrong}: {:?}",
+            executed.result
+        );
     }
-    assert_eq!(types(&told(&mut all)), ["error"; 8], "what is refused never starts");
+    assert_eq!(
+        types(&told(&mut all)),
+        ["error"; 8],
+        "what is refused never starts"
+    );
     assert_eq!(runs.load(Ordering::SeqCst), 0);
     assert!(
-        run(&manager, "my_tool", json!({"param1": "test"})).await.result.is_success(),
+        run(&manager, "my_tool", json!({"param1": "test"}))
+            .await
+            .result
+            .is_success(),
         "what is optional may be absent"
     );
-    let names = [ErrorType::Validation, ErrorType::User, ErrorType::System, ErrorType::Permission, ErrorType::Security];
+    let names = [
+        ErrorType::Validation,
+        ErrorType::User,
+        ErrorType::System,
+        ErrorType::Permission,
+        ErrorType::Security,
+    ];
     let names = names.map(|error_type| json!(error_type));
     assert_eq!(
         json!(names),
-        json!(["validation_error", "user_error", "system_error", "permission_error", "security_error"])
+        json!([
+            "validation_error",
+            "user_error",
+            "system_error",
+            "permission_error",
+            "security_error"
+        ])
     );
 }
 
@@ -335,22 +505,52 @@ async fn what_cannot_be_called_is_not_run_and_says_what_would_have_been_right() 
 async fn a_call_is_made_once_in_a_turn() {
     let (manager, runs) = manager_of(my_tool());
     let twice = json!({"param1": "x", "count": 1});
-    assert!(run(&manager, "my_tool", twice.clone()).await.result.is_success());
+    assert!(
+        run(&manager, "my_tool", twice.clone())
+            .await
+            .result
+            .is_success()
+    );
     let again = run(&manager, "mine", json!({"count": 1, "param1": "x"})).await;
     assert_eq!(error_type(&again), Some(ErrorType::Validation));
-    assert!(again.result.error().contains("already made in this turn"), "{}", again.result.error());
-    assert!(run(&manager, "my_tool", json!({"param1": "x", "count": 2})).await.result.is_success());
+    assert!(
+        again.result.error().contains("already made in this turn"),
+        "{}",
+        again.result.error()
+    );
+    assert!(
+        run(&manager, "my_tool", json!({"param1": "x", "count": 2}))
+            .await
+            .result
+            .is_success()
+    );
     manager.clear_current_turn();
     assert!(run(&manager, "my_tool", twice).await.result.is_success());
     assert_eq!(runs.load(Ordering::SeqCst), 3);
     let tries = Arc::new(AtomicUsize::new(0));
     let flaky = FunctionTool::new(my_tool(), move |_, _| {
         let is_first = tries.fetch_add(1, Ordering::SeqCst) == 0;
-        async move { if is_first { ToolResult::failure(ErrorType::System, "busy") } else { ToolResult::success() } }
+        async move {
+            if is_first {
+                ToolResult::failure(ErrorType::System, "busy")
+            } else {
+                ToolResult::success()
+            }
+        }
     });
     let manager = builder().tool(flaky).build().expect("it is valid");
-    assert!(!run(&manager, "my_tool", json!({"param1": "x"})).await.result.is_success());
-    assert!(run(&manager, "my_tool", json!({"param1": "x"})).await.result.is_success());
+    assert!(
+        !run(&manager, "my_tool", json!({"param1": "x"}))
+            .await
+            .result
+            .is_success()
+    );
+    assert!(
+        run(&manager, "my_tool", json!({"param1": "x"}))
+            .await
+            .result
+            .is_success()
+    );
 }
 
 /// Writes a file of the working folder, and reads one.
@@ -362,12 +562,16 @@ impl RunnableTool for Writes {
     }
 
     fn writes(&self, arguments: &Value) -> Vec<PathBuf> {
-        vec![PathBuf::from(arguments["param1"].as_str().unwrap_or_default())]
+        vec![PathBuf::from(
+            arguments["param1"].as_str().unwrap_or_default(),
+        )]
     }
 
     fn run<'a>(&'a self, call: &'a ValidCall, context: &'a Context) -> RunFuture<'a> {
         Box::pin(async move {
-            let path = context.root().join(call.arguments()["param1"].as_str().unwrap_or_default());
+            let path = context
+                .root()
+                .join(call.arguments()["param1"].as_str().unwrap_or_default());
             match fs::write(path, call.arguments()["count"].to_string()) {
                 Ok(()) => ToolResult::success(),
                 Err(error) => ToolResult::failure(ErrorType::System, error.to_string()),
@@ -382,7 +586,11 @@ async fn a_file_must_have_been_read_as_it_is_before_it_is_written() {
     let folder = tempfile::tempdir().expect("there is room");
     let path = folder.path().join("notes.txt");
     fs::write(&path, "old").expect("it can be written");
-    let manager = builder().tool(Writes(my_tool())).root(folder.path()).build().expect("it is valid");
+    let manager = builder()
+        .tool(Writes(my_tool()))
+        .root(folder.path())
+        .build()
+        .expect("it is valid");
     let mut count = 0;
     let mut write = async |file: &str| {
         count += 1;
@@ -390,17 +598,37 @@ async fn a_file_must_have_been_read_as_it_is_before_it_is_written() {
     };
     let unread = write("notes.txt").await;
     assert_eq!(error_type(&unread), Some(ErrorType::Validation));
-    assert!(unread.result.error().contains("was not read yet"), "{}", unread.result.error());
+    assert!(
+        unread.result.error().contains("was not read yet"),
+        "{}",
+        unread.result.error()
+    );
     assert_eq!(fs::read_to_string(&path).expect("it is there"), "old");
-    let read = |path: &PathBuf| manager.files().note_read(path, &fs::metadata(path).expect("it is there"));
+    let read = |path: &PathBuf| {
+        manager
+            .files()
+            .note_read(path, &fs::metadata(path).expect("it is there"))
+    };
     read(&path);
     assert!(write("notes.txt").await.result.is_success());
-    assert!(write("./notes.txt").await.result.is_success(), "what a tool wrote is known");
+    assert!(
+        write("./notes.txt").await.result.is_success(),
+        "what a tool wrote is known"
+    );
     let file = manager.files().get(&path).expect("it is known");
     assert_eq!((file.reads, file.writes), (1, 2));
     fs::write(&path, "changed by somebody else").expect("it can be written");
-    assert!(write("notes.txt").await.result.error().contains("was changed since it was read"));
-    assert!(write("new.txt").await.result.is_success(), "a new file need not have been read");
+    assert!(
+        write("notes.txt")
+            .await
+            .result
+            .error()
+            .contains("was changed since it was read")
+    );
+    assert!(
+        write("new.txt").await.result.is_success(),
+        "a new file need not have been read"
+    );
     manager.clear_current_turn();
     assert!(manager.files().get(&path).is_some());
     manager.clear_state();
@@ -412,29 +640,48 @@ async fn a_file_must_have_been_read_as_it_is_before_it_is_written() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_by_alias_runs_the_same_tool_which_sees_no_alias() {
     let seen = FunctionTool::new(my_tool(), |arguments, context: Context| async move {
-        ToolResult::success().field("arguments", arguments).field("id", context.call_id())
+        ToolResult::success()
+            .field("arguments", arguments)
+            .field("id", context.call_id())
     });
     let manager = builder().tool(seen).build().expect("it is valid");
     let first = run(&manager, "mine", json!({"param1": "x"})).await;
     assert_eq!(first.result.fields["arguments"], json!({"param1": "x"}));
     let second = run(&manager, "my_tool", json!({"param1": "y"})).await;
-    assert_ne!(first.result.fields["id"], second.result.fields["id"], "each call has its own context");
+    assert_ne!(
+        first.result.fields["id"], second.result.fields["id"],
+        "each call has its own context"
+    );
 }
 
 // 65.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_goes_back_under_the_id_of_the_call() {
     let (manager, _) = manager_of(my_tool());
-    let executed = [run(&manager, "mine", json!({"param1": "x"})).await, run(&manager, "mine", json!({})).await];
-    let results = executed.iter().map(Executed::call_result).collect::<Vec<_>>();
-    let messages = Provider::OpenAiChat.results(&results).expect("calls have ids");
+    let executed = [
+        run(&manager, "mine", json!({"param1": "x"})).await,
+        run(&manager, "mine", json!({})).await,
+    ];
+    let results = executed
+        .iter()
+        .map(Executed::call_result)
+        .collect::<Vec<_>>();
+    let messages = Provider::OpenAiChat
+        .results(&results)
+        .expect("calls have ids");
     assert_eq!(messages[0]["tool_call_id"], "toolu_1");
     assert_eq!(messages[0]["role"], "tool");
     assert!(
-        messages[0]["content"].as_str().is_some_and(|content| content.contains("\"param1\":\"x\"")),
+        messages[0]["content"]
+            .as_str()
+            .is_some_and(|content| content.contains("\"param1\":\"x\"")),
         "{messages:?}"
     );
-    assert!(messages[1]["content"].as_str().is_some_and(|content| content.contains("mine(): param1 is required")));
+    assert!(
+        messages[1]["content"]
+            .as_str()
+            .is_some_and(|content| content.contains("mine(): param1 is required"))
+    );
 }
 
 // 66, 67.
@@ -448,7 +695,10 @@ async fn who_must_be_asked_is_asked_first() {
         no_schema_mode: Some(NoSchemaMode::HumanApproval),
         ..loose.clone()
     };
-    let wipe = Tool { safe: Some(false), ..Tool::without_arguments("wipe", "Wipes the disk") };
+    let wipe = Tool {
+        safe: Some(false),
+        ..Tool::without_arguments("wipe", "Wipes the disk")
+    };
     let make = |decision: Option<Decision>| {
         let (mut builder, mut runs) = (builder(), Vec::new());
         for definition in [&loose, &waits, &wipe] {
@@ -461,23 +711,40 @@ async fn who_must_be_asked_is_asked_first() {
         }
         (builder.build().expect("it is valid"), runs)
     };
-    let ran = |runs: &[Arc<AtomicUsize>]| runs.iter().map(|runs| runs.load(Ordering::SeqCst)).collect::<Vec<_>>();
+    let ran = |runs: &[Arc<AtomicUsize>]| {
+        runs.iter()
+            .map(|runs| runs.load(Ordering::SeqCst))
+            .collect::<Vec<_>>()
+    };
     let all = async |manager: &ToolManager| {
         let calls = ["loose", "waits", "wipe"].map(|name| call(name, json!({})));
-        timeout(FAR, manager.execute_all(&calls)).await.expect("it does not hang")
+        timeout(FAR, manager.execute_all(&calls))
+            .await
+            .expect("it does not hang")
     };
     let (manager, runs) = make(None);
     let mut starts = manager.events().subscribe(Topic::Only(EventType::Start));
     let executed = all(&manager).await;
     assert_eq!(ran(&runs), [1, 0, 0], "nobody can be asked");
     let start = &told(&mut starts)[0]["data"];
-    assert_eq!((&start["validated"], &start["no_schema_mode"]), (&json!(false), &json!("full")));
-    assert_eq!(executed[1..].iter().map(error_type).collect::<Vec<_>>(), [Some(ErrorType::Permission); 2]);
+    assert_eq!(
+        (&start["validated"], &start["no_schema_mode"]),
+        (&json!(false), &json!("full"))
+    );
+    assert_eq!(
+        executed[1..].iter().map(error_type).collect::<Vec<_>>(),
+        [Some(ErrorType::Permission); 2]
+    );
     let (manager, runs) = make(Some(Decision::Allow));
     all(&manager).await;
     assert_eq!(ran(&runs), [1, 1, 1]);
     let (manager, runs) = make(Some(Decision::Deny("not on a Friday".to_owned())));
-    assert!(all(&manager).await[2].result.error().ends_with("it was not confirmed: not on a Friday"));
+    assert!(
+        all(&manager).await[2]
+            .result
+            .error()
+            .ends_with("it was not confirmed: not on a Friday")
+    );
     assert_eq!(ran(&runs), [1, 0, 0]);
     // Asked, one is let through and one is not.
     let (manager, runs) = make(Some(Decision::Ask));
@@ -491,23 +758,46 @@ async fn who_must_be_asked_is_asked_first() {
                     Awaited::Confirmation => manager.approvals().approve(ticket).expect("it waits"),
                     _ => manager.approvals().deny(ticket, "no").expect("it waits"),
                 }
-                assert!(manager.approvals().approve(ticket).is_err(), "it was decided on");
+                assert!(
+                    manager.approvals().approve(ticket).is_err(),
+                    "it was decided on"
+                );
             }
         }
     };
-    let (executed, ()) = timeout(FAR, async { tokio::join!(all(&manager), answers) }).await.expect("it does not hang");
+    let (executed, ()) = timeout(FAR, async { tokio::join!(all(&manager), answers) })
+        .await
+        .expect("it does not hang");
     assert_eq!(ran(&runs), [1, 0, 1]);
     assert_eq!(error_type(&executed[1]), Some(ErrorType::Permission));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_not_answered_waits_only_so_long() {
-    let (wipe, runs) = echo(Tool { safe: Some(false), ..Tool::without_arguments("wipe", "Wipes the disk") });
-    let builder = builder().tool(wipe).confirm(|_: &PendingCall| Decision::Ask);
-    let manager = builder.approval_lifetime(Duration::from_millis(20)).build().expect("it is valid");
+    let (wipe, runs) = echo(Tool {
+        safe: Some(false),
+        ..Tool::without_arguments("wipe", "Wipes the disk")
+    });
+    let builder = builder()
+        .tool(wipe)
+        .confirm(|_: &PendingCall| Decision::Ask);
+    let manager = builder
+        .approval_lifetime(Duration::from_millis(20))
+        .build()
+        .expect("it is valid");
     let executed = run(&manager, "wipe", json!({})).await;
-    assert!(executed.result.error().contains("nobody approved it"), "{}", executed.result.error());
-    assert_eq!((manager.approvals().waiting().len(), runs.load(Ordering::SeqCst)), (0, 0));
+    assert!(
+        executed.result.error().contains("nobody approved it"),
+        "{}",
+        executed.result.error()
+    );
+    assert_eq!(
+        (
+            manager.approvals().waiting().len(),
+            runs.load(Ordering::SeqCst)
+        ),
+        (0, 0)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -515,26 +805,51 @@ async fn a_whole_turn_from_request_to_the_message_that_goes_back() {
     let parameters = json!({"type": "object", "properties": {"to": {"type": "string"}, "amount": {"type": "number"}},
         "required": ["to", "amount"]});
     let mut pay = Tool::with_parameters("send_payment", "Sends money to somebody", parameters);
-    pay.aliases = vec![Alias { name: "transfer".to_owned(), deprecated: false }];
+    pay.aliases = vec![Alias {
+        name: "transfer".to_owned(),
+        deprecated: false,
+    }];
     pay.safe = Some(false);
     let (pays, paid) = echo(pay);
-    let (weather, _) = echo(tool("weather", "get_forecast", "Weather for the coming days"));
-    let access = Access { allow_unsafe: true, ..Access::default() };
-    let builder = ToolManager::builder(access.clone()).tool(pays).tool(weather);
-    let manager = builder.confirm(|call: &PendingCall| match call.arguments()["amount"].as_f64() {
-        Some(amount) if amount < 100.0 => Decision::Allow,
-        _ => Decision::Deny("too much".to_owned()),
-    });
+    let (weather, _) = echo(tool(
+        "weather",
+        "get_forecast",
+        "Weather for the coming days",
+    ));
+    let access = Access {
+        allow_unsafe: true,
+        ..Access::default()
+    };
+    let builder = ToolManager::builder(access.clone())
+        .tool(pays)
+        .tool(weather);
+    let manager = builder.confirm(
+        |call: &PendingCall| match call.arguments()["amount"].as_f64() {
+            Some(amount) if amount < 100.0 => Decision::Allow,
+            _ => Decision::Deny("too much".to_owned()),
+        },
+    );
     let manager = manager.build().expect("it is valid");
     let mut all = manager.events().subscribe(Topic::All);
 
     let engine = Engine::new(manager.catalog().clone()).expect("it can be indexed");
-    let options = PickOptions { access, max_candidates: 1, ..PickOptions::default() };
-    let selection = engine.pick(&Query::new("send bob the money I owe him"), &options).expect("it can be picked");
+    let options = PickOptions {
+        access,
+        max_candidates: 1,
+        ..PickOptions::default()
+    };
+    let selection = engine
+        .pick(&Query::new("send bob the money I owe him"), &options)
+        .expect("it can be picked");
     assert_eq!(selection.picks[0].tool.name, "send_payment");
-    let picked: Vec<_> = selection.picks.iter().map(|pick| Arc::clone(&pick.tool)).collect();
-    let shown = picktools_provider::translate(&picked, Provider::Anthropic, &TranslateOptions::default())
-        .expect("it can be shown");
+    let picked: Vec<_> = selection
+        .picks
+        .iter()
+        .map(|pick| Arc::clone(&pick.tool))
+        .collect();
+    let shown =
+        picktools_provider::translate(&picked, Provider::Anthropic, &TranslateOptions::default())
+            .expect("it can be shown");
 
     let answer = json!({"role": "assistant", "stop_reason": "tool_use", "content": [
         {"type": "tool_use", "id": "toolu_a", "name": "transfer", "input": {"to": "bob", "amount": 15}},
@@ -543,14 +858,39 @@ async fn a_whole_turn_from_request_to_the_message_that_goes_back() {
     let calls = Provider::Anthropic.calls(&answer).expect("it can be read");
     let executed = manager.translated(&shown).execute_all(&calls).await;
     assert_eq!(paid.load(Ordering::SeqCst), 1);
-    let results = executed.iter().map(Executed::call_result).collect::<Vec<_>>();
-    let messages = Provider::Anthropic.results(&results).expect("calls have ids");
-    let content = messages[0]["content"].as_array().expect("it is one message");
-    let ids: Vec<_> = content.iter().map(|part| part["tool_use_id"].as_str().unwrap_or_default()).collect();
+    let results = executed
+        .iter()
+        .map(Executed::call_result)
+        .collect::<Vec<_>>();
+    let messages = Provider::Anthropic
+        .results(&results)
+        .expect("calls have ids");
+    let content = messages[0]["content"]
+        .as_array()
+        .expect("it is one message");
+    let ids: Vec<_> = content
+        .iter()
+        .map(|part| part["tool_use_id"].as_str().unwrap_or_default())
+        .collect();
     assert_eq!(ids, ["toolu_a", "toolu_b", "toolu_c"]);
-    let errors: Vec<_> = content.iter().map(|part| part["is_error"] == true).collect();
-    assert_eq!(errors, [false, true, true], "one was run, one too much, and one never shown: {content:?}");
-    let ends: Vec<_> = told(&mut all).into_iter().filter(|event| event["type"] != "tool_call_start").collect();
-    assert_eq!(ends.iter().filter(|event| event["type"] == "tool_call_end").count(), 1);
+    let errors: Vec<_> = content
+        .iter()
+        .map(|part| part["is_error"] == true)
+        .collect();
+    assert_eq!(
+        errors,
+        [false, true, true],
+        "one was run, one too much, and one never shown: {content:?}"
+    );
+    let ends: Vec<_> = told(&mut all)
+        .into_iter()
+        .filter(|event| event["type"] != "tool_call_start")
+        .collect();
+    assert_eq!(
+        ends.iter()
+            .filter(|event| event["type"] == "tool_call_end")
+            .count(),
+        1
+    );
     assert_eq!(ends.len(), 3);
 }

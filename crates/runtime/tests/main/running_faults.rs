@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use picktools::{Access, Tool};
 use picktools_provider::{Arguments, ToolCall};
-use picktools_runtime::{Context, ErrorType, EventType, FunctionTool, RunnableTool, ToolManager, ToolResult, Topic};
+use picktools_runtime::{
+    Context, ErrorType, EventType, FunctionTool, RunnableTool, ToolManager, ToolResult, Topic,
+};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -17,7 +19,11 @@ const LIMIT: Duration = Duration::from_millis(100);
 const SLACK: Duration = Duration::from_secs(2);
 
 fn call(number: usize) -> ToolCall {
-    ToolCall { id: None, name: "work".to_owned(), arguments: Arguments::Json(json!({"number": number})) }
+    ToolCall {
+        id: None,
+        name: "work".to_owned(),
+        arguments: Arguments::Json(json!({"number": number})),
+    }
 }
 
 fn definition() -> Tool {
@@ -26,7 +32,11 @@ fn definition() -> Tool {
 }
 
 fn manager(tool: impl RunnableTool + 'static) -> ToolManager {
-    ToolManager::builder(Access::default()).tool(tool).time_limit(LIMIT).build().expect("it is valid")
+    ToolManager::builder(Access::default())
+        .tool(tool)
+        .time_limit(LIMIT)
+        .build()
+        .expect("it is valid")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -47,12 +57,18 @@ async fn a_tool_that_never_returns_is_not_waited_for_whether_it_yields_or_not() 
     // More than the runtime has threads, at once.
     let calls: Vec<ToolCall> = (0..8).map(call).collect();
     let begun = Instant::now();
-    let executed = timeout(FAR, manager.execute_all(&calls)).await.expect("it does not hang");
+    let executed = timeout(FAR, manager.execute_all(&calls))
+        .await
+        .expect("it does not hang");
     assert!(begun.elapsed() < LIMIT + SLACK, "{:?}", begun.elapsed());
     for executed in executed {
         let failure = executed.result.failure.as_ref().expect("it failed");
         assert_eq!(failure.error_type, ErrorType::System);
-        assert!(failure.error.ends_with("it did not end within 100ms"), "{}", failure.error);
+        assert!(
+            failure.error.ends_with("it did not end within 100ms"),
+            "{}",
+            failure.error
+        );
     }
     drop(held);
 }
@@ -77,9 +93,17 @@ async fn what_a_tool_tells_after_its_end_is_not_told() {
     let manager = manager(late);
     let mut all = manager.events().subscribe(Topic::All);
     assert!(!manager.execute(&call(1)).await.result.is_success());
-    tokio::task::spawn_blocking(move || tells.recv_timeout(FAR)).await.expect("it ends").expect("it ends in time");
-    let types: Vec<_> = std::iter::from_fn(|| all.try_next()).map(|received| received.event.event_type()).collect();
-    assert_eq!(types, [EventType::Start, EventType::Chunk, EventType::Error]);
+    tokio::task::spawn_blocking(move || tells.recv_timeout(FAR))
+        .await
+        .expect("it ends")
+        .expect("it ends in time");
+    let types: Vec<_> = std::iter::from_fn(|| all.try_next())
+        .map(|received| received.event.event_type())
+        .collect();
+    assert_eq!(
+        types,
+        [EventType::Start, EventType::Chunk, EventType::Error]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -89,16 +113,24 @@ async fn a_call_can_be_cancelled_and_says_so() {
         std::future::pending::<()>().await;
         ToolResult::success()
     });
-    let manager = ToolManager::builder(Access::default()).tool(waits).build().expect("it is valid");
+    let manager = ToolManager::builder(Access::default())
+        .tool(waits)
+        .build()
+        .expect("it is valid");
     let mut starts = manager.events().subscribe(Topic::Only(EventType::Start));
     let cancels = async {
         let start = starts.next().await.expect("it starts").event;
         assert!(manager.cancel(&start.call.call_id) && !manager.cancel("call_99"));
     };
     let call = call(1);
-    let (executed, ()) =
-        timeout(FAR, async { tokio::join!(manager.execute(&call), cancels) }).await.expect("it does not hang");
-    assert!(executed.result.error().ends_with("the call was cancelled"), "{}", executed.result.error());
+    let (executed, ()) = timeout(FAR, async { tokio::join!(manager.execute(&call), cancels) })
+        .await
+        .expect("it does not hang");
+    assert!(
+        executed.result.error().ends_with("the call was cancelled"),
+        "{}",
+        executed.result.error()
+    );
     assert!(!manager.cancel(&executed.call.call_id), "it has ended");
 }
 
@@ -125,12 +157,27 @@ async fn a_call_that_nobody_waits_for_is_dropped_and_may_be_made_again() {
             ToolResult::success()
         }
     });
-    let manager = ToolManager::builder(Access::default()).tool(waits).build().expect("it is valid");
+    let manager = ToolManager::builder(Access::default())
+        .tool(waits)
+        .build()
+        .expect("it is valid");
     let mut all = manager.events().subscribe(Topic::All);
-    assert!(timeout(LIMIT, manager.execute(&call(1))).await.is_err(), "it never ends");
-    tokio::task::spawn_blocking(move || dropped.recv_timeout(FAR)).await.expect("it ends").expect("it was dropped");
-    let types: Vec<_> = std::iter::from_fn(|| all.try_next()).map(|received| received.event.event_type()).collect();
-    assert_eq!(types, [EventType::Start, EventType::Error], "its end is told all the same");
+    assert!(
+        timeout(LIMIT, manager.execute(&call(1))).await.is_err(),
+        "it never ends"
+    );
+    tokio::task::spawn_blocking(move || dropped.recv_timeout(FAR))
+        .await
+        .expect("it ends")
+        .expect("it was dropped");
+    let types: Vec<_> = std::iter::from_fn(|| all.try_next())
+        .map(|received| received.event.event_type())
+        .collect();
+    assert_eq!(
+        types,
+        [EventType::Start, EventType::Error],
+        "its end is told all the same"
+    );
     assert!(manager.execute(&call(1)).await.result.is_success());
 }
 
@@ -147,34 +194,74 @@ async fn a_thousand_calls_run_some_at_a_time_and_their_results_keep_their_order(
             ToolResult::success().field("number", arguments["number"].clone())
         }
     });
-    let builder = ToolManager::builder(Access::default()).tool(works).max_parallel(4);
+    let builder = ToolManager::builder(Access::default())
+        .tool(works)
+        .max_parallel(4);
     let manager = builder.build().expect("it is valid");
     let calls: Vec<ToolCall> = (0..1_000).map(call).collect();
-    let executed = timeout(FAR, manager.execute_all(&calls)).await.expect("it does not hang");
+    let executed = timeout(FAR, manager.execute_all(&calls))
+        .await
+        .expect("it does not hang");
     for (number, executed) in executed.iter().enumerate() {
-        assert_eq!(executed.result.fields.get("number"), Some(&json!(number)), "{:?}", executed.result);
+        assert_eq!(
+            executed.result.fields.get("number"),
+            Some(&json!(number)),
+            "{:?}",
+            executed.result
+        );
     }
-    assert!((2..=4).contains(&seen.load(Ordering::SeqCst)), "{}", seen.load(Ordering::SeqCst));
+    assert!(
+        (2..=4).contains(&seen.load(Ordering::SeqCst)),
+        "{}",
+        seen.load(Ordering::SeqCst)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn results_and_arguments_that_are_too_large_are_refused() {
-    let large =
-        FunctionTool::new(definition(), |_, _| async { ToolResult::success().field("text", "x".repeat(9 << 20)) });
+    let large = FunctionTool::new(definition(), |_, _| async {
+        ToolResult::success().field("text", "x".repeat(9 << 20))
+    });
     let manager = manager(large);
     let executed = manager.execute(&call(1)).await;
-    assert!(executed.result.error().contains("larger than"), "{}", executed.result.error());
-    let arguments = Arguments::Text(format!("{{\"number\": 1, \"text\": \"{}\"}}", "x".repeat(10 << 20)));
-    let refused = manager.execute(&ToolCall { id: None, name: "work".to_owned(), arguments }).await;
-    assert_eq!(refused.result.failure.as_ref().map(|failure| failure.error_type), Some(ErrorType::Validation));
+    assert!(
+        executed.result.error().contains("larger than"),
+        "{}",
+        executed.result.error()
+    );
+    let arguments = Arguments::Text(format!(
+        "{{\"number\": 1, \"text\": \"{}\"}}",
+        "x".repeat(10 << 20)
+    ));
+    let refused = manager
+        .execute(&ToolCall {
+            id: None,
+            name: "work".to_owned(),
+            arguments,
+        })
+        .await;
+    assert_eq!(
+        refused
+            .result
+            .failure
+            .as_ref()
+            .map(|failure| failure.error_type),
+        Some(ErrorType::Validation)
+    );
     assert!(refused.result.error().len() < 1_000);
 }
 
 #[test]
 fn without_a_runtime_it_is_an_error() {
-    let manager = manager(FunctionTool::new(definition(), |_, _| async { ToolResult::success() }));
+    let manager = manager(FunctionTool::new(definition(), |_, _| async {
+        ToolResult::success()
+    }));
     let executed = futures_executor(manager.execute(&call(1)));
-    assert!(executed.result.error().contains("Tokio runtime"), "{}", executed.result.error());
+    assert!(
+        executed.result.error().contains("Tokio runtime"),
+        "{}",
+        executed.result.error()
+    );
 }
 
 /// Polls a future that never has to wait.

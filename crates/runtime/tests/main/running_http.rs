@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use picktools::{Access, Catalog, CatalogOptions};
 use picktools_provider::{Arguments, ToolCall};
-use picktools_runtime::{ErrorType, HttpClient, HttpOptions, HttpTool, RunnableTool, ToolManager, ToolResult};
+use picktools_runtime::{
+    ErrorType, HttpClient, HttpOptions, HttpTool, RunnableTool, ToolManager, ToolResult,
+};
 use serde_json::{Value, json};
 
 /// What a server was sent: the head as it stands, and the body.
@@ -25,7 +27,9 @@ impl Asked {
     }
 
     fn has(&self, header: &str) -> bool {
-        self.head.lines().any(|line| line.eq_ignore_ascii_case(header))
+        self.head
+            .lines()
+            .any(|line| line.eq_ignore_ascii_case(header))
     }
 }
 
@@ -60,13 +64,19 @@ impl Server {
         let body = body.into();
         Self::new(move |_, stream| {
             let length = body.len();
-            let head = format!("HTTP/1.1 {head}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
-            let _gone = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
+            let head =
+                format!("HTTP/1.1 {head}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+            let _gone = stream
+                .write_all(head.as_bytes())
+                .and_then(|()| stream.write_all(&body));
         })
     }
 
     fn ok() -> Self {
-        Self::saying("200 OK\r\ncontent-type: application/json", "{\"done\": true}")
+        Self::saying(
+            "200 OK\r\ncontent-type: application/json",
+            "{\"done\": true}",
+        )
     }
 
     fn url(&self) -> String {
@@ -90,10 +100,18 @@ fn read(stream: &TcpStream) -> Option<Asked> {
             return None;
         }
     }
-    let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    let length = head.lines().find_map(|line| {
+        line.to_lowercase()
+            .strip_prefix("content-length: ")?
+            .parse()
+            .ok()
+    });
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body).ok()?;
-    Some(Asked { head, body: String::from_utf8(body).ok()? })
+    Some(Asked {
+        head,
+        body: String::from_utf8(body).ok()?,
+    })
 }
 
 /// A document of one operation, `op`.
@@ -110,13 +128,23 @@ fn document(server: &str, path: &str, method: &str, operation: Value) -> Value {
 }
 
 fn here() -> HttpOptions {
-    HttpOptions { allow_private: true, ..HttpOptions::default() }
+    HttpOptions {
+        allow_private: true,
+        ..HttpOptions::default()
+    }
 }
 
 fn with_variables(variables: &'static [(&'static str, &'static str)]) -> HttpOptions {
-    let variable =
-        |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-    HttpOptions { variable: Box::new(variable), ..here() }
+    let variable = |name: &str| {
+        variables
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| (*value).to_owned())
+    };
+    HttpOptions {
+        variable: Box::new(variable),
+        ..here()
+    }
 }
 
 fn catalog(document: &Value) -> Catalog {
@@ -125,30 +153,47 @@ fn catalog(document: &Value) -> Catalog {
         default_source: Some("shop".to_owned()),
         ..CatalogOptions::default()
     };
-    options.read(document.to_string().as_bytes(), "api.json").expect("it is a catalog")
+    options
+        .read(document.to_string().as_bytes(), "api.json")
+        .expect("it is a catalog")
 }
 
 fn manager(catalog: Catalog, options: HttpOptions, limit: Duration) -> ToolManager {
     let client = Arc::new(HttpClient::new(options));
     let tools: Vec<_> = catalog.tools().to_vec();
     let runner = |tool: &Arc<picktools::Tool>| {
-        let runner = HttpTool::new(tool.as_ref().clone(), Arc::clone(&client)).expect("it is an operation");
+        let runner =
+            HttpTool::new(tool.as_ref().clone(), Arc::clone(&client)).expect("it is an operation");
         (tool.id.clone(), Arc::new(runner) as Arc<dyn RunnableTool>)
     };
-    let access = Access { allow_unsafe: true, ..Access::default() };
+    let access = Access {
+        allow_unsafe: true,
+        ..Access::default()
+    };
     let builder = ToolManager::builder(access).time_limit(limit);
-    builder.catalog(catalog, tools.iter().map(runner).collect::<Vec<_>>()).build().expect("it is valid")
+    builder
+        .catalog(catalog, tools.iter().map(runner).collect::<Vec<_>>())
+        .build()
+        .expect("it is valid")
 }
 
 async fn run(manager: &ToolManager, arguments: Value) -> ToolResult {
-    let call = ToolCall { id: None, name: "op".to_owned(), arguments: Arguments::Json(arguments) };
+    let call = ToolCall {
+        id: None,
+        name: "op".to_owned(),
+        arguments: Arguments::Json(arguments),
+    };
     manager.clear_current_turn();
     manager.execute(&call).await.result.as_ref().clone()
 }
 
 /// Runs the operation of a document once.
 async fn once(document: &Value, options: HttpOptions, arguments: Value) -> ToolResult {
-    run(&manager(catalog(document), options, Duration::from_secs(20)), arguments).await
+    run(
+        &manager(catalog(document), options, Duration::from_secs(20)),
+        arguments,
+    )
+    .await
 }
 
 fn kind(result: &ToolResult) -> Option<ErrorType> {
@@ -156,8 +201,12 @@ fn kind(result: &ToolResult) -> Option<ErrorType> {
 }
 
 fn parameter(place: &str, name: &str, more: Value) -> Value {
-    let mut parameter = json!({"in": place, "name": name, "required": place == "path", "schema": {}});
-    parameter.as_object_mut().expect("it is one").extend(more.as_object().expect("it is one").clone());
+    let mut parameter =
+        json!({"in": place, "name": name, "required": place == "path", "schema": {}});
+    parameter
+        .as_object_mut()
+        .expect("it is one")
+        .extend(more.as_object().expect("it is one").clone());
     parameter
 }
 
@@ -176,7 +225,12 @@ async fn arguments_go_where_the_document_says() {
     let schema = json!({"type": "object", "properties": {"title": {"type": "string"}, "pages": {"type": "integer"}}});
     let body = json!({"content": {"application/json": {"schema": schema}}});
     let operation = json!({"parameters": parameters, "requestBody": body});
-    let document = document(&format!("{}/v1/", server.url()), "/books/{id}/copies", "post", operation);
+    let document = document(
+        &format!("{}/v1/", server.url()),
+        "/books/{id}/copies",
+        "post",
+        operation,
+    );
     let arguments = json!({"id": "a b/ü", "tags": ["x&y", 2], "flat": ["p", "q"], "piped": ["r", "s"],
         "filter": {"min": 1}, "X-Trace": "t-1", "theme": "dark; a=b", "title": "T", "pages": 3});
     let result = once(&document, here(), arguments).await;
@@ -190,44 +244,87 @@ async fn arguments_go_where_the_document_says() {
         asked.line(),
         "POST /v1/books/a%20b%2F%C3%BC/copies?tags=x%26y&tags=2&flat=p,q&piped=r%7Cs&filter%5Bmin%5D=1 HTTP/1.1"
     );
-    assert!(asked.has("x-trace: t-1") && asked.has("cookie: theme=dark%3B%20a%3Db"), "{asked:?}");
+    assert!(
+        asked.has("x-trace: t-1") && asked.has("cookie: theme=dark%3B%20a%3Db"),
+        "{asked:?}"
+    );
     assert!(asked.has("content-type: application/json"), "{asked:?}");
-    assert_eq!(serde_json::from_str::<Value>(&asked.body).expect("it is JSON"), json!({"title": "T", "pages": 3}));
+    assert_eq!(
+        serde_json::from_str::<Value>(&asked.body).expect("it is JSON"),
+        json!({"title": "T", "pages": 3})
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_of_version_two_are_written_as_it_has_them() {
     let server = Server::ok();
     let list = |name: &str, format: Value| {
-        let mut list = json!({"in": "query", "name": name, "type": "array", "items": {"type": "string"}});
+        let mut list =
+            json!({"in": "query", "name": name, "type": "array", "items": {"type": "string"}});
         if !format.is_null() {
             list["collectionFormat"] = format;
         }
         list
     };
-    let parameters =
-        [list("a", Value::Null), list("b", json!("multi")), list("c", json!("ssv")), list("d", json!("tsv"))];
+    let parameters = [
+        list("a", Value::Null),
+        list("b", json!("multi")),
+        list("c", json!("ssv")),
+        list("d", json!("tsv")),
+    ];
     let document = json!({"swagger": "2.0", "info": {"title": "t", "version": "1"}, "schemes": ["http"],
         "host": format!("127.0.0.1:{}", server.port),
         "paths": {"/": {"get": {"operationId": "op", "parameters": parameters}}}});
-    let result = once(&document, here(), json!({"a": ["1", "2"], "b": ["1", "2"], "c": ["1", "2"]})).await;
+    let result = once(
+        &document,
+        here(),
+        json!({"a": ["1", "2"], "b": ["1", "2"], "c": ["1", "2"]}),
+    )
+    .await;
     assert!(result.is_success(), "{result:?}");
     assert_eq!(server.last().line(), "GET /?a=1,2&b=1&b=2&c=1%202 HTTP/1.1");
     let result = once(&document, here(), json!({"d": ["1", "2"]})).await;
-    assert!(result.error().contains("tabDelimited") && result.error().contains("not supported"), "{result:?}");
+    assert!(
+        result.error().contains("tabDelimited") && result.error().contains("not supported"),
+        "{result:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn forms_and_texts_are_sent_and_other_bodies_refused() {
     let server = Server::ok();
-    let fields =
-        json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "array", "items": {}}}});
+    let fields = json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "array", "items": {}}}});
     for (media_type, schema, arguments, expected) in [
-        ("application/x-www-form-urlencoded", &fields, json!({"a": "1&2", "b": ["x", "y"]}), Ok("a=1%262&b=x&b=y")),
-        ("text/plain", &json!({"type": "string"}), json!({"body": "hello"}), Ok("hello")),
-        ("application/json", &json!({"type": "array"}), json!({"body": [1, null]}), Ok("[1,null]")),
-        ("multipart/form-data", &fields, json!({"a": "1"}), Err("multipart/form-data")),
-        ("application/xml", &fields, json!({"a": "1"}), Err("application/xml")),
+        (
+            "application/x-www-form-urlencoded",
+            &fields,
+            json!({"a": "1&2", "b": ["x", "y"]}),
+            Ok("a=1%262&b=x&b=y"),
+        ),
+        (
+            "text/plain",
+            &json!({"type": "string"}),
+            json!({"body": "hello"}),
+            Ok("hello"),
+        ),
+        (
+            "application/json",
+            &json!({"type": "array"}),
+            json!({"body": [1, null]}),
+            Ok("[1,null]"),
+        ),
+        (
+            "multipart/form-data",
+            &fields,
+            json!({"a": "1"}),
+            Err("multipart/form-data"),
+        ),
+        (
+            "application/xml",
+            &fields,
+            json!({"a": "1"}),
+            Err("application/xml"),
+        ),
     ] {
         let body = json!({"content": {media_type: {"schema": schema}}});
         let document = document(&server.url(), "/", "post", json!({"requestBody": body}));
@@ -235,11 +332,21 @@ async fn forms_and_texts_are_sent_and_other_bodies_refused() {
         let result = once(&document, here(), arguments).await;
         match expected {
             Ok(expected) => {
-                assert_eq!((server.last().body.as_str(), result.error()), (expected, ""), "{media_type}");
-                assert!(server.last().has(&format!("content-type: {media_type}")), "{media_type}");
+                assert_eq!(
+                    (server.last().body.as_str(), result.error()),
+                    (expected, ""),
+                    "{media_type}"
+                );
+                assert!(
+                    server.last().has(&format!("content-type: {media_type}")),
+                    "{media_type}"
+                );
             }
             Err(expected) => {
-                assert!(result.error().contains(expected) && result.error().contains("not supported"), "{result:?}");
+                assert!(
+                    result.error().contains(expected) && result.error().contains("not supported"),
+                    "{result:?}"
+                );
                 assert_eq!(server.asked().len(), before);
             }
         }
@@ -262,7 +369,11 @@ async fn no_argument_changes_where_a_request_goes() {
         ("a\0", "x"),
     ] {
         let result = once(&document_of_paths, here(), json!({"a": a, "b": b})).await;
-        assert_eq!(kind(&result), Some(ErrorType::Validation), "{a:?} {b:?}: {result:?}");
+        assert_eq!(
+            kind(&result),
+            Some(ErrorType::Validation),
+            "{a:?} {b:?}: {result:?}"
+        );
     }
     assert!(server.asked().is_empty());
     for (value, expected) in [
@@ -280,12 +391,23 @@ async fn no_argument_changes_where_a_request_goes() {
         "security": [{"key": []}]});
     let document_of_query = document(&server.url(), "/search", "get", query);
     let options = || with_variables(&[("PICKTOOLS_AUTH_SHOP_KEY", "k-123")]);
-    once(&document_of_query, options(), json!({"q": "x&api_key=mine#"})).await;
-    assert_eq!(server.last().line(), "GET /search?q=x%26api_key%3Dmine%23&api_key=k-123 HTTP/1.1");
+    once(
+        &document_of_query,
+        options(),
+        json!({"q": "x&api_key=mine#"}),
+    )
+    .await;
+    assert_eq!(
+        server.last().line(),
+        "GET /search?q=x%26api_key%3Dmine%23&api_key=k-123 HTTP/1.1"
+    );
     let before = server.asked().len();
     for key in ["api_key", "role"] {
         let result = once(&document_of_query, options(), json!({"q": {key: "admin"}})).await;
-        assert!(result.error().contains("another parameter's name"), "{result:?}");
+        assert!(
+            result.error().contains("another parameter's name"),
+            "{result:?}"
+        );
     }
     assert_eq!(server.asked().len(), before);
 }
@@ -309,7 +431,15 @@ async fn headers_cannot_be_injected_and_those_of_the_connection_not_set() {
         let operation = json!({"parameters": [parameter("header", name, json!({}))]});
         let document = document(&server.url(), "/", "get", operation);
         let catalog = catalog(&document);
-        let argument = catalog.tools()[0].http.as_ref().expect("it has").arguments.keys().next().expect("one").clone();
+        let argument = catalog.tools()[0]
+            .http
+            .as_ref()
+            .expect("it has")
+            .arguments
+            .keys()
+            .next()
+            .expect("one")
+            .clone();
         let result = once(&document, here(), json!({ argument: value })).await;
         assert_eq!(kind(&result), Some(expected), "{name}: {result:?}");
     }
@@ -320,9 +450,13 @@ async fn headers_cannot_be_injected_and_those_of_the_connection_not_set() {
 async fn credentials_come_from_variables_and_stand_in_no_result() {
     let echo = Server::new(|asked, stream| {
         let body = format!("{{\"error\": {:?}}}", asked.head);
-        let head =
-            format!("HTTP/1.1 500 Oops\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
-        let _gone = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
+        let head = format!(
+            "HTTP/1.1 500 Oops\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        let _gone = stream
+            .write_all(head.as_bytes())
+            .and_then(|()| stream.write_all(body.as_bytes()));
     });
     const VARIABLES: &[(&str, &str)] = &[
         ("PICKTOOLS_AUTH_SHOP_BEARER", "tok-secret"),
@@ -346,17 +480,40 @@ async fn credentials_come_from_variables_and_stand_in_no_result() {
         assert!(echo.last().has(sent), "{scheme}: {:?}", echo.last());
         assert_eq!(kind(&result), Some(ErrorType::System));
         let told = json!(result).to_string();
-        assert!(told.contains("status 500") && told.contains("[redacted]"), "{told}");
-        assert!(!told.contains("secret") && !told.contains("YW5uOnBhc3"), "{scheme}: {told}");
+        assert!(
+            told.contains("status 500") && told.contains("[redacted]"),
+            "{told}"
+        );
+        assert!(
+            !told.contains("secret") && !told.contains("YW5uOnBhc3"),
+            "{scheme}: {told}"
+        );
     }
     let before = echo.asked().len();
-    let secured = |scheme: &str| document(&echo.url(), "/", "get", json!({"security": [{ scheme: [] }]}));
+    let secured = |scheme: &str| {
+        document(
+            &echo.url(),
+            "/",
+            "get",
+            json!({"security": [{ scheme: [] }]}),
+        )
+    };
     let result = once(&secured("bearer"), here(), json!({})).await;
     assert_eq!(kind(&result), Some(ErrorType::Permission));
-    let suggestion = result.failure.expect("it failed").suggestion.unwrap_or_default();
-    assert!(suggestion.contains("PICKTOOLS_AUTH_SHOP_BEARER"), "{suggestion}");
+    let suggestion = result
+        .failure
+        .expect("it failed")
+        .suggestion
+        .unwrap_or_default();
+    assert!(
+        suggestion.contains("PICKTOOLS_AUTH_SHOP_BEARER"),
+        "{suggestion}"
+    );
     let result = once(&secured("host"), with_variables(VARIABLES), json!({})).await;
-    assert!(result.error().contains("none that can be satisfied"), "{result:?}");
+    assert!(
+        result.error().contains("none that can be satisfied"),
+        "{result:?}"
+    );
     assert_eq!(echo.asked().len(), before);
     let named = HttpOptions {
         credentials: BTreeMap::from([("shop/bearer".to_owned(), "MY_TOKEN".to_owned())]),
@@ -377,7 +534,12 @@ async fn credentials_go_to_one_host_encrypted_and_not_for_untrusted_tools() {
 
     // Another document takes the name of the source.
     let honest = catalog(&document(&server.url(), "/", "get", security.clone()));
-    let hostile = catalog(&document("https://evil.example", "/", "get", security.clone()));
+    let hostile = catalog(&document(
+        "https://evil.example",
+        "/",
+        "get",
+        security.clone(),
+    ));
     let of = |options: HttpOptions, untrusted: bool| {
         let client = Arc::new(HttpClient::new(options));
         let mut tools = [&honest, &hostile].map(|catalog| catalog.tools()[0].as_ref().clone());
@@ -385,18 +547,43 @@ async fn credentials_go_to_one_host_encrypted_and_not_for_untrusted_tools() {
         tools[1].name = "other".to_owned();
         tools[1].id = "shop/other".to_owned();
         let builder = ToolManager::builder(Access::default());
-        let tools = tools.map(|tool| HttpTool::new(tool, Arc::clone(&client)).expect("it is an operation"));
+        let tools =
+            tools.map(|tool| HttpTool::new(tool, Arc::clone(&client)).expect("it is an operation"));
         let [first, second] = tools;
-        builder.tool(first).tool(second).build().expect("it is valid")
+        builder
+            .tool(first)
+            .tool(second)
+            .build()
+            .expect("it is valid")
     };
     let result = run(&of(with_variables(VARIABLES), false), json!({})).await;
     assert_eq!(kind(&result), Some(ErrorType::Security));
-    assert!(result.error().contains("several hosts") && result.error().contains("evil.example"), "{result:?}");
-    const PINNED: &[(&str, &str)] = &[VARIABLES[0], ("PICKTOOLS_HOSTS_SHOP", "other.example, 127.0.0.1")];
-    assert!(run(&of(with_variables(PINNED), false), json!({})).await.is_success());
+    assert!(
+        result.error().contains("several hosts") && result.error().contains("evil.example"),
+        "{result:?}"
+    );
+    const PINNED: &[(&str, &str)] = &[
+        VARIABLES[0],
+        ("PICKTOOLS_HOSTS_SHOP", "other.example, 127.0.0.1"),
+    ];
+    assert!(
+        run(&of(with_variables(PINNED), false), json!({}))
+            .await
+            .is_success()
+    );
     const ELSEWHERE: &[(&str, &str)] = &[VARIABLES[0], ("PICKTOOLS_HOSTS_SHOP", "other.example")];
-    assert!(run(&of(with_variables(ELSEWHERE), false), json!({})).await.error().contains("does not list it"));
-    assert!(run(&of(with_variables(VARIABLES), true), json!({})).await.error().contains("untrusted source"));
+    assert!(
+        run(&of(with_variables(ELSEWHERE), false), json!({}))
+            .await
+            .error()
+            .contains("does not list it")
+    );
+    assert!(
+        run(&of(with_variables(VARIABLES), true), json!({}))
+            .await
+            .error()
+            .contains("untrusted source")
+    );
     assert_eq!(server.asked().len(), 1);
 }
 
@@ -418,18 +605,44 @@ async fn addresses_of_this_machine_and_of_private_networks_are_not_asked() {
     ] {
         let document = document(&format!("http://{host}:{port}"), "/", "get", json!({}));
         let result = once(&document, HttpOptions::default(), json!({})).await;
-        assert_eq!(kind(&result), Some(ErrorType::Security), "{host}: {result:?}");
-        assert!(result.error().contains("no public address"), "{host}: {result:?}");
+        assert_eq!(
+            kind(&result),
+            Some(ErrorType::Security),
+            "{host}: {result:?}"
+        );
+        assert!(
+            result.error().contains("no public address"),
+            "{host}: {result:?}"
+        );
     }
-    for url in ["http://169.254.169.254/latest/meta-data", "http://100.100.100.200", "http://10.0.0.1"] {
-        let result = once(&document(url, "/", "get", json!({})), HttpOptions::default(), json!({})).await;
-        assert_eq!(kind(&result), Some(ErrorType::Security), "{url}: {result:?}");
+    for url in [
+        "http://169.254.169.254/latest/meta-data",
+        "http://100.100.100.200",
+        "http://10.0.0.1",
+    ] {
+        let result = once(
+            &document(url, "/", "get", json!({})),
+            HttpOptions::default(),
+            json!({}),
+        )
+        .await;
+        assert_eq!(
+            kind(&result),
+            Some(ErrorType::Security),
+            "{url}: {result:?}"
+        );
     }
     assert!(server.asked().is_empty());
     for host in ["127.0.0.1", "localhost"] {
-        let options = HttpOptions { private_hosts: [host.to_owned()].into(), ..HttpOptions::default() };
+        let options = HttpOptions {
+            private_hosts: [host.to_owned()].into(),
+            ..HttpOptions::default()
+        };
         let document = document(&format!("http://{host}:{port}"), "/", "get", json!({}));
-        assert!(once(&document, options, json!({})).await.is_success(), "{host}");
+        assert!(
+            once(&document, options, json!({})).await.is_success(),
+            "{host}"
+        );
     }
 }
 
@@ -453,7 +666,11 @@ async fn a_url_that_is_not_fixed_or_is_none_is_not_asked() {
         variable: Box::new(move |name| (name == "PICKTOOLS_SERVER_SHOP").then(|| base.clone())),
         ..here()
     };
-    assert!(once(&document("/v1", "/x", "get", json!({})), options, json!({})).await.is_success());
+    assert!(
+        once(&document("/v1", "/x", "get", json!({})), options, json!({}))
+            .await
+            .is_success()
+    );
     assert_eq!(server.last().line(), "GET /base/v1/x HTTP/1.1");
 }
 
@@ -462,30 +679,79 @@ async fn redirects_are_told_and_not_followed() {
     let other = Server::ok();
     let location = format!("302 Found\r\nlocation: {}/stolen", other.url());
     let server = Server::saying(Box::leak(location.into_boxed_str()), "");
-    let result = once(&document(&server.url(), "/", "get", json!({})), here(), json!({})).await;
-    assert_eq!((kind(&result), &result.fields["status"]), (Some(ErrorType::System), &json!(302)));
-    assert!(result.error().contains("not followed") && result.error().contains("/stolen"), "{result:?}");
+    let result = once(
+        &document(&server.url(), "/", "get", json!({})),
+        here(),
+        json!({}),
+    )
+    .await;
+    assert_eq!(
+        (kind(&result), &result.fields["status"]),
+        (Some(ErrorType::System), &json!(302))
+    );
+    assert!(
+        result.error().contains("not followed") && result.error().contains("/stolen"),
+        "{result:?}"
+    );
     assert!(other.asked().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn statuses_are_errors_of_their_kind() {
     for (head, body, expected, said) in [
-        ("404 Not Found", "no such book", ErrorType::User, "status 404 Not Found: no such book"),
-        ("422 Unprocessable Entity", "{\"detail\": \"bad isbn\"}", ErrorType::User, "bad isbn"),
-        ("401 Unauthorized", "", ErrorType::Permission, "status 401 Unauthorized"),
-        ("403 Forbidden", "", ErrorType::Permission, "status 403 Forbidden"),
-        ("503 Service Unavailable\r\nretry-after: 7", "later", ErrorType::System, "status 503"),
+        (
+            "404 Not Found",
+            "no such book",
+            ErrorType::User,
+            "status 404 Not Found: no such book",
+        ),
+        (
+            "422 Unprocessable Entity",
+            "{\"detail\": \"bad isbn\"}",
+            ErrorType::User,
+            "bad isbn",
+        ),
+        (
+            "401 Unauthorized",
+            "",
+            ErrorType::Permission,
+            "status 401 Unauthorized",
+        ),
+        (
+            "403 Forbidden",
+            "",
+            ErrorType::Permission,
+            "status 403 Forbidden",
+        ),
+        (
+            "503 Service Unavailable\r\nretry-after: 7",
+            "later",
+            ErrorType::System,
+            "status 503",
+        ),
     ] {
         let server = Server::saying(head, body);
-        let result = once(&document(&server.url(), "/", "get", json!({})), here(), json!({})).await;
+        let result = once(
+            &document(&server.url(), "/", "get", json!({})),
+            here(),
+            json!({}),
+        )
+        .await;
         assert_eq!(kind(&result), Some(expected), "{head}");
         assert!(result.error().contains(said), "{result:?}");
         if head.starts_with("503") {
-            assert!(result.failure.expect("it failed").suggestion.is_some_and(|text| text.contains("after 7")));
+            assert!(
+                result
+                    .failure
+                    .expect("it failed")
+                    .suggestion
+                    .is_some_and(|text| text.contains("after 7"))
+            );
         }
     }
-    let nobody = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+    let nobody = TcpListener::bind("127.0.0.1:0")
+        .and_then(|free| free.local_addr())
+        .expect("a free port");
     let document = document(&format!("http://{nobody}"), "/", "get", json!({}));
     let result = once(&document, here(), json!({})).await;
     assert_eq!(kind(&result), Some(ErrorType::System));
@@ -495,19 +761,60 @@ async fn statuses_are_errors_of_their_kind() {
 #[tokio::test(flavor = "multi_thread")]
 async fn bodies_are_told_by_what_they_are() {
     for (head, body, expected) in [
-        ("200 OK\r\ncontent-type: application/problem+json; charset=utf-8", &b"[1]"[..], json!([1])),
-        ("200 OK\r\ncontent-type: application/json", b"{broken", json!("{broken")),
-        ("200 OK\r\ncontent-type: text/html", b"<p>hi", json!("<p>hi")),
-        ("200 OK\r\ncontent-type: text/plain", b"caf\xe9 au lait", json!("caf\u{fffd} au lait")),
-        ("200 OK\r\ncontent-type: image/png", b"\x89PNG\0\0\xff\xfe", json!("[binary data: 8 bytes of image/png]")),
+        (
+            "200 OK\r\ncontent-type: application/problem+json; charset=utf-8",
+            &b"[1]"[..],
+            json!([1]),
+        ),
+        (
+            "200 OK\r\ncontent-type: application/json",
+            b"{broken",
+            json!("{broken"),
+        ),
+        (
+            "200 OK\r\ncontent-type: text/html",
+            b"<p>hi",
+            json!("<p>hi"),
+        ),
+        (
+            "200 OK\r\ncontent-type: text/plain",
+            b"caf\xe9 au lait",
+            json!("caf\u{fffd} au lait"),
+        ),
+        (
+            "200 OK\r\ncontent-type: image/png",
+            b"\x89PNG\0\0\xff\xfe",
+            json!("[binary data: 8 bytes of image/png]"),
+        ),
         // What claims to be packed is not unpacked.
-        ("200 OK\r\ncontent-encoding: gzip", b"\x1f\x8b\x08\0\0\0", json!("[binary data: 6 bytes of unknown type]")),
+        (
+            "200 OK\r\ncontent-encoding: gzip",
+            b"\x1f\x8b\x08\0\0\0",
+            json!("[binary data: 6 bytes of unknown type]"),
+        ),
         ("204 No Content", b"", Value::Null),
     ] {
         let server = Server::saying(head, body);
-        let result = once(&document(&server.url(), "/", "get", json!({})), here(), json!({})).await;
-        assert_eq!(result.fields.get("body").cloned().unwrap_or_default(), expected, "{head}");
-        assert!(!server.last().head.to_lowercase().contains("accept-encoding"), "{:?}", server.last());
+        let result = once(
+            &document(&server.url(), "/", "get", json!({})),
+            here(),
+            json!({}),
+        )
+        .await;
+        assert_eq!(
+            result.fields.get("body").cloned().unwrap_or_default(),
+            expected,
+            "{head}"
+        );
+        assert!(
+            !server
+                .last()
+                .head
+                .to_lowercase()
+                .contains("accept-encoding"),
+            "{:?}",
+            server.last()
+        );
     }
 }
 
@@ -520,10 +827,23 @@ async fn a_body_without_an_end_is_read_as_far_as_allowed() {
             part = "[0,".repeat(100_000).into_bytes();
         }
     });
-    let options = HttpOptions { max_body_bytes: 10_000, ..here() };
-    let result = once(&document(&server.url(), "/", "get", json!({})), options, json!({})).await;
+    let options = HttpOptions {
+        max_body_bytes: 10_000,
+        ..here()
+    };
+    let result = once(
+        &document(&server.url(), "/", "get", json!({})),
+        options,
+        json!({}),
+    )
+    .await;
     assert_eq!(result.fields["body"].as_str().map(str::len), Some(10_000));
-    assert!(result.fields["truncated"].as_str().is_some_and(|text| text.contains("10000 bytes")), "{result:?}");
+    assert!(
+        result.fields["truncated"]
+            .as_str()
+            .is_some_and(|text| text.contains("10000 bytes")),
+        "{result:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -547,7 +867,14 @@ async fn an_answer_that_comes_slowly_or_never_ends_with_the_time_of_the_call() {
         let started = Instant::now();
         let result = run(&manager, json!({})).await;
         assert_eq!(kind(&result), Some(ErrorType::System));
-        assert!(result.error().contains("did not end within 500ms"), "{result:?}");
-        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+        assert!(
+            result.error().contains("did not end within 500ms"),
+            "{result:?}"
+        );
+        assert!(
+            started.elapsed() < Duration::from_secs(10),
+            "{:?}",
+            started.elapsed()
+        );
     }
 }

@@ -15,17 +15,34 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// The tools of the server of the tests.
-const TOOLS: [&str; 11] =
-    ["echo", "progress", "structured", "parts", "long", "fails", "dies", "huge", "pid", "invalid", "hangs"];
+const TOOLS: [&str; 11] = [
+    "echo",
+    "progress",
+    "structured",
+    "parts",
+    "long",
+    "fails",
+    "dies",
+    "huge",
+    "pid",
+    "invalid",
+    "hangs",
+];
 
 fn server(command: &str, arguments: &[&str]) -> Arc<McpServer> {
     let way = Way::Stdio {
         command: command.to_owned(),
-        arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+        arguments: arguments
+            .iter()
+            .map(|&argument| argument.to_owned())
+            .collect(),
         variables: BTreeMap::new(),
         folder: None,
     };
-    let server = McpServer::new(Server { name: "tools".to_owned(), way });
+    let server = McpServer::new(Server {
+        name: "tools".to_owned(),
+        way,
+    });
     // The library reads no environment; a test may.
     Arc::new(server.environment(|name| std::env::var_os(name)))
 }
@@ -37,9 +54,16 @@ fn open(name: &str) -> Tool {
 fn manager(server: &Arc<McpServer>, tools: &[&str], limit: Duration) -> ToolManager {
     let builder = ToolManager::builder(Access::default()).time_limit(limit);
     let add = |builder, name: &&str| {
-        picktools_runtime::ToolManagerBuilder::tool(builder, McpTool::new(open(name), Arc::clone(server)))
+        picktools_runtime::ToolManagerBuilder::tool(
+            builder,
+            McpTool::new(open(name), Arc::clone(server)),
+        )
     };
-    tools.iter().fold(builder, add).build().expect("it is valid")
+    tools
+        .iter()
+        .fold(builder, add)
+        .build()
+        .expect("it is valid")
 }
 
 /// A server of the tests, with the file that it writes what it hears to.
@@ -53,8 +77,20 @@ impl Fake {
     fn new(limit: Duration) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let log = folder.path().join("log").display().to_string();
-        let server = server("python3", &[&root("crates/runtime/tests/servers/tools.py").display().to_string(), &log]);
-        Self { manager: manager(&server, &TOOLS, limit), server, folder }
+        let server = server(
+            "python3",
+            &[
+                &root("crates/runtime/tests/servers/tools.py")
+                    .display()
+                    .to_string(),
+                &log,
+            ],
+        );
+        Self {
+            manager: manager(&server, &TOOLS, limit),
+            server,
+            folder,
+        }
     }
 
     fn patient() -> Self {
@@ -72,7 +108,11 @@ impl Fake {
 }
 
 async fn run(manager: &ToolManager, name: &str, arguments: Value) -> ToolResult {
-    let call = ToolCall { id: None, name: name.to_owned(), arguments: Arguments::Json(arguments) };
+    let call = ToolCall {
+        id: None,
+        name: name.to_owned(),
+        arguments: Arguments::Json(arguments),
+    };
     manager.clear_current_turn();
     manager.execute(&call).await.result.as_ref().clone()
 }
@@ -97,9 +137,15 @@ async fn results_have_the_texts_the_structure_and_what_else_there_is() {
     let fake = Fake::patient();
     assert!(fake.log().is_empty(), "it is started by the first call");
     let echo = fake.run("echo", json!({"text": "hello"})).await;
-    assert_eq!(json!(echo), json!({"success": true, "error": "", "text": "hello"}));
+    assert_eq!(
+        json!(echo),
+        json!({"success": true, "error": "", "text": "hello"})
+    );
     let structured = fake.run("structured", json!({})).await;
-    assert_eq!(json!(structured), json!({"success": true, "error": "", "structured": {"n": 1}}));
+    assert_eq!(
+        json!(structured),
+        json!({"success": true, "error": "", "structured": {"n": 1}})
+    );
     let parts = fake.run("parts", json!({})).await;
     assert_eq!(
         json!(parts),
@@ -113,7 +159,10 @@ async fn results_have_the_texts_the_structure_and_what_else_there_is() {
     );
     let long = fake.run("long", json!({})).await;
     assert_eq!(long.fields["text"].as_str().map(str::len), Some(1 << 20));
-    assert_eq!(long.fields["text_left_out"], format!("{} bytes", 3_000_000 - (1 << 20)));
+    assert_eq!(
+        long.fields["text_left_out"],
+        format!("{} bytes", 3_000_000 - (1 << 20))
+    );
     assert_eq!(fake.log(), ["started"], "all of them share one server");
 }
 
@@ -122,12 +171,20 @@ async fn errors_are_of_their_kind() {
     let fake = Fake::patient();
     let fails = fake.run("fails", json!({})).await;
     assert_eq!(kind(&fails), Some(ErrorType::User));
-    assert!(fails.error().ends_with("no such city; try Bergen"), "{fails:?}");
+    assert!(
+        fails.error().ends_with("no such city; try Bergen"),
+        "{fails:?}"
+    );
     let invalid = fake.run("invalid", json!({})).await;
     assert_eq!(kind(&invalid), Some(ErrorType::Validation));
     assert!(invalid.error().contains("city is required"), "{invalid:?}");
     let missing = server("no-such-program-anywhere", &[]);
-    let missing = run(&manager(&missing, &["echo"], Duration::from_secs(60)), "echo", json!({})).await;
+    let missing = run(
+        &manager(&missing, &["echo"], Duration::from_secs(60)),
+        "echo",
+        json!({}),
+    )
+    .await;
     assert_eq!(kind(&missing), Some(ErrorType::System));
     assert!(missing.error().contains("cannot be started"), "{missing:?}");
 }
@@ -135,12 +192,22 @@ async fn errors_are_of_their_kind() {
 #[tokio::test(flavor = "multi_thread")]
 async fn progress_is_told_as_output() {
     let fake = Fake::patient();
-    let mut chunks = fake.manager.events().subscribe(Topic::Only(EventType::Chunk));
+    let mut chunks = fake
+        .manager
+        .events()
+        .subscribe(Topic::Only(EventType::Chunk));
     fake.run("progress", json!({})).await;
-    let told: Vec<Value> = std::iter::from_fn(|| chunks.try_next()).map(|received| json!(*received.event)).collect();
-    let told: Vec<&str> = told.iter().filter_map(|event| event["data"]["chunk"].as_str()).collect();
+    let told: Vec<Value> = std::iter::from_fn(|| chunks.try_next())
+        .map(|received| json!(*received.event))
+        .collect();
+    let told: Vec<&str> = told
+        .iter()
+        .filter_map(|event| event["data"]["chunk"].as_str())
+        .collect();
     // All of it, in the order of its sending, although the answer comes at once.
-    let expected: Vec<String> = (1..=100).map(|step| format!("{step} of 100: step {step}\n")).collect();
+    let expected: Vec<String> = (1..=100)
+        .map(|step| format!("{step} of 100: step {step}\n"))
+        .collect();
     assert_eq!(told, expected);
 }
 
@@ -152,11 +219,16 @@ async fn calls_at_once_share_a_connection_and_each_gets_its_own_answer() {
             id: None,
             name: "echo".to_owned(),
             // The first takes longest.
-            arguments: Arguments::Json(json!({"text": n.to_string(), "seconds": f64::from(8 - n) / 20.0})),
+            arguments: Arguments::Json(
+                json!({"text": n.to_string(), "seconds": f64::from(8 - n) / 20.0}),
+            ),
         })
         .collect();
     let executed = fake.manager.execute_all(&calls).await;
-    let texts: Vec<&Value> = executed.iter().map(|executed| &executed.result.fields["text"]).collect();
+    let texts: Vec<&Value> = executed
+        .iter()
+        .map(|executed| &executed.result.fields["text"])
+        .collect();
     assert_eq!(texts, ["0", "1", "2", "3", "4", "5", "6", "7"]);
     assert_eq!(fake.log(), ["started"]);
 }
@@ -166,11 +238,24 @@ async fn a_server_that_dies_is_told_with_its_last_words_and_started_by_the_next_
     let fake = Fake::patient();
     let died = fake.run("dies", json!({})).await;
     assert_eq!(kind(&died), Some(ErrorType::System));
-    assert!(died.error().contains("it ended") && died.error().contains("out of memory\n  bye"), "{died:?}");
-    assert_eq!(fake.run("echo", json!({"text": "again"})).await.fields["text"], "again");
+    assert!(
+        died.error().contains("it ended") && died.error().contains("out of memory\n  bye"),
+        "{died:?}"
+    );
+    assert_eq!(
+        fake.run("echo", json!({"text": "again"})).await.fields["text"],
+        "again"
+    );
     let huge = fake.run("huge", json!({})).await;
-    assert!(huge.error().contains("a message of more than 16777216 bytes"), "{huge:?}");
-    assert_eq!(fake.run("echo", json!({"text": "and again"})).await.fields["text"], "and again");
+    assert!(
+        huge.error()
+            .contains("a message of more than 16777216 bytes"),
+        "{huge:?}"
+    );
+    assert_eq!(
+        fake.run("echo", json!({"text": "and again"})).await.fields["text"],
+        "and again"
+    );
     assert_eq!(fake.log(), ["started"; 3]);
 }
 
@@ -184,15 +269,33 @@ async fn a_call_that_is_late_or_cancelled_is_cancelled_at_the_server_which_goes_
     assert!(started.elapsed() < Duration::from_secs(20));
     let is_cancelled = |count| {
         let log = fake.log();
-        let ids: Vec<&str> = log.iter().filter_map(|line| line.strip_prefix("hangs ")).collect();
-        ids.len() == count && ids.iter().all(|id| log.contains(&format!("cancelled {id}")))
+        let ids: Vec<&str> = log
+            .iter()
+            .filter_map(|line| line.strip_prefix("hangs "))
+            .collect();
+        ids.len() == count
+            && ids
+                .iter()
+                .all(|id| log.contains(&format!("cancelled {id}")))
     };
     assert!(comes(|| is_cancelled(1)).await, "{:?}", fake.log());
     // One that nobody waits for any longer.
-    drop(tokio::time::timeout(Duration::from_millis(300), fake.run("hangs", json!({"again": 1}))).await);
+    drop(
+        tokio::time::timeout(
+            Duration::from_millis(300),
+            fake.run("hangs", json!({"again": 1})),
+        )
+        .await,
+    );
     assert!(comes(|| is_cancelled(2)).await, "{:?}", fake.log());
-    assert_eq!(fake.run("echo", json!({"text": "still"})).await.fields["text"], "still");
-    assert_eq!(fake.log().iter().filter(|line| *line == "started").count(), 1);
+    assert_eq!(
+        fake.run("echo", json!({"text": "still"})).await.fields["text"],
+        "still"
+    );
+    assert_eq!(
+        fake.log().iter().filter(|line| *line == "started").count(),
+        1
+    );
 }
 
 /// Calls until the server is there, however slow the machine is.
@@ -209,60 +312,104 @@ async fn comes_up(fake: &Fake) -> bool {
 #[cfg(target_os = "linux")]
 fn is_running(process: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+    stat.rsplit(") ")
+        .next()
+        .is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[cfg(target_os = "linux")]
 async fn nothing_that_was_started_outlives_its_server() {
     let fake = Fake::patient();
-    let pids = fake.run("pid", json!({})).await.fields["text"].as_str().expect("it is text").to_owned();
+    let pids = fake.run("pid", json!({})).await.fields["text"]
+        .as_str()
+        .expect("it is text")
+        .to_owned();
     let pids: Vec<&str> = pids.split(' ').collect();
     assert!(pids.iter().all(|pid| is_running(pid)), "{pids:?}");
-    let Fake { manager, server, folder: _folder } = fake;
+    let Fake {
+        manager,
+        server,
+        folder: _folder,
+    } = fake;
     drop((manager, server));
-    assert!(comes(|| pids.iter().all(|pid| !is_running(pid))).await, "{pids:?}");
+    assert!(
+        comes(|| pids.iter().all(|pid| !is_running(pid))).await,
+        "{pids:?}"
+    );
 
     let fake = Fake::patient();
     fake.run("echo", json!({})).await;
-    let pids = fake.run("pid", json!({})).await.fields["text"].as_str().expect("it is text").to_owned();
+    let pids = fake.run("pid", json!({})).await.fields["text"]
+        .as_str()
+        .expect("it is text")
+        .to_owned();
     fake.server.end().await;
-    assert!(comes(|| pids.split(' ').all(|pid| !is_running(pid))).await, "{pids}");
+    assert!(
+        comes(|| pids.split(' ').all(|pid| !is_running(pid))).await,
+        "{pids}"
+    );
 }
 
 /// A file of the servers that `scripts/fetch-servers.sh` installs.
 fn installed(path: &str) -> String {
     let path = root("target/servers").join(path);
-    assert!(path.exists(), "{} is missing; run scripts/fetch-servers.sh", path.display());
+    assert!(
+        path.exists(),
+        "{} is missing; run scripts/fetch-servers.sh",
+        path.display()
+    );
     path.display().to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tools_of_real_servers_run() {
-    let everything = installed("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let everything =
+        installed("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     let everything = server("node", &[&everything, "stdio"]);
     let limit = Duration::from_secs(120);
     let sum = Tool::with_parameters("sum", "Adds", json!({"type": "object"}));
     let tools = ToolManager::builder(Access::default()).time_limit(limit);
     let tools = tools.tool(McpTool::new(sum, Arc::clone(&everything)).called("get-sum"));
-    let tools = tools.tool(McpTool::new(open("echo"), Arc::clone(&everything))).build().expect("it is valid");
+    let tools = tools
+        .tool(McpTool::new(open("echo"), Arc::clone(&everything)))
+        .build()
+        .expect("it is valid");
     let echo = run(&tools, "echo", json!({"message": "hello"})).await;
     assert_eq!(echo.fields["text"], "Echo: hello", "{echo:?}");
     let sum = run(&tools, "sum", json!({"a": 2, "b": 3})).await;
-    assert!(sum.fields["text"].as_str().is_some_and(|text| text.contains('5')), "{sum:?}");
+    assert!(
+        sum.fields["text"]
+            .as_str()
+            .is_some_and(|text| text.contains('5')),
+        "{sum:?}"
+    );
 
     let time = server(&installed("python/bin/mcp-server-time"), &[]);
     let time = manager(&time, &["convert_time"], limit);
-    let arguments = json!({"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"});
+    let arguments =
+        json!({"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"});
     let converted = run(&time, "convert_time", arguments).await;
-    assert!(json!(converted).to_string().contains("T21:00:00+09:00"), "{converted:?}");
-    let wrong = json!({"source_timezone": "Nowhere", "time": "12:00", "target_timezone": "Asia/Tokyo"});
-    assert_eq!(kind(&run(&time, "convert_time", wrong).await), Some(ErrorType::User));
+    assert!(
+        json!(converted).to_string().contains("T21:00:00+09:00"),
+        "{converted:?}"
+    );
+    let wrong =
+        json!({"source_timezone": "Nowhere", "time": "12:00", "target_timezone": "Asia/Tokyo"});
+    assert_eq!(
+        kind(&run(&time, "convert_time", wrong).await),
+        Some(ErrorType::User)
+    );
 
     let git = server(&installed("python/bin/mcp-server-git"), &[]);
     let git = manager(&git, &["git_status"], limit);
     let nowhere = tempfile::tempdir().expect("a folder");
-    let status = run(&git, "git_status", json!({"repo_path": Path::new(nowhere.path()).display().to_string()})).await;
+    let status = run(
+        &git,
+        "git_status",
+        json!({"repo_path": Path::new(nowhere.path()).display().to_string()}),
+    )
+    .await;
     assert_eq!(kind(&status), Some(ErrorType::User), "{status:?}");
 }
 
@@ -271,23 +418,44 @@ struct Started(std::process::Child);
 
 impl Drop for Started {
     fn drop(&mut self) {
-        self.0.kill().and_then(|()| self.0.wait()).expect("it can be ended");
+        self.0
+            .kill()
+            .and_then(|()| self.0.wait())
+            .expect("it can be ended");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tools_of_a_server_over_http_run_and_again_when_it_was_away() {
-    let port =
-        std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
-    let script = installed("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|free| free.local_addr())
+        .expect("a free port")
+        .port();
+    let script =
+        installed("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     let start = || {
         let mut command = std::process::Command::new("node");
-        command.args([&script, "streamableHttp"]).env("PORT", port.to_string());
+        command
+            .args([&script, "streamableHttp"])
+            .env("PORT", port.to_string());
         let silent = std::process::Stdio::null;
-        Started(command.stdout(silent()).stderr(silent()).spawn().expect("it starts"))
+        Started(
+            command
+                .stdout(silent())
+                .stderr(silent())
+                .spawn()
+                .expect("it starts"),
+        )
     };
-    let way = Way::Http { url: format!("http://127.0.0.1:{port}/mcp"), headers: BTreeMap::new(), credentials: None };
-    let server = Arc::new(McpServer::new(Server { name: "everything".to_owned(), way }));
+    let way = Way::Http {
+        url: format!("http://127.0.0.1:{port}/mcp"),
+        headers: BTreeMap::new(),
+        credentials: None,
+    };
+    let server = Arc::new(McpServer::new(Server {
+        name: "everything".to_owned(),
+        way,
+    }));
     let manager = manager(&server, &["echo"], Duration::from_secs(15));
     let says = |message: &'static str| run(&manager, "echo", json!({ "message": message }));
     let nobody = says("x").await;

@@ -59,14 +59,21 @@ pub(super) struct Kept {
 impl Kept {
     pub(super) fn new(most: usize) -> Self {
         let most_head = most / 2;
-        Self { head: String::new(), tail: VecDeque::new(), most_head, most_tail: most - most_head, bytes: 0 }
+        Self {
+            head: String::new(),
+            tail: VecDeque::new(),
+            most_head,
+            most_tail: most - most_head,
+            bytes: 0,
+        }
     }
 
     pub(super) fn push(&mut self, text: &str) {
         self.bytes += text.len() as u64;
         let mut text = text;
         if self.tail.is_empty() {
-            let (head, rest) = text.split_at(text.floor_char_boundary(self.most_head - self.head.len()));
+            let (head, rest) =
+                text.split_at(text.floor_char_boundary(self.most_head - self.head.len()));
             self.head.push_str(head);
             text = rest;
         }
@@ -80,11 +87,16 @@ impl Kept {
     pub(super) fn into_text(self) -> String {
         let (mut text, tail) = (self.head, Vec::from(self.tail));
         // What stands before the first whole character is the rest of one that was cut.
-        let cut = tail.iter().take_while(|byte| **byte & 0b1100_0000 == 0b1000_0000).count();
+        let cut = tail
+            .iter()
+            .take_while(|byte| **byte & 0b1100_0000 == 0b1000_0000)
+            .count();
         let tail = String::from_utf8_lossy(&tail[cut..]);
         let left_out = self.bytes - (text.len() + tail.len()) as u64;
         if left_out > 0 {
-            text.push_str(&format!("\n[{left_out} bytes of output are left out here]\n"));
+            text.push_str(&format!(
+                "\n[{left_out} bytes of output are left out here]\n"
+            ));
         }
         text.push_str(&tail);
         text
@@ -109,14 +121,25 @@ mod tests {
         for first in 0..=text.len() {
             for second in first..=text.len() {
                 let pieces = [&text[..first], &text[first..second], &text[second..]];
-                assert_eq!(decoded(&pieces).as_bytes(), text, "cut at {first} and {second}");
+                assert_eq!(
+                    decoded(&pieces).as_bytes(),
+                    text,
+                    "cut at {first} and {second}"
+                );
             }
         }
     }
 
     #[test]
     fn what_is_not_utf_8_is_replaced_as_the_standard_library_does() {
-        for bytes in [&b"\xff"[..], b"a\xc3", b"\xf0\x9f\x98", b"\xe2\x82a", b"\xc0\x80\xed\xa0\x80", b"\0\x80\x80z"] {
+        for bytes in [
+            &b"\xff"[..],
+            b"a\xc3",
+            b"\xf0\x9f\x98",
+            b"\xe2\x82a",
+            b"\xc0\x80\xed\xa0\x80",
+            b"\0\x80\x80z",
+        ] {
             assert_eq!(decoded(&[bytes]), String::from_utf8_lossy(bytes));
             let single: Vec<&[u8]> = bytes.chunks(1).collect();
             assert_eq!(decoded(&single), String::from_utf8_lossy(bytes));
@@ -133,12 +156,18 @@ mod tests {
         for letter in 'a'..='z' {
             kept.push(&letter.to_string());
         }
-        assert_eq!(kept.into_text(), "abcd\n[18 bytes of output are left out here]\nwxyz");
+        assert_eq!(
+            kept.into_text(),
+            "abcd\n[18 bytes of output are left out here]\nwxyz"
+        );
 
         let mut kept = Kept::new(8);
         kept.push(&"é".repeat(50));
         kept.push("x");
-        assert_eq!(kept.into_text(), "éé\n[94 bytes of output are left out here]\néx");
+        assert_eq!(
+            kept.into_text(),
+            "éé\n[94 bytes of output are left out here]\néx"
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! A shell and all that it starts: started in a session of its own, listened to, and killed as a whole.
+//! A shell and all that it starts: started in a session of its own, listened to, and killed as a
+//! whole.
 
 use std::io::{self, PipeReader, Read};
 use std::path::Path;
@@ -9,7 +10,9 @@ use std::time::{Duration, Instant};
 use process_wrap::std::{CommandWrap, ProcessSession};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid,
+};
 
 use super::sandbox::{Reach, Sandbox};
 
@@ -52,17 +55,27 @@ pub(super) enum NotStarted {
 
 impl Shell {
     /// Starts a program, what it writes to either output going into one pipe.
-    pub(super) fn start(mut command: Command, sandbox: Sandbox, reach: Reach) -> Result<Self, NotStarted> {
+    pub(super) fn start(
+        mut command: Command,
+        sandbox: Sandbox,
+        reach: Reach,
+    ) -> Result<Self, NotStarted> {
         let mark = mark();
         let (name, value) = mark.split_once('=').unwrap_or((&mark, ""));
         let (output, input) = io::pipe().map_err(NotStarted::Failed)?;
         let second = input.try_clone().map_err(NotStarted::Failed)?;
         ioctl_fionbio(&output, true).map_err(|error| NotStarted::Failed(error.into()))?;
-        command.env(name, value).stdin(Stdio::null()).stdout(input).stderr(second);
+        command
+            .env(name, value)
+            .stdin(Stdio::null())
+            .stdout(input)
+            .stderr(second);
         let start = move || {
             let sandboxed = match sandbox {
                 Sandbox::Off => false,
-                Sandbox::Auto | Sandbox::Required => reach.restrict(sandbox).map_err(NotStarted::Sandbox)?,
+                Sandbox::Auto | Sandbox::Required => {
+                    reach.restrict(sandbox).map_err(NotStarted::Sandbox)?
+                }
             };
             if sandbox == Sandbox::Required && !sandboxed {
                 return Err(NotStarted::Sandbox("this system has none".to_owned()));
@@ -73,15 +86,25 @@ impl Shell {
             Ok((child.id(), sandboxed))
         };
         // What is restricted is the thread that starts the program, for good.
-        let thread = thread::Builder::new().name("picktools-sandbox".to_owned()).spawn(start);
+        let thread = thread::Builder::new()
+            .name("picktools-sandbox".to_owned())
+            .spawn(start);
         let started = thread.map_err(NotStarted::Failed)?.join();
-        let (id, sandboxed) = started.map_err(|_| NotStarted::Failed(io::Error::other("starting it panicked")))??;
+        let (id, sandboxed) =
+            started.map_err(|_| NotStarted::Failed(io::Error::other("starting it panicked")))??;
         let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| NotStarted::Failed(io::Error::other("it has no number")))?;
-        Ok(Self { pid, output, mark, reaped: false, sandboxed })
+        Ok(Self {
+            pid,
+            output,
+            mark,
+            reaped: false,
+            sandboxed,
+        })
     }
 
-    /// Hands on what the shell writes until it has ended, its time is over or nobody waits for it; then kills what it left.
+    /// Hands on what the shell writes until it has ended, its time is over or nobody waits for it;
+    /// then kills what it left.
     pub(super) fn listen(
         &mut self,
         deadline: Instant,
@@ -97,7 +120,9 @@ impl Shell {
                 ended = self.exit_code().map(|code| (code, now));
             }
             match ended {
-                Some((code, at)) if !open || now >= at + LINGER || now >= deadline || cancelled() => {
+                Some((code, at))
+                    if !open || now >= at + LINGER || now >= deadline || cancelled() =>
+                {
                     break End::Exited(code);
                 }
                 None if cancelled() => break End::Cancelled,
@@ -129,7 +154,14 @@ impl Shell {
                 take(&buffer[..bytes]);
                 Some(bytes)
             }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => None,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                None
+            }
             Err(_) => Some(0),
         }
     }
@@ -140,7 +172,8 @@ impl Shell {
         matches!(poll(&mut polled, pause.as_ref()), Ok(ready) if ready > 0)
     }
 
-    /// Returns the code that the shell ended with. It is not reaped, so that its number stays its own.
+    /// Returns the code that the shell ended with. It is not reaped, so that its number stays its
+    /// own.
     fn exit_code(&self) -> Option<i32> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         match waitid(WaitId::Pid(self.pid), options) {
@@ -165,10 +198,18 @@ impl Shell {
         let _ = (open, &self.mark);
         let pid = self.pid;
         let over = Instant::now() + REAP;
-        while matches!(waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG), Ok(None)) {
+        while matches!(
+            waitid(
+                WaitId::Pid(pid),
+                WaitIdOptions::EXITED | WaitIdOptions::NOHANG
+            ),
+            Ok(None)
+        ) {
             if Instant::now() >= over {
-                // Only the kernel knows when; nothing is left to be done if no thread is there to wait.
-                let _waiting = thread::Builder::new().spawn(move || waitid(WaitId::Pid(pid), WaitIdOptions::EXITED));
+                // Only the kernel knows when; nothing is left to be done if no thread is there to
+                // wait.
+                let _waiting = thread::Builder::new()
+                    .spawn(move || waitid(WaitId::Pid(pid), WaitIdOptions::EXITED));
                 return;
             }
             thread::sleep(Duration::from_millis(1));
@@ -183,22 +224,31 @@ impl Drop for Shell {
 }
 
 fn code(status: &WaitIdStatus) -> i32 {
-    status.exit_status().or_else(|| Some(128 + status.terminating_signal()?)).unwrap_or(-1)
+    status
+        .exit_status()
+        .or_else(|| Some(128 + status.terminating_signal()?))
+        .unwrap_or(-1)
 }
 
 /// A variable that no other process has.
 fn mark() -> String {
     use std::hash::{BuildHasher, RandomState};
-    let [first, second] = [RandomState::new(), RandomState::new()].map(|state| state.hash_one(Instant::now()));
+    let [first, second] =
+        [RandomState::new(), RandomState::new()].map(|state| state.hash_one(Instant::now()));
     format!("PICKTOOLS_CALL={first:016x}{second:016x}")
 }
 
 /// Finds the shell that runs commands.
 pub(super) fn bash(path: &std::ffi::OsStr) -> Option<std::path::PathBuf> {
     use std::os::unix::ffi::OsStrExt;
-    let folders =
-        path.as_bytes().split(|byte| *byte == b':').map(|folder| Path::new(std::ffi::OsStr::from_bytes(folder)));
-    folders.chain([Path::new("/bin")]).map(|folder| folder.join("bash")).find(|path| path.is_file())
+    let folders = path
+        .as_bytes()
+        .split(|byte| *byte == b':')
+        .map(|folder| Path::new(std::ffi::OsStr::from_bytes(folder)));
+    folders
+        .chain([Path::new("/bin")])
+        .map(|folder| folder.join("bash"))
+        .find(|path| path.is_file())
 }
 
 /// What has left the shell's session.
@@ -217,11 +267,13 @@ mod strays {
     /// The most of an environment that is read, which is what Linux allows of one.
     const MAX_ENVIRONMENT: u64 = 6 << 20;
 
-    /// Kills every process that was started with the mark, and those that can still write to the pipe.
+    /// Kills every process that was started with the mark, and those that can still write to the
+    /// pipe.
     pub(super) fn kill(mark: &str, output: Option<&PipeReader>) {
         let over = Instant::now() + SEARCH;
         while kill_each(&|process| has_mark(process, mark)) && Instant::now() < over {}
-        let pipe = output.and_then(|output| fs::read_link(format!("/proc/self/fd/{}", output.as_raw_fd())).ok());
+        let pipe = output
+            .and_then(|output| fs::read_link(format!("/proc/self/fd/{}", output.as_raw_fd())).ok());
         if let Some(pipe) = pipe.filter(|_| output.is_some_and(|output| !is_at_end(output))) {
             while kill_each(&|process| holds(process, &pipe)) && Instant::now() < over {}
         }
@@ -229,13 +281,20 @@ mod strays {
 
     /// Kills the processes of which this is true; `false` where there are none.
     fn kill_each(condemned: &dyn Fn(&Path) -> bool) -> bool {
-        let Ok(processes) = fs::read_dir("/proc") else { return false };
+        let Ok(processes) = fs::read_dir("/proc") else {
+            return false;
+        };
         let mut found = false;
         let own = std::process::id().to_string();
         for process in processes.flatten() {
             let name = process.file_name();
-            let number = name.to_str().filter(|name| *name != own).and_then(|name| name.parse().ok());
-            let Some(pid) = number.and_then(Pid::from_raw) else { continue };
+            let number = name
+                .to_str()
+                .filter(|name| *name != own)
+                .and_then(|name| name.parse().ok());
+            let Some(pid) = number.and_then(Pid::from_raw) else {
+                continue;
+            };
             if !condemned(&process.path()) {
                 continue;
             }
@@ -250,19 +309,30 @@ mod strays {
     }
 
     fn has_mark(process: &Path, mark: &str) -> bool {
-        let Ok(file) = fs::File::open(process.join("environ")) else { return false };
+        let Ok(file) = fs::File::open(process.join("environ")) else {
+            return false;
+        };
         let mut environment = Vec::new();
         // What ends while it is read has no environment.
         let read = file.take(MAX_ENVIRONMENT).read_to_end(&mut environment);
-        read.is_ok() && environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+        read.is_ok()
+            && environment
+                .split(|byte| *byte == 0)
+                .any(|variable| variable == mark.as_bytes())
     }
 
-    /// Returns `true` if a process can write to a pipe. One that can only read is a process that is just being started.
+    /// Returns `true` if a process can write to a pipe. One that can only read is a process that is
+    /// just being started.
     fn holds(process: &Path, pipe: &Path) -> bool {
-        let Ok(files) = fs::read_dir(process.join("fd")) else { return false };
-        let mut held = files.flatten().filter(|file| fs::read_link(file.path()).is_ok_and(|target| target == pipe));
+        let Ok(files) = fs::read_dir(process.join("fd")) else {
+            return false;
+        };
+        let mut held = files
+            .flatten()
+            .filter(|file| fs::read_link(file.path()).is_ok_and(|target| target == pipe));
         held.any(|file| {
-            let info = fs::read_to_string(process.join("fdinfo").join(file.file_name())).unwrap_or_default();
+            let info = fs::read_to_string(process.join("fdinfo").join(file.file_name()))
+                .unwrap_or_default();
             let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
             flags.is_some_and(|flags| flags.trim().ends_with(['1', '2']))
         })
@@ -272,7 +342,10 @@ mod strays {
     fn is_at_end(pipe: &PipeReader) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut polled = [PollFd::new(pipe, PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().contains(PollFlags::HUP)
     }
 }

@@ -1,4 +1,5 @@
-//! Keeping a command from files that it has nothing to do with, by Landlock where the kernel has it.
+//! Keeping a command from files that it has nothing to do with, by Landlock where the kernel has
+//! it.
 
 use std::path::PathBuf;
 
@@ -14,7 +15,8 @@ pub enum Sandbox {
     Off,
 }
 
-/// What a command in a sandbox may do with which files and folders; those that are not there are passed over.
+/// What a command in a sandbox may do with which files and folders; those that are not there are
+/// passed over.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Reach {
     pub(super) readable: Vec<PathBuf>,
@@ -42,8 +44,16 @@ const READABLE: [&str; 17] = [
     "/usr",
 ];
 /// What commands write besides the root and temporary files: devices that keep nothing.
-const WRITABLE: [&str; 8] =
-    ["/dev/full", "/dev/null", "/dev/ptmx", "/dev/pts", "/dev/random", "/dev/shm", "/dev/urandom", "/dev/zero"];
+const WRITABLE: [&str; 8] = [
+    "/dev/full",
+    "/dev/null",
+    "/dev/ptmx",
+    "/dev/pts",
+    "/dev/random",
+    "/dev/shm",
+    "/dev/urandom",
+    "/dev/zero",
+];
 
 impl Reach {
     pub(super) fn new(
@@ -58,12 +68,13 @@ impl Reach {
 
     /// Restricts this thread and what it starts, for good; `false` where the kernel cannot.
     ///
-    /// What is in the sandbox can neither send signals to what is outside nor read its memory or environment.
+    /// What is in the sandbox can neither send signals to what is outside nor read its memory or
+    /// environment.
     #[cfg(target_os = "linux")]
     pub(super) fn restrict(&self, sandbox: Sandbox) -> Result<bool, String> {
         use landlock::{
-            ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus,
-            Scope, path_beneath_rules,
+            ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr,
+            RulesetCreatedAttr, RulesetStatus, Scope, path_beneath_rules,
         };
         // The first that knows of truncating.
         let needed = ABI::V3;
@@ -73,11 +84,17 @@ impl Reach {
                 Sandbox::Required => CompatLevel::HardRequirement,
                 Sandbox::Auto | Sandbox::Off => CompatLevel::BestEffort,
             };
-            let rules = Ruleset::default().set_compatibility(level).handle_access(AccessFs::from_all(needed))?;
-            let rules = rules.set_compatibility(CompatLevel::BestEffort).handle_access(AccessFs::from_all(abi))?;
+            let rules = Ruleset::default()
+                .set_compatibility(level)
+                .handle_access(AccessFs::from_all(needed))?;
+            let rules = rules
+                .set_compatibility(CompatLevel::BestEffort)
+                .handle_access(AccessFs::from_all(abi))?;
             let rules = rules.scope(Scope::from_all(abi))?.create()?;
-            let rules = rules.add_rules(path_beneath_rules(&self.readable, AccessFs::from_read(abi)))?;
-            let rules = rules.add_rules(path_beneath_rules(&self.writable, AccessFs::from_all(abi)))?;
+            let rules =
+                rules.add_rules(path_beneath_rules(&self.readable, AccessFs::from_read(abi)))?;
+            let rules =
+                rules.add_rules(path_beneath_rules(&self.writable, AccessFs::from_all(abi)))?;
             rules.restrict_self()
         };
         let status = restricted().map_err(|error: landlock::RulesetError| error.to_string())?;

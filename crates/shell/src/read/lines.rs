@@ -16,7 +16,9 @@ pub(super) struct Budget {
 
 impl Budget {
     pub(super) fn new(tokens: usize) -> Self {
-        Self { bytes: tokens.saturating_mul(BYTES_OF_TOKEN) }
+        Self {
+            bytes: tokens.saturating_mul(BYTES_OF_TOKEN),
+        }
     }
 }
 
@@ -78,7 +80,10 @@ pub(super) fn write(
 
 /// The next line, without its end. However long it is, only its beginning is kept.
 fn next(reader: &mut impl BufRead, context: &Context) -> io::Result<Option<Line>> {
-    let mut line = Line { text: Vec::new(), more: 0 };
+    let mut line = Line {
+        text: Vec::new(),
+        more: 0,
+    };
     let mut begun = false;
     loop {
         if context.is_cancelled() {
@@ -119,8 +124,12 @@ impl Line {
             self.more += self.text.len() - error.valid_up_to();
             self.text.truncate(error.valid_up_to());
         }
-        // A carriage return by itself would begin the line anew on a terminal, behind another number.
-        self.text.iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = b' ');
+        // A carriage return by itself would begin the line anew on a terminal, behind another
+        // number.
+        self.text
+            .iter_mut()
+            .filter(|byte| **byte == b'\r')
+            .for_each(|byte| *byte = b' ');
         self
     }
 }

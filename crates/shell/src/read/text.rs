@@ -30,18 +30,28 @@ impl Content {
         file.rewind()?;
         let marked = Encoding::for_bom(&begin).map(|(encoding, _)| encoding);
         if marked.is_none() {
-            let known = infer::get(&begin).filter(|kind| kind.matcher_type() != infer::MatcherType::Text);
+            let known =
+                infer::get(&begin).filter(|kind| kind.matcher_type() != infer::MatcherType::Text);
             if let Some(kind) = known {
-                return Ok(Self::Binary(format!("a file of the type {}", kind.mime_type())));
+                return Ok(Self::Binary(format!(
+                    "a file of the type {}",
+                    kind.mime_type()
+                )));
             }
             if begin.contains(&0) {
                 return Ok(Self::Binary("a binary file".to_owned()));
             }
         }
         let encoding = marked.unwrap_or_else(|| guessed(&begin));
-        let reader = DecodeReaderBytesBuilder::new().encoding(Some(encoding)).bom_override(true).build(file);
+        let reader = DecodeReaderBytesBuilder::new()
+            .encoding(Some(encoding))
+            .bom_override(true)
+            .build(file);
         let encoding = (encoding != UTF_8).then(|| encoding.name());
-        Ok(Self::Text { reader: BufReader::new(reader), encoding })
+        Ok(Self::Text {
+            reader: BufReader::new(reader),
+            encoding,
+        })
     }
 }
 

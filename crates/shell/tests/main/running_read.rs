@@ -1,5 +1,5 @@
-//! The tool `read`: its behaviours, numbered as in docs/runtime.md, the attempts to get at files outside, and files that are
-//! none, do not end, or change.
+//! The tool `read`: its behaviours, numbered as in docs/runtime.md, the attempts to get at files
+//! outside, and files that are none, do not end, or change.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -53,31 +53,53 @@ impl Place {
 
     fn manager_of(&self, options: ReadOptions, time: Duration) -> ToolManager {
         let builder = ToolManager::builder(Access::default()).tool(Read::new(options));
-        builder.root(&self.root).time_limit(time).build().expect("it is valid")
+        builder
+            .root(&self.root)
+            .time_limit(time)
+            .build()
+            .expect("it is valid")
     }
 }
 
 fn call(arguments: Value) -> ToolCall {
-    ToolCall { id: None, name: "read".to_owned(), arguments: Arguments::Json(arguments) }
+    ToolCall {
+        id: None,
+        name: "read".to_owned(),
+        arguments: Arguments::Json(arguments),
+    }
 }
 
 async fn run(manager: &ToolManager, arguments: Value) -> Executed {
-    timeout(FAR, manager.execute(&call(arguments))).await.expect("it does not hang")
+    timeout(FAR, manager.execute(&call(arguments)))
+        .await
+        .expect("it does not hang")
 }
 
 /// What one file is shown as, without its heading.
 async fn shown(manager: &ToolManager, path: &str) -> String {
     let executed = run(manager, json!({"file_paths": [path]})).await;
     let content = content(&executed);
-    content.strip_prefix(&format!("=== {path} ===\n")).unwrap_or_else(|| panic!("{:?}", executed.result)).to_owned()
+    content
+        .strip_prefix(&format!("=== {path} ===\n"))
+        .unwrap_or_else(|| panic!("{:?}", executed.result))
+        .to_owned()
 }
 
 fn content(executed: &Executed) -> &str {
-    executed.result.fields.get("content").and_then(Value::as_str).unwrap_or_default()
+    executed
+        .result
+        .fields
+        .get("content")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 fn error_type(executed: &Executed) -> Option<ErrorType> {
-    executed.result.failure.as_ref().map(|failure| failure.error_type)
+    executed
+        .result
+        .failure
+        .as_ref()
+        .map(|failure| failure.error_type)
 }
 
 #[derive(Deserialize)]
@@ -92,7 +114,12 @@ struct Attempt {
 async fn nothing_outside_the_root_is_read() {
     use std::os::unix::fs::symlink;
     let place = Place::new();
-    let outside = place.folder.path().canonicalize().expect("it is there").join("outside");
+    let outside = place
+        .folder
+        .path()
+        .canonicalize()
+        .expect("it is there")
+        .join("outside");
     let target = |name: &str| outside.join(name);
     for (link, target) in [
         ("folder/up", PathBuf::from("../..")),
@@ -108,7 +135,9 @@ async fn nothing_outside_the_root_is_read() {
     ] {
         symlink(target, place.root.join(link)).expect("it is writable");
     }
-    let made = std::process::Command::new("mkfifo").arg(place.root.join("pipe")).status();
+    let made = std::process::Command::new("mkfifo")
+        .arg(place.root.join("pipe"))
+        .status();
     assert!(made.is_ok_and(|status| status.success()), "mkfifo is there");
     let manager = place.manager();
     let file = fixture("hostile/read-escapes.jsonl");
@@ -119,16 +148,35 @@ async fn nothing_outside_the_root_is_read() {
         let path = path.replace("{outside}", &outside.to_string_lossy());
         let mut events = manager.events().subscribe(Topic::All);
         let executed = run(&manager, json!({"file_paths": [path]})).await;
-        let told: Vec<Value> = std::iter::from_fn(|| events.try_next()).map(|event| json!(*event.event)).collect();
-        assert!(error_type(&executed).is_some(), "{what}: {:?}", executed.result);
+        let told: Vec<Value> = std::iter::from_fn(|| events.try_next())
+            .map(|event| json!(*event.event))
+            .collect();
+        assert!(
+            error_type(&executed).is_some(),
+            "{what}: {:?}",
+            executed.result
+        );
         let told = format!("{}{}", json!(executed.result), json!(told));
-        assert!(!told.contains(SECRET) && !told.contains("root:x:"), "{what}: {told}");
+        assert!(
+            !told.contains(SECRET) && !told.contains("root:x:"),
+            "{what}: {told}"
+        );
         assert!(executed.result.error().len() < 2000, "{what}");
     }
     // What lies inside is read, though a link or dots lead there.
     symlink("../inside.txt", place.root.join("folder/inside")).expect("it is writable");
-    for path in ["folder/inside", "folder/../inside.txt", &place.root.join("inside.txt").to_string_lossy()] {
-        assert!(run(&manager, json!({"file_paths": [path]})).await.result.is_success(), "{path}");
+    for path in [
+        "folder/inside",
+        "folder/../inside.txt",
+        &place.root.join("inside.txt").to_string_lossy(),
+    ] {
+        assert!(
+            run(&manager, json!({"file_paths": [path]}))
+                .await
+                .result
+                .is_success(),
+            "{path}"
+        );
     }
 }
 
@@ -137,10 +185,17 @@ async fn nothing_outside_the_root_is_read() {
 fn its_definition_says_what_it_takes_and_that_it_only_reads() {
     let read = Read::default();
     let definition = read.definition();
-    assert_eq!((definition.name.as_str(), read.requires_confirmation()), ("read", false));
+    assert_eq!(
+        (definition.name.as_str(), read.requires_confirmation()),
+        ("read", false)
+    );
     assert_eq!(definition.annotations.read_only_hint, Some(true));
     let schema = definition.parameters.as_ref().expect("it has one");
-    let mut names: Vec<&String> = schema["properties"].as_object().expect("it is one").keys().collect();
+    let mut names: Vec<&String> = schema["properties"]
+        .as_object()
+        .expect("it is one")
+        .keys()
+        .collect();
     names.sort();
     assert_eq!(names, ["file_paths", "limit", "offset"]);
     assert_eq!(schema["required"], json!(["file_paths"]));
@@ -153,9 +208,16 @@ async fn files_stand_in_the_order_of_the_paths_with_numbered_lines() {
     place.write("folder/other.txt", "a\r\nb\n\nd");
     place.write("empty.txt", "");
     let manager = place.manager();
-    let executed = run(&manager, json!({"file_paths": ["folder/other.txt", "inside.txt", "empty.txt"]})).await;
+    let executed = run(
+        &manager,
+        json!({"file_paths": ["folder/other.txt", "inside.txt", "empty.txt"]}),
+    )
+    .await;
     let result = json!(executed.result);
-    assert_eq!((&result["success"], &result["error"], &result["files_read"]), (&json!(true), &json!(""), &json!(3)));
+    assert_eq!(
+        (&result["success"], &result["error"], &result["files_read"]),
+        (&json!(true), &json!(""), &json!(3))
+    );
     let expected = "=== folder/other.txt ===\n     1\ta\n     2\tb\n     3\t\n     4\td\n\
                     === inside.txt ===\n     1\tone\n     2\ttwo\n     3\tthree\n=== empty.txt ===\n";
     assert_eq!(content(&executed), expected);
@@ -170,10 +232,14 @@ async fn limit_and_offset_choose_lines_of_each_file() {
     place.write("long.txt", lines);
     let manager = place.manager();
     let read = async |arguments: Value| run(&manager, arguments).await;
-    let executed = read(json!({"file_paths": ["long.txt", "inside.txt"], "limit": 2, "offset": 2})).await;
+    let executed =
+        read(json!({"file_paths": ["long.txt", "inside.txt"], "limit": 2, "offset": 2})).await;
     let expected = "=== long.txt ===\n     2\tline 2\n     3\tline 3\n[more lines follow; go on with offset=4]\n\
                     === inside.txt ===\n     2\ttwo\n     3\tthree\n";
-    assert_eq!((content(&executed), &executed.result.fields["truncated"]), (expected, &json!(true)));
+    assert_eq!(
+        (content(&executed), &executed.result.fields["truncated"]),
+        (expected, &json!(true))
+    );
     let whole = read(json!({"file_paths": ["long.txt"], "limit": 0})).await;
     assert_eq!(content(&whole).lines().count(), 21);
     let beyond = read(json!({"file_paths": ["inside.txt"], "offset": 9})).await;
@@ -192,33 +258,73 @@ async fn what_is_no_text_is_named_and_not_shown() {
     place.write("data", b"text\0more text");
     place.write("program", b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0");
     let manager = place.manager();
-    assert_eq!(shown(&manager, "picture.png").await, "[a file of the type image/png, 20 bytes: not shown]\n");
-    assert_eq!(shown(&manager, "data").await, "[a binary file, 14 bytes: not shown]\n");
-    assert_eq!(shown(&manager, "program").await, "[a binary file, 18 bytes: not shown]\n");
+    assert_eq!(
+        shown(&manager, "picture.png").await,
+        "[a file of the type image/png, 20 bytes: not shown]\n"
+    );
+    assert_eq!(
+        shown(&manager, "data").await,
+        "[a binary file, 14 bytes: not shown]\n"
+    );
+    assert_eq!(
+        shown(&manager, "program").await,
+        "[a binary file, 18 bytes: not shown]\n"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn text_of_other_encodings_is_read() {
     let place = Place::new();
     let utf_16 = |big: bool| {
-        let unit = |unit: u16| if big { unit.to_be_bytes() } else { unit.to_le_bytes() };
-        "\u{feff}naïve ☃\nend".encode_utf16().flat_map(unit).collect::<Vec<u8>>()
+        let unit = |unit: u16| {
+            if big {
+                unit.to_be_bytes()
+            } else {
+                unit.to_le_bytes()
+            }
+        };
+        "\u{feff}naïve ☃\nend"
+            .encode_utf16()
+            .flat_map(unit)
+            .collect::<Vec<u8>>()
     };
     place.write("bom.txt", "\u{feff}naïve ☃\nend");
     place.write("little.txt", utf_16(false));
     place.write("big.txt", utf_16(true));
-    place.write("western.txt", b"Le caf\xe9 est tr\xe8s bon, n'est-ce pas ?\n");
+    place.write(
+        "western.txt",
+        b"Le caf\xe9 est tr\xe8s bon, n'est-ce pas ?\n",
+    );
     let japanese = b"\x82\xb1\x82\xea\x82\xcd\x93\xfa\x96\x7b\x8c\xea\x82\xcc\x95\xb6\x8f\xcd\x82\xc5\x82\xb7\n";
     place.write("japanese.txt", japanese);
-    place.write("broken.txt", [b"a".repeat(8192).as_slice(), b"\n\xff\xfez\n"].concat());
+    place.write(
+        "broken.txt",
+        [b"a".repeat(8192).as_slice(), b"\n\xff\xfez\n"].concat(),
+    );
     let manager = place.manager();
-    assert_eq!(shown(&manager, "bom.txt").await, "     1\tnaïve ☃\n     2\tend\n");
-    assert_eq!(shown(&manager, "little.txt").await, "[read as UTF-16LE]\n     1\tnaïve ☃\n     2\tend\n");
-    assert_eq!(shown(&manager, "big.txt").await, "[read as UTF-16BE]\n     1\tnaïve ☃\n     2\tend\n");
+    assert_eq!(
+        shown(&manager, "bom.txt").await,
+        "     1\tnaïve ☃\n     2\tend\n"
+    );
+    assert_eq!(
+        shown(&manager, "little.txt").await,
+        "[read as UTF-16LE]\n     1\tnaïve ☃\n     2\tend\n"
+    );
+    assert_eq!(
+        shown(&manager, "big.txt").await,
+        "[read as UTF-16BE]\n     1\tnaïve ☃\n     2\tend\n"
+    );
     let western = "[read as windows-1252]\n     1\tLe café est très bon, n'est-ce pas ?\n";
     assert_eq!(shown(&manager, "western.txt").await, western);
-    assert_eq!(shown(&manager, "japanese.txt").await, "[read as Shift_JIS]\n     1\tこれは日本語の文章です\n");
-    assert!(shown(&manager, "broken.txt").await.ends_with("     2\t\u{fffd}\u{fffd}z\n"));
+    assert_eq!(
+        shown(&manager, "japanese.txt").await,
+        "[read as Shift_JIS]\n     1\tこれは日本語の文章です\n"
+    );
+    assert!(
+        shown(&manager, "broken.txt")
+            .await
+            .ends_with("     2\t\u{fffd}\u{fffd}z\n")
+    );
 }
 
 // Checklist 60
@@ -238,7 +344,13 @@ async fn what_is_read_stops_before_it_has_too_many_tokens() {
     place.write("wide.txt", format!("{}\nend\n", "é".repeat(1 << 20)));
     let manager = place.manager();
     let wide = shown(&manager, "wide.txt").await;
-    assert!(wide.starts_with(&format!("     1\t{}… [2093152 more bytes of the line]\n", "é".repeat(2000))), "{wide}");
+    assert!(
+        wide.starts_with(&format!(
+            "     1\t{}… [2093152 more bytes of the line]\n",
+            "é".repeat(2000)
+        )),
+        "{wide}"
+    );
     assert!(wide.ends_with("     2\tend\n"));
 }
 
@@ -249,18 +361,42 @@ async fn a_missing_file_is_the_users_error_and_does_not_lose_the_others() {
     let manager = place.manager();
     let missing = run(&manager, json!({"file_paths": ["missing.txt"]})).await;
     let failure = missing.result.failure.as_ref().expect("it failed");
-    assert_eq!((failure.error_type, failure.suggestion.is_some()), (ErrorType::User, true));
-    assert!(failure.error.contains("missing.txt: there is no such file"), "{}", failure.error);
-
-    let some = run(&manager, json!({"file_paths": ["missing.txt", "inside.txt", "../secret.txt"]})).await;
-    let result = json!(some.result);
-    assert_eq!((&result["success"], &result["files_read"]), (&json!(true), &json!(1)));
-    let errors: Vec<_> = result["errors"].as_array().expect("there are some").iter().collect();
-    assert_eq!((&errors[0]["path"], &errors[0]["error_type"]), (&json!("missing.txt"), &json!("user_error")));
-    assert_eq!((&errors[1]["path"], &errors[1]["error_type"]), (&json!("../secret.txt"), &json!("security_error")));
-    assert!(
-        content(&some).starts_with("=== missing.txt ===\n[there is no such file]\n=== inside.txt ===\n     1\tone\n")
+    assert_eq!(
+        (failure.error_type, failure.suggestion.is_some()),
+        (ErrorType::User, true)
     );
+    assert!(
+        failure.error.contains("missing.txt: there is no such file"),
+        "{}",
+        failure.error
+    );
+
+    let some = run(
+        &manager,
+        json!({"file_paths": ["missing.txt", "inside.txt", "../secret.txt"]}),
+    )
+    .await;
+    let result = json!(some.result);
+    assert_eq!(
+        (&result["success"], &result["files_read"]),
+        (&json!(true), &json!(1))
+    );
+    let errors: Vec<_> = result["errors"]
+        .as_array()
+        .expect("there are some")
+        .iter()
+        .collect();
+    assert_eq!(
+        (&errors[0]["path"], &errors[0]["error_type"]),
+        (&json!("missing.txt"), &json!("user_error"))
+    );
+    assert_eq!(
+        (&errors[1]["path"], &errors[1]["error_type"]),
+        (&json!("../secret.txt"), &json!("security_error"))
+    );
+    assert!(content(&some).starts_with(
+        "=== missing.txt ===\n[there is no such file]\n=== inside.txt ===\n     1\tone\n"
+    ));
 }
 
 // Checklist 62
@@ -268,14 +404,26 @@ async fn a_missing_file_is_the_users_error_and_does_not_lose_the_others() {
 async fn what_names_no_files_is_a_validation_error() {
     let place = Place::new();
     let manager = place.manager();
-    for arguments in
-        [json!({}), json!({"file_paths": "inside.txt"}), json!({"file_paths": []}), json!({"file_paths": [1]})]
-    {
+    for arguments in [
+        json!({}),
+        json!({"file_paths": "inside.txt"}),
+        json!({"file_paths": []}),
+        json!({"file_paths": [1]}),
+    ] {
         let executed = run(&manager, arguments.clone()).await;
-        assert_eq!(error_type(&executed), Some(ErrorType::Validation), "{arguments}: {:?}", executed.result);
+        assert_eq!(
+            error_type(&executed),
+            Some(ErrorType::Validation),
+            "{arguments}: {:?}",
+            executed.result
+        );
     }
     let executed = run(&manager, json!({})).await;
-    assert!(executed.result.error().contains("file_paths is required"), "{}", executed.result.error());
+    assert!(
+        executed.result.error().contains("file_paths is required"),
+        "{}",
+        executed.result.error()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -284,7 +432,14 @@ async fn what_was_read_is_known_to_the_ledger() {
     let manager = place.manager();
     let executed = run(&manager, json!({"file_paths": ["inside.txt"], "limit": 1})).await;
     assert!(executed.result.is_success());
-    assert!(manager.files().get(&place.root.join("inside.txt")).is_some(), "{:?}", manager.files());
+    assert!(
+        manager
+            .files()
+            .get(&place.root.join("inside.txt"))
+            .is_some(),
+        "{:?}",
+        manager.files()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -292,17 +447,33 @@ async fn files_without_end_are_read_in_part_and_in_time() {
     let place = Place::new();
     let ten_gigabytes = 10 << 30;
     let sparse = File::create(place.root.join("sparse")).expect("it is writable");
-    sparse.set_len(ten_gigabytes).expect("the file system has sparse files");
+    sparse
+        .set_len(ten_gigabytes)
+        .expect("the file system has sparse files");
     let mut text = File::create(place.root.join("text")).expect("it is writable");
-    text.write_all("word ".repeat(4000).as_bytes()).expect("it is writable");
-    text.set_len(ten_gigabytes).expect("the file system has sparse files");
+    text.write_all("word ".repeat(4000).as_bytes())
+        .expect("it is writable");
+    text.set_len(ten_gigabytes)
+        .expect("the file system has sparse files");
     let manager = place.manager_of(ReadOptions::default(), Duration::from_millis(300));
-    assert_eq!(shown(&manager, "sparse").await, "[a binary file, 10737418240 bytes: not shown]\n");
+    assert_eq!(
+        shown(&manager, "sparse").await,
+        "[a binary file, 10737418240 bytes: not shown]\n"
+    );
     // One line of ten gigabytes takes longer than there is time.
     let begun = Instant::now();
     let executed = run(&manager, json!({"file_paths": ["text"]})).await;
-    assert_eq!(error_type(&executed), Some(ErrorType::System), "{:?}", executed.result);
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert_eq!(
+        error_type(&executed),
+        Some(ErrorType::System),
+        "{:?}",
+        executed.result
+    );
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -311,7 +482,12 @@ async fn a_file_that_changes_while_it_is_read_is_read_to_some_end() {
     let path = place.root.join("changing.txt");
     let lines = "a line of the file\n".repeat(100_000);
     place.write("changing.txt", &lines);
-    let manager = place.manager_of(ReadOptions { max_tokens: 10_000_000 }, FAR);
+    let manager = place.manager_of(
+        ReadOptions {
+            max_tokens: 10_000_000,
+        },
+        FAR,
+    );
     let done = Arc::new(AtomicBool::new(false));
     let changes = {
         let (done, lines) = (Arc::clone(&done), lines.clone());
@@ -325,7 +501,11 @@ async fn a_file_that_changes_while_it_is_read_is_read_to_some_end() {
         })
     };
     for limit in 1..=50 {
-        let executed = run(&manager, json!({"file_paths": ["changing.txt"], "limit": limit * 2000})).await;
+        let executed = run(
+            &manager,
+            json!({"file_paths": ["changing.txt"], "limit": limit * 2000}),
+        )
+        .await;
         assert!(executed.result.is_success(), "{:?}", executed.result);
     }
     done.store(true, Ordering::Relaxed);
@@ -340,8 +520,14 @@ async fn a_thousand_calls_at_once_each_get_their_own_lines() {
     let manager = place.manager();
     let arguments = |line| json!({"file_paths": ["numbers.txt"], "offset": line, "limit": 1});
     let calls: Vec<ToolCall> = (1..=1000).map(|line| call(arguments(line))).collect();
-    let executed = timeout(FAR, manager.execute_all(&calls)).await.expect("it does not hang");
+    let executed = timeout(FAR, manager.execute_all(&calls))
+        .await
+        .expect("it does not hang");
     for (line, executed) in (1..=1000).zip(&executed) {
-        assert!(content(executed).contains(&format!("\t{line}\n")), "{line}: {:?}", executed.result);
+        assert!(
+            content(executed).contains(&format!("\t{line}\n")),
+            "{line}: {:?}",
+            executed.result
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Skills: reading `SKILL.md` folders, whether a catalog has what they need, and what picking one brings along.
+//! Skills: reading `SKILL.md` folders, whether a catalog has what they need, and what picking one
+//! brings along.
 
 use std::fs;
 use std::path::Path;
@@ -29,24 +30,37 @@ fn skills(folder: &str) -> Vec<Skill> {
 }
 
 fn with_skills(catalog: Catalog, folder: &str) -> Engine {
-    Engine::builder(catalog).skills(skills(folder)).build().expect("the static model needs nothing")
+    Engine::builder(catalog)
+        .skills(skills(folder))
+        .build()
+        .expect("the static model needs nothing")
 }
 
 fn deploy_staging(catalog: &Catalog) -> SkillReport {
     let skills = skills("skills-terminal");
-    let skill = skills.iter().find(|skill| skill.name == "deploy-staging").expect("it is there");
+    let skill = skills
+        .iter()
+        .find(|skill| skill.name == "deploy-staging")
+        .expect("it is there");
     skill.compatibility(catalog, &NameTable::new(catalog))
 }
 
 /// The names of the picked skills, best first.
 fn picked(selection: &Selection) -> Vec<&str> {
-    selection.skills.iter().flatten().map(|skill| skill.skill.name.as_str()).collect()
+    selection
+        .skills
+        .iter()
+        .flatten()
+        .map(|skill| skill.skill.name.as_str())
+        .collect()
 }
 
 fn write(folder: &Path, name: &str, allowed: &str) {
     let folder = folder.join(name);
     fs::create_dir_all(&folder).expect("it is a new folder");
-    let text = format!("---\nname: {name}\ndescription: Does {name}.\nallowed-tools: {allowed}\n---\n\nDo it.\n");
+    let text = format!(
+        "---\nname: {name}\ndescription: Does {name}.\nallowed-tools: {allowed}\n---\n\nDo it.\n"
+    );
     fs::write(folder.join("SKILL.md"), text).expect("the folder is there");
 }
 
@@ -63,7 +77,11 @@ fn a_skill_fits_the_terminal_tools_through_their_aliases() {
     let expected = [
         ("bash", "terminal/terminalRun", ResolvedVia::Alias),
         ("read_file", "terminal/terminalReadFile", ResolvedVia::Alias),
-        ("write_file", "terminal/terminalWriteFile", ResolvedVia::Alias),
+        (
+            "write_file",
+            "terminal/terminalWriteFile",
+            ResolvedVia::Alias,
+        ),
     ];
     assert_eq!(meant.collect::<Vec<_>>(), expected);
 }
@@ -79,17 +97,34 @@ fn without_aliases_it_does_not_fit_and_the_nearest_tools_are_told() {
     let report = deploy_staging(&bare);
     assert!(!report.is_compatible());
     let nearest = report.tools.iter().map(|tool| match &tool.meaning {
-        ToolMeaning::Unknown { suggestions } => (tool.allowed.name.as_str(), suggestions.first().map(String::as_str)),
+        ToolMeaning::Unknown { suggestions } => (
+            tool.allowed.name.as_str(),
+            suggestions.first().map(String::as_str),
+        ),
         other => panic!("{other:?}"),
     });
-    let expected = [("bash", None), ("read_file", Some("terminalReadFile")), ("write_file", Some("terminalWriteFile"))];
+    let expected = [
+        ("bash", None),
+        ("read_file", Some("terminalReadFile")),
+        ("write_file", Some("terminalWriteFile")),
+    ];
     assert_eq!(nearest.collect::<Vec<_>>(), expected);
 
     let engine = with_skills(bare, "skills-terminal");
     let selection = pick(&engine, "deploy-staging", &PickOptions::default());
-    assert!(picked(&selection).is_empty(), "what cannot be used is not picked, even by name");
-    let skipped = selection.stages.iter().find(|report| report.stage == Stage::Skills).expect("it is reported");
-    assert!(matches!(skipped.status, StageStatus::Skipped { .. }), "{skipped:?}");
+    assert!(
+        picked(&selection).is_empty(),
+        "what cannot be used is not picked, even by name"
+    );
+    let skipped = selection
+        .stages
+        .iter()
+        .find(|report| report.stage == Stage::Skills)
+        .expect("it is reported");
+    assert!(
+        matches!(skipped.status, StageStatus::Skipped { .. }),
+        "{skipped:?}"
+    );
 }
 
 #[test]
@@ -97,7 +132,12 @@ fn capitalised_names_of_the_ecosystem_and_scopes_are_understood() {
     let catalog = terminal();
     let engine = with_skills(catalog, "skills-terminal");
     assert_eq!(engine.skill_reports().len(), 2);
-    assert!(engine.skill_reports().iter().all(SkillReport::is_compatible));
+    assert!(
+        engine
+            .skill_reports()
+            .iter()
+            .all(SkillReport::is_compatible)
+    );
     let tidy = &engine.skill_reports()[1];
     assert_eq!(tidy.tools[1].allowed.to_string(), "Write(notes/*.md)");
 }
@@ -107,18 +147,33 @@ fn the_skills_of_the_workplace_fit_but_for_one() {
     let skills = skills("skills");
     let paths: Vec<&str> = skills.iter().map(|skill| skill.path.as_str()).collect();
     assert_eq!(paths.len(), 9);
-    assert!(paths.is_sorted() && paths.contains(&"engineering/release/write-release-notes/SKILL.md"), "{paths:?}");
+    assert!(
+        paths.is_sorted() && paths.contains(&"engineering/release/write-release-notes/SKILL.md"),
+        "{paths:?}"
+    );
     let catalog = workplace();
     let names = NameTable::new(&catalog);
-    let reports: Vec<SkillReport> = skills.iter().map(|skill| skill.compatibility(&catalog, &names)).collect();
-    let unfit: Vec<&SkillReport> = reports.iter().filter(|report| !report.is_compatible()).collect();
+    let reports: Vec<SkillReport> = skills
+        .iter()
+        .map(|skill| skill.compatibility(&catalog, &names))
+        .collect();
+    let unfit: Vec<&SkillReport> = reports
+        .iter()
+        .filter(|report| !report.is_compatible())
+        .collect();
     assert_eq!(unfit.len(), 1);
     let told = unfit[0].to_string();
-    for part in ["\"export-icons\"", "there is no tool \"export_frame\"", "did you mean create_pull_request"] {
+    for part in [
+        "\"export-icons\"",
+        "there is no tool \"export_frame\"",
+        "did you mean create_pull_request",
+    ] {
         assert!(told.contains(part), "{told}");
     }
     assert!(
-        told.contains("\"get_file_contents\" is ambiguous, write one of forge/get_file_contents, files/"),
+        told.contains(
+            "\"get_file_contents\" is ambiguous, write one of forge/get_file_contents, files/"
+        ),
         "{told}"
     );
     assert_eq!(told.lines().count(), 1);
@@ -129,21 +184,41 @@ fn the_skills_of_the_workplace_fit_but_for_one() {
 #[test]
 fn every_bad_file_is_reported_and_none_stands_in_the_way() {
     let found = SkillFolder::open(fixture("broken/skills")).expect("one of them is valid");
-    assert_eq!(found.skills.iter().map(|skill| skill.path.as_str()).collect::<Vec<_>>(), ["good-one/SKILL.md"]);
+    assert_eq!(
+        found
+            .skills
+            .iter()
+            .map(|skill| skill.path.as_str())
+            .collect::<Vec<_>>(),
+        ["good-one/SKILL.md"]
+    );
     let told: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
     for (file, part) in [
         ("alias-bomb", "alias"),
-        ("never-closed", "line 1: the front matter has no end; close it"),
-        ("no-front-matter", "line 1: the file does not begin with front matter"),
+        (
+            "never-closed",
+            "line 1: the front matter has no end; close it",
+        ),
+        (
+            "no-front-matter",
+            "line 1: the file does not begin with front matter",
+        ),
         ("not-utf8", "not valid UTF-8"),
         ("second/good-one", "the name \"good-one\" is taken by"),
         ("unquoted-colon", "line 3: "),
         ("wrong-name", "line 2: the name \"Wrong Name\" holds 'W'"),
         ("wrong-name", "line 3: the description is empty"),
-        ("wrong-name", "line 4: allowed-tools has \"Bash(git:* Read\""),
+        (
+            "wrong-name",
+            "line 4: allowed-tools has \"Bash(git:* Read\"",
+        ),
     ] {
         let path = format!("{file}/SKILL.md");
-        assert!(told.iter().any(|error| error.contains(&path) && error.contains(part)), "{path} {part}: {told:#?}");
+        assert!(
+            told.iter()
+                .any(|error| error.contains(&path) && error.contains(part)),
+            "{path} {part}: {told:#?}"
+        );
     }
     assert_eq!(told.len(), 7);
     assert!(told.iter().all(|error| error.lines().count() == 1));
@@ -152,9 +227,18 @@ fn every_bad_file_is_reported_and_none_stands_in_the_way() {
 #[test]
 fn a_folder_without_skills_is_an_error() {
     let empty = tempdir().expect("there is room");
-    assert!(matches!(SkillFolder::open(empty.path()), Err(SkillError::NoSkills { .. })));
-    assert!(matches!(SkillFolder::open(empty.path().join("none")), Err(SkillError::Read { .. })));
-    assert!(matches!(SkillFolder::open(fixture("README.md")), Err(SkillError::Read { .. })));
+    assert!(matches!(
+        SkillFolder::open(empty.path()),
+        Err(SkillError::NoSkills { .. })
+    ));
+    assert!(matches!(
+        SkillFolder::open(empty.path().join("none")),
+        Err(SkillError::Read { .. })
+    ));
+    assert!(matches!(
+        SkillFolder::open(fixture("README.md")),
+        Err(SkillError::Read { .. })
+    ));
 }
 
 #[test]
@@ -167,9 +251,19 @@ fn what_is_too_large_or_too_deep_is_told_and_version_control_is_passed_over() {
     fs::create_dir(&large).expect("it is a new folder");
     fs::write(large.join("SKILL.md"), "x".repeat(300_000)).expect("there is room");
     let found = SkillFolder::open(folder.path()).expect("one is valid");
-    assert_eq!(found.skills.iter().map(|skill| skill.name.as_str()).collect::<Vec<_>>(), ["fine"]);
+    assert_eq!(
+        found
+            .skills
+            .iter()
+            .map(|skill| skill.name.as_str())
+            .collect::<Vec<_>>(),
+        ["fine"]
+    );
     assert!(
-        matches!(found.errors[..], [SkillError::TooDeep { .. }, SkillError::TooLarge { .. }]),
+        matches!(
+            found.errors[..],
+            [SkillError::TooDeep { .. }, SkillError::TooLarge { .. }]
+        ),
         "{:?}",
         found.errors
     );
@@ -178,7 +272,10 @@ fn what_is_too_large_or_too_deep_is_told_and_version_control_is_passed_over() {
 #[test]
 fn a_folder_may_be_a_skill_itself() {
     let found = SkillFolder::open(fixture("skills-terminal/deploy-staging")).expect("it is one");
-    assert_eq!((found.skills[0].path.as_str(), found.errors.len()), ("SKILL.md", 0));
+    assert_eq!(
+        (found.skills[0].path.as_str(), found.errors.len()),
+        ("SKILL.md", 0)
+    );
     assert!(found.skills[0].body.contains("./deploy/staging.sh"));
 }
 
@@ -196,16 +293,30 @@ fn links_are_followed_but_not_round_and_round() {
     symlink("itself", folder.path().join("itself")).expect("it is a new link");
     let found = SkillFolder::open(folder.path()).expect("it ends");
     assert_eq!(
-        found.skills.iter().map(|skill| skill.path.as_str()).collect::<Vec<_>>(),
+        found
+            .skills
+            .iter()
+            .map(|skill| skill.path.as_str())
+            .collect::<Vec<_>>(),
         ["more/linked/SKILL.md", "own/SKILL.md"]
     );
-    assert!(found.errors.iter().any(|error| matches!(error, SkillError::Loop { .. })), "{:?}", found.errors);
+    assert!(
+        found
+            .errors
+            .iter()
+            .any(|error| matches!(error, SkillError::Loop { .. })),
+        "{:?}",
+        found.errors
+    );
 }
 
 #[test]
 fn two_skills_of_one_name_are_refused() {
-    let skill = picktools_skills::parse("---\nname: a\ndescription: b\n---\nc", "a/SKILL.md").expect("it is valid");
-    let built = Engine::builder(terminal()).skills(vec![skill.clone(), skill]).build();
+    let skill = picktools_skills::parse("---\nname: a\ndescription: b\n---\nc", "a/SKILL.md")
+        .expect("it is valid");
+    let built = Engine::builder(terminal())
+        .skills(vec![skill.clone(), skill])
+        .build();
     assert!(matches!(built, Err(IndexError::Skills(_))), "{built:?}");
 }
 
@@ -240,13 +351,26 @@ fn prompt_sections_list_tools_with_aliases_and_skills() {
 #[test]
 fn a_picked_skill_brings_its_tools_beyond_the_cut() {
     let engine = with_skills(terminal(), "skills-terminal");
-    let options = PickOptions { max_candidates: 1, ..PickOptions::default() };
+    let options = PickOptions {
+        max_candidates: 1,
+        ..PickOptions::default()
+    };
     let selection = pick(&engine, "try my branch out on staging", &options);
     assert_eq!(picked(&selection), ["deploy-staging"]);
     let skill = &selection.skills.as_ref().expect("the engine has skills")[0];
-    let tools = ["terminal/terminalRun", "terminal/terminalReadFile", "terminal/terminalWriteFile"];
-    assert_eq!((skill.tool_ids.as_slice(), skill.ineligible.len()), (tools.map(String::from).as_slice(), 0));
-    assert!(skill.score > 0.5 && skill.reason.contains("\"staging\""), "{skill:?}");
+    let tools = [
+        "terminal/terminalRun",
+        "terminal/terminalReadFile",
+        "terminal/terminalWriteFile",
+    ];
+    assert_eq!(
+        (skill.tool_ids.as_slice(), skill.ineligible.len()),
+        (tools.map(String::from).as_slice(), 0)
+    );
+    assert!(
+        skill.score > 0.5 && skill.reason.contains("\"staging\""),
+        "{skill:?}"
+    );
     let mut found = ids(&selection);
     found.sort_unstable();
     let mut all = tools;
@@ -254,35 +378,62 @@ fn a_picked_skill_brings_its_tools_beyond_the_cut() {
     assert_eq!(found, all);
     for pick in &selection.picks {
         assert_eq!(pick.provenance.needed_by, ["deploy-staging"]);
-        assert!(pick.reason.contains("he skill \"deploy-staging\" needs it"), "{}", pick.reason);
+        assert!(
+            pick.reason.contains("he skill \"deploy-staging\" needs it"),
+            "{}",
+            pick.reason
+        );
     }
-    assert!(selection.stages.iter().any(|report| report.stage == Stage::Skills && report.status == StageStatus::Ran));
+    assert!(
+        selection
+            .stages
+            .iter()
+            .any(|report| report.stage == Stage::Skills && report.status == StageStatus::Ran)
+    );
 }
 
 #[test]
 fn what_may_not_be_seen_is_not_brought_along_and_is_told() {
     let engine = with_skills(terminal(), "skills-terminal");
     let options = PickOptions {
-        access: Access { exclude: ["write_file".to_owned()].into(), ..Access::default() },
+        access: Access {
+            exclude: ["write_file".to_owned()].into(),
+            ..Access::default()
+        },
         ..PickOptions::default()
     };
     let selection = pick(&engine, "deploy-staging", &options);
     assert!(!ids(&selection).contains(&"terminal/terminalWriteFile"));
     let skill = &selection.skills.as_ref().expect("the engine has skills")[0];
-    assert_eq!(skill.tool_ids, ["terminal/terminalRun", "terminal/terminalReadFile"]);
-    let [refused] = &skill.ineligible[..] else { panic!("{:?}", skill.ineligible) };
+    assert_eq!(
+        skill.tool_ids,
+        ["terminal/terminalRun", "terminal/terminalReadFile"]
+    );
+    let [refused] = &skill.ineligible[..] else {
+        panic!("{:?}", skill.ineligible)
+    };
     assert_eq!(
         (refused.tool_id.as_str(), refused.named.as_deref()),
         ("terminal/terminalWriteFile", Some("write_file"))
     );
-    assert_eq!(refused.reasons.iter().map(|reason| reason.code()).collect::<Vec<_>>(), ["excluded"]);
+    assert_eq!(
+        refused
+            .reasons
+            .iter()
+            .map(|reason| reason.code())
+            .collect::<Vec<_>>(),
+        ["excluded"]
+    );
 
     let engine = with_skills(workplace(), "skills");
     let complaint = |options: &PickOptions| pick(&engine, "use settle-complaint", options);
     let customer = complaint(&PickOptions::default());
     assert!(!ids(&customer).contains(&"payments/refund_payment"));
     let lead = complaint(&PickOptions {
-        access: Access { roles: ["support-lead".to_owned()].into(), ..Access::default() },
+        access: Access {
+            roles: ["support-lead".to_owned()].into(),
+            ..Access::default()
+        },
         ..PickOptions::default()
     });
     assert!(ids(&lead).contains(&"payments/refund_payment"));
@@ -291,16 +442,31 @@ fn what_may_not_be_seen_is_not_brought_along_and_is_told() {
 #[test]
 fn a_skill_that_fits_less_than_the_tools_is_not_picked() {
     let engine = with_skills(workplace(), "skills");
-    for request in ["resize a picture", "what is the weather like tomorrow", "metrics.query", "", "𝄞"] {
+    for request in [
+        "resize a picture",
+        "what is the weather like tomorrow",
+        "metrics.query",
+        "",
+        "𝄞",
+    ] {
         let with = pick(&engine, request, &PickOptions::default());
         let without = pick(&WORKPLACE, request, &PickOptions::default());
         assert_eq!(picked(&with), [""; 0], "{request}");
         assert_eq!(ids(&with), ids(&without), "{request}");
     }
-    let one = picktools_skills::parse("---\nname: a\ndescription: Waters the plants.\n---\nc", "a/SKILL.md")
-        .expect("it is valid");
-    let engine = Engine::builder(workplace()).skills(vec![one]).build().expect("it can be built");
-    assert!(picked(&pick(&engine, "resize a picture", &PickOptions::default())).is_empty(), "nor is it alone");
+    let one = picktools_skills::parse(
+        "---\nname: a\ndescription: Waters the plants.\n---\nc",
+        "a/SKILL.md",
+    )
+    .expect("it is valid");
+    let engine = Engine::builder(workplace())
+        .skills(vec![one])
+        .build()
+        .expect("it can be built");
+    assert!(
+        picked(&pick(&engine, "resize a picture", &PickOptions::default())).is_empty(),
+        "nor is it alone"
+    );
 }
 
 #[test]
@@ -320,14 +486,35 @@ fn skills_are_ranked_in_every_mode_and_beside_a_scorer() {
         (&scored, PickOptions::default()),
     ] {
         let selection = pick(engine, request, &options);
-        assert_eq!(picked(&selection).first(), Some(&"plan-team-meeting"), "{options:?}");
-        assert!(ids(&selection).contains(&"calendar/create_event"), "{options:?}");
+        assert_eq!(
+            picked(&selection).first(),
+            Some(&"plan-team-meeting"),
+            "{options:?}"
+        );
+        assert!(
+            ids(&selection).contains(&"calendar/create_event"),
+            "{options:?}"
+        );
     }
-    let ranks = PickOptions { fusion: Fusion::Rrf { k: 60 }, ..PickOptions::default() };
-    assert_eq!(picked(&pick(&engine, request, &ranks)).first(), Some(&"plan-team-meeting"));
+    let ranks = PickOptions {
+        fusion: Fusion::Rrf { k: 60 },
+        ..PickOptions::default()
+    };
+    assert_eq!(
+        picked(&pick(&engine, request, &ranks)).first(),
+        Some(&"plan-team-meeting")
+    );
     assert!(picked(&pick(&engine, "resize a picture", &ranks)).is_empty());
-    let most = PickOptions { max_candidates: 2, min_score: 0.0, ..PickOptions::default() };
-    assert_eq!(picked(&pick(&engine, request, &most)).len(), 2, "no more skills than candidates");
+    let most = PickOptions {
+        max_candidates: 2,
+        min_score: 0.0,
+        ..PickOptions::default()
+    };
+    assert_eq!(
+        picked(&pick(&engine, request, &most)).len(),
+        2,
+        "no more skills than candidates"
+    );
 }
 
 /// The static model, which counts the requests that it embeds.
@@ -342,7 +529,12 @@ impl Embedder for Counting {
         self.0.dimensions()
     }
 
-    fn embed(&self, role: Role, texts: &[&str], done: &(dyn Fn(usize) + Sync)) -> Result<Vec<Vec<f32>>, EmbedError> {
+    fn embed(
+        &self,
+        role: Role,
+        texts: &[&str],
+        done: &(dyn Fn(usize) + Sync),
+    ) -> Result<Vec<Vec<f32>>, EmbedError> {
         if role == Role::Query {
             self.1.fetch_add(1, Ordering::Relaxed);
         }
@@ -352,9 +544,15 @@ impl Embedder for Counting {
 
 #[test]
 fn the_request_is_embedded_once_for_tools_and_skills() {
-    let model = Arc::new(Counting(StaticEmbedder::shared().expect("it is inside"), AtomicUsize::new(0)));
+    let model = Arc::new(Counting(
+        StaticEmbedder::shared().expect("it is inside"),
+        AtomicUsize::new(0),
+    ));
     let builder = Engine::builder(workplace()).embedder(Arc::clone(&model) as Arc<dyn Embedder>);
-    let engine = builder.skills(skills("skills")).build().expect("the model does not fail");
+    let engine = builder
+        .skills(skills("skills"))
+        .build()
+        .expect("the model does not fail");
     let selection = pick(&engine, "the build is red", &PickOptions::default());
     assert_eq!(picked(&selection).first(), Some(&"fix-failing-build"));
     assert_eq!(model.1.load(Ordering::Relaxed), 1);
@@ -362,16 +560,28 @@ fn the_request_is_embedded_once_for_tools_and_skills() {
 
 #[test]
 fn an_engine_without_skills_says_nothing_of_them() {
-    let json = serde_json::to_value(pick(&WORKPLACE, "book a meeting room", &PickOptions::default()));
+    let json = serde_json::to_value(pick(
+        &WORKPLACE,
+        "book a meeting room",
+        &PickOptions::default(),
+    ));
     let json = json.expect("it serialises");
     assert!(json.get("skills").is_none() && !json.to_string().contains("needed_by"));
-    assert!(json["stages"].as_array().is_some_and(|stages| stages.iter().all(|stage| stage["stage"] != "skills")));
+    assert!(
+        json["stages"]
+            .as_array()
+            .is_some_and(|stages| stages.iter().all(|stage| stage["stage"] != "skills"))
+    );
 }
 
 #[test]
 fn the_same_inputs_give_the_same_bytes() {
     let bytes = || {
-        let selection = pick(&with_skills(workplace(), "skills"), "the build is red", &PickOptions::default());
+        let selection = pick(
+            &with_skills(workplace(), "skills"),
+            "the build is red",
+            &PickOptions::default(),
+        );
         assert!(!picked(&selection).is_empty());
         serde_json::to_string(&selection).expect("it serialises")
     };

@@ -73,11 +73,17 @@ impl Fault {
     /// What to do about it.
     fn remedy(self) -> &'static str {
         match self {
-            Self::Away => "look whether it runs and can be reached from here; what there was stays meanwhile",
+            Self::Away => {
+                "look whether it runs and can be reached from here; what there was stays meanwhile"
+            }
             Self::Full => "give it more memory (`maxmemory`), or make room in it",
             Self::Refused => "look at what the user of --store may do there (`ACL GETUSER`)",
-            Self::Foreign => "somebody else's data lies under a key of ours: move it away, or take another --tenant",
-            Self::Older => "look at what was lost: `picktools approve --store … --lost restore` or `--lost accept`",
+            Self::Foreign => {
+                "somebody else's data lies under a key of ours: move it away, or take another --tenant"
+            }
+            Self::Older => {
+                "look at what was lost: `picktools approve --store … --lost restore` or `--lost accept`"
+            }
         }
     }
 }
@@ -94,7 +100,10 @@ pub struct Failure {
 impl Failure {
     /// Makes one of a fault, and of what is said of it.
     pub fn new(fault: Fault, message: impl Into<String>) -> Self {
-        Self { fault, message: message.into() }
+        Self {
+            fault,
+            message: message.into(),
+        }
     }
 
     pub(crate) fn late() -> Self {
@@ -108,13 +117,15 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A function that hears when a fault of a store begins, and when it ends: then there is none for the purpose any longer.
+/// A function that hears when a fault of a store begins, and when it ends: then there is none for
+/// the purpose any longer.
 pub type FaultListener = dyn Fn(Purpose, Option<Fault>) + Send + Sync;
 
 /// What is wrong now.
 #[derive(Default)]
 pub(super) struct Faults {
-    /// With the command that it was found by, which ends it when it succeeds; none where it is not about one.
+    /// With the command that it was found by, which ends it when it succeeds; none where it is not
+    /// about one.
     now: Mutex<BTreeMap<Purpose, (Fault, Option<String>)>>,
     /// Until when nothing is asked, and why.
     paused: Mutex<Option<(Instant, Failure)>>,
@@ -128,17 +139,30 @@ impl Faults {
     }
 
     pub(super) fn all(&self) -> Vec<(Purpose, Fault)> {
-        lock(&self.now).iter().map(|(purpose, (fault, _))| (*purpose, *fault)).collect()
+        lock(&self.now)
+            .iter()
+            .map(|(purpose, (fault, _))| (*purpose, *fault))
+            .collect()
     }
 
     /// Why nothing is asked now.
     pub(super) fn paused(&self) -> Option<Failure> {
         let paused = lock(&self.paused);
-        paused.as_ref().filter(|(until, _)| *until > Instant::now()).map(|(_, failure)| failure.clone())
+        paused
+            .as_ref()
+            .filter(|(until, _)| *until > Instant::now())
+            .map(|(_, failure)| failure.clone())
     }
 
     /// Notes that a command failed; where nothing answers, that nothing is asked for a while.
-    pub(super) fn failed(&self, purpose: Purpose, command: &str, failure: &Failure, pause: Duration, address: &str) {
+    pub(super) fn failed(
+        &self,
+        purpose: Purpose,
+        command: &str,
+        failure: &Failure,
+        pause: Duration,
+        address: &str,
+    ) {
         if failure.fault == Fault::Away {
             *lock(&self.paused) = Some((Instant::now() + pause, failure.clone()));
         }
@@ -154,11 +178,19 @@ impl Faults {
     }
 
     /// Notes what is wrong and is not about a command.
-    pub(super) fn begin(&self, purpose: Purpose, failure: &Failure, command: Option<&str>, address: &str) {
+    pub(super) fn begin(
+        &self,
+        purpose: Purpose,
+        failure: &Failure,
+        command: Option<&str>,
+        address: &str,
+    ) {
         {
             let mut now = lock(&self.now);
             // What is away now may still be an older copy, and that is what stays to be seen to.
-            let is_kept = now.get(&purpose).is_some_and(|(fault, _)| *fault == Fault::Older || *fault == failure.fault);
+            let is_kept = now
+                .get(&purpose)
+                .is_some_and(|(fault, _)| *fault == Fault::Older || *fault == failure.fault);
             if is_kept {
                 return;
             }
@@ -197,8 +229,10 @@ impl Faults {
 
 /// Tells what is wrong, as one line without anything that is not for everybody.
 pub fn told_in_words(faults: &[(Purpose, Fault)]) -> String {
-    let told: Vec<String> =
-        faults.iter().map(|(purpose, fault)| format!("{} ({})", fault.name(), purpose.name())).collect();
+    let told: Vec<String> = faults
+        .iter()
+        .map(|(purpose, fault)| format!("{} ({})", fault.name(), purpose.name()))
+        .collect();
     format!("store: {}", told.join(", "))
 }
 
@@ -211,10 +245,20 @@ mod tests {
         let (faults, told) = (Faults::default(), Arc::new(Mutex::new(Vec::new())));
         let hears = Arc::clone(&told);
         faults.tell(Arc::new(move |purpose, fault| {
-            lock(&hears).push(format!("{} {}", purpose.name(), fault.map_or("well", Fault::name)));
+            lock(&hears).push(format!(
+                "{} {}",
+                purpose.name(),
+                fault.map_or("well", Fault::name)
+            ));
         }));
         let failed = |purpose, command, fault| {
-            faults.failed(purpose, command, &Failure::new(fault, "why"), Duration::ZERO, "here");
+            faults.failed(
+                purpose,
+                command,
+                &Failure::new(fault, "why"),
+                Duration::ZERO,
+                "here",
+            );
         };
         for _ in 0..3 {
             failed(Purpose::Rates, "EVAL", Fault::Away);
@@ -225,21 +269,42 @@ mod tests {
         assert_eq!(faults.all(), [(Purpose::Audit, Fault::Full)]);
         faults.answered(Purpose::Audit, "EVAL", "here");
         // An older copy stays one until it is seen to, also where the store is away meanwhile.
-        faults.begin(Purpose::Pins, &Failure::new(Fault::Older, "why"), None, "here");
+        faults.begin(
+            Purpose::Pins,
+            &Failure::new(Fault::Older, "why"),
+            None,
+            "here",
+        );
         failed(Purpose::Pins, "HMGET", Fault::Away);
         faults.answered(Purpose::Pins, "HMGET", "here");
         assert_eq!(faults.all(), [(Purpose::Pins, Fault::Older)]);
         assert_eq!(told_in_words(&faults.all()), "store: older (approvals)");
         faults.ended(Purpose::Pins, "here");
         let told = lock(&told).clone();
-        assert_eq!(told, ["rates away", "audit full", "rates well", "audit well", "approvals older", "approvals well"]);
+        assert_eq!(
+            told,
+            [
+                "rates away",
+                "audit full",
+                "rates well",
+                "audit well",
+                "approvals older",
+                "approvals well"
+            ]
+        );
     }
 
     #[test]
     fn after_a_command_that_was_not_answered_none_is_tried_for_a_while() {
         let faults = Faults::default();
         let pause = Duration::from_millis(50);
-        faults.failed(Purpose::Audit, "EVAL", &Failure::new(Fault::Full, "why"), pause, "here");
+        faults.failed(
+            Purpose::Audit,
+            "EVAL",
+            &Failure::new(Fault::Full, "why"),
+            pause,
+            "here",
+        );
         assert_eq!(faults.paused(), None, "it answers");
         faults.failed(Purpose::Rates, "EVAL", &Failure::late(), pause, "here");
         assert_eq!(faults.paused(), Some(Failure::late()));

@@ -32,7 +32,13 @@ mod with {
             // The provider of the process may be set already, by whoever uses the library.
             picktools_net::install_tls_backend();
             let client = Client::open(info).map_err(|_| wrong.to_owned())?;
-            Ok((Self { client, idle: Mutex::default() }, address))
+            Ok((
+                Self {
+                    client,
+                    idle: Mutex::default(),
+                },
+                address,
+            ))
         }
 
         pub(in super::super) fn ask(&self, command: &[&[u8]]) -> Result<Answer, Failure> {
@@ -47,11 +53,14 @@ mod with {
                     }
                     answer
                 }
-                // A connection that was closed since its last use says nothing of the store. What was sent on it may have been done:
-                // all that is asked is such that it may be asked again.
+                // A connection that was closed since its last use says nothing of the store. What
+                // was sent on it may have been done: all that is asked is such that it may be asked
+                // again.
                 Err((_, true)) if is_kept => {
                     lock(&self.idle).clear();
-                    send(self.connect()?, command).map(|(_, answer)| answer).unwrap_or_else(|(failure, _)| Err(failure))
+                    send(self.connect()?, command)
+                        .map(|(_, answer)| answer)
+                        .unwrap_or_else(|(failure, _)| Err(failure))
                 }
                 Err((failure, _)) => {
                     lock(&self.idle).clear();
@@ -61,19 +70,26 @@ mod with {
         }
 
         fn connect(&self) -> Result<Connection, Failure> {
-            let connection = self.client.get_connection_with_timeout(DEADLINE).map_err(|error| failure(&error))?;
-            let limited =
-                connection.set_read_timeout(Some(DEADLINE)).and_then(|()| connection.set_write_timeout(Some(DEADLINE)));
+            let connection = self
+                .client
+                .get_connection_with_timeout(DEADLINE)
+                .map_err(|error| failure(&error))?;
+            let limited = connection
+                .set_read_timeout(Some(DEADLINE))
+                .and_then(|()| connection.set_write_timeout(Some(DEADLINE)));
             limited.map_err(|error| failure(&error))?;
             Ok(connection)
         }
     }
 
-    /// The connection, where it is still good, with the answer; else why not, and whether it had been closed.
+    /// The connection, where it is still good, with the answer; else why not, and whether it had
+    /// been closed.
     type Sent = Result<(Connection, Result<Answer, Failure>), (Failure, bool)>;
 
     fn send(mut connection: Connection, command: &[&[u8]]) -> Sent {
-        let Some((name, arguments)) = command.split_first() else { return Err((Failure::late(), false)) };
+        let Some((name, arguments)) = command.split_first() else {
+            return Err((Failure::late(), false));
+        };
         let mut asked = cmd(&String::from_utf8_lossy(name));
         for argument in arguments {
             asked.arg(*argument);
@@ -83,7 +99,10 @@ mod with {
             Err(error) => {
                 let failure = failure(&error);
                 match error.is_io_error() || failure.fault == Fault::Away {
-                    true => Err((failure, error.is_connection_dropped() && !error.is_timeout())),
+                    true => Err((
+                        failure,
+                        error.is_connection_dropped() && !error.is_timeout(),
+                    )),
                     false => Ok((connection, Err(failure))),
                 }
             }
@@ -100,7 +119,12 @@ mod with {
             Value::Array(parts) | Value::Set(parts) => {
                 Answer::List(parts.into_iter().map(answer).collect::<Result<_, _>>()?)
             }
-            _ => return Err(Failure::new(Fault::Foreign, "it answers in a way that was not asked for")),
+            _ => {
+                return Err(Failure::new(
+                    Fault::Foreign,
+                    "it answers in a way that was not asked for",
+                ));
+            }
         })
     }
 
@@ -108,7 +132,8 @@ mod with {
     fn failure(error: &redis::RedisError) -> Failure {
         let fault = match error.kind() {
             ErrorKind::Io | ErrorKind::ClusterConnectionNotFound => Fault::Away,
-            // It has just been started, or is a copy that takes nothing: another may be the right one by the next attempt.
+            // It has just been started, or is a copy that takes nothing: another may be the right
+            // one by the next attempt.
             ErrorKind::Server(
                 ServerErrorKind::BusyLoading
                 | ServerErrorKind::MasterDown

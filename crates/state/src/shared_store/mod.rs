@@ -1,10 +1,12 @@
-//! What several gateways share in a store that people already run, Redis or Valkey: how it is asked, and what is told where it
-//! does not answer.
+//! What several gateways share in a store that people already run, Redis or Valkey: how it is
+//! asked, and what is told where it does not answer.
 //!
-//! All keys of a tenant begin with `picktools:{TENANT}:gateway:`. The braces are part of them: by these a cluster keeps them in one
-//! slot, and a user of the store can be held to them. A command has a deadline ([`DEADLINE`]). After one that was not answered none
-//! is tried for [`PAUSE`], so that a store that hangs holds nobody up again and again. What is wrong is logged when it begins and when
-//! it ends, not for each request. Whoever asks decides what follows from no answer; nobody may take it as a yes.
+//! All keys of a tenant begin with `picktools:{TENANT}:gateway:`. The braces are part of them: by
+//! these a cluster keeps them in one slot, and a user of the store can be held to them. A command
+//! has a deadline ([`DEADLINE`]). After one that was not answered none is tried for [`PAUSE`], so
+//! that a store that hangs holds nobody up again and again. What is wrong is logged when it begins
+//! and when it ends, not for each request. Whoever asks decides what follows from no answer; nobody
+//! may take it as a yes.
 
 mod fault;
 mod link;
@@ -81,19 +83,21 @@ impl Answer {
 }
 
 impl Store {
-    /// Names a store and a tenant in it: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, or `rediss://` for TLS. Nothing is asked
-    /// yet.
+    /// Names a store and a tenant in it: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, or
+    /// `rediss://` for TLS. Nothing is asked yet.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when the address cannot be read, the tenant is not 1 to 64 of `a-z`, `0-9` and `-`, or the program was built without
-    /// the feature `redis`.
+    /// [`StateError`] when the address cannot be read, the tenant is not 1 to 64 of `a-z`, `0-9`
+    /// and `-`, or the program was built without the feature `redis`.
     pub fn open(url: &str, tenant: &str) -> Result<Self, StateError> {
-        let refused = |message: String| StateError { path: "the store".into(), message };
+        let refused = |message: String| StateError {
+            path: "the store".into(),
+            message,
+        };
         let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if tenant.is_empty() || tenant.len() > MAX_TENANT || !tenant.bytes().all(is_name) {
-            let message =
-                "is for a tenant whose name has 1 to 64 of the characters a-z, 0-9 and -; give another --tenant";
+            let message = "is for a tenant whose name has 1 to 64 of the characters a-z, 0-9 and -; give another --tenant";
             return Err(refused(message.to_owned()));
         }
         let (link, address) = Link::open(url).map_err(refused)?;
@@ -108,8 +112,9 @@ impl Store {
         })))
     }
 
-    /// Remembers in a folder what was last seen of approvals and calls that wait, so that it is noticed after a restart too that the
-    /// store came back with an older copy. The folder is made where it is not there, for its owner alone.
+    /// Remembers in a folder what was last seen of approvals and calls that wait, so that it is
+    /// noticed after a restart too that the store came back with an older copy. The folder is made
+    /// where it is not there, for its owner alone.
     pub fn remembers(self, folder: impl Into<PathBuf>) -> Self {
         // Whoever says so first.
         drop(self.0.memory.set(folder.into()));
@@ -118,11 +123,16 @@ impl Store {
 
     /// The file in which is remembered what was seen under a name.
     pub(crate) fn memory(&self, name: &str) -> Result<Option<PathBuf>, StateError> {
-        let Some(folder) = self.0.memory.get() else { return Ok(None) };
+        let Some(folder) = self.0.memory.get() else {
+            return Ok(None);
+        };
         folder_for_owner(folder)?;
         // Another store is no older copy of this one.
         let address = &hex(&digest(&self.0.address))[..8];
-        Ok(Some(folder.join(format!("store-{address}-{}-{name}.json", self.0.tenant))))
+        Ok(Some(folder.join(format!(
+            "store-{address}-{}-{name}.json",
+            self.0.tenant
+        ))))
     }
 
     /// Returns the name of the tenant whose it is.
@@ -150,16 +160,23 @@ impl Store {
         self.0.faults.all()
     }
 
-    /// Returns what stands in for it in picks, if it does not answer or approvals are not those that there were.
+    /// Returns what stands in for it in picks, if it does not answer or approvals are not those
+    /// that there were.
     pub fn stands_in(&self) -> Option<Degraded> {
         let mut faults = self.faults();
         let counts = |purpose: Purpose| matches!(purpose, Purpose::Pins | Purpose::Catalog);
         faults.retain(|(purpose, fault)| *fault == Fault::Away || counts(*purpose));
-        let reason = || format!("{}; tools and approvals are those that were read last", told_in_words(&faults));
+        let reason = || {
+            format!(
+                "{}; tools and approvals are those that were read last",
+                told_in_words(&faults)
+            )
+        };
         (!faults.is_empty()).then(|| Degraded::new(Stage::Store, reason()))
     }
 
-    /// Notes what is wrong with the catalog that was published there, for whoever follows that: nothing any more for `None`.
+    /// Notes what is wrong with the catalog that was published there, for whoever follows that:
+    /// nothing any more for `None`.
     pub fn catalog_fault(&self, fault: Option<(Fault, String)>) {
         let failure = fault.map(|(fault, why)| Failure::new(fault, why));
         self.note(Purpose::Catalog, failure.as_ref());
@@ -184,7 +201,8 @@ impl Store {
             return Err(failure);
         }
         let answer = self.0.link.ask(command);
-        // Of scripts each is a command of its own: that one may read says nothing of whether another may write.
+        // Of scripts each is a command of its own: that one may read says nothing of whether
+        // another may write.
         let name = command.get(usize::from(command.first() == Some(&&b"EVAL"[..])));
         let name = name.map_or("", |name| std::str::from_utf8(name).unwrap_or_default());
         match &answer {
@@ -199,7 +217,13 @@ impl Store {
     /// # Errors
     ///
     /// [`Failure`], why there is no answer.
-    pub fn run(&self, purpose: Purpose, script: &str, keys: &[&str], values: &[&[u8]]) -> Result<Answer, Failure> {
+    pub fn run(
+        &self,
+        purpose: Purpose,
+        script: &str,
+        keys: &[&str],
+        values: &[&[u8]],
+    ) -> Result<Answer, Failure> {
         let count = keys.len().to_string();
         let mut command: Vec<&[u8]> = vec![b"EVAL", script.as_bytes(), count.as_bytes()];
         command.extend(keys.iter().map(|key| key.as_bytes()));
@@ -223,19 +247,26 @@ impl Store {
         let store = self.clone();
         let asked = async {
             let places = Arc::clone(&store.0.places);
-            // It is held until the answer is there, whoever waits for it, so that questions do not pile up.
-            let Ok(place) = places.acquire_owned().await else { return Err(Failure::late()) };
+            // It is held until the answer is there, whoever waits for it, so that questions do not
+            // pile up.
+            let Ok(place) = places.acquire_owned().await else {
+                return Err(Failure::late());
+            };
             let store = store.clone();
             let asked = tokio::task::spawn_blocking(move || {
                 let answer = ask(&store);
                 drop(place);
                 answer
             });
-            asked.await.unwrap_or_else(|error| Err(Failure::new(Fault::Refused, error.to_string())))
+            asked
+                .await
+                .unwrap_or_else(|error| Err(Failure::new(Fault::Refused, error.to_string())))
         };
         timeout(DEADLINE, asked).await.unwrap_or_else(|_| {
             let failure = Failure::late();
-            self.0.faults.failed(purpose, "", &failure, PAUSE, &self.0.address);
+            self.0
+                .faults
+                .failed(purpose, "", &failure, PAUSE, &self.0.address);
             Err(failure)
         })
     }

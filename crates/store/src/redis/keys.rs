@@ -1,7 +1,7 @@
 //! What a tenant's keys are called.
 //!
-//! The braces make all keys of a tenant lie in one slot of a cluster, and an access list can hold a user to
-//! `~picktools:{TENANT}:*`.
+//! The braces make all keys of a tenant lie in one slot of a cluster, and an access list can hold a
+//! user to `~picktools:{TENANT}:*`.
 
 use crate::StoreError;
 use picktools::shard::{RowKey, SourceKey};
@@ -22,9 +22,14 @@ impl Keys {
     pub(super) fn new(tenant: &str) -> Result<Self, StoreError> {
         let is_sign = |sign: u8| sign.is_ascii_lowercase() || sign.is_ascii_digit() || sign == b'-';
         if !(1..=64).contains(&tenant.len()) || !tenant.bytes().all(is_sign) {
-            return Err(StoreError::Tenant { tenant: tenant.chars().take(80).collect() });
+            return Err(StoreError::Tenant {
+                tenant: tenant.chars().take(80).collect(),
+            });
         }
-        Ok(Self { tenant: tenant.to_owned(), prefix: format!("picktools:{{{tenant}}}:") })
+        Ok(Self {
+            tenant: tenant.to_owned(),
+            prefix: format!("picktools:{{{tenant}}}:"),
+        })
     }
 
     /// What all of them begin with.
@@ -34,7 +39,10 @@ impl Keys {
 
     /// Returns the generation that a key is of, if it is of one.
     pub(super) fn generation_of(&self, key: &str) -> Option<u64> {
-        let (number, _) = key.strip_prefix(&self.prefix)?.strip_prefix('g')?.split_once(':')?;
+        let (number, _) = key
+            .strip_prefix(&self.prefix)?
+            .strip_prefix('g')?
+            .split_once(':')?;
         number.parse().ok()
     }
 
@@ -59,7 +67,9 @@ impl Keys {
     }
 
     pub(super) fn generation(&self, generation: u64) -> Generation {
-        Generation { prefix: format!("{}g{generation}:", self.prefix) }
+        Generation {
+            prefix: format!("{}g{generation}:", self.prefix),
+        }
     }
 }
 
@@ -104,7 +114,9 @@ impl Generation {
 
     /// Reads the key of a row out of that of a tool.
     pub(super) fn row_key(&self, key: &[u8]) -> Option<RowKey> {
-        let text = std::str::from_utf8(key).ok()?.strip_prefix(&self.of_tools())?;
+        let text = std::str::from_utf8(key)
+            .ok()?
+            .strip_prefix(&self.of_tools())?;
         let (pairs, rest) = text.as_bytes().as_chunks::<2>();
         let mut bytes = [0; 16];
         if pairs.len() != bytes.len() || !rest.is_empty() {

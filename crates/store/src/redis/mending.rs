@@ -1,4 +1,5 @@
-//! What is put right before anything is published: keys of a tenant that somebody, or a loss, has left unreadable.
+//! What is put right before anything is published: keys of a tenant that somebody, or a loss, has
+//! left unreadable.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +13,8 @@ use crate::head::Current;
 const MOST_NUMBER: u64 = 1 << 53;
 
 impl Publishing<'_> {
-    /// Removes what stands under keys of the tenant that cannot be read, as nobody can go on from that, and notes all generations that
-    /// there are keys of, where they are not known.
+    /// Removes what stands under keys of the tenant that cannot be read, as nobody can go on from
+    /// that, and notes all generations that there are keys of, where they are not known.
     pub(crate) fn mend(&self) -> Result<(), StoreError> {
         let keys = &self.store.keys;
         let (current, counter, generations) = (keys.current(), keys.counter(), keys.generations());
@@ -34,14 +35,19 @@ impl Publishing<'_> {
                 Lies::Text(_) | Lies::Else => None,
             };
             let mut mended = Vec::new();
-            let sound = [(snapshot.is_some(), &current), (is_counter, &counter), (known.is_some(), &generations)];
+            let sound = [
+                (snapshot.is_some(), &current),
+                (is_counter, &counter),
+                (known.is_some(), &generations),
+            ];
             for (_, key) in sound.into_iter().filter(|(is_sound, _)| !is_sound) {
                 redis::cmd("DEL").arg(key).exec(connection)?;
                 mended.push(key);
             }
             let of_snapshot = snapshot.flatten().map(|snapshot| snapshot.generation);
-            let are_known =
-                known.is_some_and(|known| of_snapshot.is_some_and(|generation| known.contains(&generation)));
+            let are_known = known.is_some_and(|known| {
+                of_snapshot.is_some_and(|generation| known.contains(&generation))
+            });
             Ok((mended, are_known))
         })?;
         for key in mended {
@@ -58,7 +64,12 @@ impl Publishing<'_> {
         if there.is_empty() {
             return Ok(());
         }
-        self.store.ask(WRITE, |connection| redis::cmd("SADD").arg(&generations).arg(&there).exec(connection))
+        self.store.ask(WRITE, |connection| {
+            redis::cmd("SADD")
+                .arg(&generations)
+                .arg(&there)
+                .exec(connection)
+        })
     }
 }
 
@@ -85,5 +96,7 @@ impl Lies {
 /// Reads a number as the store itself would count on from it.
 pub(super) fn number(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
-    text.parse().ok().filter(|number: &u64| *number <= MOST_NUMBER && number.to_string() == text)
+    text.parse()
+        .ok()
+        .filter(|number: &u64| *number <= MOST_NUMBER && number.to_string() == text)
 }

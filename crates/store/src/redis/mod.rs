@@ -39,14 +39,24 @@ pub struct RedisOptions {
 impl RedisOptions {
     /// A store at this address, the tenant `default`, half a second a command.
     pub fn new(address: impl Into<String>) -> Self {
-        Self { address: address.into(), tenant: "default".to_owned(), timeout: Duration::from_millis(500) }
+        Self {
+            address: address.into(),
+            tenant: "default".to_owned(),
+            timeout: Duration::from_millis(500),
+        }
     }
 }
 
 /// What a full store answers.
 const OOM: &str = "OOM";
 /// What a store says of what is not as it was written.
-const DAMAGE: [&str; 5] = ["wrongtype", "no such index", "index name", "not an integer", "would overflow"];
+const DAMAGE: [&str; 5] = [
+    "wrongtype",
+    "no such index",
+    "index name",
+    "not an integer",
+    "would overflow",
+];
 
 /// A tenant's part of a Redis or Valkey. Cloning is cheap and shares connections.
 #[derive(Clone)]
@@ -61,7 +71,10 @@ pub struct RedisStore {
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore").field("address", &self.shown).field("keys", &self.keys).finish_non_exhaustive()
+        f.debug_struct("RedisStore")
+            .field("address", &self.shown)
+            .field("keys", &self.keys)
+            .finish_non_exhaustive()
     }
 }
 
@@ -70,7 +83,10 @@ fn shown(address: &str) -> String {
     let start = address.find("://").map_or(0, |scheme| scheme + "://".len());
     let (scheme, rest) = address.split_at(start);
     let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-    format!("{scheme}{}", host.split(['?', '#']).next().unwrap_or_default())
+    format!(
+        "{scheme}{}",
+        host.split(['?', '#']).next().unwrap_or_default()
+    )
 }
 
 impl RedisStore {
@@ -81,15 +97,25 @@ impl RedisStore {
     /// [`StoreError`] when the address cannot be read, or a tenant is not called so.
     pub fn new(options: RedisOptions) -> Result<Self, StoreError> {
         let shown = shown(&options.address);
-        let wrong = |reason: String| StoreError::Address { address: shown.clone(), reason };
+        let wrong = |reason: String| StoreError::Address {
+            address: shown.clone(),
+            reason,
+        };
         if options.address.contains(['?', '#']) {
             return Err(wrong("something stands behind the database".to_owned()));
         }
         // The provider of the process may be set already, by whoever uses the library.
         picktools_net::install_tls_backend();
-        let client = redis::Client::open(options.address).map_err(|error| wrong(error.to_string()))?;
+        let client =
+            redis::Client::open(options.address).map_err(|error| wrong(error.to_string()))?;
         let keys = Keys::new(&options.tenant)?;
-        Ok(Self { client, shown, keys, timeout: options.timeout, idle: Arc::default() })
+        Ok(Self {
+            client,
+            shown,
+            keys,
+            timeout: options.timeout,
+            idle: Arc::default(),
+        })
     }
 
     /// Returns the address, without user and password.
@@ -108,15 +134,29 @@ impl RedisStore {
     }
 
     fn unavailable(&self, reason: impl fmt::Display) -> StoreError {
-        StoreError::Unavailable { address: self.shown.clone(), reason: reason.to_string() }
+        StoreError::Unavailable {
+            address: self.shown.clone(),
+            reason: reason.to_string(),
+        }
     }
 
-    pub(super) fn damaged(&self, place: impl Into<String>, reason: impl fmt::Display) -> StoreError {
-        StoreError::Damaged { address: self.shown.clone(), place: place.into(), reason: reason.to_string() }
+    pub(super) fn damaged(
+        &self,
+        place: impl Into<String>,
+        reason: impl fmt::Display,
+    ) -> StoreError {
+        StoreError::Damaged {
+            address: self.shown.clone(),
+            place: place.into(),
+            reason: reason.to_string(),
+        }
     }
 
     pub(super) fn empty(&self) -> StoreError {
-        StoreError::Empty { address: self.shown.clone(), tenant: self.keys.tenant.clone() }
+        StoreError::Empty {
+            address: self.shown.clone(),
+            tenant: self.keys.tenant.clone(),
+        }
     }
 
     /// Asks on a connection of its own, which goes on to the next where nothing went wrong.
@@ -132,25 +172,38 @@ impl RedisStore {
         let told = |error: redis::RedisError| {
             let said = error.to_string().to_ascii_lowercase();
             if error.is_timeout() {
-                self.unavailable(format!("it did not answer within {} ms", within.as_millis()))
+                self.unavailable(format!(
+                    "it did not answer within {} ms",
+                    within.as_millis()
+                ))
             } else if DAMAGE.iter().any(|what| said.contains(what)) {
                 self.damaged(format!("a key of {}", self.keys.all()), error)
             } else if said.contains("maxmemory") {
-                let remedy = "remove what was left behind with: picktools store gc, or give it more memory";
-                self.unavailable(format!("it is full ({OOM}: maxmemory is reached); {remedy}"))
+                let remedy =
+                    "remove what was left behind with: picktools store gc, or give it more memory";
+                self.unavailable(format!(
+                    "it is full ({OOM}: maxmemory is reached); {remedy}"
+                ))
             } else if said.contains("unknown command") {
-                self.unavailable(format!("{error}; it needs RediSearch 2.10 or newer, which Redis 8 has"))
+                self.unavailable(format!(
+                    "{error}; it needs RediSearch 2.10 or newer, which Redis 8 has"
+                ))
             } else if error.is_connection_refusal() {
                 self.unavailable("nothing listens there; start the server, or correct the address")
             } else if error.kind() == ErrorKind::AuthenticationFailed || said.contains("noauth") {
-                self.unavailable(format!("{error}; give its user and password in the address"))
+                self.unavailable(format!(
+                    "{error}; give its user and password in the address"
+                ))
             } else {
                 self.unavailable(error)
             }
         };
         let mut connection = match idle {
             Some(connection) => connection,
-            None => self.client.get_connection_with_timeout(within).map_err(told)?,
+            None => self
+                .client
+                .get_connection_with_timeout(within)
+                .map_err(told)?,
         };
         connection.set_read_timeout(Some(within)).map_err(told)?;
         connection.set_write_timeout(Some(within)).map_err(told)?;
@@ -192,7 +245,9 @@ impl RedisStore {
                 };
             }
             let expected = if field.is_some() { "hash" } else { "string" };
-            let answers = self.ask_all(&pipeline, within).map_err(|error| self.naming(error, keys, expected))?;
+            let answers = self
+                .ask_all(&pipeline, within)
+                .map_err(|error| self.naming(error, keys, expected))?;
             for (answer, key) in answers.into_iter().zip(keys) {
                 values.push(self.value(answer, key)?);
             }
@@ -218,15 +273,26 @@ impl RedisStore {
         for key in keys {
             pipeline.cmd("TYPE").arg(key);
         }
-        let found: Vec<String> = self.ask(self.timeout, |connection| pipeline.query(connection)).unwrap_or_default();
-        let wrong = keys.iter().zip(found).find(|(_, found)| found != expected && found != "none");
-        wrong.map_or(error, |(key, found)| self.damaged(key, format!("it is a {found}, and no {expected}")))
+        let found: Vec<String> = self
+            .ask(self.timeout, |connection| pipeline.query(connection))
+            .unwrap_or_default();
+        let wrong = keys
+            .iter()
+            .zip(found)
+            .find(|(_, found)| found != expected && found != "none");
+        wrong.map_or(error, |(key, found)| {
+            self.damaged(key, format!("it is a {found}, and no {expected}"))
+        })
     }
 
     /// Reads the keys that a search found.
     fn found(&self, generation: &Generation, answer: &Value) -> Result<Vec<RowKey>, StoreError> {
-        let wrong = |what: &Value| self.damaged(generation.index(), format!("a search gave {}", kind(what)));
-        let Value::Array(found) = answer else { return Err(wrong(answer)) };
+        let wrong = |what: &Value| {
+            self.damaged(generation.index(), format!("a search gave {}", kind(what)))
+        };
+        let Value::Array(found) = answer else {
+            return Err(wrong(answer));
+        };
         let key = |found: &Value| match found {
             Value::BulkString(key) => generation.row_key(key).ok_or_else(|| wrong(found)),
             other => Err(wrong(other)),
@@ -243,20 +309,31 @@ fn kind(value: &Value) -> String {
         Value::BulkString(_) => "a text that means nothing here".to_owned(),
         Value::Array(_) | Value::Set(_) => "a list".to_owned(),
         Value::ServerError(error) => format!("an error: {error}"),
-        other => format!("of another kind: {}", picktools::excerpt::one_line(&format!("{other:?}"), 80)),
+        other => format!(
+            "of another kind: {}",
+            picktools::excerpt::one_line(&format!("{other:?}"), 80)
+        ),
     }
 }
 
 /// A vector as it lies in the index.
 fn vector_bytes(vector: &[f32]) -> Vec<u8> {
-    vector.iter().flat_map(|&value| f16::from_f32(value).to_le_bytes()).collect()
+    vector
+        .iter()
+        .flat_map(|&value| f16::from_f32(value).to_le_bytes())
+        .collect()
 }
 
 impl Store for RedisStore {
     fn current(&self, within: Duration) -> Result<Option<Current>, StoreError> {
         let key = self.keys.current();
-        let bytes = self.values(std::iter::once(key.clone()), None, within)?.pop().flatten();
-        let current = |bytes: Vec<u8>| serde_json::from_slice(&bytes).map_err(|error| self.damaged(&key, error));
+        let bytes = self
+            .values(std::iter::once(key.clone()), None, within)?
+            .pop()
+            .flatten();
+        let current = |bytes: Vec<u8>| {
+            serde_json::from_slice(&bytes).map_err(|error| self.damaged(&key, error))
+        };
         bytes.map(current).transpose()
     }
 
@@ -269,12 +346,20 @@ impl Store for RedisStore {
             return Err(self.damaged(self.keys.current(), reason));
         }
         let key = self.keys.generation(current.generation).head();
-        let bytes = self.values(std::iter::once(key.clone()), None, within)?.pop().flatten();
+        let bytes = self
+            .values(std::iter::once(key.clone()), None, within)?
+            .pop()
+            .flatten();
         let bytes = bytes.ok_or_else(|| self.damaged(&key, "it is not there"))?;
         serde_json::from_slice(&bytes).map_err(|error| self.damaged(key, error))
     }
 
-    fn term_counts(&self, head: &Head, terms: &[u64], within: Duration) -> Result<Vec<TermCounts>, StoreError> {
+    fn term_counts(
+        &self,
+        head: &Head,
+        terms: &[u64],
+        within: Duration,
+    ) -> Result<Vec<TermCounts>, StoreError> {
         let generation = self.generation(head);
         let mut pipeline = redis::pipe();
         for &term in terms {
@@ -290,7 +375,11 @@ impl Store for RedisStore {
         };
         let answers = self.ask_all(&pipeline, within)?;
         let counts = |[tools, sources, examples]: &[Value; 3]| {
-            Ok(TermCounts { tools: count(tools)?, sources: count(sources)?, examples: count(examples)? })
+            Ok(TermCounts {
+                tools: count(tools)?,
+                sources: count(sources)?,
+                examples: count(examples)?,
+            })
         };
         answers.as_chunks::<3>().0.iter().map(counts).collect()
     }
@@ -308,7 +397,10 @@ impl Store for RedisStore {
         let mut ranked = 0;
         if !search::passes_none(&first.filter) {
             for Words { terms, most } in &first.texts {
-                let terms: Vec<_> = terms.iter().map(|&(term, weight)| (term, weight, counts(term))).collect();
+                let terms: Vec<_> = terms
+                    .iter()
+                    .map(|&(term, weight)| (term, weight, counts(term)))
+                    .collect();
                 if let Some(words) = search::of_words(&index, &first.filter, &terms, *most) {
                     searches.add_command(words);
                 }
@@ -327,10 +419,13 @@ impl Store for RedisStore {
         let found = found.collect::<Result<Vec<_>, _>>()?;
         let (ranked, named) = found.split_at(ranked);
         let mut candidates: BTreeSet<RowKey> = named.iter().flatten().copied().collect();
-        // Each search gives its best first: where they find too many, the best of each stay. What is named takes no place of theirs.
+        // Each search gives its best first: where they find too many, the best of each stay. What
+        // is named takes no place of theirs.
         let longest = ranked.iter().map(Vec::len).max().unwrap_or_default();
         let most = MAX_CANDIDATES + candidates.len();
-        for key in (0..longest).flat_map(|place| ranked.iter().filter_map(move |found| found.get(place))) {
+        for key in
+            (0..longest).flat_map(|place| ranked.iter().filter_map(move |found| found.get(place)))
+        {
             if candidates.len() == most {
                 break;
             }
@@ -342,14 +437,24 @@ impl Store for RedisStore {
     fn keys(&self, head: &Head, within: Duration) -> Result<Vec<RowKey>, StoreError> {
         let place = self.generation(head).tools();
         let keys: Vec<Vec<u8>> = self
-            .ask(within, |connection| redis::cmd("SMEMBERS").arg(&place).query(connection))
+            .ask(within, |connection| {
+                redis::cmd("SMEMBERS").arg(&place).query(connection)
+            })
             .map_err(|error| self.naming(error, std::slice::from_ref(&place), "set"))?;
-        let key =
-            |key: Vec<u8>| key.try_into().map(RowKey).map_err(|_| self.damaged(&place, "it holds no key of a row"));
+        let key = |key: Vec<u8>| {
+            key.try_into()
+                .map(RowKey)
+                .map_err(|_| self.damaged(&place, "it holds no key of a row"))
+        };
         keys.into_iter().map(key).collect()
     }
 
-    fn are_current(&self, head: &Head, rows: &[RowKey], within: Duration) -> Result<Vec<bool>, StoreError> {
+    fn are_current(
+        &self,
+        head: &Head,
+        rows: &[RowKey],
+        within: Duration,
+    ) -> Result<Vec<bool>, StoreError> {
         Ok(self.found_rows(head, rows, &[], within)?.0)
     }
 
@@ -364,28 +469,56 @@ impl Store for RedisStore {
             return Ok((Vec::new(), Vec::new()));
         }
         let generation = self.generation(head);
-        let (tools, keys) =
-            (generation.tools(), unknown.iter().map(|&row| generation.tool(row)).collect::<Vec<String>>());
+        let (tools, keys) = (
+            generation.tools(),
+            unknown
+                .iter()
+                .map(|&row| generation.tool(row))
+                .collect::<Vec<String>>(),
+        );
         let mut pipeline = redis::pipe();
-        pipeline.cmd("SMISMEMBER").arg(&tools).arg(row_arguments(found));
+        pipeline
+            .cmd("SMISMEMBER")
+            .arg(&tools)
+            .arg(row_arguments(found));
         for key in &keys {
             pipeline.cmd("HGET").arg(key).arg(search::ROW);
         }
-        let naming = |error| self.naming(self.naming(error, std::slice::from_ref(&tools), "set"), &keys, "hash");
+        let naming = |error| {
+            self.naming(
+                self.naming(error, std::slice::from_ref(&tools), "set"),
+                &keys,
+                "hash",
+            )
+        };
         let mut answers = self.ask_all(&pipeline, within).map_err(naming)?.into_iter();
-        let are_current: Option<Vec<bool>> = answers.next().and_then(|answer| redis::from_redis_value(answer).ok());
+        let are_current: Option<Vec<bool>> = answers
+            .next()
+            .and_then(|answer| redis::from_redis_value(answer).ok());
         let are_current = are_current.filter(|are| are.len() == found.len());
-        let are_current = are_current.ok_or_else(|| self.damaged(tools, "it answers for other tools"))?;
-        let rows = answers.zip(&keys).map(|(answer, key)| self.value(answer, key));
+        let are_current =
+            are_current.ok_or_else(|| self.damaged(tools, "it answers for other tools"))?;
+        let rows = answers
+            .zip(&keys)
+            .map(|(answer, key)| self.value(answer, key));
         Ok((are_current, rows.collect::<Result<Values, _>>()?))
     }
 
     fn rows(&self, head: &Head, rows: &[RowKey], within: Duration) -> Result<Values, StoreError> {
         let generation = self.generation(head);
-        self.values(rows.iter().map(|&row| generation.tool(row)), Some(search::ROW), within)
+        self.values(
+            rows.iter().map(|&row| generation.tool(row)),
+            Some(search::ROW),
+            within,
+        )
     }
 
-    fn sources(&self, head: &Head, rows: &[SourceKey], within: Duration) -> Result<Values, StoreError> {
+    fn sources(
+        &self,
+        head: &Head,
+        rows: &[SourceKey],
+        within: Duration,
+    ) -> Result<Values, StoreError> {
         let generation = self.generation(head);
         self.values(rows.iter().map(|&row| generation.source(row)), None, within)
     }

@@ -1,4 +1,5 @@
-//! Queries of the index: which tools have words, names, or are near a vector, among those that may be seen.
+//! Queries of the index: which tools have words, names, or are near a vector, among those that may
+//! be seen.
 //!
 //! Queries are written of hashes in hexadecimal digits and of numbers alone.
 
@@ -9,10 +10,11 @@ use redis::Cmd;
 use super::vector_bytes;
 use crate::first_stage::{Filter, Nearest, Tags};
 
-/// How many postings are read at most for each tool that is wanted: words that more tools hold than are left are not asked for, as they
-/// tell least. `docs/results.md` has what fewer and more give.
+/// How many postings are read at most for each tool that is wanted: words that more tools hold than
+/// are left are not asked for, as they tell least. `docs/results.md` has what fewer and more give.
 const POSTINGS_A_TOOL: usize = 24;
-/// What a neighbour that is looked at on the way through the graph costs, in tools that are held against the vector one by one.
+/// What a neighbour that is looked at on the way through the graph costs, in tools that are held
+/// against the vector one by one.
 const COST_OF_A_NEIGHBOUR: usize = 16;
 /// The fewest neighbours that a search for a vector looks at on its way.
 const LEAST_EFFORT: usize = 48;
@@ -35,13 +37,17 @@ pub(super) fn vector_field(model: usize) -> String {
     format!("v{model}")
 }
 
-/// A hash as it stands in documents and queries. Forty bits of a term tell words apart as well as is needed to find candidates.
+/// A hash as it stands in documents and queries. Forty bits of a term tell words apart as well as
+/// is needed to find candidates.
 pub(super) fn tag(hash: u64) -> String {
     format!("{:010x}", hash >> 24)
 }
 
 fn any_of(tags: &BTreeSet<u64>) -> String {
-    tags.iter().map(|&hash| tag(hash)).collect::<Vec<_>>().join("|")
+    tags.iter()
+        .map(|&hash| tag(hash))
+        .collect::<Vec<_>>()
+        .join("|")
 }
 
 /// Writes which tools pass; `None` where all do.
@@ -51,9 +57,16 @@ fn passing(filter: &Filter) -> Option<String> {
         Tags::Only(only) => Some(format!("@{field}:{{{}}}", any_of(only))),
         Tags::AllBut(but) => Some(format!("-@{field}:{{{}}}", any_of(but))),
     };
-    let but_named = (!filter.but_named.is_empty()).then(|| format!("-@{NAMES}:{{{}}}", any_of(&filter.but_named)));
-    let clauses: Vec<String> =
-        [tags(POLICY, &filter.policies), tags(SOURCE, &filter.sources), but_named].into_iter().flatten().collect();
+    let but_named = (!filter.but_named.is_empty())
+        .then(|| format!("-@{NAMES}:{{{}}}", any_of(&filter.but_named)));
+    let clauses: Vec<String> = [
+        tags(POLICY, &filter.policies),
+        tags(SOURCE, &filter.sources),
+        but_named,
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     (!clauses.is_empty()).then(|| clauses.join(" "))
 }
 
@@ -63,9 +76,14 @@ pub(super) fn passes_none(filter: &Filter) -> bool {
     filter.admitted == 0 || is_empty(&filter.policies) || is_empty(&filter.sources)
 }
 
-/// Looks for the tools that hold most of these terms, each with what it counts and how many tools hold it; rare ones tell most.
-/// `None` where all are too frequent.
-pub(super) fn of_words(index: &str, filter: &Filter, terms: &[(u64, f32, u32)], most: usize) -> Option<Cmd> {
+/// Looks for the tools that hold most of these terms, each with what it counts and how many tools
+/// hold it; rare ones tell most. `None` where all are too frequent.
+pub(super) fn of_words(
+    index: &str,
+    filter: &Filter,
+    terms: &[(u64, f32, u32)],
+    most: usize,
+) -> Option<Cmd> {
     let mut terms: Vec<_> = terms.iter().filter(|(.., holding)| *holding > 0).collect();
     terms.sort_by_key(|(term, _, holding)| (*holding, *term));
     let mut left = u32::try_from(most * POSTINGS_A_TOOL).unwrap_or(u32::MAX);
@@ -89,18 +107,36 @@ pub(super) fn of_words(index: &str, filter: &Filter, terms: &[(u64, f32, u32)], 
         None => words,
     };
     let mut search = redis::cmd("FT.SEARCH");
-    search.arg(index).arg(query).arg("NOCONTENT").arg("SCORER").arg("BM25STD");
+    search
+        .arg(index)
+        .arg(query)
+        .arg("NOCONTENT")
+        .arg("SCORER")
+        .arg("BM25STD");
     search.arg("LIMIT").arg(0).arg(most).arg("DIALECT").arg(2);
     Some(search)
 }
 
 /// Looks for the tools that are nearest to a vector.
-pub(super) fn near(index: &str, filter: &Filter, Nearest { model, vector, most }: &Nearest) -> Cmd {
+pub(super) fn near(
+    index: &str,
+    filter: &Filter,
+    Nearest {
+        model,
+        vector,
+        most,
+    }: &Nearest,
+) -> Cmd {
     let (passing, policy) = match passing(filter) {
-        None => ("*".to_owned(), format!("EF_RUNTIME {}", LEAST_EFFORT.max(*most))),
+        None => (
+            "*".to_owned(),
+            format!("EF_RUNTIME {}", LEAST_EFFORT.max(*most)),
+        ),
         Some(passing) => {
-            // So many of the neighbours that enough of them may be expected to pass; or all that may be seen, where those are fewer.
-            let batch = LEAST_EFFORT.max((most * filter.tools).div_ceil(filter.admitted.max(1)) * 5 / 4);
+            // So many of the neighbours that enough of them may be expected to pass; or all that
+            // may be seen, where those are fewer.
+            let batch =
+                LEAST_EFFORT.max((most * filter.tools).div_ceil(filter.admitted.max(1)) * 5 / 4);
             let policy = match filter.admitted <= batch.saturating_mul(COST_OF_A_NEIGHBOUR) {
                 true => "HYBRID_POLICY ADHOC_BF".to_owned(),
                 false => format!("HYBRID_POLICY BATCHES BATCH_SIZE {batch}"),
@@ -110,34 +146,92 @@ pub(super) fn near(index: &str, filter: &Filter, Nearest { model, vector, most }
     };
     let field = vector_field(*model);
     let mut search = redis::cmd("FT.SEARCH");
-    search.arg(index).arg(format!("{passing}=>[KNN {most} @{field} $near {policy} AS distance]")).arg("NOCONTENT");
-    search.arg("SORTBY").arg("distance").arg("LIMIT").arg(0).arg(most);
-    search.arg("PARAMS").arg(2).arg("near").arg(vector_bytes(vector)).arg("DIALECT").arg(2);
+    search
+        .arg(index)
+        .arg(format!(
+            "{passing}=>[KNN {most} @{field} $near {policy} AS distance]"
+        ))
+        .arg("NOCONTENT");
+    search
+        .arg("SORTBY")
+        .arg("distance")
+        .arg("LIMIT")
+        .arg(0)
+        .arg(most);
+    search
+        .arg("PARAMS")
+        .arg(2)
+        .arg("near")
+        .arg(vector_bytes(vector))
+        .arg("DIALECT")
+        .arg(2);
     search
 }
 
 /// Looks for the tools that have one of these names.
 pub(super) fn named(index: &str, names: &[u64]) -> Cmd {
-    let names = names.iter().map(|&name| tag(name)).collect::<Vec<_>>().join("|");
+    let names = names
+        .iter()
+        .map(|&name| tag(name))
+        .collect::<Vec<_>>()
+        .join("|");
     let mut search = redis::cmd("FT.SEARCH");
-    search.arg(index).arg(format!("@{NAMES}:{{{names}}}")).arg("NOCONTENT");
-    search.arg("LIMIT").arg(0).arg(MOST_NAMED).arg("DIALECT").arg(2);
+    search
+        .arg(index)
+        .arg(format!("@{NAMES}:{{{names}}}"))
+        .arg("NOCONTENT");
+    search
+        .arg("LIMIT")
+        .arg(0)
+        .arg(MOST_NAMED)
+        .arg("DIALECT")
+        .arg(2);
     search
 }
 
-/// Makes an index of the documents whose keys begin with `prefix`, with vectors of so many dimensions by each model.
+/// Makes an index of the documents whose keys begin with `prefix`, with vectors of so many
+/// dimensions by each model.
 pub(super) fn create(index: &str, prefix: &str, dimensions: &[usize]) -> Cmd {
     let mut create = redis::cmd("FT.CREATE");
-    create.arg(index).arg("ON").arg("HASH").arg("PREFIX").arg(1).arg(prefix);
-    create.arg("STOPWORDS").arg(0).arg("NOOFFSETS").arg("NOHL").arg("SCHEMA");
-    create.arg(NAME_WORDS).arg("TEXT").arg("NOSTEM").arg("WEIGHT").arg(3).arg(WORDS).arg("TEXT").arg("NOSTEM");
+    create
+        .arg(index)
+        .arg("ON")
+        .arg("HASH")
+        .arg("PREFIX")
+        .arg(1)
+        .arg(prefix);
+    create
+        .arg("STOPWORDS")
+        .arg(0)
+        .arg("NOOFFSETS")
+        .arg("NOHL")
+        .arg("SCHEMA");
+    create
+        .arg(NAME_WORDS)
+        .arg("TEXT")
+        .arg("NOSTEM")
+        .arg("WEIGHT")
+        .arg(3)
+        .arg(WORDS)
+        .arg("TEXT")
+        .arg("NOSTEM");
     create.arg(EXAMPLE_WORDS).arg("TEXT").arg("NOSTEM");
     for field in [POLICY, SOURCE, NAMES] {
         create.arg(field).arg("TAG");
     }
     for (model, dimensions) in dimensions.iter().enumerate() {
-        create.arg(vector_field(model)).arg("VECTOR").arg("HNSW").arg(10);
-        create.arg("TYPE").arg("FLOAT16").arg("DIM").arg(*dimensions).arg("DISTANCE_METRIC").arg("IP");
+        create
+            .arg(vector_field(model))
+            .arg("VECTOR")
+            .arg("HNSW")
+            .arg(10);
+        create
+            .arg("TYPE")
+            .arg("FLOAT16")
+            .arg("DIM")
+            .arg(*dimensions)
+            .arg("DISTANCE_METRIC")
+            .arg("IP");
         create.arg("M").arg(16).arg("EF_CONSTRUCTION").arg(100);
     }
     create
@@ -212,12 +306,36 @@ mod tests {
             but_named: [4 << 24].into(),
         };
         let passing = "@p:{0000000001|0000000002} -@s:{0000000003} -@m:{0000000004}";
-        let words = of_words("i", &filter, &[(5 << 24, 1.0, 7), (6 << 24, 0.25, 9), (7 << 24, 1.0, 90_000)], 10);
+        let words = of_words(
+            "i",
+            &filter,
+            &[
+                (5 << 24, 1.0, 7),
+                (6 << 24, 0.25, 9),
+                (7 << 24, 1.0, 90_000),
+            ],
+            10,
+        );
         let words = text(&words.expect("two are rare enough"));
-        assert_eq!(words, format!("{passing} (0000000005|(0000000006)=>{{$weight:0.25}})"));
-        let nearest = Nearest { model: 0, vector: vec![0.5; 4], most: 64 };
+        assert_eq!(
+            words,
+            format!("{passing} (0000000005|(0000000006)=>{{$weight:0.25}})")
+        );
+        let nearest = Nearest {
+            model: 0,
+            vector: vec![0.5; 4],
+            most: 64,
+        };
         let near = text(&near("i", &filter, &nearest));
-        assert_eq!(near, format!("({passing})=>[KNN 64 @v0 $near HYBRID_POLICY BATCHES BATCH_SIZE 160 AS distance]"));
-        assert!(passes_none(&Filter { policies: Tags::Only([].into()), ..filter }));
+        assert_eq!(
+            near,
+            format!(
+                "({passing})=>[KNN 64 @v0 $near HYBRID_POLICY BATCHES BATCH_SIZE 160 AS distance]"
+            )
+        );
+        assert!(passes_none(&Filter {
+            policies: Tags::Only([].into()),
+            ..filter
+        }));
     }
 }

@@ -1,4 +1,5 @@
-//! A store that is killed, restarted empty, full, slow, cut off, holds what is none of ours, or goes back.
+//! A store that is killed, restarted empty, full, slow, cut off, holds what is none of ours, or
+//! goes back.
 
 use std::time::{Duration, Instant};
 
@@ -10,12 +11,17 @@ use picktools_testing::store::{Line, Relay, StoreServer};
 use picktools_testing::{tool, workplace};
 use redis::Value;
 
-use crate::support::{ids, pick, published, shared, store, try_publish, wide, with_workplace, within};
+use crate::support::{
+    ids, pick, published, shared, store, try_publish, wide, with_workplace, within,
+};
 
 const REQUEST: &str = "book a meeting room for tomorrow";
 
 fn is_degraded(selection: &Selection) -> bool {
-    selection.degraded.iter().any(|degraded| degraded.stage == Stage::Store)
+    selection
+        .degraded
+        .iter()
+        .any(|degraded| degraded.stage == Stage::Store)
 }
 
 /// Picks while the store fails: there is an answer in time from what is kept, and it says so.
@@ -24,7 +30,11 @@ fn check_degraded(engine: &SharedEngine, limit: Duration, best: &str) {
         let options = PickOptions { timeout, ..wide() };
         let started = Instant::now();
         let selection = pick(engine, REQUEST, &options);
-        assert!(started.elapsed() < limit + Duration::from_millis(300), "{:?}", started.elapsed());
+        assert!(
+            started.elapsed() < limit + Duration::from_millis(300),
+            "{:?}",
+            started.elapsed()
+        );
         assert_eq!(ids(&selection).first().map(String::as_str), Some(best));
         assert!(is_degraded(&selection), "{:?}", selection.stages);
         assert!(selection.snapshot.is_some());
@@ -44,21 +54,32 @@ fn while_a_store_is_gone_picks_rest_on_what_is_kept_and_say_so_and_when_it_is_ba
     assert_eq!(best(&whole), expected);
     server.kill();
     for engine in [&some, &whole] {
-        within(Duration::from_secs(3), "it is noticed", || engine.state().fault.is_some());
+        within(Duration::from_secs(3), "it is noticed", || {
+            engine.state().fault.is_some()
+        });
         check_degraded(engine, Duration::from_millis(700), &expected);
         assert_eq!(engine.state().snapshot.version, publication.version);
     }
     // Restarted empty: the snapshot before is what there is, and that is told.
     server.restart();
     for engine in [&some, &whole] {
-        within(Duration::from_secs(3), "it tells that nothing is there", || {
-            engine.state().fault.is_some_and(|fault| fault.contains("holds no catalog"))
-        });
+        within(
+            Duration::from_secs(3),
+            "it tells that nothing is there",
+            || {
+                engine
+                    .state()
+                    .fault
+                    .is_some_and(|fault| fault.contains("holds no catalog"))
+            },
+        );
         check_degraded(engine, Duration::from_millis(700), &expected);
     }
     published(&engine, &server.url());
     for engine in [&some, &whole] {
-        within(Duration::from_secs(5), "it goes on", || !is_degraded(&pick(engine, REQUEST, &wide())));
+        within(Duration::from_secs(5), "it goes on", || {
+            !is_degraded(&pick(engine, REQUEST, &wide()))
+        });
         assert_eq!(best(engine), expected);
         assert!(engine.state().fault.is_none() && engine.state().failures > 0);
     }
@@ -71,12 +92,31 @@ fn a_full_store_refuses_a_publication_whole_and_goes_on_serving() {
     let expected = best(&reader);
     server.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     server.ask(&["CONFIG", "SET", "maxmemory", "1mb"]);
-    let put = (0..50).map(|number| tool("more", &format!("more_{number}"), "Books a meeting room at once")).collect();
-    let more = engine.update(Changes { put, ..Changes::default() }).expect("it is indexed");
+    let put = (0..50)
+        .map(|number| {
+            tool(
+                "more",
+                &format!("more_{number}"),
+                "Books a meeting room at once",
+            )
+        })
+        .collect();
+    let more = engine
+        .update(Changes {
+            put,
+            ..Changes::default()
+        })
+        .expect("it is indexed");
     let refused = try_publish(&more, &server.url()).expect_err("it is full");
-    assert!(refused.to_string().contains("OOM") && refused.to_string().contains("store gc"), "{refused}");
+    assert!(
+        refused.to_string().contains("OOM") && refused.to_string().contains("store gc"),
+        "{refused}"
+    );
     assert_eq!(best(&reader), expected);
-    assert!(!is_degraded(&pick(&reader, REQUEST, &wide())), "reading goes on");
+    assert!(
+        !is_degraded(&pick(&reader, REQUEST, &wide())),
+        "reading goes on"
+    );
     server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
     server.ask(&["DEL", "picktools:{acme}:lock"]);
     assert_eq!(published(&more, &server.url()).written, 50);
@@ -110,7 +150,13 @@ fn what_is_left_behind_is_removed_from_a_full_store_unless_somebody_publishes() 
         server.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
         server.ask(&["CONFIG", "SET", "maxmemory", "1mb"]);
     };
-    let left = || server.keys().iter().filter(|key| key.contains(":g77:") || key.contains(":g78:")).count();
+    let left = || {
+        server
+            .keys()
+            .iter()
+            .filter(|key| key.contains(":g77:") || key.contains(":g78:"))
+            .count()
+    };
     leave_behind();
     let collected = collect(&store(&server.url(), "acme")).expect("it is removed");
     assert_eq!((collected.generations, collected.keys, left()), (2, 501, 0));
@@ -127,13 +173,21 @@ fn what_is_left_behind_is_removed_from_a_full_store_unless_somebody_publishes() 
     server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
     published(&engine, &server.url());
     let found = verify(&store(&server.url(), "acme"), &|_, _| {}).expect("it is read");
-    assert_eq!((found.tools, found.faults), (engine.catalog().len(), 0), "{:?}", found.told);
+    assert_eq!(
+        (found.tools, found.faults),
+        (engine.catalog().len(), 0),
+        "{:?}",
+        found.told
+    );
 }
 
 #[test]
 fn a_slow_store_and_one_that_is_cut_off_hold_no_pick_longer_than_its_time() {
     let server = StoreServer::with_search(&[]);
-    published(&Engine::new(workplace()).expect("it is indexed"), &server.url());
+    published(
+        &Engine::new(workplace()).expect("it is indexed"),
+        &server.url(),
+    );
     let relay = Relay::to(server.address());
     for line in [Line::Slow, Line::Cut] {
         relay.is(Line::Good);
@@ -142,17 +196,32 @@ fn a_slow_store_and_one_that_is_cut_off_hold_no_pick_longer_than_its_time() {
         relay.is(line);
         // At once, before anything is known of it.
         let started = Instant::now();
-        let selection = pick(&some, REQUEST, &PickOptions { timeout: Some(Duration::from_millis(300)), ..wide() });
-        assert!(started.elapsed() < Duration::from_millis(600), "{:?}", started.elapsed());
+        let selection = pick(
+            &some,
+            REQUEST,
+            &PickOptions {
+                timeout: Some(Duration::from_millis(300)),
+                ..wide()
+            },
+        );
+        assert!(
+            started.elapsed() < Duration::from_millis(600),
+            "{:?}",
+            started.elapsed()
+        );
         assert_eq!(ids(&selection).first(), Some(&expected));
         assert!(is_degraded(&selection));
         for engine in [&some, &whole] {
-            within(Duration::from_secs(5), "it is noticed", || engine.state().fault.is_some());
+            within(Duration::from_secs(5), "it is noticed", || {
+                engine.state().fault.is_some()
+            });
             check_degraded(engine, Duration::from_millis(700), &expected);
         }
         relay.is(Line::Good);
         for engine in [&some, &whole] {
-            within(Duration::from_secs(15), "it goes on", || !is_degraded(&pick(engine, REQUEST, &wide())));
+            within(Duration::from_secs(15), "it goes on", || {
+                !is_degraded(&pick(engine, REQUEST, &wide()))
+            });
         }
     }
 }
@@ -163,51 +232,76 @@ fn what_is_none_of_ours_under_our_keys_is_an_error_and_never_a_tool() {
     let generation = format!("picktools:{{acme}}:g{}", publication.generation);
     let reader = shared(&server.url(), 0);
     let expected = best(&reader);
-    let rows: Vec<String> =
-        server.keys().into_iter().filter(|key| key.starts_with(&format!("{generation}:t:"))).collect();
+    let rows: Vec<String> = server
+        .keys()
+        .into_iter()
+        .filter(|key| key.starts_with(&format!("{generation}:t:")))
+        .collect();
     // A row of another kind is named.
     server.ask(&["RENAME", &rows[3], "aside"]);
     server.ask(&["SET", &rows[3], "text"]);
     let found = verify(&store(&server.url(), "acme"), &|_, _| {}).expect("the others can be read");
     let (_, row) = rows[3].rsplit_once(':').expect("a key of a row");
-    let is_told = |fault: &String| fault.contains(row) && fault.contains("it is a string, and no hash");
+    let is_told =
+        |fault: &String| fault.contains(row) && fault.contains("it is a string, and no hash");
     assert!(found.told.iter().any(is_told), "{:?}", found.told);
     server.ask(&["DEL", &rows[3]]);
     server.ask(&["RENAME", "aside", &rows[3]]);
     // Another tool's row under each key: it is not the row that its key says.
-    let row: Vec<u8> = redis::from_redis_value(server.ask(&["HGET", &rows[0], "r"])).expect("a row");
+    let row: Vec<u8> =
+        redis::from_redis_value(server.ask(&["HGET", &rows[0], "r"])).expect("a row");
     for key in &rows[1..] {
         server.ask_bytes(&[b"HSET", key.as_bytes(), b"r", &row]);
     }
     let fresh = shared(&server.url(), 0);
-    let refused = fresh.pick(&picktools::Query::new(REQUEST), &wide()).expect_err("nothing sound was ever read");
+    let refused = fresh
+        .pick(&picktools::Query::new(REQUEST), &wide())
+        .expect_err("nothing sound was ever read");
     assert!(refused.to_string().contains("is damaged"), "{refused}");
     // One that has sound rows goes on with these.
     assert_eq!(best(&reader), expected);
     for (key, command) in [
         (format!("{generation}:tools"), vec!["SET", "", "text"]),
-        (format!("{generation}:head"), vec!["SET", "", "{\"current\": 1}"]),
-        ("picktools:{acme}:current".to_owned(), vec!["SET", "", "no JSON"]),
-        ("picktools:{acme}:current".to_owned(), vec!["SADD", "", "a set"]),
+        (
+            format!("{generation}:head"),
+            vec!["SET", "", "{\"current\": 1}"],
+        ),
+        (
+            "picktools:{acme}:current".to_owned(),
+            vec!["SET", "", "no JSON"],
+        ),
+        (
+            "picktools:{acme}:current".to_owned(),
+            vec!["SADD", "", "a set"],
+        ),
     ] {
         server.ask(&["FLUSHALL"]);
         published(&engine, &server.url());
         let generation = |key: &str| {
             let current: String =
-                redis::from_redis_value(server.ask(&["GET", "picktools:{acme}:current"])).expect("text");
+                redis::from_redis_value(server.ask(&["GET", "picktools:{acme}:current"]))
+                    .expect("text");
             let current: serde_json::Value = serde_json::from_str(&current).expect("JSON");
-            key.replace(&format!(":g{}", publication.generation), &format!(":g{}", current["generation"]))
+            key.replace(
+                &format!(":g{}", publication.generation),
+                &format!(":g{}", current["generation"]),
+            )
         };
         let key = generation(&key);
         let reader = shared(&server.url(), 0);
         let expected = best(&reader);
         server.ask(&["DEL", &key]);
-        let command: Vec<&str> =
-            command.into_iter().map(|part| if part.is_empty() { key.as_str() } else { part }).collect();
+        let command: Vec<&str> = command
+            .into_iter()
+            .map(|part| if part.is_empty() { key.as_str() } else { part })
+            .collect();
         server.ask(&command);
         let opened = SharedEngine::open(
             crate::support::store(&server.url(), "acme"),
-            picktools_store::SharedOptions { whole: 0, ..Default::default() },
+            picktools_store::SharedOptions {
+                whole: 0,
+                ..Default::default()
+            },
         );
         let says = match opened {
             Err(error) => error.to_string(),
@@ -216,7 +310,10 @@ fn what_is_none_of_ours_under_our_keys_is_an_error_and_never_a_tool() {
                 .expect_err("nothing sound was ever read")
                 .to_string(),
         };
-        assert!(says.contains("damaged") || says.contains("WRONGTYPE"), "{key}: {says}");
+        assert!(
+            says.contains("damaged") || says.contains("WRONGTYPE"),
+            "{key}: {says}"
+        );
         let selection = pick(&reader, REQUEST, &wide());
         assert_eq!(ids(&selection).first(), Some(&expected), "{key}");
     }
@@ -225,10 +322,16 @@ fn what_is_none_of_ours_under_our_keys_is_an_error_and_never_a_tool() {
 #[test]
 fn an_index_that_is_gone_is_told_and_the_rows_that_are_kept_stand_in() {
     let server = StoreServer::with_search(&[]);
-    let publication = published(&Engine::new(workplace()).expect("it is indexed"), &server.url());
+    let publication = published(
+        &Engine::new(workplace()).expect("it is indexed"),
+        &server.url(),
+    );
     let reader = shared(&server.url(), 0);
     let expected = best(&reader);
-    server.ask(&["FT.DROPINDEX", &format!("picktools:{{acme}}:g{}", publication.generation)]);
+    server.ask(&[
+        "FT.DROPINDEX",
+        &format!("picktools:{{acme}}:g{}", publication.generation),
+    ]);
     let selection = pick(&reader, REQUEST, &wide());
     assert!(is_degraded(&selection));
     assert_eq!(ids(&selection).first(), Some(&expected));
@@ -241,10 +344,14 @@ fn a_pick_whose_generation_another_has_just_replaced_is_of_that_one() {
     for _ in 0..5 {
         // Nothing is kept that could stand in.
         let reader = shared(&server.url(), 0);
-        let publication = publish_anew(&engine, &store(&server.url(), "acme"), &|_, _| {}).expect("it is published");
+        let publication = publish_anew(&engine, &store(&server.url(), "acme"), &|_, _| {})
+            .expect("it is published");
         let selection = pick(&reader, REQUEST, &wide());
         assert_eq!(ids(&selection).first(), Some(&expected));
-        assert_eq!(selection.snapshot.map(|snapshot| snapshot.version), Some(publication.version));
+        assert_eq!(
+            selection.snapshot.map(|snapshot| snapshot.version),
+            Some(publication.version)
+        );
         assert!(selection.degraded.is_empty(), "{:?}", selection.degraded);
     }
 }
@@ -253,11 +360,21 @@ fn a_pick_whose_generation_another_has_just_replaced_is_of_that_one() {
 fn what_nobody_listens_at_or_wants_a_password_is_told_with_what_to_do() {
     let mut server = StoreServer::start(&[]);
     server.ask(&["CONFIG", "SET", "requirepass", "s3cret-word"]);
-    let told = status(&store(&server.url(), "acme")).expect_err("it is closed").to_string();
-    assert!(told.contains("give its user and password") && !told.contains("s3cret-word"), "{told}");
+    let told = status(&store(&server.url(), "acme"))
+        .expect_err("it is closed")
+        .to_string();
+    assert!(
+        told.contains("give its user and password") && !told.contains("s3cret-word"),
+        "{told}"
+    );
     server.kill();
-    let told = status(&store(&server.url(), "acme")).expect_err("it is gone").to_string();
-    assert!(told.contains("start the server, or correct the address"), "{told}");
+    let told = status(&store(&server.url(), "acme"))
+        .expect_err("it is gone")
+        .to_string();
+    assert!(
+        told.contains("start the server, or correct the address"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -266,23 +383,46 @@ fn after_a_failover_to_an_older_copy_picks_are_of_that_copy_and_the_next_publica
     let engine = Engine::new(workplace()).expect("it is indexed");
     let old = published(&engine, &server.url());
     server.save();
-    let put = vec![tool("kitchen", "descale_kettle", "Descales the kettle of the kitchen")];
-    let changed = engine.update(Changes { put, ..Changes::default() }).expect("it is indexed");
+    let put = vec![tool(
+        "kitchen",
+        "descale_kettle",
+        "Descales the kettle of the kitchen",
+    )];
+    let changed = engine
+        .update(Changes {
+            put,
+            ..Changes::default()
+        })
+        .expect("it is indexed");
     let new = published(&changed, &server.url());
     let reader = shared(&server.url(), 0);
     let has_kettle = |engine: &SharedEngine| {
-        ids(&pick(engine, "descale the kettle", &wide())).iter().any(|id| id.ends_with("kettle"))
+        ids(&pick(engine, "descale the kettle", &wide()))
+            .iter()
+            .any(|id| id.ends_with("kettle"))
     };
     assert!(has_kettle(&reader) && new.version > old.version);
     server.kill();
     server.restart();
-    within(Duration::from_secs(5), "it follows the older copy", || reader.state().snapshot.version == old.version);
-    within(Duration::from_secs(5), "the index is there again", || !is_degraded(&pick(&reader, REQUEST, &wide())));
-    assert!(!has_kettle(&reader), "what the copy does not have is not picked");
+    within(Duration::from_secs(5), "it follows the older copy", || {
+        reader.state().snapshot.version == old.version
+    });
+    within(Duration::from_secs(5), "the index is there again", || {
+        !is_degraded(&pick(&reader, REQUEST, &wide()))
+    });
+    assert!(
+        !has_kettle(&reader),
+        "what the copy does not have is not picked"
+    );
     published(&changed, &server.url());
-    within(Duration::from_secs(5), "it is there again", || has_kettle(&reader));
+    within(Duration::from_secs(5), "it is there again", || {
+        has_kettle(&reader)
+    });
     assert!(matches!(server.ask(&["PING"]), Value::SimpleString(_)));
-    assert!(!matches!(try_publish(&changed, &server.url()), Err(StoreError::Busy { .. })));
+    assert!(!matches!(
+        try_publish(&changed, &server.url()),
+        Err(StoreError::Busy { .. })
+    ));
 }
 
 #[test]
@@ -293,23 +433,52 @@ fn a_replica_that_lags_and_is_promoted_is_followed_and_published_to() {
     let line = Relay::to(primary.address());
     let engine = Engine::new(workplace()).expect("it is indexed");
     let old = published(&engine, &line.url());
-    within(Duration::from_secs(20), "it is replicated", || replica.keys().len() == primary.keys().len());
+    within(Duration::from_secs(20), "it is replicated", || {
+        replica.keys().len() == primary.keys().len()
+    });
     let at_replica = shared(&replica.url(), 0);
-    assert_eq!(best(&at_replica), best(&shared(&primary.url(), 0)), "a replica can be read from");
-    assert!(try_publish(&engine, &replica.url()).is_err(), "and not published to");
+    assert_eq!(
+        best(&at_replica),
+        best(&shared(&primary.url(), 0)),
+        "a replica can be read from"
+    );
+    assert!(
+        try_publish(&engine, &replica.url()).is_err(),
+        "and not published to"
+    );
     // It is cut off from the primary, to which somebody publishes once more.
     replica.ask(&["REPLICAOF", "NO", "ONE"]);
-    let put = vec![tool("kitchen", "descale_kettle", "Descales the kettle of the kitchen")];
-    let changed = engine.update(Changes { put, ..Changes::default() }).expect("it is indexed");
+    let put = vec![tool(
+        "kitchen",
+        "descale_kettle",
+        "Descales the kettle of the kitchen",
+    )];
+    let changed = engine
+        .update(Changes {
+            put,
+            ..Changes::default()
+        })
+        .expect("it is indexed");
     published(&changed, &line.url());
     let reader = shared(&line.url(), 0);
-    let has_kettle = || ids(&pick(&reader, "descale the kettle", &wide())).iter().any(|id| id.ends_with("kettle"));
+    let has_kettle = || {
+        ids(&pick(&reader, "descale the kettle", &wide()))
+            .iter()
+            .any(|id| id.ends_with("kettle"))
+    };
     assert!(has_kettle());
     primary.kill();
     line.leads_to(replica.address());
-    within(Duration::from_secs(10), "it follows the replica", || reader.state().snapshot.version == old.version);
-    within(Duration::from_secs(10), "nothing is wrong", || !is_degraded(&pick(&reader, REQUEST, &wide())));
-    assert!(!has_kettle(), "what the replica does not have is not picked");
+    within(Duration::from_secs(10), "it follows the replica", || {
+        reader.state().snapshot.version == old.version
+    });
+    within(Duration::from_secs(10), "nothing is wrong", || {
+        !is_degraded(&pick(&reader, REQUEST, &wide()))
+    });
+    assert!(
+        !has_kettle(),
+        "what the replica does not have is not picked"
+    );
     published(&changed, &line.url());
     within(Duration::from_secs(5), "it is there again", has_kettle);
 }
@@ -322,7 +491,9 @@ fn what_lies_there_damaged_is_written_anew_by_the_next_publication() {
     server.ask(&["SET", "picktools:{acme}:gateway:pins", "kept"]);
     server.ask(&["SET", "picktools:{acmes}:g1:head", "kept"]);
     let current = || -> serde_json::Value {
-        let text: String = redis::from_redis_value(server.ask(&["GET", "picktools:{acme}:current"])).expect("text");
+        let text: String =
+            redis::from_redis_value(server.ask(&["GET", "picktools:{acme}:current"]))
+                .expect("text");
         serde_json::from_str(&text).expect("JSON")
     };
     let mut version = first.version;
@@ -343,37 +514,87 @@ fn what_lies_there_damaged_is_written_anew_by_the_next_publication() {
     ] {
         let generation = format!("g{}", current()["generation"]);
         let key = format!("picktools:{{acme}}:{}", key.replace("gN", &generation));
-        if !matches!(command[0], "SET" | "FT.DROPINDEX") && !key.ends_with("generations") && !key.ends_with("tools") {
+        if !matches!(command[0], "SET" | "FT.DROPINDEX")
+            && !key.ends_with("generations")
+            && !key.ends_with("tools")
+        {
             server.ask(&["DEL", &key]);
         }
-        server.ask(&command.iter().map(|part| if part.is_empty() { key.as_str() } else { part }).collect::<Vec<_>>());
+        server.ask(
+            &command
+                .iter()
+                .map(|part| if part.is_empty() { key.as_str() } else { part })
+                .collect::<Vec<_>>(),
+        );
         // As something has changed, what stands there is needed.
-        let put = vec![tool("kitchen", &format!("descale_{version}"), "Descales the kettle of the kitchen")];
-        let changed = engine.update(Changes { put, ..Changes::default() }).expect("it is indexed");
+        let put = vec![tool(
+            "kitchen",
+            &format!("descale_{version}"),
+            "Descales the kettle of the kitchen",
+        )];
+        let changed = engine
+            .update(Changes {
+                put,
+                ..Changes::default()
+            })
+            .expect("it is indexed");
         let publication = published(&changed, &server.url());
-        assert!(publication.version > version, "{command:?} {key}: {} after {version}", publication.version);
+        assert!(
+            publication.version > version,
+            "{command:?} {key}: {} after {version}",
+            publication.version
+        );
         version = publication.version;
-        assert_eq!(best(&shared(&server.url(), 0)), expected, "{command:?} {key}");
+        assert_eq!(
+            best(&shared(&server.url(), 0)),
+            expected,
+            "{command:?} {key}"
+        );
         let found = verify(&store(&server.url(), "acme"), &|_, _| {}).expect("it is read");
-        assert_eq!((found.tools, found.faults), (changed.catalog().len(), 0), "{command:?} {key}: {:?}", found.told);
+        assert_eq!(
+            (found.tools, found.faults),
+            (changed.catalog().len(), 0),
+            "{command:?} {key}: {:?}",
+            found.told
+        );
     }
     // What no look at the snapshot tells is written anew where that is asked for.
     let generation = format!("picktools:{{acme}}:g{}", current()["generation"]);
     let keys = server.keys();
-    let row = keys.iter().find(|key| key.starts_with(&format!("{generation}:t:"))).expect("a row");
+    let row = keys
+        .iter()
+        .find(|key| key.starts_with(&format!("{generation}:t:")))
+        .expect("a row");
     server.ask(&["HSET", row, "r", "rubbish"]);
-    keys.iter().filter(|key| key.contains(":df:")).for_each(|key| drop(server.ask(&["DEL", key])));
+    keys.iter()
+        .filter(|key| key.contains(":df:"))
+        .for_each(|key| drop(server.ask(&["DEL", key])));
     let found = verify(&store(&server.url(), "acme"), &|_, _| {}).expect("it is read");
     assert_eq!(found.faults, 2, "{:?}", found.told);
-    let publication = publish_anew(&engine, &store(&server.url(), "acme"), &|_, _| {}).expect("it is published");
+    let publication =
+        publish_anew(&engine, &store(&server.url(), "acme"), &|_, _| {}).expect("it is published");
     assert!(publication.anew && publication.written == engine.catalog().len());
     let found = verify(&store(&server.url(), "acme"), &|_, _| {}).expect("it is read");
-    assert_eq!((found.tools, found.faults), (engine.catalog().len(), 0), "{:?}", found.told);
+    assert_eq!(
+        (found.tools, found.faults),
+        (engine.catalog().len(), 0),
+        "{:?}",
+        found.told
+    );
     let generation = format!("picktools:{{acme}}:g{}:", publication.generation);
-    let is_left = |key: &&String| key.starts_with("picktools:{acme}:g1") && !key.starts_with(&generation);
-    assert_eq!(server.keys().iter().find(is_left), None, "former generations are gone");
+    let is_left =
+        |key: &&String| key.starts_with("picktools:{acme}:g1") && !key.starts_with(&generation);
+    assert_eq!(
+        server.keys().iter().find(is_left),
+        None,
+        "former generations are gone"
+    );
     for key in ["picktools:{acme}:gateway:pins", "picktools:{acmes}:g1:head"] {
-        assert_eq!(server.ask(&["GET", key]), Value::BulkString(b"kept".to_vec()), "{key}");
+        assert_eq!(
+            server.ask(&["GET", key]),
+            Value::BulkString(b"kept".to_vec()),
+            "{key}"
+        );
     }
 }
 
@@ -381,28 +602,58 @@ fn what_lies_there_damaged_is_written_anew_by_the_next_publication() {
 fn numbers_and_generations_may_be_lost_or_damaged_and_nothing_is_left_behind() {
     let server = StoreServer::with_search(&[]);
     let engine = Engine::new(workplace()).expect("it is indexed");
-    let tools: Vec<_> = workplace().tools().iter().step_by(2).map(|tool| Tool::clone(tool)).collect();
+    let tools: Vec<_> = workplace()
+        .tools()
+        .iter()
+        .step_by(2)
+        .map(|tool| Tool::clone(tool))
+        .collect();
     let half = Engine::new(Catalog::from_tools(tools).expect("a catalog")).expect("it is indexed");
     let (counter, generations) = ("picktools:{acme}:counter", "picktools:{acme}:generations");
-    let numbers = ["05", "+5", "abc", "-3", "9223372036854775807", "18446744073709551615"];
-    let mut damages: Vec<Vec<Vec<&str>>> = numbers.map(|number| vec![vec!["SET", counter, number]]).into();
+    let numbers = [
+        "05",
+        "+5",
+        "abc",
+        "-3",
+        "9223372036854775807",
+        "18446744073709551615",
+    ];
+    let mut damages: Vec<Vec<Vec<&str>>> = numbers
+        .map(|number| vec![vec!["SET", counter, number]])
+        .into();
     damages.extend([
         vec![vec!["DEL", counter]],
         vec![vec!["DEL", generations]],
         vec![vec!["SADD", generations, "x"]],
         vec![vec!["DEL", generations], vec!["LPUSH", generations, "x"]],
         vec![vec!["DEL", counter, generations]],
-        vec![vec!["DEL", counter, generations], vec!["LPUSH", counter, "x"], vec!["HSET", generations, "x", "x"]],
+        vec![
+            vec!["DEL", counter, generations],
+            vec!["LPUSH", counter, "x"],
+            vec!["HSET", generations, "x", "x"],
+        ],
     ]);
     for damage in damages {
         for anew in [false, true] {
             server.ask(&["FLUSHALL"]);
             let before = published(&engine, &server.url());
-            // What a publisher leaves behind that is killed, of the next two numbers: the one with an index.
+            // What a publisher leaves behind that is killed, of the next two numbers: the one with
+            // an index.
             for (number, has_index) in [(before.version + 1, true), (before.version + 2, false)] {
                 let of = |what: &str| format!("picktools:{{acme}}:g{number}{what}");
                 if has_index {
-                    server.ask(&["FT.CREATE", &of(""), "ON", "HASH", "PREFIX", "1", &of(":t:"), "SCHEMA", "w", "TEXT"]);
+                    server.ask(&[
+                        "FT.CREATE",
+                        &of(""),
+                        "ON",
+                        "HASH",
+                        "PREFIX",
+                        "1",
+                        &of(":t:"),
+                        "SCHEMA",
+                        "w",
+                        "TEXT",
+                    ]);
                 }
                 server.ask(&["HSET", &of(":t:00"), "w", "word"]);
                 server.ask(&["SADD", &of(":tools"), "no key"]);
@@ -411,19 +662,43 @@ fn numbers_and_generations_may_be_lost_or_damaged_and_nothing_is_left_behind() {
             }
             damage.iter().for_each(|command| drop(server.ask(command)));
             let to = store(&server.url(), "acme");
-            let publication = if anew { publish_anew(&half, &to, &|_, _| {}) } else { publish(&half, &to, &|_, _| {}) };
-            let publication = publication.unwrap_or_else(|error| panic!("{damage:?}, {anew}: {error}"));
-            assert!(publication.version > before.version, "{damage:?}: {publication:?}");
+            let publication = if anew {
+                publish_anew(&half, &to, &|_, _| {})
+            } else {
+                publish(&half, &to, &|_, _| {})
+            };
+            let publication =
+                publication.unwrap_or_else(|error| panic!("{damage:?}, {anew}: {error}"));
+            assert!(
+                publication.version > before.version,
+                "{damage:?}: {publication:?}"
+            );
             let found = verify(&to, &|_, _| {}).expect("it is read");
-            assert_eq!((found.tools, found.faults), (half.catalog().len(), 0), "{damage:?}, {anew}: {:?}", found.told);
+            assert_eq!(
+                (found.tools, found.faults),
+                (half.catalog().len(), 0),
+                "{damage:?}, {anew}: {:?}",
+                found.told
+            );
             collect(&to).expect("it is removed");
             let own = format!("picktools:{{acme}}:g{}:", publication.generation);
-            let is_left =
-                |key: &&String| key.starts_with("picktools:{acme}:g") && !key.starts_with(&own) && *key != generations;
-            assert_eq!(server.keys().iter().find(is_left), None, "{damage:?}, {anew}");
-            let indexes: Vec<String> = redis::from_redis_value(server.ask(&["FT._LIST"])).expect("names");
+            let is_left = |key: &&String| {
+                key.starts_with("picktools:{acme}:g")
+                    && !key.starts_with(&own)
+                    && *key != generations
+            };
+            assert_eq!(
+                server.keys().iter().find(is_left),
+                None,
+                "{damage:?}, {anew}"
+            );
+            let indexes: Vec<String> =
+                redis::from_redis_value(server.ask(&["FT._LIST"])).expect("names");
             assert_eq!(indexes, [own.trim_end_matches(':')], "{damage:?}, {anew}");
-            assert_eq!(server.ask(&["EXISTS", "picktools:{acme}:lock"]), Value::Int(0));
+            assert_eq!(
+                server.ask(&["EXISTS", "picktools:{acme}:lock"]),
+                Value::Int(0)
+            );
         }
     }
 }
@@ -433,15 +708,29 @@ fn rows_that_are_gone_are_told_and_a_lock_of_nobody_runs_out() {
     let (server, engine, _) = with_workplace();
     let reader = shared(&server.url(), 0);
     let expected = best(&reader);
-    let rows: Vec<String> = server.keys().into_iter().filter(|key| key.contains(":t:")).collect();
+    let rows: Vec<String> = server
+        .keys()
+        .into_iter()
+        .filter(|key| key.contains(":t:"))
+        .collect();
     server.ask(&["SET", "picktools:{acme}:lock", "nobody"]);
-    assert!(matches!(try_publish(&engine, &server.url()), Err(StoreError::Busy { .. })));
-    let left: i64 = redis::from_redis_value(server.ask(&["PTTL", "picktools:{acme}:lock"])).expect("a number");
+    assert!(matches!(
+        try_publish(&engine, &server.url()),
+        Err(StoreError::Busy { .. })
+    ));
+    let left: i64 =
+        redis::from_redis_value(server.ask(&["PTTL", "picktools:{acme}:lock"])).expect("a number");
     assert!((1..=60_000).contains(&left), "{left}");
-    // All rows but that they are listed: the index forgets them with the keys, but for names a pick asks it.
+    // All rows but that they are listed: the index forgets them with the keys, but for names a pick
+    // asks it.
     let fresh = shared(&server.url(), 0);
-    server.ask(&["DEL", &rows[0].replace(&rows[0][rows[0].find(":t:").expect("a row")..], ":tools")]);
-    let refused = fresh.pick(&picktools::Query::new(REQUEST), &wide()).expect_err("nobody knows which tools there are");
+    server.ask(&[
+        "DEL",
+        &rows[0].replace(&rows[0][rows[0].find(":t:").expect("a row")..], ":tools"),
+    ]);
+    let refused = fresh
+        .pick(&picktools::Query::new(REQUEST), &wide())
+        .expect_err("nobody knows which tools there are");
     assert!(refused.to_string().contains("--anew"), "{refused}");
     let selection = pick(&reader, REQUEST, &wide());
     assert!(is_degraded(&selection));

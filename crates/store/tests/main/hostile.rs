@@ -1,10 +1,12 @@
-//! Hostile names, texts and requests in a store's query syntax, and tenants that reach for each other's tools.
+//! Hostile names, texts and requests in a store's query syntax, and tenants that reach for each
+//! other's tools.
 
 use std::time::{Duration, Instant};
 
 use picktools::{Access, Catalog, Engine, PickOptions, Query, Selection, Tool};
 use picktools_store::{
-    RedisOptions, RedisStore, SharedCatalog, SharedEngine, SharedOptions, StoreError, publish, status, verify,
+    RedisOptions, RedisStore, SharedCatalog, SharedEngine, SharedOptions, StoreError, publish,
+    status, verify,
 };
 use picktools_testing::store::StoreServer;
 use picktools_testing::tool;
@@ -15,7 +17,8 @@ use twox_hash::XxHash3_64;
 
 use crate::support::{ids, pick, published, shared, store, wide, with_workplace};
 
-/// Written down before anything of a request went to a store: what means something in a query, an index or a protocol.
+/// Written down before anything of a request went to a store: what means something in a query, an
+/// index or a protocol.
 const ATTEMPTS: [&str; 24] = [
     "*",
     "-@p:{nobody}",
@@ -46,8 +49,11 @@ const ATTEMPTS: [&str; 24] = [
 /// A catalog of a stranger, and how another tenant is told apart from it.
 fn hostile(texts: &[String]) -> Vec<Tool> {
     let tools = texts.iter().enumerate().map(|(number, text)| {
-        let mut tool =
-            tool(&format!("src {text}"), &format!("tool{number} {text}"), &format!("Reads {text} and more of it"));
+        let mut tool = tool(
+            &format!("src {text}"),
+            &format!("tool{number} {text}"),
+            &format!("Reads {text} and more of it"),
+        );
         tool.tags = vec![text.clone()];
         tool.allowed_roles = [text.clone()].into();
         tool
@@ -57,66 +63,130 @@ fn hostile(texts: &[String]) -> Vec<Tool> {
 }
 
 fn secrets() -> Catalog {
-    Catalog::from_tools([tool("vault", "read_secret", "Reads the secret of the vault")]).expect("valid")
+    Catalog::from_tools([tool(
+        "vault",
+        "read_secret",
+        "Reads the secret of the vault",
+    )])
+    .expect("valid")
 }
 
-/// Publishes a hostile catalog and asks it hostile things: nothing fails, nothing of another tenant comes, and nothing that may not
-/// be seen.
+/// Publishes a hostile catalog and asks it hostile things: nothing fails, nothing of another tenant
+/// comes, and nothing that may not be seen.
 fn attempt(server: &StoreServer, texts: &[String], requests: &[String]) {
     let tools = hostile(texts);
-    let Ok(catalog) = Catalog::from_tools(tools) else { return };
+    let Ok(catalog) = Catalog::from_tools(tools) else {
+        return;
+    };
     let local = Engine::new(catalog).expect("it is indexed");
     publish(&local, &store(&server.url(), "acme"), &|_, _| {}).expect("it is published");
     let engine = shared(&server.url(), 0);
     for request in requests.iter().chain(texts) {
         for access in [
             Access::default(),
-            Access { roles: [request.clone()].into(), ..Access::default() },
-            Access { allow_sources: [format!("src {request}")].into(), ..Access::default() },
-            Access { deny_sources: [request.clone(), "plain".to_owned()].into(), ..Access::default() },
+            Access {
+                roles: [request.clone()].into(),
+                ..Access::default()
+            },
+            Access {
+                allow_sources: [format!("src {request}")].into(),
+                ..Access::default()
+            },
+            Access {
+                deny_sources: [request.clone(), "plain".to_owned()].into(),
+                ..Access::default()
+            },
         ] {
-            let options = PickOptions { access, in_use: vec![request.clone()], ..wide() };
+            let options = PickOptions {
+                access,
+                in_use: vec![request.clone()],
+                ..wide()
+            };
             let query = Query::new(request);
             let here = local.pick(&query, &options).expect("it picks");
             let there = pick(&engine, request, &options);
-            assert!(there.degraded.is_empty(), "{request:?}: {:?}", there.degraded);
+            assert!(
+                there.degraded.is_empty(),
+                "{request:?}: {:?}",
+                there.degraded
+            );
             assert_eq!(ids(&there), ids(&here), "{request:?}");
-            assert!(ids(&there).iter().all(|id| !id.starts_with("vault/")), "{request:?}");
+            assert!(
+                ids(&there).iter().all(|id| !id.starts_with("vault/")),
+                "{request:?}"
+            );
         }
     }
-    assert_eq!(picktools_store::verify(&store(&server.url(), "acme"), &|_, _| {}).expect("it is read").faults, 0);
+    assert_eq!(
+        picktools_store::verify(&store(&server.url(), "acme"), &|_, _| {})
+            .expect("it is read")
+            .faults,
+        0
+    );
 }
 
 #[test]
 fn nothing_that_is_written_in_query_syntax_is_read_as_a_query() {
     let server = StoreServer::with_search(&[]);
-    publish(&Engine::new(secrets()).expect("indexed"), &store(&server.url(), "other"), &|_, _| {}).expect("published");
+    publish(
+        &Engine::new(secrets()).expect("indexed"),
+        &store(&server.url(), "other"),
+        &|_, _| {},
+    )
+    .expect("published");
     let texts = ATTEMPTS.map(str::to_owned);
-    let usable: Vec<String> =
-        texts.iter().filter(|text| Catalog::from_tools(hostile(&[(*text).clone()])).is_ok()).cloned().collect();
+    let usable: Vec<String> = texts
+        .iter()
+        .filter(|text| Catalog::from_tools(hostile(&[(*text).clone()])).is_ok())
+        .cloned()
+        .collect();
     assert!(usable.len() > 12, "most of them are names: {usable:?}");
     attempt(&server, &usable, &texts);
-    assert_eq!(picktools_store::verify(&store(&server.url(), "other"), &|_, _| {}).expect("it is read").faults, 0);
+    assert_eq!(
+        picktools_store::verify(&store(&server.url(), "other"), &|_, _| {})
+            .expect("it is read")
+            .faults,
+        0
+    );
 }
 
 /// As often as there is time for: `PICKTOOLS_FUZZ_S` has the seconds, 5 unless told otherwise.
 #[test]
 fn random_texts_in_query_syntax_are_never_a_query() {
     let server = StoreServer::with_search(&[]);
-    publish(&Engine::new(secrets()).expect("indexed"), &store(&server.url(), "other"), &|_, _| {}).expect("published");
-    let seconds = std::env::var("PICKTOOLS_FUZZ_S").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(5);
+    publish(
+        &Engine::new(secrets()).expect("indexed"),
+        &store(&server.url(), "other"),
+        &|_, _| {},
+    )
+    .expect("published");
+    let seconds = std::env::var("PICKTOOLS_FUZZ_S")
+        .ok()
+        .and_then(|seconds| seconds.parse().ok())
+        .unwrap_or(5);
     let until = Instant::now() + Duration::from_secs(seconds);
-    let sign = prop::sample::select(r#"@-|(){}[]*%~$=>"':\;,.<> 	pmsnvdr019aé中"#.chars().collect::<Vec<_>>());
+    let sign = prop::sample::select(
+        r#"@-|(){}[]*%~$=>"':\;,.<> 	pmsnvdr019aé中"#
+            .chars()
+            .collect::<Vec<_>>(),
+    );
     let text = prop_oneof![
         prop::collection::vec(sign, 1..40).prop_map(|signs| signs.into_iter().collect::<String>()),
         prop::sample::select(ATTEMPTS.map(str::to_owned).to_vec()),
         any::<String>(),
     ];
-    let texts = (prop::collection::vec(text.clone(), 1..4), prop::collection::vec(text, 1..3));
+    let texts = (
+        prop::collection::vec(text.clone(), 1..4),
+        prop::collection::vec(text, 1..3),
+    );
     let mut rounds = 0;
     while Instant::now() < until {
         // One of its own for each round: a runner counts its cases over all runs.
-        let mut runner = TestRunner::new(Config { cases: 1, failure_persistence: None, ..Config::default() });
+        let mut runner = TestRunner::new(Config {
+            cases: 1,
+            failure_persistence: None,
+            ..Config::default()
+        });
         let attempted = runner.run(&texts, |(texts, requests)| {
             attempt(&server, &texts, &requests);
             Ok(())
@@ -131,37 +201,70 @@ fn random_texts_in_query_syntax_are_never_a_query() {
 fn a_tenant_sees_nothing_of_another_even_where_the_names_are_alike() {
     let server = StoreServer::with_search(&[]);
     let of = |tenant: &str, name: &str| {
-        let tools = [tool("notes", name, "Reads the notes of a meeting"), tool("notes", "write_notes", "Writes notes")];
+        let tools = [
+            tool("notes", name, "Reads the notes of a meeting"),
+            tool("notes", "write_notes", "Writes notes"),
+        ];
         let engine = Engine::new(Catalog::from_tools(tools).expect("valid")).expect("indexed");
         publish(&engine, &store(&server.url(), tenant), &|_, _| {}).expect("published");
     };
     of("a", "read_notes_of_a");
     of("a-1", "read_notes_of_a1");
     of("b", "read_notes_of_b");
-    for (tenant, name) in
-        [("a", "notes/read_notes_of_a"), ("a-1", "notes/read_notes_of_a1"), ("b", "notes/read_notes_of_b")]
-    {
-        let engine =
-            SharedEngine::open(store(&server.url(), tenant), SharedOptions { whole: 0, ..SharedOptions::default() })
-                .expect("it opens");
+    for (tenant, name) in [
+        ("a", "notes/read_notes_of_a"),
+        ("a-1", "notes/read_notes_of_a1"),
+        ("b", "notes/read_notes_of_b"),
+    ] {
+        let engine = SharedEngine::open(
+            store(&server.url(), tenant),
+            SharedOptions {
+                whole: 0,
+                ..SharedOptions::default()
+            },
+        )
+        .expect("it opens");
         let picked = ids(&pick(&engine, "read the notes of the meeting", &wide()));
-        assert_eq!(picked, [name.to_owned(), "notes/write_notes".to_owned()], "{tenant}");
+        assert_eq!(
+            picked,
+            [name.to_owned(), "notes/write_notes".to_owned()],
+            "{tenant}"
+        );
     }
     for name in ["", "A", "a b", "a}", "*", "a:b", &"a".repeat(65)] {
-        let options = RedisOptions { tenant: name.to_owned(), ..RedisOptions::new(server.url()) };
-        assert!(matches!(RedisStore::new(options), Err(StoreError::Tenant { .. })), "{name:?}");
+        let options = RedisOptions {
+            tenant: name.to_owned(),
+            ..RedisOptions::new(server.url())
+        };
+        assert!(
+            matches!(RedisStore::new(options), Err(StoreError::Tenant { .. })),
+            "{name:?}"
+        );
     }
 }
 
 /// A row whose definition is another, under the key that it then has.
-fn forged(row: &[u8], models: &[String], definition: impl Fn(&str) -> String) -> ([u8; 16], Vec<u8>) {
-    let length = |at: usize| u32::from_le_bytes(row[at..at + 4].try_into().expect("four bytes")) as usize;
+fn forged(
+    row: &[u8],
+    models: &[String],
+    definition: impl Fn(&str) -> String,
+) -> ([u8; 16], Vec<u8>) {
+    let length =
+        |at: usize| u32::from_le_bytes(row[at..at + 4].try_into().expect("four bytes")) as usize;
     let copies = length(23);
     let start = 27 + 16 * copies;
     let end = start + 4 + length(start);
     let definition = definition(std::str::from_utf8(&row[start + 4..end]).expect("JSON"));
-    let length = u32::try_from(definition.len()).expect("it is short").to_le_bytes();
-    let forged = [&row[..start], &length, definition.as_bytes(), &row[end..row.len() - 8]].concat();
+    let length = u32::try_from(definition.len())
+        .expect("it is short")
+        .to_le_bytes();
+    let forged = [
+        &row[..start],
+        &length,
+        definition.as_bytes(),
+        &row[end..row.len() - 8],
+    ]
+    .concat();
     let mut digest = Sha256::new_with_prefix(&row[..3]);
     digest.update(Sha256::digest(&definition));
     digest.update(&row[7..23]);
@@ -171,13 +274,17 @@ fn forged(row: &[u8], models: &[String], definition: impl Fn(&str) -> String) ->
         digest.update(model);
     });
     let sum = XxHash3_64::oneshot(&forged).to_le_bytes();
-    (digest.finalize()[..16].try_into().expect("16 bytes"), [forged.as_slice(), &sum].concat())
+    (
+        digest.finalize()[..16].try_into().expect("16 bytes"),
+        [forged.as_slice(), &sum].concat(),
+    )
 }
 
 #[test]
 fn a_forged_definition_that_fits_its_key_is_no_tool_even_where_it_shows_late() {
     let request = "book a meeting room for tomorrow";
-    // Written down before definitions were read in two steps; the first shows at once, the others when all is needed.
+    // Written down before definitions were read in two steps; the first shows at once, the others
+    // when all is needed.
     let forgeries = [
         ("\"name\":", "\"safe\":true,\"safe\":false,\"name\":"),
         ("\"description\":\"", "\"description\":\"\\ud800"),
@@ -192,12 +299,20 @@ fn a_forged_definition_that_fits_its_key_is_no_tool_even_where_it_shows_late() {
         let best = ids(&pick(&reader, request, &wide())).swap_remove(0);
         let models = status(&store()).expect("it answers").models;
         let generation = format!("picktools:{{acme}}:g{}", publication.generation);
-        let row_of =
-            |key: &str| -> Vec<u8> { redis::from_redis_value(server.ask(&["HGET", key, "r"])).expect("a row") };
-        let holds = |row: &[u8]| String::from_utf8_lossy(row).contains(&format!("{{\"id\":\"{best}\""));
-        let rows: Vec<String> =
-            server.keys().into_iter().filter(|key| key.starts_with(&format!("{generation}:t:"))).collect();
-        let old = rows.into_iter().find(|key| holds(&row_of(key))).expect("the row of the best tool");
+        let row_of = |key: &str| -> Vec<u8> {
+            redis::from_redis_value(server.ask(&["HGET", key, "r"])).expect("a row")
+        };
+        let holds =
+            |row: &[u8]| String::from_utf8_lossy(row).contains(&format!("{{\"id\":\"{best}\""));
+        let rows: Vec<String> = server
+            .keys()
+            .into_iter()
+            .filter(|key| key.starts_with(&format!("{generation}:t:")))
+            .collect();
+        let old = rows
+            .into_iter()
+            .find(|key| holds(&row_of(key)))
+            .expect("the row of the best tool");
         let (key, row) = forged(&row_of(&old), &models, |definition| {
             assert!(definition.contains(from), "{definition}");
             definition.replacen(from, to, 1)
@@ -208,12 +323,18 @@ fn a_forged_definition_that_fits_its_key_is_no_tool_even_where_it_shows_late() {
         server.ask_bytes(&[b"HSET", new.as_bytes(), b"r", &row]);
         server.ask(&["DEL", &old]);
         let (_, old) = old.rsplit_once(':').expect("a key of a row");
-        let old: Vec<u8> =
-            (0..16).map(|at| u8::from_str_radix(&old[2 * at..2 * at + 2], 16).expect("digits")).collect();
+        let old: Vec<u8> = (0..16)
+            .map(|at| u8::from_str_radix(&old[2 * at..2 * at + 2], 16).expect("digits"))
+            .collect();
         server.ask_bytes(&[b"SREM", format!("{generation}:tools").as_bytes(), &old]);
         server.ask_bytes(&[b"SADD", format!("{generation}:tools").as_bytes(), &key]);
 
-        let is_told = |selection: &Selection| selection.degraded.iter().any(|part| part.reason.contains("damaged"));
+        let is_told = |selection: &Selection| {
+            selection
+                .degraded
+                .iter()
+                .any(|part| part.reason.contains("damaged"))
+        };
         // What the reader has kept stands in, and it goes on in the same way.
         for _ in 0..2 {
             let selection = pick(&reader, request, &wide());
@@ -225,11 +346,21 @@ fn a_forged_definition_that_fits_its_key_is_no_tool_even_where_it_shows_late() {
         let fresh = shared(&server.url(), 0);
         match fresh.pick(&Query::new(request), &wide()) {
             Ok(selection) => {
-                assert!(number > 0 && is_told(&selection), "{number}: {:?}", selection.degraded);
+                assert!(
+                    number > 0 && is_told(&selection),
+                    "{number}: {:?}",
+                    selection.degraded
+                );
                 let found = ids(&selection);
-                assert!(!found.contains(&best) && !found.iter().any(|id| id == "unreadable"), "{number}: {found:?}");
+                assert!(
+                    !found.contains(&best) && !found.iter().any(|id| id == "unreadable"),
+                    "{number}: {found:?}"
+                );
             }
-            Err(error) => assert!(number == 0 && error.to_string().contains("damaged"), "{number}: {error}"),
+            Err(error) => assert!(
+                number == 0 && error.to_string().contains("damaged"),
+                "{number}: {error}"
+            ),
         }
         // Who reads all tells at once.
         let refused = [
@@ -243,7 +374,11 @@ fn a_forged_definition_that_fits_its_key_is_no_tool_even_where_it_shows_late() {
             );
         }
         let found = verify(&store(), &|_, _| {}).expect("the others are read");
-        assert!(found.told.iter().any(|fault| fault.contains(&hex)), "{number}: {:?}", found.told);
+        assert!(
+            found.told.iter().any(|fault| fault.contains(&hex)),
+            "{number}: {:?}",
+            found.told
+        );
     }
 }
 
@@ -268,22 +403,47 @@ fn a_user_of_one_tenant_cannot_read_the_rows_of_another() {
         "+ft.dropindex",
     ]);
     let as_b = server.url().replace("redis://", "redis://b:pass@");
-    let opened = SharedEngine::open(store(&as_b, "acme"), SharedOptions { whole: 0, ..SharedOptions::default() });
+    let opened = SharedEngine::open(
+        store(&as_b, "acme"),
+        SharedOptions {
+            whole: 0,
+            ..SharedOptions::default()
+        },
+    );
     let refused = opened.expect_err("it is not for that user").to_string();
-    assert!(refused.contains("NOPERM") || refused.contains("No permissions"), "{refused}");
-    assert!(!refused.contains("pass@"), "a password is not told: {refused}");
+    assert!(
+        refused.contains("NOPERM") || refused.contains("No permissions"),
+        "{refused}"
+    );
+    assert!(
+        !refused.contains("pass@"),
+        "a password is not told: {refused}"
+    );
     let search = ["FT.SEARCH", "picktools:{acme}:g1", "*", "RETURN", "1", "r"];
     let client = redis::Client::open(as_b.as_str()).expect("an address");
     let mut connection = client.get_connection().expect("it may come in");
-    let searched: redis::RedisResult<redis::Value> = redis::cmd(search[0]).arg(&search[1..]).query(&mut connection);
-    let refused = searched.expect_err("its index is not for that user either").to_string();
+    let searched: redis::RedisResult<redis::Value> = redis::cmd(search[0])
+        .arg(&search[1..])
+        .query(&mut connection);
+    let refused = searched
+        .expect_err("its index is not for that user either")
+        .to_string();
     assert!(refused.contains("permissions"), "{refused}");
     // Its own part it can publish and read.
     let engine = Engine::new(secrets()).expect("indexed");
     publish(&engine, &store(&as_b, "b"), &|_, _| {}).expect("it may write there");
-    let own = SharedEngine::open(store(&as_b, "b"), SharedOptions { whole: 0, ..SharedOptions::default() })
-        .expect("it opens");
-    assert_eq!(ids(&pick(&own, "read the secret", &wide())), ["vault/read_secret"]);
+    let own = SharedEngine::open(
+        store(&as_b, "b"),
+        SharedOptions {
+            whole: 0,
+            ..SharedOptions::default()
+        },
+    )
+    .expect("it opens");
+    assert_eq!(
+        ids(&pick(&own, "read the secret", &wide())),
+        ["vault/read_secret"]
+    );
 }
 
 #[test]
@@ -298,7 +458,8 @@ fn a_password_is_told_nowhere() {
     ] {
         let told = match RedisStore::new(RedisOptions::new(address)) {
             Ok(store) => {
-                let failed = SharedEngine::open(store, SharedOptions::default()).expect_err("nobody is there");
+                let failed = SharedEngine::open(store, SharedOptions::default())
+                    .expect_err("nobody is there");
                 format!("{failed} {failed:?}")
             }
             Err(error) => format!("{error} {error:?}"),

@@ -1,4 +1,5 @@
-//! A catalog in a store that several share, against a real server, which `scripts/fetch-store.sh` fetches.
+//! A catalog in a store that several share, against a real server, which `scripts/fetch-store.sh`
+//! fetches.
 
 mod eligibility;
 mod faults;

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use picktools::options::Choice;
 use picktools::{Engine, PickOptions, Query, Selection};
-use picktools_store::{Publication, RedisOptions, RedisStore, SharedEngine, SharedOptions, StoreError, publish};
+use picktools_store::{
+    Publication, RedisOptions, RedisStore, SharedEngine, SharedOptions, StoreError, publish,
+};
 use picktools_testing::store::StoreServer;
 use picktools_testing::workplace;
 
@@ -22,13 +24,19 @@ pub(crate) const REQUESTS: [&str; 8] = [
 
 /// A store, and what was published in it.
 pub(crate) fn with_workplace() -> (StoreServer, Engine, Publication) {
-    let (server, engine) = (StoreServer::with_search(&[]), Engine::new(workplace()).expect("it is indexed"));
+    let (server, engine) = (
+        StoreServer::with_search(&[]),
+        Engine::new(workplace()).expect("it is indexed"),
+    );
     let publication = published(&engine, &server.url());
     (server, engine, publication)
 }
 
 pub(crate) fn store(url: &str, tenant: &str) -> RedisStore {
-    let options = RedisOptions { tenant: tenant.to_owned(), ..RedisOptions::new(url) };
+    let options = RedisOptions {
+        tenant: tenant.to_owned(),
+        ..RedisOptions::new(url)
+    };
     RedisStore::new(options).expect("an address")
 }
 
@@ -42,20 +50,38 @@ pub(crate) fn try_publish(engine: &Engine, url: &str) -> Result<Publication, Sto
 
 /// Opens what was published; a snapshot of at most so many tools is kept whole.
 pub(crate) fn shared(url: &str, whole: usize) -> SharedEngine {
-    SharedEngine::open(store(url, "acme"), SharedOptions { whole, ..SharedOptions::default() }).expect("it opens")
+    SharedEngine::open(
+        store(url, "acme"),
+        SharedOptions {
+            whole,
+            ..SharedOptions::default()
+        },
+    )
+    .expect("it opens")
 }
 
 /// Many options, so that nearly every tool that may be seen is told of.
 pub(crate) fn wide() -> PickOptions {
-    PickOptions { max_candidates: 10, min_score: 0.0, choice: Choice::Best, ..PickOptions::default() }
+    PickOptions {
+        max_candidates: 10,
+        min_score: 0.0,
+        choice: Choice::Best,
+        ..PickOptions::default()
+    }
 }
 
 pub(crate) fn pick(engine: &SharedEngine, request: &str, options: &PickOptions) -> Selection {
-    engine.pick(&Query::new(request), options).expect("it picks")
+    engine
+        .pick(&Query::new(request), options)
+        .expect("it picks")
 }
 
 pub(crate) fn ids(selection: &Selection) -> Vec<String> {
-    selection.picks.iter().map(|pick| pick.tool.id.clone()).collect()
+    selection
+        .picks
+        .iter()
+        .map(|pick| pick.tool.id.clone())
+        .collect()
 }
 
 /// Waits until something is so.

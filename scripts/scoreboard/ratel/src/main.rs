@@ -1,7 +1,8 @@
-//! Ranks the requests of a benchmark folder with the BM25 of `ratel-ai-core`, for `scripts/scoreboard.sh`.
+//! Ranks the requests of a benchmark folder with the BM25 of `ratel-ai-core`, for
+//! `scripts/scoreboard.sh`.
 //!
-//! usage: `scoreboard-ratel TOOLS QUERIES K RUN` reads `tools.jsonl` and `queries.jsonl`, writes a TREC run, and prints the
-//! seconds of each request and of the preparation as one line of JSON.
+//! usage: `scoreboard-ratel TOOLS QUERIES K RUN` reads `tools.jsonl` and `queries.jsonl`, writes a
+//! TREC run, and prints the seconds of each request and of the preparation as one line of JSON.
 
 use std::error::Error;
 use std::fs::{self, File};

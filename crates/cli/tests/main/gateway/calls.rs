@@ -11,15 +11,29 @@ fn tools_are_found_described_and_called_through_the_front() {
     let place = Place::faulty();
     place.write("settings.json", &json!({"mode": "search"}));
     let mut client = place.client(&json!({}));
-    assert_eq!(client.listed(), ["search_tools", "describe_tool", "call_tool"]);
+    assert_eq!(
+        client.listed(),
+        ["search_tools", "describe_tool", "call_tool"]
+    );
     let found = client.search("sum of two numbers");
     let first = &found["tools"][0];
     assert_eq!(first["name"], "up__add");
     assert_eq!(first["inputSchema"]["required"], json!(["a", "b"]));
-    assert_eq!((&first["server"], &found["total"]), (&json!("up"), &json!(25)));
-    assert!(first["score"].as_f64().is_some_and(|score| score > 0.0) && !text(&first["reason"]).is_empty(), "{first}");
-    assert!(first.get("outputSchema").is_none(), "only a description has it");
-    let whole = client.call("describe_tool", json!({"name": "up__add"}))["structuredContent"].clone();
+    assert_eq!(
+        (&first["server"], &found["total"]),
+        (&json!("up"), &json!(25))
+    );
+    assert!(
+        first["score"].as_f64().is_some_and(|score| score > 0.0)
+            && !text(&first["reason"]).is_empty(),
+        "{first}"
+    );
+    assert!(
+        first.get("outputSchema").is_none(),
+        "only a description has it"
+    );
+    let whole =
+        client.call("describe_tool", json!({"name": "up__add"}))["structuredContent"].clone();
     assert_eq!(whole["outputSchema"]["required"], json!(["sum"]));
     let result = client.run("up__add", json!({"a": 2, "b": 3}));
     assert_eq!(result["structuredContent"], json!({"sum": 5}));
@@ -47,19 +61,35 @@ fn what_models_get_wrong_is_understood_or_told_with_what_would_be_right() {
         json!({"name": "call_tool", "arguments": {"name": "up__add", "arguments": {"a": 2, "b": 3}}}),
     ] {
         let result = client.call("call_tool", call.clone());
-        assert_eq!(result["structuredContent"], json!({"sum": 5}), "{call}: {result}");
+        assert_eq!(
+            result["structuredContent"],
+            json!({"sum": 5}),
+            "{call}: {result}"
+        );
     }
     let direct = client.call("up__add", json!({"a": 2, "b": 3}));
     assert_eq!(direct["structuredContent"], json!({"sum": 5}));
-    let inner = client.call("call_tool", json!({"name": "search_tools", "arguments": {"query": "sum of two numbers"}}));
+    let inner = client.call(
+        "call_tool",
+        json!({"name": "search_tools", "arguments": {"query": "sum of two numbers"}}),
+    );
     assert_eq!(inner["structuredContent"]["tools"][0]["name"], "up__add");
 
     let wrong = client.run("up__add", json!({"a": 2}));
     assert_eq!(code(&wrong), "invalid_arguments");
-    assert!(said(&wrong).contains("b") && said(&wrong).contains("correct would be"), "{wrong}");
+    assert!(
+        said(&wrong).contains("b") && said(&wrong).contains("correct would be"),
+        "{wrong}"
+    );
     assert_eq!(code(&client.run("up__ad", json!({}))), "unknown_tool");
-    assert_eq!(code(&client.call("call_tool", json!({}))), "invalid_arguments");
-    assert_eq!(code(&client.call("search_tools", json!({"query": "add", "server": "nobody"}))), "invalid_arguments");
+    assert_eq!(
+        code(&client.call("call_tool", json!({}))),
+        "invalid_arguments"
+    );
+    assert_eq!(
+        code(&client.call("search_tools", json!({"query": "add", "server": "nobody"}))),
+        "invalid_arguments"
+    );
     let unknown = client.ask("tools/call", &json!({"name": "nobody", "arguments": {}}));
     assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
 }
@@ -84,22 +114,37 @@ fn what_an_upstream_says_during_a_call_reaches_its_client_in_order_and_before_th
 
     client.heard.clear();
     client.ask("tools/call", &params("up__progress_unordered", json!({})));
-    let steps: Vec<f64> =
-        client.told("notifications/progress").iter().filter_map(|told| told["params"]["progress"].as_f64()).collect();
+    let steps: Vec<f64> = client
+        .told("notifications/progress")
+        .iter()
+        .filter_map(|told| told["params"]["progress"].as_f64())
+        .collect();
     assert_eq!(steps, [1.0, 3.0, 5.0], "progress grows");
     client.heard.clear();
     client.ask("tools/call", &params("up__progress_after", json!({})));
     client.heard.clear();
     client.run("up__progress", json!({"steps": 3}));
-    client.ask("tools/call", &json!({"name": "up__log_message", "arguments": {"level": "warning"}}));
-    assert!(client.told("notifications/progress").is_empty(), "nobody asked for it, or it came too late");
+    client.ask(
+        "tools/call",
+        &json!({"name": "up__log_message", "arguments": {"level": "warning"}}),
+    );
+    assert!(
+        client.told("notifications/progress").is_empty(),
+        "nobody asked for it, or it came too late"
+    );
     let line = client.told("notifications/message");
     assert_eq!(line[0]["params"]["logger"], "up: worker");
     assert_eq!(line[0]["params"]["data"], "a line");
     client.ask("logging/setLevel", &json!({"level": "error"}));
     client.heard.clear();
-    client.ask("tools/call", &json!({"name": "up__log_message", "arguments": {"level": "warning"}}));
-    assert!(client.told("notifications/message").is_empty(), "it is below the level");
+    client.ask(
+        "tools/call",
+        &json!({"name": "up__log_message", "arguments": {"level": "warning"}}),
+    );
+    assert!(
+        client.told("notifications/message").is_empty(),
+        "it is below the level"
+    );
     let result = client.ask("tools/call", &params("up__storm", json!({"count": 20_000})));
     assert_eq!(said(&result["result"]), "done");
 }
@@ -109,32 +154,60 @@ fn results_go_through_as_they_are_and_what_nobody_knows_is_said() {
     let place = Place::faulty();
     let mut client = place.client(&json!({}));
     let parts = client.run("up__parts", json!({}));
-    let kinds: Vec<&Value> = parts["content"].as_array().expect("parts").iter().map(|part| &part["type"]).collect();
-    assert_eq!(json!(kinds), json!(["text", "image", "audio", "resource_link", "resource"]));
+    let kinds: Vec<&Value> = parts["content"]
+        .as_array()
+        .expect("parts")
+        .iter()
+        .map(|part| &part["type"])
+        .collect();
+    assert_eq!(
+        json!(kinds),
+        json!(["text", "image", "audio", "resource_link", "resource"])
+    );
     assert_eq!(parts["content"][0]["annotations"]["priority"], 0.5);
     assert_eq!(parts["_meta"]["example/key"], 1);
     assert_eq!(parts["content"][3]["uri"], "picktools://up/file:///a");
     let odd = client.run("up__hologram", json!({}));
-    assert!(odd["content"][1]["text"].as_str().is_some_and(|text| text.contains("hologram")), "{odd}");
+    assert!(
+        odd["content"][1]["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("hologram")),
+        "{odd}"
+    );
     let failed = client.run("up__fails", json!({}));
-    assert_eq!((&failed["isError"], said(&failed).as_str()), (&json!(true), "no such city; try Bergen"));
-    assert!(failed["_meta"].get("picktools/error").is_none(), "the tool ran");
+    assert_eq!(
+        (&failed["isError"], said(&failed).as_str()),
+        (&json!(true), "no such city; try Bergen")
+    );
+    assert!(
+        failed["_meta"].get("picktools/error").is_none(),
+        "the tool ran"
+    );
     let refused = client.run("up__refuses", json!({}));
     assert_eq!(code(&refused), "upstream_error");
     assert!(said(&refused).contains("the city is not known"));
     let long = client.run("up__huge", json!({"bytes": 3_000_000}));
     assert!(long.to_string().len() < 1_100_000 && said(&long).contains("bytes left out"));
     let meta = json!({"traceparent": "00-1-2-01", "progressToken": 5, "secret/key": "x"});
-    let told = client.ask("tools/call", &json!({"name": "up__meta", "arguments": {}, "_meta": meta}));
+    let told = client.ask(
+        "tools/call",
+        &json!({"name": "up__meta", "arguments": {}, "_meta": meta}),
+    );
     let told: Value = serde_json::from_str(&said(&told["result"])).expect("JSON");
     assert_eq!(told["traceparent"], "00-1-2-01");
-    assert!(told.get("secret/key").is_none() && told["progressToken"] != 5, "{told}");
+    assert!(
+        told.get("secret/key").is_none() && told["progressToken"] != 5,
+        "{told}"
+    );
 }
 
 #[test]
 fn an_upstream_that_goes_wrong_costs_its_own_call_and_no_more() {
     let place = Place::faulty();
-    place.write("settings.json", &json!({"upstreams": {"up": {"call_s": 2}}}));
+    place.write(
+        "settings.json",
+        &json!({"upstreams": {"up": {"call_s": 2}}}),
+    );
     let mut client = place.client(&json!({}));
     for (name, arguments, expected) in [
         ("up__twice", json!({}), "once"),
@@ -143,35 +216,66 @@ fn an_upstream_that_goes_wrong_costs_its_own_call_and_no_more() {
         ("up__late", json!({"seconds": 0.2}), "late"),
     ] {
         assert_eq!(said(&client.run(name, arguments)), expected, "{name}");
-        assert_eq!(said(&client.run("up__echo", json!({"text": "still here"}))), "still here", "after {name}");
+        assert_eq!(
+            said(&client.run("up__echo", json!({"text": "still here"}))),
+            "still here",
+            "after {name}"
+        );
     }
     let died = client.run("up__dies", json!({}));
     assert_eq!(code(&died), "upstream_died");
     assert!(said(&died).contains("out of memory"), "{died}");
-    for (name, arguments) in
-        [("up__hangs", json!({})), ("up__wrong_id", json!({})), ("up__late", json!({"seconds": 4}))]
-    {
+    for (name, arguments) in [
+        ("up__hangs", json!({})),
+        ("up__wrong_id", json!({})),
+        ("up__late", json!({"seconds": 4})),
+    ] {
         assert_eq!(code(&client.run(name, arguments)), "timed_out", "{name}");
-        assert_eq!(said(&client.run("up__echo", json!({"text": "again"}))), "again", "after {name}");
+        assert_eq!(
+            said(&client.run("up__echo", json!({"text": "again"}))),
+            "again",
+            "after {name}"
+        );
     }
     let huge = client.run("up__huge", json!({"bytes": 20_000_000}));
     assert_eq!(code(&huge), "upstream_died");
     assert!(said(&huge).contains("more than 16777216 bytes"), "{huge}");
-    assert_eq!(said(&client.run("up__echo", json!({"text": "and again"}))), "and again");
-    assert_eq!(place.happened("started").len(), 3, "it was started again where it had ended, and only there");
+    assert_eq!(
+        said(&client.run("up__echo", json!({"text": "and again"}))),
+        "and again"
+    );
+    assert_eq!(
+        place.happened("started").len(),
+        3,
+        "it was started again where it had ended, and only there"
+    );
 }
 
 #[test]
 fn a_cancelled_call_is_cancelled_upstream_and_its_answer_is_nobodys() {
     let place = Place::faulty();
     let mut client = place.client(&json!({}));
-    let id = client.begin("tools/call", &json!({"name": "up__echo", "arguments": {"text": "x", "seconds": 30}}));
+    let id = client.begin(
+        "tools/call",
+        &json!({"name": "up__echo", "arguments": {"text": "x", "seconds": 30}}),
+    );
     eventually("it arrives", || place.happened("call").len() == 1);
     client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}));
     eventually("it is cancelled", || place.happened("cancelled").len() == 1);
-    assert_eq!(said(&client.run("up__echo", json!({"text": "next"}))), "next");
-    assert!(client.heard.iter().all(|message| message["id"] != id), "{:?}", client.heard);
-    assert_eq!(place.happened("started").len(), 1, "it answers, and need not be started again");
+    assert_eq!(
+        said(&client.run("up__echo", json!({"text": "next"}))),
+        "next"
+    );
+    assert!(
+        client.heard.iter().all(|message| message["id"] != id),
+        "{:?}",
+        client.heard
+    );
+    assert_eq!(
+        place.happened("started").len(),
+        1,
+        "it answers, and need not be started again"
+    );
 }
 
 #[test]
@@ -182,9 +286,18 @@ fn an_upstream_that_is_down_is_said_to_be_and_others_go_on() {
         "dies": {"command": "python3", "args": ["-c", "import sys; print('no key', file=sys.stderr)"]},
     }));
     let mut client = place.client(&json!({}));
-    assert_eq!(client.search("sum of two numbers")["tools"][0]["name"], "up__add");
-    assert_eq!(said(&client.run("up__echo", json!({"text": "here"}))), "here");
-    assert_eq!(code(&client.run("gone__anything", json!({}))), "unknown_tool");
+    assert_eq!(
+        client.search("sum of two numbers")["tools"][0]["name"],
+        "up__add"
+    );
+    assert_eq!(
+        said(&client.run("up__echo", json!({"text": "here"}))),
+        "here"
+    );
+    assert_eq!(
+        code(&client.run("gone__anything", json!({}))),
+        "unknown_tool"
+    );
 
     let all_down = Place::with(&json!({"gone": {"command": "no-such-program-here"}}));
     let mut client = all_down.client(&json!({}));
@@ -198,16 +311,33 @@ fn an_upstream_that_is_down_is_said_to_be_and_others_go_on() {
 #[test]
 fn an_upstream_that_fails_often_is_left_alone_for_a_while() {
     let place = Place::faulty();
-    place.write("settings.json", &json!({"upstreams": {"up": {"parallel": 1}}}));
+    place.write(
+        "settings.json",
+        &json!({"upstreams": {"up": {"parallel": 1}}}),
+    );
     let mut client = place.client(&json!({}));
-    let codes: Vec<String> = (0..7).map(|_| code(&client.run("up__dies", json!({}))).to_owned()).collect();
-    assert_eq!(codes[..5], ["upstream_died"; 5].map(str::to_owned), "{codes:?}");
+    let codes: Vec<String> = (0..7)
+        .map(|_| code(&client.run("up__dies", json!({}))).to_owned())
+        .collect();
+    assert_eq!(
+        codes[..5],
+        ["upstream_died"; 5].map(str::to_owned),
+        "{codes:?}"
+    );
     assert_eq!(codes[6], "upstream_down", "{codes:?}");
     let down = client.run("up__echo", json!({"text": "x"}));
-    assert!(down["_meta"]["picktools/error"]["retry_after_ms"].as_u64().is_some_and(|time| time > 1_000), "{down}");
+    assert!(
+        down["_meta"]["picktools/error"]["retry_after_ms"]
+            .as_u64()
+            .is_some_and(|time| time > 1_000),
+        "{down}"
+    );
     assert_eq!(place.happened("started").len(), 5);
     let found = client.search("sum of two numbers");
-    assert_eq!(found["tools"][0]["name"], "up__add", "its tools are still found");
+    assert_eq!(
+        found["tools"][0]["name"], "up__add",
+        "its tools are still found"
+    );
 }
 
 #[test]
@@ -220,7 +350,8 @@ fn calls_at_once_are_bounded_and_none_gets_the_answer_of_another() {
     for number in 0..500 {
         client.next += 1;
         let params = json!({"name": "up__echo", "arguments": {"text": format!("text {number}")}});
-        let request = json!({"jsonrpc": "2.0", "id": client.next, "method": "tools/call", "params": params});
+        let request =
+            json!({"jsonrpc": "2.0", "id": client.next, "method": "tools/call", "params": params});
         all.push_str(&format!("{request}\n"));
         ids.push((client.next, format!("text {number}")));
     }
@@ -228,7 +359,10 @@ fn calls_at_once_are_bounded_and_none_gets_the_answer_of_another() {
     for (id, expected) in ids {
         let answer = client.answer(id);
         let result = &answer["result"];
-        assert!(said(result) == expected || code(result) == "busy", "{answer}");
+        assert!(
+            said(result) == expected || code(result) == "busy",
+            "{answer}"
+        );
     }
 }
 
@@ -240,11 +374,17 @@ fn malformed_frames_do_not_end_the_gateway() {
     client.write("{\"jsonrpc\": \"2.0\", \"id\": 77, \"method\": 5}\n");
     client.write("{\"jsonrpc\": \"2.0\", \"id\": null, \"method\": \"tools/list\"}\n");
     client.write("\n\n[]\n");
-    client.write(&format!("{{\"jsonrpc\": \"2.0\", \"id\": 78, \"method\": \"{}\"}}\n", "x".repeat(1_000_000)));
+    client.write(&format!(
+        "{{\"jsonrpc\": \"2.0\", \"id\": 78, \"method\": \"{}\"}}\n",
+        "x".repeat(1_000_000)
+    ));
     client.send(&json!({"jsonrpc": "2.0", "method": "notifications/nobody", "params": {"x": 1}}));
     let unknown = client.ask("nobody/knows", &json!({}));
     assert_eq!(unknown["error"]["code"], -32601);
-    assert_eq!(said(&client.run("up__echo", json!({"text": "here"}))), "here");
+    assert_eq!(
+        said(&client.run("up__echo", json!({"text": "here"}))),
+        "here"
+    );
 }
 
 #[cfg(target_os = "linux")]
@@ -254,10 +394,17 @@ fn a_client_that_goes_leaves_nothing_behind() {
     let mut client = place.client(&json!({}));
     client.begin("tools/call", &json!({"name": "up__hangs", "arguments": {}}));
     eventually("it arrives", || !place.happened("call").is_empty());
-    let started: Vec<u64> = place.happened("started").iter().filter_map(|event| event["pid"].as_u64()).collect();
+    let started: Vec<u64> = place
+        .happened("started")
+        .iter()
+        .filter_map(|event| event["pid"].as_u64())
+        .collect();
     assert_eq!(client.leave(), Some(0));
     assert!(!started.is_empty());
     for pid in started {
-        assert!(!Path::new(&format!("/proc/{pid}")).exists(), "{pid} is still there");
+        assert!(
+            !Path::new(&format!("/proc/{pid}")).exists(),
+            "{pid} is still there"
+        );
     }
 }

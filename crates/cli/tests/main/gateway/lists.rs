@@ -11,9 +11,16 @@ use crate::cli::stderr;
 #[test]
 fn few_tools_are_shown_as_they_are_and_what_changes_is_said() {
     let place = Place::faulty();
-    place.write("settings.json", &json!({"upstreams": {"up": {"new_tools": "approve"}}}));
+    place.write(
+        "settings.json",
+        &json!({"upstreams": {"up": {"new_tools": "approve"}}}),
+    );
     let mut client = place.client(&json!({}));
-    assert_eq!(client.listed().len(), 25, "they cost less than the threshold");
+    assert_eq!(
+        client.listed().len(),
+        25,
+        "they cost less than the threshold"
+    );
     client.heard.clear();
     assert_eq!(said(&client.call("up__changes", json!({}))), "done");
     eventually("it is told", || {
@@ -22,13 +29,20 @@ fn few_tools_are_shown_as_they_are_and_what_changes_is_said() {
     });
     assert!(client.listed().contains(&"up__grown".to_owned()));
     assert_eq!(said(&client.call("up__grown", json!({}))), "grown");
-    assert_eq!(client.search("sum of two numbers")["tools"][0]["name"], "up__add", "the front answers, listed or not");
+    assert_eq!(
+        client.search("sum of two numbers")["tools"][0]["name"],
+        "up__add",
+        "the front answers, listed or not"
+    );
 }
 
 #[test]
 fn who_subscribes_is_told_that_the_list_changed() {
     let place = Place::faulty();
-    place.write("settings.json", &json!({"upstreams": {"up": {"new_tools": "approve"}}}));
+    place.write(
+        "settings.json",
+        &json!({"upstreams": {"up": {"new_tools": "approve"}}}),
+    );
     let mut client = place.silent_client();
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -36,10 +50,22 @@ fn who_subscribes_is_told_that_the_list_changed() {
         "io.modelcontextprotocol/clientCapabilities": {},
     });
     let found = client.ask("server/discover", &json!({"_meta": meta}));
-    assert_eq!(found["result"]["capabilities"]["tools"]["listChanged"], true, "{found}");
-    assert_eq!(client.ask("tools/list", &json!({"_meta": meta}))["result"]["tools"].as_array().map(Vec::len), Some(25));
-    client.begin("subscriptions/listen", &json!({"_meta": meta, "notifications": {"toolsListChanged": true}}));
-    let added = json!({"name": "later", "description": "Came later", "inputSchema": {"type": "object"}});
+    assert_eq!(
+        found["result"]["capabilities"]["tools"]["listChanged"], true,
+        "{found}"
+    );
+    assert_eq!(
+        client.ask("tools/list", &json!({"_meta": meta}))["result"]["tools"]
+            .as_array()
+            .map(Vec::len),
+        Some(25)
+    );
+    client.begin(
+        "subscriptions/listen",
+        &json!({"_meta": meta, "notifications": {"toolsListChanged": true}}),
+    );
+    let added =
+        json!({"name": "later", "description": "Came later", "inputSchema": {"type": "object"}});
     place.write("changes", &json!({"add": [added]}));
     eventually("it is told", || {
         client.ask("tools/list", &json!({"_meta": meta}));
@@ -50,15 +76,26 @@ fn who_subscribes_is_told_that_the_list_changed() {
 #[test]
 fn a_single_server_keeps_its_names_and_its_own_tool_goes_before_one_in_front() {
     let place = Place::faulty();
-    place.write("settings.json", &json!({"names": "bare", "mode": "pass-through"}));
-    let own = json!({"name": "search_tools", "description": "Own", "inputSchema": {"type": "object"}});
+    place.write(
+        "settings.json",
+        &json!({"names": "bare", "mode": "pass-through"}),
+    );
+    let own =
+        json!({"name": "search_tools", "description": "Own", "inputSchema": {"type": "object"}});
     place.write("changes", &json!({"add": [own]}));
     let mut client = place.client(&json!({}));
     assert!(client.listed().contains(&"echo".to_owned()));
     assert_eq!(said(&client.call("echo", json!({"text": "a"}))), "a");
     let reached = client.call("search_tools", json!({}));
-    assert_eq!(code(&reached), "upstream_error", "it is asked, and does not know the tool: {reached}");
-    assert_eq!(client.ask("resources/read", &json!({"uri": "test://a"}))["result"]["contents"][0]["uri"], "test://a");
+    assert_eq!(
+        code(&reached),
+        "upstream_error",
+        "it is asked, and does not know the tool: {reached}"
+    );
+    assert_eq!(
+        client.ask("resources/read", &json!({"uri": "test://a"}))["result"]["contents"][0]["uri"],
+        "test://a"
+    );
 }
 
 #[test]
@@ -70,14 +107,29 @@ fn a_dynamic_list_grows_by_what_is_found_and_never_shrinks() {
     client.call("describe_tool", json!({"name": "up__add"}));
     client.run("up__echo", json!({"text": "a"}));
     let listed = client.listed();
-    assert_eq!(listed[3..], ["up__add", "up__echo"], "appended, in the order in which they came");
+    assert_eq!(
+        listed[3..],
+        ["up__add", "up__echo"],
+        "appended, in the order in which they came"
+    );
     assert!(!client.told("notifications/tools/list_changed").is_empty());
-    place.write("changes", &json!({"remove": ["add"], "descriptions": {"echo": "Something else"}}));
-    eventually("it is held", || client.run("up__echo", json!({"text": "a"}))["isError"] == true);
+    place.write(
+        "changes",
+        &json!({"remove": ["add"], "descriptions": {"echo": "Something else"}}),
+    );
+    eventually("it is held", || {
+        client.run("up__echo", json!({"text": "a"}))["isError"] == true
+    });
     assert_eq!(client.listed(), listed);
     let definitions = client.ask("tools/list", &json!({}));
-    assert_eq!(definitions["result"]["tools"][4]["description"], "Gives a text back", "as it was approved");
-    assert_eq!(code(&client.call("up__echo", json!({"text": "a"}))), "quarantined");
+    assert_eq!(
+        definitions["result"]["tools"][4]["description"], "Gives a text back",
+        "as it was approved"
+    );
+    assert_eq!(
+        code(&client.call("up__echo", json!({"text": "a"}))),
+        "quarantined"
+    );
 }
 
 #[test]
@@ -85,27 +137,58 @@ fn resources_prompts_and_completions_of_upstreams_are_found_by_names_of_their_ow
     let place = Place::with(&json!({"one": upstream(), "two": upstream()}));
     let mut client = place.client(&json!({}));
     let listed = client.ask("resources/list", &json!({}));
-    let uris: BTreeSet<&str> =
-        listed["result"]["resources"].as_array().expect("a list").iter().filter_map(|it| it["uri"].as_str()).collect();
-    assert_eq!(uris, BTreeSet::from(["picktools://one/test://a", "picktools://two/test://a"]));
-    let read = client.ask("resources/read", &json!({"uri": "picktools://two/test://a"}));
+    let uris: BTreeSet<&str> = listed["result"]["resources"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|it| it["uri"].as_str())
+        .collect();
+    assert_eq!(
+        uris,
+        BTreeSet::from(["picktools://one/test://a", "picktools://two/test://a"])
+    );
+    let read = client.ask(
+        "resources/read",
+        &json!({"uri": "picktools://two/test://a"}),
+    );
     assert_eq!(read["result"]["contents"][0]["text"], "content of test://a");
-    assert_eq!(read["result"]["contents"][0]["uri"], "picktools://two/test://a");
-    for uri in ["test://a", "picktools://three/test://a", "picktools://one", "picktools://one%2Ftwo/test://a", ""] {
+    assert_eq!(
+        read["result"]["contents"][0]["uri"],
+        "picktools://two/test://a"
+    );
+    for uri in [
+        "test://a",
+        "picktools://three/test://a",
+        "picktools://one",
+        "picktools://one%2Ftwo/test://a",
+        "",
+    ] {
         let refused = client.ask("resources/read", &json!({"uri": uri}));
         assert!(refused.get("error").is_some(), "{uri}: {refused}");
     }
     let templates = client.ask("resources/templates/list", &json!({}));
-    assert_eq!(templates["result"]["resourceTemplates"][0]["uriTemplate"], "picktools://one/test://{name}");
+    assert_eq!(
+        templates["result"]["resourceTemplates"][0]["uriTemplate"],
+        "picktools://one/test://{name}"
+    );
     let prompts = client.ask("prompts/list", &json!({}));
     assert_eq!(prompts["result"]["prompts"][1]["name"], "two__greet");
-    let prompt = client.ask("prompts/get", &json!({"name": "two__greet", "arguments": {"name": "Ada"}}));
-    assert_eq!(prompt["result"]["messages"][0]["content"]["text"], "Hello Ada");
+    let prompt = client.ask(
+        "prompts/get",
+        &json!({"name": "two__greet", "arguments": {"name": "Ada"}}),
+    );
+    assert_eq!(
+        prompt["result"]["messages"][0]["content"]["text"],
+        "Hello Ada"
+    );
     let refused = client.ask("prompts/get", &json!({"name": "greet"}));
     assert!(refused.get("error").is_some());
     let argument = json!({"name": "name", "value": "A"});
     let reference = json!({"type": "ref/prompt", "name": "one__greet"});
-    let completed = client.ask("completion/complete", &json!({"ref": reference, "argument": argument}));
+    let completed = client.ask(
+        "completion/complete",
+        &json!({"ref": reference, "argument": argument}),
+    );
     assert_eq!(completed["result"]["completion"]["values"], json!(["Ala"]));
 }
 
@@ -113,19 +196,49 @@ fn resources_prompts_and_completions_of_upstreams_are_found_by_names_of_their_ow
 fn what_a_role_may_not_see_is_not_there_on_any_path() {
     let place = Place::with(&json!({"one": upstream(), "two": upstream()}));
     let role = json!({"access": {"deny_sources": ["two"]}, "deny": ["one/a*"]});
-    place.write("settings.json", &json!({"mode": "search", "roles": {"default": role}}));
+    place.write(
+        "settings.json",
+        &json!({"mode": "search", "roles": {"default": role}}),
+    );
     let mut client = place.client(&json!({}));
     let found = client.search("sum of two numbers");
-    assert!(!found.to_string().contains("two__") && !found.to_string().contains("one__add"), "{found}");
-    for name in ["two__echo", "two/echo", "two.echo", "one__add", "one/add", "add"] {
+    assert!(
+        !found.to_string().contains("two__") && !found.to_string().contains("one__add"),
+        "{found}"
+    );
+    for name in [
+        "two__echo",
+        "two/echo",
+        "two.echo",
+        "one__add",
+        "one/add",
+        "add",
+    ] {
         let refused = client.run(name, json!({"a": 1, "b": 2, "text": "x"}));
         assert_eq!(code(&refused), "unknown_tool", "{name}");
         let told = said(&refused).replace(name, "");
         assert!(!told.contains("two") && !told.contains("add"), "{refused}");
-        assert_eq!(code(&client.call("describe_tool", json!({"name": name}))), "unknown_tool", "{name}");
+        assert_eq!(
+            code(&client.call("describe_tool", json!({"name": name}))),
+            "unknown_tool",
+            "{name}"
+        );
     }
-    assert!(client.ask("resources/read", &json!({"uri": "picktools://two/test://a"})).get("error").is_some());
-    assert!(client.ask("prompts/get", &json!({"name": "two__greet"})).get("error").is_some());
+    assert!(
+        client
+            .ask(
+                "resources/read",
+                &json!({"uri": "picktools://two/test://a"})
+            )
+            .get("error")
+            .is_some()
+    );
+    assert!(
+        client
+            .ask("prompts/get", &json!({"name": "two__greet"}))
+            .get("error")
+            .is_some()
+    );
     assert_eq!(said(&client.run("one__echo", json!({"text": "x"}))), "x");
 }
 
@@ -134,28 +247,68 @@ fn settings_and_names_that_mislead_are_refused_at_the_start() {
     let refused = |servers: &Value, settings: &Value, expected: &str| {
         let place = Place::with(servers);
         place.write("settings.json", settings);
-        let output =
-            gateway_program().arg("mcp").args(place.arguments()).stdin(Stdio::null()).output().expect("it runs");
+        let output = gateway_program()
+            .arg("mcp")
+            .args(place.arguments())
+            .stdin(Stdio::null())
+            .output()
+            .expect("it runs");
         assert_eq!(output.status.code(), Some(2), "{settings}");
-        assert!(stderr(&output).contains(expected), "{expected}: {}", stderr(&output));
+        assert!(
+            stderr(&output).contains(expected),
+            "{expected}: {}",
+            stderr(&output)
+        );
     };
     let one = json!({"up": upstream()});
     refused(&one, &json!({"mod": "search"}), "mod");
     refused(&one, &json!({"mode": "serach"}), "serach");
     refused(&one, &json!({"upstreams": {"upp": {"call_s": 3}}}), "upp");
     refused(&one, &json!({"upstreams": {"up": {"call_s": 0}}}), "from 1");
-    refused(&one, &json!({"upstreams": {"up": {"trusted": true, "untrusted": true}}}), "either");
-    refused(&one, &json!({"roles": {"default": {"access": {"exclude": ["x"]}}}}), "deny");
-    refused(&one, &json!({"roles": {"default": {"access": {"allow_unsafe": true}}}}), "unsafe");
-    refused(&one, &json!({"roles": {"default": {"access": {"rolls": ["x"]}}}}), "rolls");
-    refused(&one, &json!({"roles": {"default": {"deny": ["a["]}}}), "deny");
-    refused(&json!({"one": upstream(), "two": upstream()}), &json!({"names": "bare"}), "bare");
+    refused(
+        &one,
+        &json!({"upstreams": {"up": {"trusted": true, "untrusted": true}}}),
+        "either",
+    );
+    refused(
+        &one,
+        &json!({"roles": {"default": {"access": {"exclude": ["x"]}}}}),
+        "deny",
+    );
+    refused(
+        &one,
+        &json!({"roles": {"default": {"access": {"allow_unsafe": true}}}}),
+        "unsafe",
+    );
+    refused(
+        &one,
+        &json!({"roles": {"default": {"access": {"rolls": ["x"]}}}}),
+        "rolls",
+    );
+    refused(
+        &one,
+        &json!({"roles": {"default": {"deny": ["a["]}}}),
+        "deny",
+    );
+    refused(
+        &json!({"one": upstream(), "two": upstream()}),
+        &json!({"names": "bare"}),
+        "bare",
+    );
     refused(&json!({"a__b": upstream()}), &json!({}), "__");
     let place = Place::with(&one);
     let again = place.arguments()[1].clone();
     let mut program = gateway_program();
-    program.arg("mcp").args(place.arguments()).args(["--config", &again]).stdin(Stdio::null());
+    program
+        .arg("mcp")
+        .args(place.arguments())
+        .args(["--config", &again])
+        .stdin(Stdio::null());
     let output = program.output().expect("it runs");
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("two servers have this name"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("two servers have this name"),
+        "{}",
+        stderr(&output)
+    );
 }

@@ -1,4 +1,5 @@
-//! The gateway on standard input and output, before a server whose tools go right and wrong, and before real ones.
+//! The gateway on standard input and output, before a server whose tools go right and wrong, and
+//! before real ones.
 
 mod approvals;
 mod calls;
@@ -33,7 +34,9 @@ pub(crate) fn upstream() -> Value {
 impl Place {
     /// With these servers, each a server of a configuration.
     pub(crate) fn with(servers: &Value) -> Self {
-        let place = Self { folder: tempfile::tempdir().expect("a folder") };
+        let place = Self {
+            folder: tempfile::tempdir().expect("a folder"),
+        };
         place.write("mcp.json", &json!({"mcpServers": servers}));
         place
     }
@@ -42,7 +45,8 @@ impl Place {
     pub(crate) fn faulty() -> Self {
         let place = Self::with(&json!({}));
         let mut server = upstream();
-        server["env"] = json!({"UPSTREAM_LOG": place.path("log"), "UPSTREAM_CHANGES": place.path("changes")});
+        server["env"] =
+            json!({"UPSTREAM_LOG": place.path("log"), "UPSTREAM_CHANGES": place.path("changes")});
         place.write("mcp.json", &json!({"mcpServers": {"up": server}}));
         place
     }
@@ -58,7 +62,12 @@ impl Place {
     /// The arguments that stand for this place.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let shown = |name: &str| self.path(name).display().to_string();
-        let mut arguments = vec!["--config".to_owned(), shown("mcp.json"), "--state-dir".to_owned(), shown("state")];
+        let mut arguments = vec![
+            "--config".to_owned(),
+            shown("mcp.json"),
+            "--state-dir".to_owned(),
+            shown("state"),
+        ];
         if self.path("settings.json").exists() {
             arguments.extend(["--settings".to_owned(), shown("settings.json")]);
         }
@@ -71,7 +80,10 @@ impl Place {
         let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
             "clientInfo": {"name": "test", "version": "1"}});
         let hello = client.ask("initialize", &params);
-        assert_eq!(hello["result"]["serverInfo"]["name"], "picktools", "{hello}");
+        assert_eq!(
+            hello["result"]["serverInfo"]["name"], "picktools",
+            "{hello}"
+        );
         client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         client
     }
@@ -97,7 +109,14 @@ impl Place {
                 }
             }
         });
-        Client { input: child.stdin.take(), child, messages, heard: Vec::new(), next: 0, elicit: None }
+        Client {
+            input: child.stdin.take(),
+            child,
+            messages,
+            heard: Vec::new(),
+            next: 0,
+            elicit: None,
+        }
     }
 
     /// What happened to the server, by event.
@@ -133,7 +152,10 @@ impl Client {
 
     fn write(&mut self, text: &str) {
         let input = self.input.as_mut().expect("it is open");
-        input.write_all(text.as_bytes()).and_then(|()| input.flush()).expect("it is read");
+        input
+            .write_all(text.as_bytes())
+            .and_then(|()| input.flush())
+            .expect("it is read");
     }
 
     /// Sends a request, and returns its id.
@@ -147,15 +169,23 @@ impl Client {
     pub(crate) fn answer(&mut self, id: u64) -> Value {
         let until = Instant::now() + TIME;
         loop {
-            if let Some(place) =
-                self.heard.iter().position(|message| message["id"] == id && message.get("method").is_none())
+            if let Some(place) = self
+                .heard
+                .iter()
+                .position(|message| message["id"] == id && message.get("method").is_none())
             {
                 return self.heard.remove(place);
             }
-            let message = self.messages.recv_timeout(until.saturating_duration_since(Instant::now()));
-            let message = message.unwrap_or_else(|_| panic!("request {id} is answered; heard: {:?}", self.heard));
+            let message = self
+                .messages
+                .recv_timeout(until.saturating_duration_since(Instant::now()));
+            let message = message
+                .unwrap_or_else(|_| panic!("request {id} is answered; heard: {:?}", self.heard));
             if message["method"] == "elicitation/create" {
-                let reply = self.elicit.clone().unwrap_or_else(|| json!({"action": "decline"}));
+                let reply = self
+                    .elicit
+                    .clone()
+                    .unwrap_or_else(|| json!({"action": "decline"}));
                 self.send(&json!({"jsonrpc": "2.0", "id": message["id"], "result": reply}));
             }
             self.heard.push(message);
@@ -183,12 +213,20 @@ impl Client {
 
     fn listed(&mut self) -> Vec<String> {
         let listed = self.ask("tools/list", &json!({}));
-        listed["result"]["tools"].as_array().expect("a list").iter().map(|tool| text(&tool["name"])).collect()
+        listed["result"]["tools"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|tool| text(&tool["name"]))
+            .collect()
     }
 
     /// What was said unasked, of a method.
     fn told(&self, method: &str) -> Vec<&Value> {
-        self.heard.iter().filter(|message| message["method"] == method).collect()
+        self.heard
+            .iter()
+            .filter(|message| message["method"] == method)
+            .collect()
     }
 
     /// Closes its output, and waits for the gateway to end.
@@ -220,7 +258,10 @@ fn ended(child: &mut Child) -> Option<i32> {
 }
 
 fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_else(|| panic!("a text: {value}")).to_owned()
+    value
+        .as_str()
+        .unwrap_or_else(|| panic!("a text: {value}"))
+        .to_owned()
 }
 
 /// The text of a result.
@@ -231,7 +272,9 @@ pub(crate) fn said(result: &Value) -> String {
 /// The code of a refusal.
 pub(crate) fn code(result: &Value) -> &str {
     assert_eq!(result["isError"], true, "{result}");
-    result["_meta"]["picktools/error"]["code"].as_str().unwrap_or_else(|| panic!("a refusal: {result}"))
+    result["_meta"]["picktools/error"]["code"]
+        .as_str()
+        .unwrap_or_else(|| panic!("a refusal: {result}"))
 }
 
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {

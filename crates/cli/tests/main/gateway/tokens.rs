@@ -26,7 +26,9 @@ impl Guarded {
             .stdout(Stdio::piped())
             .spawn()
             .expect("it starts");
-        let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
+        let mut lines = BufReader::new(child.stdout.take().expect("it is piped"))
+            .lines()
+            .map_while(Result::ok);
         let url = format!("{}/mcp", lines.next().expect("an address"));
         let (tell, asked) = channel();
         std::thread::spawn(move || {
@@ -56,19 +58,37 @@ impl Drop for Guarded {
 
 #[test]
 fn a_server_that_wants_tokens_gets_one_and_another_when_it_runs_out() {
-    // The second says that its tokens live longer than they do: it is believed until it refuses one.
-    for (arguments, pause) in [(["OWN", "4"].as_slice(), 5), (["OWN", "7", "3600"].as_slice(), 8)] {
+    // The second says that its tokens live longer than they do: it is believed until it refuses
+    // one.
+    for (arguments, pause) in [
+        (["OWN", "4"].as_slice(), 5),
+        (["OWN", "7", "3600"].as_slice(), 8),
+    ] {
         let guarded = Guarded::start(arguments);
         let place = guarded.place(&json!({"scopes": ["read", "write"]}));
         let mut client = place.client(&json!({}));
-        eventually("it is up", || client.run("guarded__whoami", json!({}))["isError"] != true);
+        eventually("it is up", || {
+            client.run("guarded__whoami", json!({}))["isError"] != true
+        });
         let first = said(&client.run("guarded__whoami", json!({})));
         std::thread::sleep(Duration::from_secs(pause));
         let second = said(&client.run("guarded__whoami", json!({})));
-        assert!(first.starts_with("token-") && second.starts_with("token-") && first != second, "{first} {second}");
-        let asked = guarded.asked.recv_timeout(TIME).expect("a token was asked for");
-        assert_eq!((&asked["grant_type"], &asked["scope"]), (&json!("client_credentials"), &json!("read write")));
-        assert_eq!(asked["resource"], guarded.url, "tokens are for this server alone");
+        assert!(
+            first.starts_with("token-") && second.starts_with("token-") && first != second,
+            "{first} {second}"
+        );
+        let asked = guarded
+            .asked
+            .recv_timeout(TIME)
+            .expect("a token was asked for");
+        assert_eq!(
+            (&asked["grant_type"], &asked["scope"]),
+            (&json!("client_credentials"), &json!("read write"))
+        );
+        assert_eq!(
+            asked["resource"], guarded.url,
+            "tokens are for this server alone"
+        );
     }
 }
 
@@ -86,13 +106,19 @@ fn the_secret_goes_to_nobody_whom_the_configuration_does_not_name() {
             client.ask("ping", &json!({}));
             shown().contains(needle)
         });
-        assert!(shown().contains("tokenUrl") && !shown().contains("s3cret"), "{}", shown());
+        assert!(
+            shown().contains("tokenUrl") && !shown().contains("s3cret"),
+            "{}",
+            shown()
+        );
         assert!(guarded.asked.try_recv().is_err(), "nothing was sent");
     }
     let guarded = Guarded::start(&["SILENT", "60"]);
     let place = guarded.place(&json!({"tokenUrl": guarded.url.replace("/mcp", "/token")}));
     let mut client = place.client(&json!({}));
-    eventually("a named address is used", || client.run("guarded__whoami", json!({}))["isError"] != true);
+    eventually("a named address is used", || {
+        client.run("guarded__whoami", json!({}))["isError"] != true
+    });
 }
 
 #[test]
@@ -106,5 +132,9 @@ fn a_refused_secret_is_told_and_not_shown() {
         shown().contains("invalid_client")
     });
     let found = client.search("token").to_string();
-    assert!(!format!("{}{found}", shown()).contains("wr0ng"), "{} {found}", shown());
+    assert!(
+        !format!("{}{found}", shown()).contains("wr0ng"),
+        "{} {found}",
+        shown()
+    );
 }

@@ -1,4 +1,5 @@
-//! The rules that the providers state, checked on definitions without any of the code that makes them.
+//! The rules that the providers state, checked on definitions without any of the code that makes
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +24,11 @@ pub(super) fn faults(provider: Provider, tools: &Value) -> Vec<String> {
             Provider::Ollama => ollama(definition, &mut faults),
             _ => mcp(definition, &mut faults),
         }
-        found.extend(faults.into_iter().map(|fault| format!("{provider} {name}: {fault}\n  {definition}")));
+        found.extend(
+            faults
+                .into_iter()
+                .map(|fault| format!("{provider} {name}: {fault}\n  {definition}")),
+        );
     }
     found
 }
@@ -38,9 +43,15 @@ pub(super) fn definitions(provider: Provider, tools: &Value) -> Vec<&Value> {
                 &tool["function"]
             })
             .collect(),
-        Provider::OpenAiResponses => list.inspect(|tool| assert_eq!(tool["type"], "function", "{tool}")).collect(),
+        Provider::OpenAiResponses => list
+            .inspect(|tool| assert_eq!(tool["type"], "function", "{tool}"))
+            .collect(),
         Provider::Gemini => {
-            let groups = list.map(|group| group["functionDeclarations"].as_array().expect("they are declared"));
+            let groups = list.map(|group| {
+                group["functionDeclarations"]
+                    .as_array()
+                    .expect("they are declared")
+            });
             groups.flatten().collect()
         }
         _ => list.collect(),
@@ -58,7 +69,10 @@ pub(super) fn schema_of(provider: Provider, definition: &Value) -> Option<&Value
 
 fn is_name(text: &str, most: usize, others: &str, letter_first: bool) -> bool {
     let fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || others.contains(c);
-    let first = text.chars().next().is_some_and(|c| !letter_first || c.is_ascii_alphabetic() || c == '_');
+    let first = text
+        .chars()
+        .next()
+        .is_some_and(|c| !letter_first || c.is_ascii_alphabetic() || c == '_');
     first && text.len() <= most && text.chars().all(fine)
 }
 
@@ -74,11 +88,26 @@ const OPENAI_STRICT: &[&str] = &[
 ];
 
 fn openai(definition: &Value, faults: &mut Vec<String>) {
-    only(definition, &["type", "name", "description", "parameters", "strict"], faults);
-    if !is_name(definition["name"].as_str().unwrap_or_default(), 64, "-", false) {
+    only(
+        definition,
+        &["type", "name", "description", "parameters", "strict"],
+        faults,
+    );
+    if !is_name(
+        definition["name"].as_str().unwrap_or_default(),
+        64,
+        "-",
+        false,
+    ) {
         faults.push("the name is refused".to_owned());
     }
-    if definition["description"].as_str().unwrap_or_default().chars().count() > 1024 {
+    if definition["description"]
+        .as_str()
+        .unwrap_or_default()
+        .chars()
+        .count()
+        > 1024
+    {
         faults.push("the description is too long".to_owned());
     }
     let schema = &definition["parameters"];
@@ -89,13 +118,27 @@ fn openai(definition: &Value, faults: &mut Vec<String>) {
         }
     }
     if definition["strict"] == true {
-        strict(schema, &[ANTHROPIC_STRICT, OPENAI_STRICT].concat(), true, faults);
+        strict(
+            schema,
+            &[ANTHROPIC_STRICT, OPENAI_STRICT].concat(),
+            true,
+            faults,
+        );
     }
 }
 
 fn anthropic(definition: &Value, faults: &mut Vec<String>) {
-    only(definition, &["name", "description", "input_schema", "strict"], faults);
-    if !is_name(definition["name"].as_str().unwrap_or_default(), 64, "-", false) {
+    only(
+        definition,
+        &["name", "description", "input_schema", "strict"],
+        faults,
+    );
+    if !is_name(
+        definition["name"].as_str().unwrap_or_default(),
+        64,
+        "-",
+        false,
+    ) {
         faults.push("the name is refused".to_owned());
     }
     let schema = &definition["input_schema"];
@@ -104,7 +147,11 @@ fn anthropic(definition: &Value, faults: &mut Vec<String>) {
         faults.push("it is not JSON Schema 2020-12".to_owned());
     }
     for (pointer, node) in nodes(schema) {
-        let keys = node.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
+        let keys = node
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flat_map(Map::keys);
         for key in keys.filter(|key| !is_name(key, 64, "-.", false)) {
             faults.push(format!("{pointer}: the property key {key:?} is refused"));
         }
@@ -114,7 +161,8 @@ fn anthropic(definition: &Value, faults: &mut Vec<String>) {
     }
 }
 
-/// "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level".
+/// "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top
+/// level".
 fn plain_root(schema: &Value, faults: &mut Vec<String>) {
     if schema["type"] != "object" {
         faults.push("the root is no object".to_owned());
@@ -129,25 +177,41 @@ fn plain_root(schema: &Value, faults: &mut Vec<String>) {
 fn strict(schema: &Value, keywords: &[&str], all_required: bool, faults: &mut Vec<String>) {
     for (pointer, node) in nodes(schema) {
         let mut fault = |text: String| faults.push(format!("strict, {pointer}: {text}"));
-        for keyword in node.keys().filter(|keyword| !keywords.contains(&keyword.as_str())) {
+        for keyword in node
+            .keys()
+            .filter(|keyword| !keywords.contains(&keyword.as_str()))
+        {
             fault(format!("{keyword} is not supported"));
         }
-        if !["type", "anyOf", "$ref"].iter().any(|keyword| node.contains_key(*keyword)) {
+        if !["type", "anyOf", "$ref"]
+            .iter()
+            .any(|keyword| node.contains_key(*keyword))
+        {
             fault("it has no type".to_owned());
         }
         if let Some(target) = node.get("$ref") {
-            let target = target.as_str().and_then(|target| target.strip_prefix('#')).unwrap_or("nowhere");
+            let target = target
+                .as_str()
+                .and_then(|target| target.strip_prefix('#'))
+                .unwrap_or("nowhere");
             if schema.pointer(target).is_none() || node.len() > 1 {
-                fault(format!("the reference to {target} is not alone or leads nowhere"));
+                fault(format!(
+                    "the reference to {target} is not alone or leads nowhere"
+                ));
             }
         }
         let listed = node.get("enum").and_then(Value::as_array);
-        if listed
-            .is_some_and(|values| values.is_empty() || values.iter().any(|value| value.is_object() || value.is_array()))
-        {
+        if listed.is_some_and(|values| {
+            values.is_empty()
+                || values
+                    .iter()
+                    .any(|value| value.is_object() || value.is_array())
+        }) {
             fault("its values are no plain ones".to_owned());
         }
-        let is_object = node.get("type").is_some_and(|kind| *kind == "object" || *kind == json!(["object", "null"]));
+        let is_object = node
+            .get("type")
+            .is_some_and(|kind| *kind == "object" || *kind == json!(["object", "null"]));
         if is_object {
             let keys: BTreeSet<&str> = node
                 .get("properties")
@@ -167,7 +231,10 @@ fn strict(schema: &Value, keywords: &[&str], all_required: bool, faults: &mut Ve
             if node.get("additionalProperties") != Some(&json!(false)) {
                 fault("it is open".to_owned());
             }
-            if !named.is_subset(&keys) || (all_required && named != keys) || named.len() != required.len() {
+            if !named.is_subset(&keys)
+                || (all_required && named != keys)
+                || named.len() != required.len()
+            {
                 fault("not all its properties are required".to_owned());
             }
         }
@@ -179,7 +246,12 @@ fn strict(schema: &Value, keywords: &[&str], all_required: bool, faults: &mut Ve
 
 fn gemini(definition: &Value, faults: &mut Vec<String>) {
     only(definition, &["name", "description", "parameters"], faults);
-    if !is_name(definition["name"].as_str().unwrap_or_default(), 64, "-.", true) {
+    if !is_name(
+        definition["name"].as_str().unwrap_or_default(),
+        64,
+        "-.",
+        true,
+    ) {
         faults.push("the name is refused".to_owned());
     }
     if definition["description"].as_str().is_none_or(str::is_empty) {
@@ -195,7 +267,9 @@ fn gemini(definition: &Value, faults: &mut Vec<String>) {
 
 fn gemini_schema(schema: &Value, pointer: &str, faults: &mut Vec<String>) {
     let mut fault = |text: &str| faults.push(format!("{pointer}: {text}"));
-    let Some(node) = schema.as_object() else { return fault("it is no object") };
+    let Some(node) = schema.as_object() else {
+        return fault("it is no object");
+    };
     if let Some(ways) = node.get("anyOf") {
         if node.len() > 1 {
             fault("anyOf is not the only field");
@@ -207,12 +281,18 @@ fn gemini_schema(schema: &Value, pointer: &str, faults: &mut Vec<String>) {
     }
     let kind = node.get("type").and_then(Value::as_str).unwrap_or_default();
     let (fields, formats): (&[&str], &[&str]) = match kind {
-        "STRING" => (&["enum", "pattern", "minLength", "maxLength"], &["date-time", "enum"]),
+        "STRING" => (
+            &["enum", "pattern", "minLength", "maxLength"],
+            &["date-time", "enum"],
+        ),
         "NUMBER" => (&["minimum", "maximum"], &["float", "double"]),
         "INTEGER" => (&["minimum", "maximum"], &["int32", "int64"]),
         "BOOLEAN" => (&[], &[]),
         "ARRAY" => (&["items", "minItems", "maxItems"], &[]),
-        "OBJECT" => (&["properties", "required", "minProperties", "maxProperties"], &[]),
+        "OBJECT" => (
+            &["properties", "required", "minProperties", "maxProperties"],
+            &[],
+        ),
         _ => return fault("it has no type"),
     };
     for (field, value) in node {
@@ -226,14 +306,27 @@ fn gemini_schema(schema: &Value, pointer: &str, faults: &mut Vec<String>) {
         }
     }
     let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
-    if node.get("enum").is_some_and(|values| !values.as_array().is_some_and(|values| values.iter().all(is_text))) {
+    if node.get("enum").is_some_and(|values| {
+        !values
+            .as_array()
+            .is_some_and(|values| values.iter().all(is_text))
+    }) {
         fault("its values are no strings, or empty ones");
     }
-    match (kind, node.get("items"), node.get("properties").and_then(Value::as_object)) {
+    match (
+        kind,
+        node.get("items"),
+        node.get("properties").and_then(Value::as_object),
+    ) {
         ("ARRAY", Some(items), _) => gemini_schema(items, &format!("{pointer}/items"), faults),
         ("ARRAY", None, _) => fault("items: missing field"),
         ("OBJECT", _, Some(properties)) if !properties.is_empty() => {
-            for name in node.get("required").and_then(Value::as_array).into_iter().flatten() {
+            for name in node
+                .get("required")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+            {
                 if !properties.contains_key(name.as_str().unwrap_or_default()) {
                     fault(&format!("required: {name} is not defined"));
                 }
@@ -296,11 +389,33 @@ fn ollama(definition: &Value, faults: &mut Vec<String>) {
 }
 
 fn mcp(definition: &Value, faults: &mut Vec<String>) {
-    only(definition, &["name", "title", "description", "inputSchema", "outputSchema", "annotations"], faults);
-    if !is_name(definition["name"].as_str().unwrap_or_default(), 128, "-.", false) {
+    only(
+        definition,
+        &[
+            "name",
+            "title",
+            "description",
+            "inputSchema",
+            "outputSchema",
+            "annotations",
+        ],
+        faults,
+    );
+    if !is_name(
+        definition["name"].as_str().unwrap_or_default(),
+        128,
+        "-.",
+        false,
+    ) {
         faults.push("the name is refused".to_owned());
     }
-    for schema in [Some(&definition["inputSchema"]), definition.get("outputSchema")].into_iter().flatten() {
+    for schema in [
+        Some(&definition["inputSchema"]),
+        definition.get("outputSchema"),
+    ]
+    .into_iter()
+    .flatten()
+    {
         if schema["type"] != "object" {
             faults.push("a schema's root is no object".to_owned());
         }
@@ -308,7 +423,11 @@ fn mcp(definition: &Value, faults: &mut Vec<String>) {
 }
 
 fn only(definition: &Value, keys: &[&str], faults: &mut Vec<String>) {
-    for key in definition.as_object().expect("a definition is an object").keys() {
+    for key in definition
+        .as_object()
+        .expect("a definition is an object")
+        .keys()
+    {
         if !keys.contains(&key.as_str()) {
             faults.push(format!("there is no {key} in a definition"));
         }
@@ -317,15 +436,30 @@ fn only(definition: &Value, keys: &[&str], faults: &mut Vec<String>) {
 
 /// Every schema in a JSON Schema, with its place.
 fn nodes(schema: &Value) -> Vec<(String, &Map<String, Value>)> {
-    fn walk<'s>(schema: &'s Value, pointer: String, found: &mut Vec<(String, &'s Map<String, Value>)>) {
+    fn walk<'s>(
+        schema: &'s Value,
+        pointer: String,
+        found: &mut Vec<(String, &'s Map<String, Value>)>,
+    ) {
         let Value::Object(node) = schema else { return };
         for keyword in ["properties", "$defs", "definitions", "patternProperties"] {
-            for (key, part) in node.get(keyword).and_then(Value::as_object).into_iter().flatten() {
+            for (key, part) in node
+                .get(keyword)
+                .and_then(Value::as_object)
+                .into_iter()
+                .flatten()
+            {
                 walk(part, format!("{pointer}/{keyword}/{key}"), found);
             }
         }
         for keyword in ["anyOf", "oneOf", "allOf", "prefixItems"] {
-            for (index, part) in node.get(keyword).and_then(Value::as_array).into_iter().flatten().enumerate() {
+            for (index, part) in node
+                .get(keyword)
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .enumerate()
+            {
                 walk(part, format!("{pointer}/{keyword}/{index}"), found);
             }
         }

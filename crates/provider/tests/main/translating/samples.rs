@@ -31,8 +31,10 @@ const TEXTS: [&str; 23] = [
 
 /// The fewest arguments of a definition; an object without members where it has no schema.
 pub(super) fn arguments(schema: Option<&Value>) -> Value {
-    schema
-        .map_or_else(|| json!({}), |schema| sample(schema, schema, 0).unwrap_or_else(|| panic!("no sample: {schema}")))
+    schema.map_or_else(
+        || json!({}),
+        |schema| sample(schema, schema, 0).unwrap_or_else(|| panic!("no sample: {schema}")),
+    )
 }
 
 fn sample(schema: &Value, root: &Value, depth: usize) -> Option<Value> {
@@ -51,12 +53,19 @@ fn sample(schema: &Value, root: &Value, depth: usize) -> Option<Value> {
         let mut whole = node.clone();
         whole.remove("allOf");
         for part in parts {
-            let part = part.get("$ref").and_then(Value::as_str).map_or(Some(part), |to| root.pointer(&to[1..]))?;
+            let part = part
+                .get("$ref")
+                .and_then(Value::as_str)
+                .map_or(Some(part), |to| root.pointer(&to[1..]))?;
             merge(&mut whole, part.as_object()?);
         }
         return sample(&Value::Object(whole), root, depth + 1);
     }
-    if let Some(ways) = node.get("anyOf").or_else(|| node.get("oneOf")).and_then(Value::as_array) {
+    if let Some(ways) = node
+        .get("anyOf")
+        .or_else(|| node.get("oneOf"))
+        .and_then(Value::as_array)
+    {
         if node.contains_key("properties") {
             let mut whole = node.clone();
             whole.retain(|keyword, _| !["anyOf", "oneOf"].contains(&keyword.as_str()));
@@ -64,20 +73,31 @@ fn sample(schema: &Value, root: &Value, depth: usize) -> Option<Value> {
             return sample(&Value::Object(whole), root, depth + 1);
         }
         // Null first: it is the shortest thing to say.
-        let null = ways.iter().find(|way| way.get("type") == Some(&json!("null")));
-        return null.into_iter().chain(ways).find_map(|way| sample(way, root, depth + 1));
+        let null = ways
+            .iter()
+            .find(|way| way.get("type") == Some(&json!("null")));
+        return null
+            .into_iter()
+            .chain(ways)
+            .find_map(|way| sample(way, root, depth + 1));
     }
     if let Some(only) = node.get("const") {
         return Some(only.clone());
     }
     if let Some(values) = node.get("enum").and_then(Value::as_array) {
-        return values.iter().find(|value| value.is_null()).or(values.first()).cloned();
+        return values
+            .iter()
+            .find(|value| value.is_null())
+            .or(values.first())
+            .cloned();
     }
     let kind = match node.get("type") {
         Some(Value::String(kind)) => kind.to_lowercase(),
         Some(Value::Array(kinds)) if kinds.contains(&json!("null")) => return Some(Value::Null),
         Some(Value::Array(kinds)) => kinds.first()?.as_str()?.to_owned(),
-        _ if node.contains_key("properties") || node.contains_key("required") => "object".to_owned(),
+        _ if node.contains_key("properties") || node.contains_key("required") => {
+            "object".to_owned()
+        }
         _ if node.contains_key("items") => "array".to_owned(),
         _ => return Some(json!("any")),
     };
@@ -88,10 +108,11 @@ fn sample(schema: &Value, root: &Value, depth: usize) -> Option<Value> {
         "object" => object(node, root, depth),
         "array" => {
             let least = said.get("minItems").and_then(Value::as_u64).unwrap_or(0);
-            let place = |index: u64| match node.get("prefixItems")?.get(usize::try_from(index).ok()?) {
-                Some(place) => Some(place),
-                None => node.get("items"),
-            };
+            let place =
+                |index: u64| match node.get("prefixItems")?.get(usize::try_from(index).ok()?) {
+                    Some(place) => Some(place),
+                    None => node.get("items"),
+                };
             (0..least)
                 .map(|index| match place(index).or(node.get("items")) {
                     Some(items) => sample(items, root, depth + 1),
@@ -105,12 +126,25 @@ fn sample(schema: &Value, root: &Value, depth: usize) -> Option<Value> {
 }
 
 fn object(node: &Map<String, Value>, root: &Value, depth: usize) -> Option<Value> {
-    let least = constraints(node).get("minProperties").and_then(Value::as_u64).unwrap_or(0);
+    let least = constraints(node)
+        .get("minProperties")
+        .and_then(Value::as_u64)
+        .unwrap_or(0);
     let empty = Map::new();
-    let properties = node.get("properties").and_then(Value::as_object).unwrap_or(&empty);
-    let required = node.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let properties = node
+        .get("properties")
+        .and_then(Value::as_object)
+        .unwrap_or(&empty);
+    let required = node
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
     let members = required.map(|name| {
-        let value = properties.get(name).map_or(Some(json!("any")), |schema| sample(schema, root, depth + 1))?;
+        let value = properties
+            .get(name)
+            .map_or(Some(json!("any")), |schema| sample(schema, root, depth + 1))?;
         Some((name.to_owned(), value))
     });
     let mut members = members.collect::<Option<Map<String, Value>>>()?;
@@ -119,7 +153,10 @@ fn object(node: &Map<String, Value>, root: &Value, depth: usize) -> Option<Value
         if members.values().filter(|value| !value.is_null()).count() as u64 >= least {
             break;
         }
-        members.insert(name.clone(), sample(&without_null(schema), root, depth + 1)?);
+        members.insert(
+            name.clone(),
+            sample(&without_null(schema), root, depth + 1)?,
+        );
     }
     Some(Value::Object(members))
 }
@@ -135,9 +172,14 @@ fn without_null(schema: &Value) -> Value {
 /// The constraints of a schema, also those that its description tells.
 fn constraints(node: &Map<String, Value>) -> Map<String, Value> {
     let mut said = node.clone();
-    let told = node.get("description").and_then(Value::as_str).and_then(|text| text.split_once("Constraints: "));
+    let told = node
+        .get("description")
+        .and_then(Value::as_str)
+        .and_then(|text| text.split_once("Constraints: "));
     if let Some((_, told)) = told {
-        let told = serde_json::Deserializer::from_str(told).into_iter::<Map<String, Value>>().next();
+        let told = serde_json::Deserializer::from_str(told)
+            .into_iter::<Map<String, Value>>()
+            .next();
         said.extend(told.expect("something is told").expect("it is JSON"));
     }
     said
@@ -145,37 +187,62 @@ fn constraints(node: &Map<String, Value>) -> Map<String, Value> {
 
 fn number(kind: &str, mut said: Map<String, Value>) -> Option<Value> {
     said.retain(|keyword, _| {
-        ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"].contains(&keyword.as_str())
+        [
+            "minimum",
+            "maximum",
+            "exclusiveMinimum",
+            "exclusiveMaximum",
+            "multipleOf",
+        ]
+        .contains(&keyword.as_str())
     });
     // Drafts before 2019 say it with two keywords.
-    for (exclusive, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
+    for (exclusive, bound) in [
+        ("exclusiveMinimum", "minimum"),
+        ("exclusiveMaximum", "maximum"),
+    ] {
         if said.get(exclusive) == Some(&json!(true)) {
             let limit = said.remove(bound)?;
             said.insert(exclusive.to_owned(), limit);
         }
     }
     said.insert("type".to_owned(), json!(kind));
-    let near: Vec<f64> =
-        said.values().filter_map(Value::as_f64).flat_map(|limit| [limit, limit + 1.0, limit - 1.0]).collect();
+    let near: Vec<f64> = said
+        .values()
+        .filter_map(Value::as_f64)
+        .flat_map(|limit| [limit, limit + 1.0, limit - 1.0])
+        .collect();
     let validator = jsonschema::draft202012::new(&Value::Object(said)).ok()?;
     let values = [0.0, 1.0, 0.5].into_iter().chain(near);
     values
-        .map(
-            |value| {
-                if value.fract() == 0.0 { json!(format!("{value}").parse::<i64>().unwrap_or(0)) } else { json!(value) }
-            },
-        )
+        .map(|value| {
+            if value.fract() == 0.0 {
+                json!(format!("{value}").parse::<i64>().unwrap_or(0))
+            } else {
+                json!(value)
+            }
+        })
         .find(|value| validator.is_valid(value))
 }
 
 fn text(node: &Map<String, Value>, mut said: Map<String, Value>) -> Option<Value> {
-    let described = node.get("description").and_then(Value::as_str).unwrap_or_default();
-    for (kind, text) in [("an object", "{}"), ("an array", "[]"), ("any value", "any"), ("a value", "any")] {
+    let described = node
+        .get("description")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    for (kind, text) in [
+        ("an object", "{}"),
+        ("an array", "[]"),
+        ("any value", "any"),
+        ("a value", "any"),
+    ] {
         if described.ends_with(&format!("JSON text of {kind}.")) {
             return Some(json!(text));
         }
     }
-    said.retain(|keyword, _| ["pattern", "format", "minLength", "maxLength"].contains(&keyword.as_str()));
+    said.retain(|keyword, _| {
+        ["pattern", "format", "minLength", "maxLength"].contains(&keyword.as_str())
+    });
     let format = said.remove("format");
     let schema = Value::Object(said);
     let validator = jsonschema::draft202012::new(&schema).ok()?;
@@ -191,8 +258,14 @@ fn text(node: &Map<String, Value>, mut said: Map<String, Value>) -> Option<Value
                 _ => true,
             }
     };
-    let long = "x".repeat(usize::try_from(schema.get("minLength").and_then(Value::as_u64).unwrap_or(1)).ok()?);
-    TEXTS.into_iter().chain([long.as_str()]).find(fits).map(|text| json!(text))
+    let long = "x".repeat(
+        usize::try_from(schema.get("minLength").and_then(Value::as_u64).unwrap_or(1)).ok()?,
+    );
+    TEXTS
+        .into_iter()
+        .chain([long.as_str()])
+        .find(fits)
+        .map(|text| json!(text))
 }
 
 fn merge(whole: &mut Map<String, Value>, part: &Map<String, Value>) {

@@ -1,9 +1,11 @@
-//! What multiplies without end: functions that call themselves twice over, and loops that never wait.
+//! What multiplies without end: functions that call themselves twice over, and loops that never
+//! wait.
 
 use std::collections::HashMap;
 
 use brush_parser::ast::{
-    AndOr, AndOrList, Command, CompoundCommand, CompoundList, Pipeline, Program, SeparatorOperator, SimpleCommand,
+    AndOr, AndOrList, Command, CompoundCommand, CompoundList, Pipeline, Program, SeparatorOperator,
+    SimpleCommand,
 };
 
 use super::shown;
@@ -13,14 +15,27 @@ type Calls = HashMap<String, Vec<(String, bool)>>;
 
 /// Says what in a program multiplies without end.
 pub(super) fn find(program: &Program) -> Option<String> {
-    let mut bombs = Bombs { calls: HashMap::new(), function: String::new(), found: None };
-    program.complete_commands.iter().for_each(|list| bombs.list(list, false));
+    let mut bombs = Bombs {
+        calls: HashMap::new(),
+        function: String::new(),
+        found: None,
+    };
+    program
+        .complete_commands
+        .iter()
+        .for_each(|list| bombs.list(list, false));
     let bomb = bombs.calls.keys().find(|name| is_bomb(name, &bombs.calls));
-    let bomb = bomb.map(|name| format!("{:?} is a fork bomb: it starts itself again and again", shown(name)));
+    let bomb = bomb.map(|name| {
+        format!(
+            "{:?} is a fork bomb: it starts itself again and again",
+            shown(name)
+        )
+    });
     bombs.found.or(bomb)
 }
 
-/// Returns `true` if a function leads back to itself by way of something that runs beside something else.
+/// Returns `true` if a function leads back to itself by way of something that runs beside something
+/// else.
 fn is_bomb(function: &str, calls: &Calls) -> bool {
     let mut reached = vec![(function, false)];
     let mut seen = std::collections::HashSet::new();
@@ -54,7 +69,10 @@ impl Bombs {
 
     fn and_or(&mut self, list: &AndOrList, forks: bool) {
         for pipeline in pipelines(list) {
-            pipeline.seq.iter().for_each(|command| self.command(command, forks || pipeline.seq.len() > 1));
+            pipeline
+                .seq
+                .iter()
+                .for_each(|command| self.command(command, forks || pipeline.seq.len() > 1));
         }
     }
 
@@ -87,13 +105,21 @@ impl Bombs {
             CompoundCommand::Subshell(subshell) => self.list(&subshell.list, forks),
             CompoundCommand::ForClause(clause) => self.list(&clause.body.list, forks),
             CompoundCommand::CaseClause(clause) => {
-                clause.cases.iter().filter_map(|case| case.cmd.as_ref()).for_each(|list| self.list(list, forks));
+                clause
+                    .cases
+                    .iter()
+                    .filter_map(|case| case.cmd.as_ref())
+                    .for_each(|list| self.list(list, forks));
             }
             CompoundCommand::IfClause(clause) => {
                 self.list(&clause.condition, forks);
                 self.list(&clause.then, forks);
                 for otherwise in clause.elses.iter().flatten() {
-                    otherwise.condition.iter().chain([&otherwise.body]).for_each(|list| self.list(list, forks));
+                    otherwise
+                        .condition
+                        .iter()
+                        .chain([&otherwise.body])
+                        .for_each(|list| self.list(list, forks));
                 }
             }
             CompoundCommand::WhileClause(clause) | CompoundCommand::UntilClause(clause) => {
@@ -114,19 +140,38 @@ impl Bombs {
 
     /// Notes a loop without end that starts something each time and waits for nothing.
     fn endless(&mut self, always: bool, body: &CompoundList) {
-        const WAITS: [&str; 7] = ["break", "exit", "read", "return", "sleep", "wait", "inotifywait"];
-        let starts = body.0.iter().any(|item| matches!(item.1, SeparatorOperator::Async));
-        let waits = body.0.iter().filter(|item| matches!(item.1, SeparatorOperator::Sequence)).any(|item| {
-            pipelines(&item.0).flat_map(|pipeline| &pipeline.seq).any(|command| match command {
-                Command::Simple(command) => {
-                    command.word_or_name.as_ref().is_some_and(|word| WAITS.contains(&plain(&word.value).as_str()))
-                }
-                // What stands deeper may wait.
-                _ => true,
-            })
-        });
+        const WAITS: [&str; 7] = [
+            "break",
+            "exit",
+            "read",
+            "return",
+            "sleep",
+            "wait",
+            "inotifywait",
+        ];
+        let starts = body
+            .0
+            .iter()
+            .any(|item| matches!(item.1, SeparatorOperator::Async));
+        let waits = body
+            .0
+            .iter()
+            .filter(|item| matches!(item.1, SeparatorOperator::Sequence))
+            .any(|item| {
+                pipelines(&item.0)
+                    .flat_map(|pipeline| &pipeline.seq)
+                    .any(|command| match command {
+                        Command::Simple(command) => command
+                            .word_or_name
+                            .as_ref()
+                            .is_some_and(|word| WAITS.contains(&plain(&word.value).as_str())),
+                        // What stands deeper may wait.
+                        _ => true,
+                    })
+            });
         if always && starts && !waits {
-            self.found.get_or_insert_with(|| "it starts programs in a loop without end".to_owned());
+            self.found
+                .get_or_insert_with(|| "it starts programs in a loop without end".to_owned());
         }
     }
 }
@@ -149,5 +194,7 @@ fn only(list: &AndOrList) -> Option<&SimpleCommand> {
 
 /// A name without its quotes.
 fn plain(word: &str) -> String {
-    word.chars().filter(|letter| !"\\'\"".contains(*letter)).collect()
+    word.chars()
+        .filter(|letter| !"\\'\"".contains(*letter))
+        .collect()
 }

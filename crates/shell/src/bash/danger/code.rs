@@ -1,12 +1,20 @@
-//! Code of other languages, of which no more is read than its strings and the names of functions that destroy.
+//! Code of other languages, of which no more is read than its strings and the names of functions
+//! that destroy.
 
 use super::{Examiner, Refusal, Shell, Verdict, danger};
 
 impl Examiner {
     /// Examines code of another language: its strings may be commands, or what is deleted.
     pub(super) fn code(&mut self, code: &str, shell: &mut Shell) -> Verdict {
-        const DELETES: [&str; 7] =
-            ["delete-directory", "rmtree", "remove_tree", "rimraf", "rmSync", "rm_r", "removedirs"];
+        const DELETES: [&str; 7] = [
+            "delete-directory",
+            "rmtree",
+            "remove_tree",
+            "rimraf",
+            "rmSync",
+            "rm_r",
+            "removedirs",
+        ];
         let strings = strings(code);
         let has_any = |names: &[&str]| names.iter().any(|name| code.contains(name));
         let deletes = has_any(&DELETES);
@@ -26,7 +34,9 @@ impl Examiner {
             self.suspect(string, shell)?;
             if deletes && string.starts_with(['/', '~', '.']) {
                 let string = string.replacen('~', &self.home.clone(), 1);
-                if let Err(Refusal::Danger(reason)) = self.places.tree(&string, shell, "deletes", true) {
+                if let Err(Refusal::Danger(reason)) =
+                    self.places.tree(&string, shell, "deletes", true)
+                {
                     return danger(reason);
                 }
             }

@@ -1,13 +1,14 @@
 //! Which commands are refused before anything starts.
 //!
-//! A command is parsed as bash parses it and walked command by command, with what is known of its variables and folders:
-//! [`words`] says what a word comes to, [`walk`] what runs with which input, [`programs`] which program runs another,
-//! [`code`] what stands in other languages, [`rules`] what no program may be asked, [`places`] which files are whose, and
-//! [`bombs`] what multiplies without end.
+//! A command is parsed as bash parses it and walked command by command, with what is known of its
+//! variables and folders: [`words`] says what a word comes to, [`walk`] what runs with which input,
+//! [`programs`] which program runs another, [`code`] what stands in other languages, [`rules`] what
+//! no program may be asked, [`places`] which files are whose, and [`bombs`] what multiplies without
+//! end.
 //!
-//! What cannot be parsed is refused. A word whose value is not known is refused where it matters: as what is deleted with
-//! all in it, and as a script. A program whose name is not known is held to the rules of those that destroy most. Nothing
-//! of this keeps a program from what its user may do.
+//! What cannot be parsed is refused. A word whose value is not known is refused where it matters:
+//! as what is deleted with all in it, and as a script. A program whose name is not known is held to
+//! the rules of those that destroy most. Nothing of this keeps a program from what its user may do.
 
 mod bombs;
 mod code;
@@ -33,7 +34,8 @@ use picktools::excerpt::marked;
 
 /// The longest command, in bytes.
 const MAX_BYTES: usize = 64 << 10;
-/// The most that may open something in a command and what it runs as a command: the parser recurses for each.
+/// The most that may open something in a command and what it runs as a command: the parser recurses
+/// for each.
 const MAX_OPENED: usize = 2000;
 /// How deeply commands may stand in commands: substitutions, `eval`, functions.
 const MAX_DEPTH: usize = 24;
@@ -138,7 +140,9 @@ pub(super) fn refusal(command: &str, surroundings: Surroundings) -> Option<Strin
     }
     let opened = opened(command);
     if opened > MAX_OPENED {
-        return Some(format!("the command opens more than {MAX_OPENED} parentheses, braces and compound commands"));
+        return Some(format!(
+            "the command opens more than {MAX_OPENED} parentheses, braces and compound commands"
+        ));
     }
     let (sender, receiver) = mpsc::channel();
     let command = command.to_owned();
@@ -148,8 +152,9 @@ pub(super) fn refusal(command: &str, surroundings: Surroundings) -> Option<Strin
         // Nobody listens any more where it took too long.
         let _unheard = sender.send(verdict);
     };
-    let thread =
-        thread::Builder::new().name("picktools-examine".to_owned()).stack_size(STACK + opened * STACK_OF_OPENED);
+    let thread = thread::Builder::new()
+        .name("picktools-examine".to_owned())
+        .stack_size(STACK + opened * STACK_OF_OPENED);
     if let Err(error) = thread.spawn(examine) {
         return Some(format!("the command cannot be examined: {error}"));
     }
@@ -177,7 +182,10 @@ impl Examiner {
     }
 
     fn whole(&mut self, command: &str, surroundings: &Surroundings) -> Verdict {
-        let mut shell = Shell { folder: Some(surroundings.folder.clone()), ..Shell::default() };
+        let mut shell = Shell {
+            folder: Some(surroundings.folder.clone()),
+            ..Shell::default()
+        };
         for (name, value) in &surroundings.variables {
             shell.variables.insert(name.clone(), vec![value.clone()]);
         }
@@ -212,7 +220,8 @@ impl Examiner {
         written
     }
 
-    /// Examines what may be a script, in a shell of its own: what cannot be known of it is no reason.
+    /// Examines what may be a script, in a shell of its own: what cannot be known of it is no
+    /// reason.
     fn suspect(&mut self, text: &str, shell: &Shell) -> Verdict {
         match self.script(text, &mut shell.clone(), &Input::Nothing) {
             Err(Refusal::Danger(reason)) => Err(Refusal::Danger(reason)),
@@ -223,27 +232,44 @@ impl Examiner {
 
 /// The options under which words are parsed.
 fn options() -> ParserOptions {
-    ParserOptions { enable_extended_globbing: false, ..ParserOptions::default() }
+    ParserOptions {
+        enable_extended_globbing: false,
+        ..ParserOptions::default()
+    }
 }
 
-/// Parses a script. Bash knows extended patterns only where they were switched on: `!(ls)` is a subshell without them.
+/// Parses a script. Bash knows extended patterns only where they were switched on: `!(ls)` is a
+/// subshell without them.
 fn parse(text: &str) -> Result<Program, String> {
-    let parsed = |options: &ParserOptions| Parser::new(Cursor::new(text.as_bytes()), options).parse_program();
+    let parsed = |options: &ParserOptions| {
+        Parser::new(Cursor::new(text.as_bytes()), options).parse_program()
+    };
     let error = match parsed(&options()) {
         Ok(program) => return Ok(program),
         Err(error) => error,
     };
-    let extended = ParserOptions { enable_extended_globbing: true, ..ParserOptions::default() };
+    let extended = ParserOptions {
+        enable_extended_globbing: true,
+        ..ParserOptions::default()
+    };
     match parsed(&extended) {
         Ok(program) if !text.contains("!(") => Ok(program),
-        _ => Err(format!("the command cannot be parsed: {}", shown(&error.to_string()))),
+        _ => Err(format!(
+            "the command cannot be parsed: {}",
+            shown(&error.to_string())
+        )),
     }
 }
 
 /// How many things a text may open that a parser recurses for, generously.
 fn opened(text: &str) -> usize {
-    const WORDS: [&str; 9] = ["if", "while", "until", "for", "case", "function", "coproc", "time", "select"];
-    let signs = text.bytes().filter(|byte| matches!(byte, b'(' | b'{' | b'`' | b'!')).count();
+    const WORDS: [&str; 9] = [
+        "if", "while", "until", "for", "case", "function", "coproc", "time", "select",
+    ];
+    let signs = text
+        .bytes()
+        .filter(|byte| matches!(byte, b'(' | b'{' | b'`' | b'!'))
+        .count();
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
     signs + words.filter(|word| WORDS.contains(word)).count()
 }

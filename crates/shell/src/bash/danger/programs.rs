@@ -6,7 +6,8 @@ use super::words::{FETCHED, TRUSTED, UNKNOWN, is_known, unescaped};
 use super::{Examiner, Input, Shell, Verdict, danger, unclear};
 
 const SHELLS: [&str; 8] = ["ash", "bash", "dash", "fish", "ksh", "rbash", "sh", "zsh"];
-/// Programs that run the rest of their arguments: their options with a value, and how many operands stand before.
+/// Programs that run the rest of their arguments: their options with a value, and how many operands
+/// stand before.
 const WRAPPERS: [(&str, &[&str], usize); 27] = [
     ("busybox", &[], 0),
     ("builtin", &[], 0),
@@ -16,7 +17,11 @@ const WRAPPERS: [(&str, &[&str], usize); 27] = [
     ("command", &[], 0),
     ("dbus-run-session", &["--config-file"], 0),
     ("exec", &["-a"], 0),
-    ("flock", &["-w", "-E", "--timeout", "--wait", "--conflict-exit-code"], 1),
+    (
+        "flock",
+        &["-w", "-E", "--timeout", "--wait", "--conflict-exit-code"],
+        1,
+    ),
     ("gtime", &["-f", "-o"], 0),
     ("gtimeout", &["-s", "-k", "--signal", "--kill-after"], 1),
     ("ionice", &["-c", "-n", "--class", "--classdata"], 0),
@@ -27,7 +32,11 @@ const WRAPPERS: [(&str, &[&str], usize); 27] = [
     ("prlimit", &[], 0),
     ("setarch", &[], 1),
     ("setsid", &[], 0),
-    ("stdbuf", &["-i", "-o", "-e", "--input", "--output", "--error"], 0),
+    (
+        "stdbuf",
+        &["-i", "-o", "-e", "--input", "--output", "--error"],
+        0,
+    ),
     ("strace", &["-o", "-e", "-p", "-u", "-E", "-s"], 0),
     ("taskset", &[], 1),
     ("time", &["-f", "-o"], 0),
@@ -75,7 +84,9 @@ const VALUES_THAT_RUN: [(&str, &str, &str); 9] = [
     ("tar", "", "--to-command"),
 ];
 /// Programs that give what they are told to a shell.
-const TELLS_SHELL: [&str; 7] = ["parallel", "rsh", "screen", "script", "ssh", "tmux", "watch"];
+const TELLS_SHELL: [&str; 7] = [
+    "parallel", "rsh", "screen", "script", "ssh", "tmux", "watch",
+];
 
 impl Examiner {
     /// Examines a program that may run another; returns what it writes.
@@ -89,8 +100,10 @@ impl Examiner {
         if let Some((_, valued, before)) = WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name) {
             return self.wrapped(name, arguments, valued, *before, shell, input);
         }
-        let is_interpreter =
-            INTERPRETERS.contains(&name) || ["python", "ruby", "pypy", "tclsh"].iter().any(|it| name.starts_with(it));
+        let is_interpreter = INTERPRETERS.contains(&name)
+            || ["python", "ruby", "pypy", "tclsh"]
+                .iter()
+                .any(|it| name.starts_with(it));
         match name {
             _ if SHELLS.contains(&name) => self.shell(arguments, shell, input),
             _ if name.starts_with("ld-") || name.starts_with("ld.") => {
@@ -102,17 +115,23 @@ impl Examiner {
                 }
                 let operands = Given::new(arguments).operands;
                 if EDITORS.contains(&name) {
-                    operands.iter().try_for_each(|path| self.places.write(path, shell))?;
+                    operands
+                        .iter()
+                        .try_for_each(|path| self.places.write(path, shell))?;
                 }
-                let is_address = |operand: &&str| operand.starts_with("http://") || operand.starts_with("https://");
+                let is_address = |operand: &&str| {
+                    operand.starts_with("http://") || operand.starts_with("https://")
+                };
                 if FETCH_SCRIPTS.contains(&name) && operands.iter().any(is_address) {
                     return self.fetched();
                 }
                 if let Input::Text(text) = input {
                     self.code(text, shell)?;
                 }
-                let is_fetched =
-                    *input == Input::Fetched && !arguments.iter().any(|it| ["-c", "-e", "-m"].contains(&it.as_str()));
+                let is_fetched = *input == Input::Fetched
+                    && !arguments
+                        .iter()
+                        .any(|it| ["-c", "-e", "-m"].contains(&it.as_str()));
                 match is_fetched && !["awk", "gawk", "mawk", "nawk"].contains(&name) {
                     true => self.fetched(),
                     false => Ok(Input::Unknown),
@@ -137,7 +156,10 @@ impl Examiner {
                 Ok(Input::Nothing)
             }
             "alias" => {
-                for (_, script) in arguments.iter().filter_map(|argument| argument.split_once('=')) {
+                for (_, script) in arguments
+                    .iter()
+                    .filter_map(|argument| argument.split_once('='))
+                {
                     self.suspect(script, shell)?;
                 }
                 Ok(Input::Nothing)
@@ -146,7 +168,11 @@ impl Examiner {
                 self.enter(name, arguments, shell);
                 Ok(Input::Nothing)
             }
-            "git" if arguments.first().is_some_and(|verb| ["ls-files", "ls-tree"].contains(&verb.as_str())) => {
+            "git"
+                if arguments
+                    .first()
+                    .is_some_and(|verb| ["ls-files", "ls-tree"].contains(&verb.as_str())) =>
+            {
                 Ok(Input::Paths(vec![".".to_owned()]))
             }
             _ => self.builtin(name, arguments, shell, input),
@@ -154,8 +180,16 @@ impl Examiner {
     }
 
     /// Examines what a program gives to a shell, of what it is told by its options.
-    pub(super) fn values_that_run(&mut self, name: &str, arguments: &[String], shell: &mut Shell) -> Verdict {
-        for (_, short, long) in VALUES_THAT_RUN.iter().filter(|(program, ..)| *program == name) {
+    pub(super) fn values_that_run(
+        &mut self,
+        name: &str,
+        arguments: &[String],
+        shell: &mut Shell,
+    ) -> Verdict {
+        for (_, short, long) in VALUES_THAT_RUN
+            .iter()
+            .filter(|(program, ..)| *program == name)
+        {
             for value in values(arguments, short, long) {
                 let behind = value.split_once('=').map_or(value, |(_, behind)| behind);
                 let script = behind.trim_start_matches('!').replace("$(shell ", "$(");
@@ -165,16 +199,24 @@ impl Examiner {
         Ok(())
     }
 
-    fn builtin(&mut self, name: &str, arguments: &[String], shell: &mut Shell, input: &Input) -> Verdict<Input> {
+    fn builtin(
+        &mut self,
+        name: &str,
+        arguments: &[String],
+        shell: &mut Shell,
+        input: &Input,
+    ) -> Verdict<Input> {
         let set = |shell: &mut Shell, names: &[&str]| {
             for name in names.iter().filter(|name| !name.starts_with('-')) {
-                shell.variables.insert((*name).to_owned(), vec![UNKNOWN.to_string()]);
+                shell
+                    .variables
+                    .insert((*name).to_owned(), vec![UNKNOWN.to_string()]);
             }
         };
         let all: Vec<&str> = arguments.iter().map(String::as_str).collect();
         match name {
-            "test" | "[" | "unset" | "read" | "printf" | "declare" | "local" | "export" | "readonly" | "typeset"
-            | "let" | "mapfile" | "readarray" | "wait" | "getopts" => {
+            "test" | "[" | "unset" | "read" | "printf" | "declare" | "local" | "export"
+            | "readonly" | "typeset" | "let" | "mapfile" | "readarray" | "wait" | "getopts" => {
                 for argument in arguments {
                     self.subscripts(argument, shell)?;
                 }
@@ -183,10 +225,17 @@ impl Examiner {
         }
         match name {
             "echo" => {
-                let words: Vec<&str> =
-                    all.iter().copied().skip_while(|word| ["-e", "-n", "-ne", "-en", "-E"].contains(word)).collect();
+                let words: Vec<&str> = all
+                    .iter()
+                    .copied()
+                    .skip_while(|word| ["-e", "-n", "-ne", "-en", "-E"].contains(word))
+                    .collect();
                 let text = words.join(" ");
-                Ok(Input::Text(if all.len() > words.len() { unescaped(&text) } else { text }))
+                Ok(Input::Text(if all.len() > words.len() {
+                    unescaped(&text)
+                } else {
+                    text
+                }))
             }
             "printf" => {
                 set(shell, &values(arguments, "-v", "-v"));
@@ -197,24 +246,38 @@ impl Examiner {
                     _ => Ok(Input::Unknown),
                 }
             }
-            "cat" | "tac" | "head" | "tail" | "sort" | "uniq" | "grep" | "tr" if all.is_empty() || all == ["-"] => {
-                Ok(if name == "cat" { input.clone() } else { self.passed(input) })
+            "cat" | "tac" | "head" | "tail" | "sort" | "uniq" | "grep" | "tr"
+                if all.is_empty() || all == ["-"] =>
+            {
+                Ok(if name == "cat" {
+                    input.clone()
+                } else {
+                    self.passed(input)
+                })
             }
             "cat" => match all.as_slice() {
                 [path] => Ok(self.file(path)),
                 _ => Ok(Input::File),
             },
             "mktemp" => {
-                let folder = shell.variables.get("TMPDIR").map_or_else(|| "/tmp".to_owned(), |folder| folder.concat());
+                let folder = shell
+                    .variables
+                    .get("TMPDIR")
+                    .map_or_else(|| "/tmp".to_owned(), |folder| folder.concat());
                 Ok(Input::Text(format!("{folder}/tmp.made")))
             }
-            "pwd" => {
-                Ok(shell.folder.as_ref().map_or(Input::Unknown, |path| Input::Text(path.to_string_lossy().into())))
-            }
-            "which" | "type" => Ok(all.last().map_or(Input::Nothing, |name| Input::Text((*name).to_owned()))),
+            "pwd" => Ok(shell.folder.as_ref().map_or(Input::Unknown, |path| {
+                Input::Text(path.to_string_lossy().into())
+            })),
+            "which" | "type" => Ok(all
+                .last()
+                .map_or(Input::Nothing, |name| Input::Text((*name).to_owned()))),
             "ls" | "fd" => Ok(Input::Unknown),
             "set" => {
-                if all.first().is_some_and(|option| option.starts_with('-') && option.contains('e')) {
+                if all
+                    .first()
+                    .is_some_and(|option| option.starts_with('-') && option.contains('e'))
+                {
                     shell.ends_on_errors = true;
                 }
                 if let Some(at) = all.iter().position(|word| *word == "--") {
@@ -223,7 +286,11 @@ impl Examiner {
                 Ok(Input::Nothing)
             }
             "shift" => {
-                let count = all.first().and_then(|count| count.parse().ok()).unwrap_or(1).min(shell.positionals.len());
+                let count = all
+                    .first()
+                    .and_then(|count| count.parse().ok())
+                    .unwrap_or(1)
+                    .min(shell.positionals.len());
                 shell.positionals.drain(..count);
                 Ok(Input::Nothing)
             }
@@ -235,13 +302,19 @@ impl Examiner {
                 Ok(Input::Nothing)
             }
             "unset" => {
-                all.iter().for_each(|name| drop(shell.variables.remove(*name)));
+                all.iter()
+                    .for_each(|name| drop(shell.variables.remove(*name)));
                 Ok(Input::Nothing)
             }
             "declare" | "local" | "typeset"
-                if all.iter().any(|option| option.starts_with('-') && option.contains('n')) =>
+                if all
+                    .iter()
+                    .any(|option| option.starts_with('-') && option.contains('n')) =>
             {
-                let names: Vec<&str> = all.iter().map(|word| word.split('=').next().unwrap_or(word)).collect();
+                let names: Vec<&str> = all
+                    .iter()
+                    .map(|word| word.split('=').next().unwrap_or(word))
+                    .collect();
                 set(shell, &names);
                 Ok(Input::Nothing)
             }
@@ -268,7 +341,9 @@ impl Examiner {
 
     pub(super) fn fetched(&self) -> Verdict<Input> {
         match self.refuse_fetched_scripts {
-            true => danger("it runs a script as it is fetched; fetch it into a file, read it, then run that"),
+            true => danger(
+                "it runs a script as it is fetched; fetch it into a file, read it, then run that",
+            ),
             false => Ok(Input::Unknown),
         }
     }
@@ -282,8 +357,14 @@ impl Examiner {
         shell: &mut Shell,
         input: &Input,
     ) -> Verdict<Input> {
-        if name == "command" && arguments.first().is_some_and(|option| ["-v", "-V"].contains(&option.as_str())) {
-            return Ok(arguments.last().map_or(Input::Nothing, |name| Input::Text(name.clone())));
+        if name == "command"
+            && arguments
+                .first()
+                .is_some_and(|option| ["-v", "-V"].contains(&option.as_str()))
+        {
+            return Ok(arguments
+                .last()
+                .map_or(Input::Nothing, |name| Input::Text(name.clone())));
         }
         if name == "flock" {
             for script in values(arguments, "-c", "--command") {
@@ -291,13 +372,24 @@ impl Examiner {
             }
         }
         let mut at = 0;
-        while let Some(option) = arguments.get(at).filter(|option| option.starts_with('-') && option.len() > 1) {
-            at += if valued.contains(&option.as_str()) { 2 } else { 1 };
+        while let Some(option) = arguments
+            .get(at)
+            .filter(|option| option.starts_with('-') && option.len() > 1)
+        {
+            at += if valued.contains(&option.as_str()) {
+                2
+            } else {
+                1
+            };
             if option == "--" {
                 break;
             }
         }
-        match arguments.get(at + before..).unwrap_or_default().split_first() {
+        match arguments
+            .get(at + before..)
+            .unwrap_or_default()
+            .split_first()
+        {
             Some((name, arguments)) => self.start(name, arguments, shell, input),
             None => Ok(Input::Nothing),
         }
@@ -313,7 +405,11 @@ impl Examiner {
             match argument.as_str() {
                 "-u" | "--unset" | "-S" | "--split-string" => at += 2,
                 "-C" | "--chdir" => {
-                    self.enter("cd", &arguments[at + 1..arguments.len().min(at + 2)], &mut inner);
+                    self.enter(
+                        "cd",
+                        &arguments[at + 1..arguments.len().min(at + 2)],
+                        &mut inner,
+                    );
                     at += 2;
                 }
                 option if option.starts_with('-') => at += 1,
@@ -325,19 +421,42 @@ impl Examiner {
     }
 
     fn xargs(&mut self, arguments: &[String], shell: &mut Shell, input: &Input) -> Verdict<Input> {
-        const VALUED: [&str; 12] =
-            ["-I", "-n", "-P", "-L", "-s", "-d", "-a", "-E", "-l", "--replace", "--max-args", "--max-procs"];
+        const VALUED: [&str; 12] = [
+            "-I",
+            "-n",
+            "-P",
+            "-L",
+            "-s",
+            "-d",
+            "-a",
+            "-E",
+            "-l",
+            "--replace",
+            "--max-args",
+            "--max-procs",
+        ];
         let mut at = 0;
         while let Some(option) = arguments.get(at).filter(|option| option.starts_with('-')) {
-            at += if VALUED.contains(&option.as_str()) { 2 } else { 1 };
+            at += if VALUED.contains(&option.as_str()) {
+                2
+            } else {
+                1
+            };
         }
         let read = match input {
-            _ if arguments.iter().take(at).any(|option| option.starts_with("-a") || option.starts_with("--arg")) => {
+            _ if arguments
+                .iter()
+                .take(at)
+                .any(|option| option.starts_with("-a") || option.starts_with("--arg")) =>
+            {
                 vec![UNKNOWN.to_string()]
             }
             Input::Nothing => Vec::new(),
             Input::Text(text) => text.split_whitespace().map(str::to_owned).collect(),
-            Input::Paths(paths) => paths.iter().map(|path| format!("{}/found", path.trim_end_matches('/'))).collect(),
+            Input::Paths(paths) => paths
+                .iter()
+                .map(|path| format!("{}/found", path.trim_end_matches('/')))
+                .collect(),
             Input::Fetched => vec![FETCHED.to_string()],
             Input::File | Input::Unknown => vec![UNKNOWN.to_string()],
         };
@@ -345,7 +464,12 @@ impl Examiner {
             return Ok(Input::Unknown);
         };
         let sign = values(arguments, "-I", "--replace").first().copied();
-        let sign = sign.or_else(|| arguments.iter().any(|option| option == "-i").then_some("{}"));
+        let sign = sign.or_else(|| {
+            arguments
+                .iter()
+                .any(|option| option == "-i")
+                .then_some("{}")
+        });
         match sign {
             None => {
                 let all: Vec<String> = rest.iter().cloned().chain(read).collect();
@@ -354,7 +478,12 @@ impl Examiner {
             Some(sign) => {
                 for value in read {
                     let put = |text: &String| text.replace(sign, &value);
-                    self.start(&put(name), &rest.iter().map(put).collect::<Vec<_>>(), shell, &Input::Nothing)?;
+                    self.start(
+                        &put(name),
+                        &rest.iter().map(put).collect::<Vec<_>>(),
+                        shell,
+                        &Input::Nothing,
+                    )?;
                 }
                 Ok(Input::Unknown)
             }
@@ -362,10 +491,17 @@ impl Examiner {
     }
 
     fn find(&mut self, arguments: &[String], shell: &mut Shell) -> Verdict<Input> {
-        let begins = |word: &String| word.starts_with('-') && !["-H", "-L", "-P"].contains(&word.as_str());
-        let end =
-            arguments.iter().position(|word| begins(word) || word == "(" || word == "!").unwrap_or(arguments.len());
-        let mut starts: Vec<String> = arguments[..end].iter().filter(|word| !word.starts_with('-')).cloned().collect();
+        let begins =
+            |word: &String| word.starts_with('-') && !["-H", "-L", "-P"].contains(&word.as_str());
+        let end = arguments
+            .iter()
+            .position(|word| begins(word) || word == "(" || word == "!")
+            .unwrap_or(arguments.len());
+        let mut starts: Vec<String> = arguments[..end]
+            .iter()
+            .filter(|word| !word.starts_with('-'))
+            .cloned()
+            .collect();
         if starts.is_empty() {
             starts.push(".".to_owned());
         }
@@ -398,8 +534,13 @@ impl Examiner {
     /// Examines what `find` runs on what lies below `start`.
     fn found(&mut self, command: &[String], start: &str, shell: &mut Shell) -> Verdict {
         let below = format!("{}/found", start.trim_end_matches('/'));
-        let command: Vec<String> = command.iter().map(|word| word.replace("{}", &below)).collect();
-        let Some((name, arguments)) = command.split_first() else { return Ok(()) };
+        let command: Vec<String> = command
+            .iter()
+            .map(|word| word.replace("{}", &below))
+            .collect();
+        let Some((name, arguments)) = command.split_first() else {
+            return Ok(());
+        };
         if ["rm", "shred", "unlink"].contains(&name.rsplit('/').next().unwrap_or(name)) {
             self.places.tree(start, shell, "deletes", true)?;
         }
@@ -412,8 +553,15 @@ impl Examiner {
         let mut inner = shell.clone();
         let mut at = 0;
         let (mut is_script, mut is_input, mut is_interactive) = (false, false, false);
-        while let Some(option) = arguments.get(at).filter(|option| option.starts_with(['-', '+'])) {
-            at += if VALUED.contains(&option.as_str()) { 2 } else { 1 };
+        while let Some(option) = arguments
+            .get(at)
+            .filter(|option| option.starts_with(['-', '+']))
+        {
+            at += if VALUED.contains(&option.as_str()) {
+                2
+            } else {
+                1
+            };
             if !option.starts_with("--") && option.starts_with('-') {
                 is_script |= option.contains('c');
                 is_input |= option.contains('s');
@@ -425,7 +573,9 @@ impl Examiner {
         }
         let rest = arguments.get(at..).unwrap_or_default();
         if is_script {
-            let Some((script, parameters)) = rest.split_first() else { return Ok(Input::Nothing) };
+            let Some((script, parameters)) = rest.split_first() else {
+                return Ok(Input::Nothing);
+            };
             if let Some((name, parameters)) = parameters.split_first() {
                 inner.variables.insert("0".to_owned(), vec![name.clone()]);
                 inner.positionals = parameters.to_vec();
@@ -462,10 +612,19 @@ impl Examiner {
         }
     }
 
-    fn sourced(&mut self, arguments: &[String], shell: &mut Shell, input: &Input) -> Verdict<Input> {
-        let Some(path) = arguments.first() else { return Ok(Input::Nothing) };
+    fn sourced(
+        &mut self,
+        arguments: &[String],
+        shell: &mut Shell,
+        input: &Input,
+    ) -> Verdict<Input> {
+        let Some(path) = arguments.first() else {
+            return Ok(Input::Nothing);
+        };
         let read = self.named_script(path, input);
-        let number = path.strip_prefix("/dev/fd/").and_then(|number| number.parse::<usize>().ok());
+        let number = path
+            .strip_prefix("/dev/fd/")
+            .and_then(|number| number.parse::<usize>().ok());
         if read == Input::File && number.is_none_or(|number| number < FIRST_SUBSTITUTED) {
             shell.has_sourced = true;
             return Ok(Input::Unknown);
@@ -484,7 +643,9 @@ impl Examiner {
         }
         match self.script(script, shell, input) {
             // What is known of it may be dangerous enough.
-            Ok(_) if !is_known(script) => unclear("the script that it puts together cannot be known before it runs"),
+            Ok(_) if !is_known(script) => {
+                unclear("the script that it puts together cannot be known before it runs")
+            }
             verdict => verdict,
         }
     }
@@ -497,7 +658,9 @@ impl Examiner {
             (_, None) => Some(self.home.clone()),
             (_, Some(path)) => Some((*path).to_owned()),
         };
-        let Some(target) = target.filter(|target| is_known(target) && !super::words::has_pattern(target)) else {
+        let Some(target) =
+            target.filter(|target| is_known(target) && !super::words::has_pattern(target))
+        else {
             shell.folder = None;
             return;
         };
@@ -506,7 +669,10 @@ impl Examiner {
             false => shell.folder.clone(),
         };
         shell.folder = base.map(|mut folder| {
-            for part in target.split('/').filter(|part| !part.is_empty() && *part != ".") {
+            for part in target
+                .split('/')
+                .filter(|part| !part.is_empty() && *part != ".")
+            {
                 match part {
                     ".." => drop(folder.pop()),
                     part => folder.push(part),

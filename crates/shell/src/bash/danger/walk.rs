@@ -3,9 +3,10 @@
 use std::rc::Rc;
 
 use brush_parser::ast::{
-    AndOr, AndOrList, Assignment, AssignmentName, AssignmentValue, Command, CommandPrefixOrSuffixItem, CompoundCommand,
-    CompoundList, ExtendedTestExpr, FunctionBody, IoFileRedirectKind, IoFileRedirectTarget, IoRedirect, Pipeline,
-    ProcessSubstitutionKind, Program, SeparatorOperator, SimpleCommand, Word,
+    AndOr, AndOrList, Assignment, AssignmentName, AssignmentValue, Command,
+    CommandPrefixOrSuffixItem, CompoundCommand, CompoundList, ExtendedTestExpr, FunctionBody,
+    IoFileRedirectKind, IoFileRedirectTarget, IoRedirect, Pipeline, ProcessSubstitutionKind,
+    Program, SeparatorOperator, SimpleCommand, Word,
 };
 
 use super::words::{FETCHED, UNKNOWN, has_pattern};
@@ -15,12 +16,21 @@ use super::{Examiner, Input, MAX_COMMANDS, MAX_RECURSION, Shell, Verdict, danger
 pub(super) const FIRST_SUBSTITUTED: usize = 1000;
 
 impl Examiner {
-    pub(super) fn program(&mut self, program: &Program, shell: &mut Shell, input: &Input) -> Verdict<Input> {
+    pub(super) fn program(
+        &mut self,
+        program: &Program,
+        shell: &mut Shell,
+        input: &Input,
+    ) -> Verdict<Input> {
         let mut written = Input::Nothing;
         for (at, list) in program.complete_commands.iter().enumerate() {
             let list_written = self.list(list, shell, input)?;
             // Of several commands nobody knows what they write together.
-            written = if at == 0 { list_written } else { together(written, list_written) };
+            written = if at == 0 {
+                list_written
+            } else {
+                together(written, list_written)
+            };
         }
         Ok(written)
     }
@@ -32,7 +42,11 @@ impl Examiner {
                 SeparatorOperator::Async => self.and_or(&item.0, &mut shell.clone(), input)?,
                 SeparatorOperator::Sequence => self.and_or(&item.0, shell, input)?,
             };
-            written = if at == 0 { item_written } else { together(written, item_written) };
+            written = if at == 0 {
+                item_written
+            } else {
+                together(written, item_written)
+            };
         }
         Ok(written)
     }
@@ -47,8 +61,13 @@ impl Examiner {
         }
         // Where a `cd` failed, what follows runs in the folder before.
         let ends = |pipeline: &Pipeline| {
-            let [Command::Simple(command)] = pipeline.seq.as_slice() else { return false };
-            let name = command.word_or_name.as_ref().map(|word| word.value.as_str());
+            let [Command::Simple(command)] = pipeline.seq.as_slice() else {
+                return false;
+            };
+            let name = command
+                .word_or_name
+                .as_ref()
+                .map(|word| word.value.as_str());
             matches!(name, Some("exit" | "return" | "break" | "continue"))
         };
         let is_guarded = matches!(list.additional.last(), Some(AndOr::Or(last)) if ends(last));
@@ -58,7 +77,12 @@ impl Examiner {
         Ok(written)
     }
 
-    fn pipeline(&mut self, pipeline: &Pipeline, shell: &mut Shell, input: &Input) -> Verdict<Input> {
+    fn pipeline(
+        &mut self,
+        pipeline: &Pipeline,
+        shell: &mut Shell,
+        input: &Input,
+    ) -> Verdict<Input> {
         if let [command] = pipeline.seq.as_slice() {
             return self.command(command, shell, input);
         }
@@ -66,7 +90,11 @@ impl Examiner {
         for command in &pipeline.seq {
             let fetches = self.fetches;
             let written = self.command(command, &mut shell.clone(), &passed)?;
-            passed = if self.fetches > fetches || passed == Input::Fetched { Input::Fetched } else { written };
+            passed = if self.fetches > fetches || passed == Input::Fetched {
+                Input::Fetched
+            } else {
+                written
+            };
         }
         Ok(passed)
     }
@@ -76,7 +104,9 @@ impl Examiner {
             Command::Simple(command) => self.simple(command, shell, input),
             Command::Compound(command, redirects) => {
                 let redirects = redirects.as_ref().map_or(&[][..], |list| list.0.as_slice());
-                let input = self.redirects(redirects, shell)?.unwrap_or_else(|| input.clone());
+                let input = self
+                    .redirects(redirects, shell)?
+                    .unwrap_or_else(|| input.clone());
                 self.compound(command, shell, &input)
             }
             Command::Function(function) => {
@@ -97,17 +127,29 @@ impl Examiner {
         }
     }
 
-    fn compound(&mut self, command: &CompoundCommand, shell: &mut Shell, input: &Input) -> Verdict<Input> {
+    fn compound(
+        &mut self,
+        command: &CompoundCommand,
+        shell: &mut Shell,
+        input: &Input,
+    ) -> Verdict<Input> {
         match command {
-            CompoundCommand::Arithmetic(arithmetic) => self.arithmetic(&arithmetic.expr.value, shell)?,
+            CompoundCommand::Arithmetic(arithmetic) => {
+                self.arithmetic(&arithmetic.expr.value, shell)?
+            }
             CompoundCommand::ArithmeticForClause(clause) => {
-                for expression in [&clause.initializer, &clause.condition, &clause.updater].into_iter().flatten() {
+                for expression in [&clause.initializer, &clause.condition, &clause.updater]
+                    .into_iter()
+                    .flatten()
+                {
                     self.arithmetic(&expression.value, shell)?;
                 }
                 return self.list(&clause.body.list, shell, input);
             }
             CompoundCommand::BraceGroup(group) => return self.list(&group.list, shell, input),
-            CompoundCommand::Subshell(subshell) => return self.list(&subshell.list, &mut shell.clone(), input),
+            CompoundCommand::Subshell(subshell) => {
+                return self.list(&subshell.list, &mut shell.clone(), input);
+            }
             CompoundCommand::ForClause(clause) => {
                 let mut values = Vec::new();
                 match &clause.values {
@@ -120,7 +162,9 @@ impl Examiner {
                 }
                 let mut written = Input::Nothing;
                 for value in values {
-                    shell.variables.insert(clause.variable_name.clone(), vec![value]);
+                    shell
+                        .variables
+                        .insert(clause.variable_name.clone(), vec![value]);
                     written = self.list(&clause.body.list, shell, input)?;
                 }
                 return Ok(together(written, Input::Unknown));
@@ -166,7 +210,9 @@ impl Examiner {
                 self.test(first, shell)?;
                 self.test(second, shell)
             }
-            ExtendedTestExpr::Not(inner) | ExtendedTestExpr::Parenthesized(inner) => self.test(inner, shell),
+            ExtendedTestExpr::Not(inner) | ExtendedTestExpr::Parenthesized(inner) => {
+                self.test(inner, shell)
+            }
             ExtendedTestExpr::UnaryTest(_, word) => self.tested(word, shell),
             ExtendedTestExpr::BinaryTest(_, first, second) => {
                 self.tested(first, shell)?;
@@ -185,29 +231,46 @@ impl Examiner {
         self.subscripts(&scripts, shell)
     }
 
-    /// Examines a text that bash may take as the name of an array's element, and evaluate what stands in its brackets.
+    /// Examines a text that bash may take as the name of an array's element, and evaluate what
+    /// stands in its brackets.
     pub(super) fn subscripts(&mut self, text: &str, shell: &mut Shell) -> Verdict {
         if !text.contains('[') || !text.contains(['$', '`']) {
             return Ok(());
         }
-        let Ok(pieces) = brush_parser::word::parse_heredoc(text, &super::options()) else { return Ok(()) };
+        let Ok(pieces) = brush_parser::word::parse_heredoc(text, &super::options()) else {
+            return Ok(());
+        };
         for piece in pieces {
             use brush_parser::word::WordPiece as Is;
-            if let Is::CommandSubstitution(script) | Is::BackquotedCommandSubstitution(script) = piece.piece {
+            if let Is::CommandSubstitution(script) | Is::BackquotedCommandSubstitution(script) =
+                piece.piece
+            {
                 self.suspect(&script, shell)?;
             }
         }
         Ok(())
     }
 
-    fn simple(&mut self, command: &SimpleCommand, shell: &mut Shell, input: &Input) -> Verdict<Input> {
+    fn simple(
+        &mut self,
+        command: &SimpleCommand,
+        shell: &mut Shell,
+        input: &Input,
+    ) -> Verdict<Input> {
         self.commands += 1;
         if self.commands > MAX_COMMANDS {
             return danger(format!("it runs more than {MAX_COMMANDS} commands"));
         }
-        let prefix = command.prefix.as_ref().map_or(&[][..], |prefix| prefix.0.as_slice());
-        let suffix = command.suffix.as_ref().map_or(&[][..], |suffix| suffix.0.as_slice());
-        // A variable before a command is set for it alone; what it leaves set here is known of nothing less.
+        let prefix = command
+            .prefix
+            .as_ref()
+            .map_or(&[][..], |prefix| prefix.0.as_slice());
+        let suffix = command
+            .suffix
+            .as_ref()
+            .map_or(&[][..], |suffix| suffix.0.as_slice());
+        // A variable before a command is set for it alone; what it leaves set here is known of
+        // nothing less.
         let mut words = Vec::new();
         let mut redirected = None;
         for item in prefix {
@@ -226,7 +289,9 @@ impl Examiner {
         }
         words.drain(..assigned);
         let input = redirected.unwrap_or_else(|| input.clone());
-        let Some((name, arguments)) = words.split_first() else { return Ok(Input::Nothing) };
+        let Some((name, arguments)) = words.split_first() else {
+            return Ok(Input::Nothing);
+        };
         // What is set for a program alone may be a command that it runs, such as a pager.
         for item in prefix {
             if let CommandPrefixOrSuffixItem::AssignmentWord(assignment, _) = item
@@ -236,7 +301,10 @@ impl Examiner {
                 self.suspect(&value, shell)?;
             }
         }
-        if matches!(name.as_str(), "declare" | "export" | "local" | "readonly" | "typeset") {
+        if matches!(
+            name.as_str(),
+            "declare" | "export" | "local" | "readonly" | "typeset"
+        ) {
             for assignment in declared {
                 self.assign(assignment, shell)?;
             }
@@ -317,7 +385,10 @@ impl Examiner {
                 // After the name of a command it is an argument like any other.
                 match words.is_empty() {
                     true => self.assign(assignment, shell)?,
-                    false => words.push(self.text(&word.value, shell).or_else(|_| self.listed(assignment, shell))?),
+                    false => words.push(
+                        self.text(&word.value, shell)
+                            .or_else(|_| self.listed(assignment, shell))?,
+                    ),
                 }
             }
             CommandPrefixOrSuffixItem::ProcessSubstitution(kind, subshell) => {
@@ -356,7 +427,9 @@ impl Examiner {
         // Arithmetic runs what stands in the brackets of a variable's value; so does a prompt.
         for value in &values {
             match name.as_str() {
-                "PS0" | "PS1" | "PS2" | "PS4" | "PROMPT_COMMAND" => self.suspect(&format!(": \"{value}\""), shell)?,
+                "PS0" | "PS1" | "PS2" | "PS4" | "PROMPT_COMMAND" => {
+                    self.suspect(&format!(": \"{value}\""), shell)?
+                }
                 _ => self.subscripts(value, shell)?,
             }
         }
@@ -407,19 +480,25 @@ impl Examiner {
             IoRedirect::File(descriptor, kind, target) => {
                 let path = match target {
                     IoFileRedirectTarget::Fd(_) => return Ok(None),
-                    IoFileRedirectTarget::Filename(word) | IoFileRedirectTarget::Duplicate(word) => {
-                        self.text(&word.value, shell)?
-                    }
+                    IoFileRedirectTarget::Filename(word)
+                    | IoFileRedirectTarget::Duplicate(word) => self.text(&word.value, shell)?,
                     IoFileRedirectTarget::ProcessSubstitution(kind, subshell) => {
                         self.substitution(kind, &subshell.list, shell)?
                     }
                 };
                 self.places.read(&path, shell)?;
-                let is_descriptor = path.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit());
+                let is_descriptor = path
+                    .trim_end_matches('-')
+                    .bytes()
+                    .all(|byte| byte.is_ascii_digit());
                 match kind {
                     IoFileRedirectKind::Read => Ok(is_input(descriptor).then(|| self.file(&path))),
                     IoFileRedirectKind::DuplicateInput => {
-                        let duplicated = if is_descriptor { Input::Unknown } else { self.file(&path) };
+                        let duplicated = if is_descriptor {
+                            Input::Unknown
+                        } else {
+                            self.file(&path)
+                        };
                         Ok(is_input(descriptor).then_some(duplicated))
                     }
                     IoFileRedirectKind::DuplicateOutput if is_descriptor => Ok(None),
@@ -441,8 +520,11 @@ impl Examiner {
 
     /// Returns what is read from a file: from a process substitution, what that writes.
     pub(super) fn file(&self, path: &str) -> Input {
-        let number = path.strip_prefix("/dev/fd/").and_then(|number| number.parse::<usize>().ok());
-        let substituted = number.and_then(|number| self.substituted.get(number.checked_sub(FIRST_SUBSTITUTED)?));
+        let number = path
+            .strip_prefix("/dev/fd/")
+            .and_then(|number| number.parse::<usize>().ok());
+        let substituted =
+            number.and_then(|number| self.substituted.get(number.checked_sub(FIRST_SUBSTITUTED)?));
         substituted.cloned().unwrap_or(Input::File)
     }
 
@@ -459,8 +541,15 @@ impl Examiner {
         };
         let fetches = self.fetches;
         let written = self.list(list, &mut shell.clone(), &input)?;
-        self.substituted.push(if self.fetches > fetches { Input::Fetched } else { written });
-        Ok(format!("/dev/fd/{}", FIRST_SUBSTITUTED + self.substituted.len() - 1))
+        self.substituted.push(if self.fetches > fetches {
+            Input::Fetched
+        } else {
+            written
+        });
+        Ok(format!(
+            "/dev/fd/{}",
+            FIRST_SUBSTITUTED + self.substituted.len() - 1
+        ))
     }
 }
 

@@ -1,8 +1,10 @@
-//! What words come to: quotes are taken off, variables and substitutions put in, as far as they are known.
+//! What words come to: quotes are taken off, variables and substitutions put in, as far as they are
+//! known.
 
 use brush_parser::word::{
-    self, BraceExpressionMember, BraceExpressionOrText, Parameter, ParameterExpr, ParameterTestType, SpecialParameter,
-    SubstringMatchKind, TildeExpr, WordPiece, WordPieceWithSource,
+    self, BraceExpressionMember, BraceExpressionOrText, Parameter, ParameterExpr,
+    ParameterTestType, SpecialParameter, SubstringMatchKind, TildeExpr, WordPiece,
+    WordPieceWithSource,
 };
 
 use super::places::OWN;
@@ -91,11 +93,13 @@ impl Examiner {
     /// Returns what a here-document comes to.
     pub(super) fn document(&mut self, raw: &str, shell: &mut Shell) -> Verdict<String> {
         let pieces = word::parse_heredoc(raw, &options());
-        let pieces = pieces.map_err(|_| Refusal::Unclear("a here-document cannot be parsed".to_owned()))?;
+        let pieces =
+            pieces.map_err(|_| Refusal::Unclear("a here-document cannot be parsed".to_owned()))?;
         self.joined(&pieces, shell)
     }
 
-    /// Examines the substitutions of an arithmetic expression. What looks like one may be two subshells.
+    /// Examines the substitutions of an arithmetic expression. What looks like one may be two
+    /// subshells.
     pub(super) fn arithmetic(&mut self, raw: &str, shell: &mut Shell) -> Verdict {
         self.text(raw, shell)?;
         match raw.len() < MAX_ARITHMETIC_BYTES && brush_parser::arithmetic::parse(raw).is_ok() {
@@ -122,7 +126,13 @@ impl Examiner {
         }
     }
 
-    fn piece(&mut self, piece: &WordPiece, shell: &mut Shell, fields: &mut Fields, quoted: bool) -> Verdict {
+    fn piece(
+        &mut self,
+        piece: &WordPiece,
+        shell: &mut Shell,
+        fields: &mut Fields,
+        quoted: bool,
+    ) -> Verdict {
         match piece {
             WordPiece::Text(text) | WordPiece::SingleQuotedText(text) => fields.push(text),
             WordPiece::AnsiCQuotedText(text) => fields.push(&unescaped(text)),
@@ -130,7 +140,8 @@ impl Examiner {
                 "\n" => {}
                 escaped => fields.push(escaped),
             },
-            WordPiece::DoubleQuotedSequence(pieces) | WordPiece::GettextDoubleQuotedSequence(pieces) => {
+            WordPiece::DoubleQuotedSequence(pieces)
+            | WordPiece::GettextDoubleQuotedSequence(pieces) => {
                 // An empty list in quotes is no word, anything else is one, though it is empty.
                 if !matches!(pieces.as_slice(), [piece] if is_list(&piece.piece)) {
                     fields.push("");
@@ -140,7 +151,8 @@ impl Examiner {
                 }
             }
             WordPiece::TildeExpansion(tilde) => fields.push(&self.tilde(tilde, shell)),
-            WordPiece::CommandSubstitution(script) | WordPiece::BackquotedCommandSubstitution(script) => {
+            WordPiece::CommandSubstitution(script)
+            | WordPiece::BackquotedCommandSubstitution(script) => {
                 let text = self.substituted(script, shell)?;
                 push(fields, &[text], quoted, shell);
             }
@@ -157,9 +169,17 @@ impl Examiner {
     }
 
     fn tilde(&self, tilde: &TildeExpr, shell: &Shell) -> String {
-        let folder = || shell.folder.as_ref().map(|folder| folder.to_string_lossy().into_owned());
+        let folder = || {
+            shell
+                .folder
+                .as_ref()
+                .map(|folder| folder.to_string_lossy().into_owned())
+        };
         match tilde {
-            TildeExpr::Home => shell.variables.get("HOME").map_or_else(|| self.home.clone(), |home| home.join(" ")),
+            TildeExpr::Home => shell
+                .variables
+                .get("HOME")
+                .map_or_else(|| self.home.clone(), |home| home.join(" ")),
             TildeExpr::UserHome(user) if user == "root" => "/root".to_owned(),
             TildeExpr::UserHome(user) => format!("/home/{user}"),
             TildeExpr::WorkingDir => folder().unwrap_or_else(|| UNKNOWN.to_string()),
@@ -184,30 +204,77 @@ impl Examiner {
         let unknown = || Ok(vec![UNKNOWN.to_string()]);
         let is_empty = |pattern: &Option<String>| pattern.as_deref().is_none_or(str::is_empty);
         match expression {
-            Is::Parameter { parameter, indirect } => self.value(parameter, *indirect, shell),
-            Is::UseDefaultValues { parameter, indirect, test_type, default_value } => {
-                self.or_default(parameter, *indirect, test_type, default_value.as_deref(), shell)
-            }
-            Is::AssignDefaultValues { parameter, indirect, test_type, default_value } => {
-                let values = self.or_default(parameter, *indirect, test_type, default_value.as_deref(), shell)?;
+            Is::Parameter {
+                parameter,
+                indirect,
+            } => self.value(parameter, *indirect, shell),
+            Is::UseDefaultValues {
+                parameter,
+                indirect,
+                test_type,
+                default_value,
+            } => self.or_default(
+                parameter,
+                *indirect,
+                test_type,
+                default_value.as_deref(),
+                shell,
+            ),
+            Is::AssignDefaultValues {
+                parameter,
+                indirect,
+                test_type,
+                default_value,
+            } => {
+                let values = self.or_default(
+                    parameter,
+                    *indirect,
+                    test_type,
+                    default_value.as_deref(),
+                    shell,
+                )?;
                 if let Parameter::Named(name) = parameter {
                     shell.variables.insert(name.clone(), values.clone());
                 }
                 Ok(values)
             }
-            Is::IndicateErrorIfNullOrUnset { parameter, indirect, error_message, .. } => {
+            Is::IndicateErrorIfNullOrUnset {
+                parameter,
+                indirect,
+                error_message,
+                ..
+            } => {
                 self.text(error_message.as_deref().unwrap_or_default(), shell)?;
                 let values = self.value(parameter, *indirect, shell)?;
                 // The shell ends there where it has none.
-                Ok(if values.concat().is_empty() { vec!["unset".to_owned()] } else { values })
+                Ok(if values.concat().is_empty() {
+                    vec!["unset".to_owned()]
+                } else {
+                    values
+                })
             }
-            Is::UseAlternativeValue { parameter, indirect, alternative_value, .. } => {
-                let alternative = self.text(alternative_value.as_deref().unwrap_or_default(), shell)?;
+            Is::UseAlternativeValue {
+                parameter,
+                indirect,
+                alternative_value,
+                ..
+            } => {
+                let alternative =
+                    self.text(alternative_value.as_deref().unwrap_or_default(), shell)?;
                 let values = self.value(parameter, *indirect, shell)?;
-                Ok(if values.concat().is_empty() { Vec::new() } else { vec![alternative] })
+                Ok(if values.concat().is_empty() {
+                    Vec::new()
+                } else {
+                    vec![alternative]
+                })
             }
             Is::ParameterLength { .. } => Ok(vec!["1".to_owned()]),
-            Is::Substring { parameter, indirect, offset, length } => {
+            Is::Substring {
+                parameter,
+                indirect,
+                offset,
+                length,
+            } => {
                 self.arithmetic(&offset.value, shell)?;
                 if let Some(length) = length {
                     self.arithmetic(&length.value, shell)?;
@@ -215,7 +282,9 @@ impl Examiner {
                 let values = self.value(parameter, *indirect, shell)?;
                 let number = |text: &str| text.trim().parse::<usize>().ok();
                 let length = length.as_ref().map(|length| number(&length.value));
-                let (Some(from), [value]) = (number(&offset.value), values.as_slice()) else { return unknown() };
+                let (Some(from), [value]) = (number(&offset.value), values.as_slice()) else {
+                    return unknown();
+                };
                 match length {
                     _ if !is_known(value) => unknown(),
                     Some(None) => unknown(),
@@ -223,25 +292,69 @@ impl Examiner {
                     None => Ok(vec![value.chars().skip(from).collect()]),
                 }
             }
-            Is::RemoveSmallestSuffixPattern { parameter, indirect, pattern }
-            | Is::RemoveLargestSuffixPattern { parameter, indirect, pattern } => {
-                self.cut(parameter, *indirect, pattern.as_deref(), shell, |value, pattern| value.strip_suffix(pattern))
+            Is::RemoveSmallestSuffixPattern {
+                parameter,
+                indirect,
+                pattern,
             }
-            Is::RemoveSmallestPrefixPattern { parameter, indirect, pattern }
-            | Is::RemoveLargestPrefixPattern { parameter, indirect, pattern } => {
-                self.cut(parameter, *indirect, pattern.as_deref(), shell, |value, pattern| value.strip_prefix(pattern))
+            | Is::RemoveLargestSuffixPattern {
+                parameter,
+                indirect,
+                pattern,
+            } => self.cut(
+                parameter,
+                *indirect,
+                pattern.as_deref(),
+                shell,
+                |value, pattern| value.strip_suffix(pattern),
+            ),
+            Is::RemoveSmallestPrefixPattern {
+                parameter,
+                indirect,
+                pattern,
             }
-            Is::UppercasePattern { parameter, indirect, pattern } if is_empty(pattern) => {
-                Ok(self.value(parameter, *indirect, shell)?.iter().map(|value| value.to_uppercase()).collect())
-            }
-            Is::LowercasePattern { parameter, indirect, pattern } if is_empty(pattern) => {
-                Ok(self.value(parameter, *indirect, shell)?.iter().map(|value| value.to_lowercase()).collect())
-            }
-            Is::ReplaceSubstring { parameter, indirect, pattern, replacement, match_kind } => {
+            | Is::RemoveLargestPrefixPattern {
+                parameter,
+                indirect,
+                pattern,
+            } => self.cut(
+                parameter,
+                *indirect,
+                pattern.as_deref(),
+                shell,
+                |value, pattern| value.strip_prefix(pattern),
+            ),
+            Is::UppercasePattern {
+                parameter,
+                indirect,
+                pattern,
+            } if is_empty(pattern) => Ok(self
+                .value(parameter, *indirect, shell)?
+                .iter()
+                .map(|value| value.to_uppercase())
+                .collect()),
+            Is::LowercasePattern {
+                parameter,
+                indirect,
+                pattern,
+            } if is_empty(pattern) => Ok(self
+                .value(parameter, *indirect, shell)?
+                .iter()
+                .map(|value| value.to_lowercase())
+                .collect()),
+            Is::ReplaceSubstring {
+                parameter,
+                indirect,
+                pattern,
+                replacement,
+                match_kind,
+            } => {
                 let pattern = self.text(pattern, shell)?;
                 let replacement = self.text(replacement.as_deref().unwrap_or_default(), shell)?;
                 let values = self.value(parameter, *indirect, shell)?;
-                let plain = is_known(&pattern) && !has_pattern(&pattern) && values.iter().all(|value| is_known(value));
+                let plain = is_known(&pattern)
+                    && !has_pattern(&pattern)
+                    && values.iter().all(|value| is_known(value));
                 let times = match match_kind {
                     SubstringMatchKind::Anywhere => usize::MAX,
                     SubstringMatchKind::FirstOccurrence => 1,
@@ -251,17 +364,41 @@ impl Examiner {
                 if !plain || pattern.is_empty() || bytes > MAX_TEXT_BYTES {
                     return unknown();
                 }
-                Ok(values.iter().map(|value| value.replacen(&pattern, &replacement, times)).collect())
+                Ok(values
+                    .iter()
+                    .map(|value| value.replacen(&pattern, &replacement, times))
+                    .collect())
             }
-            Is::Transform { op: word::ParameterTransformOp::PromptExpand, .. } => {
-                danger("it expands a variable as a prompt, which runs what stands in it")
-            }
+            Is::Transform {
+                op: word::ParameterTransformOp::PromptExpand,
+                ..
+            } => danger("it expands a variable as a prompt, which runs what stands in it"),
             // What is done to the value is not worked out, but it is examined.
-            Is::UppercaseFirstChar { parameter, indirect, .. }
-            | Is::UppercasePattern { parameter, indirect, .. }
-            | Is::LowercaseFirstChar { parameter, indirect, .. }
-            | Is::LowercasePattern { parameter, indirect, .. }
-            | Is::Transform { parameter, indirect, .. } => {
+            Is::UppercaseFirstChar {
+                parameter,
+                indirect,
+                ..
+            }
+            | Is::UppercasePattern {
+                parameter,
+                indirect,
+                ..
+            }
+            | Is::LowercaseFirstChar {
+                parameter,
+                indirect,
+                ..
+            }
+            | Is::LowercasePattern {
+                parameter,
+                indirect,
+                ..
+            }
+            | Is::Transform {
+                parameter,
+                indirect,
+                ..
+            } => {
                 self.value(parameter, *indirect, shell)?;
                 unknown()
             }
@@ -281,7 +418,11 @@ impl Examiner {
         let is_set = matches!(test, ParameterTestType::Unset)
             && matches!(parameter, Parameter::Named(name) if shell.variables.contains_key(name));
         let values = self.value(parameter, indirect, shell)?;
-        Ok(if values.concat().is_empty() && !is_set { vec![default] } else { values })
+        Ok(if values.concat().is_empty() && !is_set {
+            vec![default]
+        } else {
+            values
+        })
     }
 
     fn cut(
@@ -297,15 +438,25 @@ impl Examiner {
         if !is_known(&pattern) || has_pattern(&pattern) {
             return Ok(vec![UNKNOWN.to_string()]);
         }
-        Ok(values.iter().map(|value| strip(value, &pattern).unwrap_or(value).to_owned()).collect())
+        Ok(values
+            .iter()
+            .map(|value| strip(value, &pattern).unwrap_or(value).to_owned())
+            .collect())
     }
 
-    fn value(&mut self, parameter: &Parameter, indirect: bool, shell: &mut Shell) -> Verdict<Vec<String>> {
+    fn value(
+        &mut self,
+        parameter: &Parameter,
+        indirect: bool,
+        shell: &mut Shell,
+    ) -> Verdict<Vec<String>> {
         let one = |text: &str| vec![text.to_owned()];
         let values = match parameter {
-            Parameter::Positional(0) | Parameter::Special(SpecialParameter::ShellName) => {
-                shell.variables.get("0").cloned().unwrap_or_else(|| one("bash"))
-            }
+            Parameter::Positional(0) | Parameter::Special(SpecialParameter::ShellName) => shell
+                .variables
+                .get("0")
+                .cloned()
+                .unwrap_or_else(|| one("bash")),
             Parameter::Positional(number) => {
                 let value = shell.positionals.get(*number as usize - 1);
                 value.map(|value| one(value)).unwrap_or_default()
@@ -314,7 +465,9 @@ impl Examiner {
                 SpecialParameter::AllPositionalParameters { .. } => shell.positionals.clone(),
                 SpecialParameter::ProcessId | SpecialParameter::ShellName => one(OWN),
                 SpecialParameter::LastBackgroundProcessId => one("4243"),
-                SpecialParameter::PositionalParameterCount | SpecialParameter::LastExitStatus => one("1"),
+                SpecialParameter::PositionalParameterCount | SpecialParameter::LastExitStatus => {
+                    one("1")
+                }
                 SpecialParameter::CurrentOptionFlags => one("hBc"),
             },
             Parameter::Named(name) => named(name, shell).into_iter().take(1).collect(),
@@ -346,14 +499,20 @@ fn named(name: &str, shell: &Shell) -> Vec<String> {
         return values.clone();
     }
     match name {
-        "PWD" => shell.folder.as_ref().map_or_else(|| one(&UNKNOWN.to_string()), |path| one(&path.to_string_lossy())),
+        "PWD" => shell.folder.as_ref().map_or_else(
+            || one(&UNKNOWN.to_string()),
+            |path| one(&path.to_string_lossy()),
+        ),
         "IFS" => one(" \t\n"),
         "BASHPID" => one(OWN),
         // Whoever kills it kills what runs the tool.
         "PPID" => one("1"),
-        "RANDOM" | "SECONDS" | "LINENO" | "UID" | "EUID" | "SHLVL" | "OPTIND" | "EPOCHSECONDS" | "SRANDOM" => one("1"),
+        "RANDOM" | "SECONDS" | "LINENO" | "UID" | "EUID" | "SHLVL" | "OPTIND" | "EPOCHSECONDS"
+        | "SRANDOM" => one("1"),
         "BASH" => one("/bin/bash"),
-        "OLDPWD" | "REPLY" | "HOSTNAME" | "OPTARG" | "MAPFILE" | "DIRSTACK" | "_" => one(&UNKNOWN.to_string()),
+        "OLDPWD" | "REPLY" | "HOSTNAME" | "OPTARG" | "MAPFILE" | "DIRSTACK" | "_" => {
+            one(&UNKNOWN.to_string())
+        }
         _ if name.starts_with("BASH_") || shell.has_sourced => one(&UNKNOWN.to_string()),
         _ => Vec::new(),
     }
@@ -374,11 +533,15 @@ fn push(fields: &mut Fields, values: &[String], quoted: bool, shell: &Shell) {
 }
 
 fn is_list(piece: &WordPiece) -> bool {
-    let WordPiece::ParameterExpansion(ParameterExpr::Parameter { parameter, .. }) = piece else { return false };
+    let WordPiece::ParameterExpansion(ParameterExpr::Parameter { parameter, .. }) = piece else {
+        return false;
+    };
     matches!(
         parameter,
-        Parameter::NamedWithAllIndices { concatenate: false, .. }
-            | Parameter::Special(SpecialParameter::AllPositionalParameters { concatenate: false })
+        Parameter::NamedWithAllIndices {
+            concatenate: false,
+            ..
+        } | Parameter::Special(SpecialParameter::AllPositionalParameters { concatenate: false })
     )
 }
 
@@ -388,7 +551,8 @@ fn alternatives(raw: &str) -> Verdict<Vec<String>> {
         return Ok(vec![raw.to_owned()]);
     }
     let parsed = word::parse_brace_expansions(raw, &options());
-    let parsed = parsed.map_err(|_| Refusal::Unclear(format!("the word {:?} cannot be parsed", shown(raw))))?;
+    let parsed = parsed
+        .map_err(|_| Refusal::Unclear(format!("the word {:?} cannot be parsed", shown(raw))))?;
     parsed.map_or_else(|| Ok(vec![raw.to_owned()]), |parts| product(&parts))
 }
 
@@ -418,7 +582,10 @@ fn product(parts: &[BraceExpressionOrText]) -> Verdict<Vec<String>> {
         if words.len() * choices.len() > MAX_WORDS {
             return unclear("a word of the command comes to too many");
         }
-        words = words.iter().flat_map(|word| choices.iter().map(move |choice| format!("{word}{choice}"))).collect();
+        words = words
+            .iter()
+            .flat_map(|word| choices.iter().map(move |choice| format!("{word}{choice}")))
+            .collect();
     }
     Ok(words)
 }
@@ -445,10 +612,14 @@ pub(super) fn unescaped(text: &str) -> String {
             Some(escape) => {
                 let mut number = |first: Option<char>, radix: u32, most: usize| {
                     let mut digits: String = first.into_iter().collect();
-                    while digits.len() < most && letters.peek().is_some_and(|digit| digit.is_digit(radix)) {
+                    while digits.len() < most
+                        && letters.peek().is_some_and(|digit| digit.is_digit(radix))
+                    {
                         digits.extend(letters.next());
                     }
-                    u32::from_str_radix(&digits, radix).ok().and_then(char::from_u32)
+                    u32::from_str_radix(&digits, radix)
+                        .ok()
+                        .and_then(char::from_u32)
                 };
                 let escaped = match escape {
                     'x' => number(None, 16, 2),
