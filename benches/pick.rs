@@ -1,15 +1,13 @@
-//! What is measured: building an engine; opening a saved one; taking changes over; picking by
-//! keyword and with the static model (the default), with a request of one part and one of three
-//! sentences, with and without reasons; picking for a role that may see ten tools, resolving a
-//! name, and by how much a pick overruns its deadline. Models are measured by the bench `embed` of
-//! the crate `picktools-onnx`.
+//! Measured: building an engine, opening a saved one, and updating one; picking by keyword and with
+//! the static model (the default), for requests of one part and of three sentences, with and
+//! without reasons; picking for a role with ten eligible tools; resolving a name; and the overrun
+//! of a deadline. The bench `embed` of the crate `picktools-onnx` measures models.
 //!
-//! On what: catalogs of 100 to 10,000 tools for building and 1,000 to 100,000 for picking, made
-//! from a fixed seed. Words follow Zipf's law, as they do in prose, so that posting lists have
-//! realistic lengths; each tool has a name of its own, a description of about 15 words and three
-//! parameters.
+//! Data: catalogs of 100 to 10,000 tools for building and of 1,000 to 100,000 for picking, made
+//! from a fixed seed. Words follow Zipf's law, as in prose, so that posting lists have realistic
+//! lengths. Each tool has a unique name, a description of about 15 words and three parameters.
 //!
-//! What is not: ranking quality (`picktools eval`), reading catalogs from disk, real texts
+//! Not measured: ranking quality (`picktools eval`), reading catalogs from disk, real texts
 //! (`scripts/measure-speed.py`).
 //!
 //! One pick runs on one thread; building uses all cores.
@@ -45,7 +43,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A word whose rank follows Zipf's law: the logarithm of the rank is uniform.
+    /// Returns a word whose rank follows Zipf's law: the logarithm of the rank is uniform.
     fn word(&mut self) -> String {
         let uniform = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
         #[expect(
@@ -69,7 +67,8 @@ impl Random {
     }
 }
 
-/// Ten tools, evenly spread, are for everyone and the others for one role, where `roles` is set.
+/// Makes a catalog. With `roles`, ten evenly spread tools are for everyone and the others for one
+/// role.
 fn tools(count: usize, roles: bool) -> Vec<Tool> {
     let mut random = Random(SEED);
     (0..count)
@@ -99,13 +98,13 @@ fn catalog(count: usize, roles: bool) -> Catalog {
     Catalog::from_tools(tools(count, roles)).expect("the tools are valid")
 }
 
-/// Requests of 20 words.
+/// Makes requests of 20 words.
 fn queries() -> Vec<Query> {
     let mut random = Random(SEED + 1);
     (0..64).map(|_| Query::new(random.words(20))).collect()
 }
 
-/// Requests of three sentences, of 21 words together.
+/// Makes requests of three sentences with 21 words together.
 fn three_sentences() -> Vec<Query> {
     let mut random = Random(SEED + 2);
     (0..64)
@@ -143,7 +142,7 @@ fn build(criterion: &mut Criterion) {
     }
 }
 
-/// Opening a saved index, with the first pick; and taking over 100 tools that have changed.
+/// Measures opening a saved index with the first pick, and updating 100 tools.
 fn open_and_update(criterion: &mut Criterion) {
     let request = &queries()[0];
     for size in PICK_SIZES {
@@ -266,38 +265,38 @@ fn pick(criterion: &mut Criterion) {
     );
 }
 
-/// A request that names a tool has it, with as many semantic signals as models rank; one of three
-/// sentences that each name one has all three.
+/// Checks that a request that names a tool picks it, with one semantic signal per model; and that a
+/// request of three sentences picks the three named tools.
 fn assert_finds(engine: &Engine, models: usize) {
-    let named = |share: usize| {
+    let name_at = |share: usize| {
         engine.catalog().tools()[engine.catalog().len() * share / 4]
             .name
             .clone()
     };
     let options = PickOptions::default();
-    let found = engine
-        .pick(&Query::new(named(2)), &options)
+    let selection = engine
+        .pick(&Query::new(name_at(2)), &options)
         .expect("it picks");
-    let own = found
+    let mentioned = selection
         .picks
         .iter()
-        .find(|pick| pick.tool.name == named(2))
-        .expect("a tool that is named is picked");
-    assert_eq!(own.provenance.semantic.len(), models);
-    let three = [1, 2, 3].map(named);
-    let found = engine
-        .pick(&Query::new(sentences(three.clone())), &options)
+        .find(|pick| pick.tool.name == name_at(2))
+        .expect("the mentioned tool is picked");
+    assert_eq!(mentioned.provenance.semantic.len(), models);
+    let names = [1, 2, 3].map(name_at);
+    let selection = engine
+        .pick(&Query::new(sentences(names.clone())), &options)
         .expect("it picks");
-    assert_eq!(found.picks.len(), three.len());
+    assert_eq!(selection.picks.len(), names.len());
     assert!(
-        found
+        selection
             .picks
             .iter()
-            .all(|pick| three.contains(&pick.tool.name))
+            .all(|pick| names.contains(&pick.tool.name))
     );
 }
 
-/// A name as it is written, and one in a variant spelling.
+/// Measures an exact name and a variant spelling.
 fn resolve(criterion: &mut Criterion) {
     let catalog = catalog(10_000, false);
     let table = NameTable::new(&catalog);
@@ -329,16 +328,16 @@ fn cycle(
     });
 }
 
-/// What never answers in time, and holds its thread while it does not.
-struct Sleeper;
+/// A scorer and reranker that never answers in time and blocks its thread.
+struct SleepingModel;
 
-impl Sleeper {
+impl SleepingModel {
     fn sleep(&self) {
         std::thread::sleep(Duration::from_secs(2));
     }
 }
 
-impl Scorer for Sleeper {
+impl Scorer for SleepingModel {
     fn name(&self) -> &str {
         "sleeper"
     }
@@ -351,7 +350,7 @@ impl Scorer for Sleeper {
     }
 }
 
-impl Reranker for Sleeper {
+impl Reranker for SleepingModel {
     fn name(&self) -> &str {
         "sleeper"
     }
@@ -369,8 +368,8 @@ impl Reranker for Sleeper {
     }
 }
 
-/// The time between the deadline and the answer, whose 99th percentile is to stay below 50 ms: with
-/// a scorer and a reranker, neither of which ever answers.
+/// Measures the time between the deadline and the answer with a scorer and a reranker that never
+/// answer. Its 99th percentile must stay below 50 ms.
 fn deadline(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("deadline");
     group
@@ -382,12 +381,12 @@ fn deadline(criterion: &mut Criterion) {
         ..PickOptions::default()
     };
     let engine = Engine::builder(catalog.clone())
-        .scorer(Arc::new(Sleeper))
+        .scorer(Arc::new(SleepingModel))
         .build()
         .expect("it builds");
     overrun(&mut group, "scorer", &engine, &plain);
     let engine = Engine::builder(catalog)
-        .reranker(Arc::new(Sleeper))
+        .reranker(Arc::new(SleepingModel))
         .build()
         .expect("it builds");
     let options = PickOptions {
@@ -431,7 +430,7 @@ fn overrun(
         });
     });
     overruns.sort_unstable();
-    // None where the bench was filtered out.
+    // There are no samples if the bench was filtered out.
     let Some(&worst) = overruns.last() else {
         return;
     };

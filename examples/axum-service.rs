@@ -79,11 +79,11 @@ async fn pick(
     let selection = engine.pick_async(request.query, options).await;
     selection
         .map(Json)
-        .map_err(|error| (status_of(&error), error.to_string()))
+        .map_err(|error| (status_for(&error), error.to_string()))
 }
 
 /// Returns the HTTP status of a failed pick.
-fn status_of(error: &PickError) -> StatusCode {
+fn status_for(error: &PickError) -> StatusCode {
     match error {
         PickError::InvalidOption { .. } => StatusCode::BAD_REQUEST,
         _ => StatusCode::INTERNAL_SERVER_ERROR,

@@ -10,7 +10,7 @@
 use std::error::Error;
 
 use picktools::{Access, Catalog, Engine, PickOptions, Query};
-use picktools_call::{Hydrated, Hydrator};
+use picktools_call::{HydratedCall, Hydrator};
 use picktools_provider::{Provider, TranslateOptions, translate};
 use serde_json::json;
 
@@ -51,7 +51,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // The definitions go into the `tools` member of the API request. `changes` lists what OpenAI's
     // format cannot express.
-    let translation = translate(&selection.shown(), PROVIDER, &TranslateOptions::default())?;
+    let translation = translate(
+        &selection.shown_tools(),
+        PROVIDER,
+        &TranslateOptions::default(),
+    )?;
     println!(
         "tools for the model: {}\n",
         serde_json::to_string_pretty(&translation.tools)?
@@ -68,13 +72,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let hydrator = Hydrator::new(catalog, &access)?.translated(&translation);
     for call in PROVIDER.calls(&model_answer())? {
         match hydrator.hydrate(&call) {
-            Ok(Hydrated::Ready(valid)) => {
+            Ok(HydratedCall::Ready(valid)) => {
                 println!("run {} with {}", valid.tool().id, valid.arguments());
                 for repair in valid.repaired() {
                     println!("  {repair}");
                 }
             }
-            Ok(Hydrated::NeedsApproval(pending)) => {
+            Ok(HydratedCall::NeedsApproval(pending)) => {
                 println!(
                     "ask the user before running {}: {}",
                     pending.tool().id,

@@ -18,7 +18,7 @@ use std::path::Path;
 
 use picktools::catalog::{CatalogFile, Conflicts};
 use picktools::{CatalogOptions, Engine, PickOptions, Query};
-use picktools_import::mcp::{self, Configuration, Surroundings};
+use picktools_import::mcp::{self, ConfigEnvironment, Configuration};
 use picktools_mcp::Limits;
 
 #[tokio::main]
@@ -63,11 +63,11 @@ fn read_configuration(path: &Path) -> Result<Configuration, Box<dyn Error>> {
     let absolute = std::path::absolute(path)?;
     let folder = absolute.parent().unwrap_or(&absolute);
     let text = std::fs::read_to_string(&absolute)?;
-    let surroundings = Surroundings {
+    let environment = ConfigEnvironment {
         variable: &|name| std::env::var(name).ok(),
         folder,
     };
-    let configuration = mcp::read(&text, &surroundings)?;
+    let configuration = mcp::parse_configuration(&text, &environment)?;
     for fault in &configuration.faults {
         eprintln!("warning: {fault}");
     }
@@ -84,7 +84,7 @@ async fn list_tools(configuration: &Configuration) -> Vec<CatalogFile> {
                 if let Some(reason) = &listing.incomplete {
                     eprintln!("warning: {}: some tools are missing: {reason}", server.name);
                 }
-                files.push(CatalogFile::of_server(&server.name, &listing.tools));
+                files.push(CatalogFile::from_server(&server.name, &listing.tools));
             }
             Err(error) => eprintln!("warning: {error}"),
         }

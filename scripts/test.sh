@@ -20,3 +20,4 @@ trap 'kill -- "-$package" 2>/dev/null || true' EXIT
 "${tests[@]}"
 wait "$package" || true # What went wrong is told below.
 scripts/test-python.sh
+scripts/check-docs

@@ -1,10 +1,12 @@
-//! Who may see and run what: the one decision that picking and calling share.
+//! Access policies: the one decision that picking and calling share.
 //!
-//! An [`Access`] says who asks. It is held against each tool's policy data. Catalogs have many
-//! tools and few different policies, so tools of equal policy are grouped once, and a decision is
-//! made once per group instead of once per tool. What a caller excludes by name, has no quota left
-//! for, or keeps in quarantine is added tool by tool. An ineligible tool is never scored, uses up
-//! no depth, is not accepted as a call, and is reported with every reason that applies to it.
+//! An [`Access`] describes the caller and is compared with the policy data of each tool. A catalog
+//! has many tools and few different policies. So tools of equal policy are grouped once, and one
+//! decision covers a group. Exclusions by name, exhausted quotas and quarantine are added tool by
+//! tool.
+//!
+//! An ineligible tool is never scored and takes no place in the shortlist. Calls of it are
+//! rejected, and it is reported with every reason that applies to it.
 
 mod eligibility;
 mod reason;
@@ -18,21 +20,23 @@ pub use eligibility::Eligibility;
 pub use reason::IneligibleReason;
 
 use crate::catalog::{
-    Catalog, Effects, KnownSources, READ_ONLY, ThreatLevel, Tool, UnknownValue, Whole, is_read_only,
+    Catalog, CatalogStats, Effects, KnownSources, READ_ONLY, ThreatLevel, Tool, UnknownValue,
+    is_read_only,
 };
 use crate::json::Json;
 use crate::names::{NameTable, Resolution};
 use crate::ranking::ToolId;
 
-/// The most ineligible tools that an outcome lists one by one.
+/// The most ineligible tools that a selection lists one by one.
 pub const MAX_LISTED_INELIGIBLE: usize = 50;
 
-/// Who asks, and so what may be seen and run. The default is a caller without roles who may not see
-/// unsafe tools.
+/// The permissions of a caller. The default is a caller without roles and without access to unsafe
+/// tools.
 ///
-/// A source is denied with all that look like it; one is allowed by its very name, or but for case
-/// and spaces where only one source is meant, and never for its looks. Tools are named by id,
-/// `source/name`, name or alias. As JSON every field may be left out, and unknown ones are refused.
+/// A denied source includes every source with a confusable name. An allowed source must match by
+/// its exact name, or by its name without case and spaces if only one source has that name;
+/// confusable names never match. Tools are named by id, `source/name`, name or alias. In JSON every
+/// field is optional, and unknown fields are rejected.
 ///
 /// ```
 /// use picktools::{Access, Engine, PickOptions, Query, Tool, Catalog};
@@ -52,97 +56,104 @@ pub const MAX_LISTED_INELIGIBLE: usize = 50;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Access {
-    /// Whether tools that are marked unsafe are eligible.
+    /// `true` if tools that are marked unsafe are eligible.
     pub allow_unsafe: bool,
     /// The caller's roles.
     pub roles: BTreeSet<String>,
-    /// The mode that the agent runs in; tools that fit other modes only are ineligible.
+    /// The mode that the agent runs in; tools that fit only other modes are ineligible.
     ///
-    /// In the mode `read-only`, without regard to case and separators, so are tools that anyone
-    /// marks unsafe or not read-only. A call of a tool that no trusted source says only reads, by
-    /// `readOnlyHint: true` or the mode among the tool's own, waits for a person.
+    /// In the mode `read-only` (in any case, with any separators), tools that are marked unsafe or
+    /// not read-only are ineligible too. A call needs an approval unless a trusted source declares
+    /// that the tool only reads: by `readOnlyHint: true`, or by the mode `read-only` among the
+    /// tool's modes.
     pub execution_mode: Option<String>,
-    /// What every tool must be capable of.
+    /// The capabilities that every tool must have.
     pub capabilities: BTreeSet<String>,
-    /// What is left to spend on one call; tools without a cost cost nothing.
+    /// The highest cost of one call; tools without a cost cost nothing.
     pub max_cost: Option<f64>,
-    /// The highest threat level allowed. A tool that names none passes, unless it is marked unsafe:
-    /// it counts as high.
+    /// The highest threat level allowed. A tool without a threat level passes, unless it is marked
+    /// unsafe: then it counts as high.
     pub max_threat_level: Option<ThreatLevel>,
-    /// How many calls are left of the tools named here; one with none left is ineligible.
-    #[serde(deserialize_with = "distinct")]
+    /// The number of calls left for each tool listed here; a tool with none left is ineligible.
+    #[serde(deserialize_with = "distinct_quotas")]
     pub quotas: BTreeMap<String, u64>,
     /// The only sources allowed; empty allows all.
     pub allow_sources: BTreeSet<String>,
     /// Sources that are not allowed.
     pub deny_sources: BTreeSet<String>,
-    /// Tools that are excluded; a name that several tools share excludes all of them.
+    /// Excluded tools; a name that several tools share excludes all of them.
     pub exclude: BTreeSet<String>,
-    /// Tools that are held back until the operator approves them; a name that several tools share
-    /// holds all of them.
+    /// Tools in quarantine until the operator approves them; a name that several tools share covers
+    /// all of them.
     pub quarantine: BTreeSet<String>,
 }
 
-/// Reads quotas, of which none may stand twice.
-fn distinct<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, u64>, D::Error> {
+/// Reads quotas and rejects duplicates.
+fn distinct_quotas<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, u64>, D::Error> {
     let Json { value, repeated } = Json::deserialize(deserializer)?;
     match repeated.first() {
         Some(pointer) => Err(D::Error::custom(format_args!(
-            "the quota {pointer:?} stands twice"
+            "duplicate quota {pointer:?}; remove one of them"
         ))),
         None => serde_json::from_value(value).map_err(D::Error::custom),
     }
 }
 
-/// An access that cannot be decided on.
+/// An access policy that cannot be applied.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
     /// A field names a tool that the catalog does not have.
-    #[error("{field} names {name:?}, which is not a tool of the catalog{}; check the name, or write source/name",
-        suggestion.as_ref().map(|s| format!(" (did you mean {s:?}?)")).unwrap_or_default())]
+    #[error(
+        "{field} names {name:?}, which is not a tool of the catalog{}; \
+         check the name, or write source/name",
+        suggestion.as_ref().map(|s| format!(" (did you mean {s:?}?)")).unwrap_or_default()
+    )]
     UnknownTool {
         /// The field.
         field: &'static str,
-        /// The name as it was given.
+        /// The unknown name.
         name: String,
         /// The nearest known name.
         suggestion: Option<String>,
     },
-    /// What is left to spend is not a number.
-    #[error("max_cost is not a number; give what is left to spend on one call")]
+    /// The cost limit is not a number.
+    #[error("max_cost is not a number; give the highest cost of one call")]
     InvalidCost,
-    /// A caller asks for what it may not have ([`Access::within`]).
+    /// A caller asks for more than its limits allow ([`Access::within`]).
     #[error(
-        "{field} asks for {value:?}, which this caller may not have; leave it out, or ask for less"
+        "{field} is not allowed: {value:?} exceeds the limits of this caller; leave it out, or ask \
+         for less"
     )]
     NotWithin {
         /// The field.
         field: &'static str,
-        /// What is asked for.
+        /// The requested value.
         value: String,
     },
 }
 
 impl Access {
-    /// Decides on every tool of a catalog.
+    /// Decides which tools of a catalog are eligible.
     ///
     /// # Errors
     ///
-    /// [`AccessError`] for a tool that is named and that the catalog does not have, or a cost that
-    /// is not a number: what was misspelt must not let a tool through.
+    /// [`AccessError`] if the policy names a tool that the catalog lacks, or a cost that is not a
+    /// number. A misspelt name must not admit a tool.
     pub fn decide(&self, catalog: &Catalog, names: &NameTable) -> Result<Eligibility, AccessError> {
         Eligibility::decide(catalog, names, self)
     }
 
-    /// Returns what both this and `limits` allow: `limits` is what the operator allows a caller,
-    /// and this how much less the caller wants. It may leave roles away, and have none that the
-    /// limits do not have.
+    /// Returns the intersection of this policy and `limits`. `limits` is what the operator allows
+    /// the caller; this policy is what the caller requests. It may omit roles, and it may not have
+    /// roles that the limits lack.
     ///
     /// # Errors
     ///
-    /// [`AccessError::NotWithin`] for a role, or an execution mode, that the limits do not have,
-    /// and for sources of which the limits allow none.
+    /// [`AccessError::NotWithin`] for a role or an execution mode that the limits lack, and for
+    /// sources that the limits all exclude.
     pub fn within(&self, limits: &Self) -> Result<Self, AccessError> {
         let refuse = |field, value: &str| {
             Err(AccessError::NotWithin {
@@ -154,103 +165,87 @@ impl Access {
             return refuse("roles", role);
         }
         let execution_mode = match (&self.execution_mode, &limits.execution_mode) {
-            (Some(asked), Some(limit)) if asked != limit => return refuse("execution_mode", asked),
-            (asked, limit) => asked.as_ref().or(limit.as_ref()).cloned(),
+            (Some(requested), Some(limit)) if requested != limit => {
+                return refuse("execution_mode", requested);
+            }
+            (requested, limit) => requested.as_ref().or(limit.as_ref()).cloned(),
         };
-        let both = |asked: &BTreeSet<String>, limits: &BTreeSet<String>| match (
-            asked.is_empty(),
-            limits.is_empty(),
-        ) {
-            (true, _) => limits.clone(),
-            (_, true) => asked.clone(),
-            _ => asked.intersection(limits).cloned().collect(),
-        };
-        let allow_sources = both(&self.allow_sources, &limits.allow_sources);
-        if let Some(source) = self
-            .allow_sources
-            .first()
-            .filter(|_| allow_sources.is_empty())
+        let allow_sources = restrict(&self.allow_sources, &limits.allow_sources);
+        if let Some(source) = self.allow_sources.first()
+            && allow_sources.is_empty()
         {
             return refuse("allow_sources", source);
         }
-        let least = |asked: Option<f64>, limit: Option<f64>| match (asked, limit) {
-            // What is no number stays, so that it is refused.
-            (Some(asked), Some(limit)) => Some(if asked < limit || asked.is_nan() {
-                asked
-            } else {
-                limit
-            }),
-            (asked, limit) => asked.or(limit),
-        };
         let mut quotas = limits.quotas.clone();
-        for (tool, &left) in &self.quotas {
-            let least = quotas.entry(tool.clone()).or_insert(left);
-            *least = left.min(*least);
+        for (tool, &calls) in &self.quotas {
+            let quota = quotas.entry(tool.clone()).or_insert(calls);
+            *quota = calls.min(*quota);
         }
-        let all = |asked: &BTreeSet<String>, limits: &BTreeSet<String>| {
-            asked.union(limits).cloned().collect()
+        let union = |requested: &BTreeSet<String>, limits: &BTreeSet<String>| {
+            requested.union(limits).cloned().collect()
         };
         Ok(Self {
             allow_unsafe: self.allow_unsafe && limits.allow_unsafe,
-            roles: both(&self.roles, &limits.roles),
+            roles: restrict(&self.roles, &limits.roles),
             execution_mode,
-            capabilities: all(&self.capabilities, &limits.capabilities),
-            max_cost: least(self.max_cost, limits.max_cost),
+            capabilities: union(&self.capabilities, &limits.capabilities),
+            max_cost: lower_cost(self.max_cost, limits.max_cost),
             max_threat_level: [self.max_threat_level, limits.max_threat_level]
                 .into_iter()
                 .flatten()
                 .min(),
             quotas,
             allow_sources,
-            deny_sources: all(&self.deny_sources, &limits.deny_sources),
-            exclude: all(&self.exclude, &limits.exclude),
-            quarantine: all(&self.quarantine, &limits.quarantine),
+            deny_sources: union(&self.deny_sources, &limits.deny_sources),
+            exclude: union(&self.exclude, &limits.exclude),
+            quarantine: union(&self.quarantine, &limits.quarantine),
         })
     }
 
     /// Returns the values that no tool of the catalog has: roles, capabilities, the execution mode
-    /// and sources. Nothing more may be seen for them, and what was meant may not be held back.
+    /// and sources. They admit nothing more, and the restriction that was intended has no effect.
     pub fn unknown_values(&self, catalog: &Catalog) -> Vec<UnknownValue> {
         let mut unknown = Vec::new();
-        let mut look_for = |field,
-                            values: &mut dyn Iterator<Item = &String>,
-                            of: fn(&Tool) -> &BTreeSet<String>| {
-            for value in
-                values.filter(|value| !catalog.policies().any(|tool| of(tool).contains(*value)))
-            {
-                let known = catalog.policies().flat_map(of).map(String::as_str);
-                unknown.push(UnknownValue::new(field, value, known));
-            }
-        };
-        look_for("roles", &mut self.roles.iter(), |tool| &tool.allowed_roles);
-        look_for("capabilities", &mut self.capabilities.iter(), |tool| {
+        let mut collect_unknown =
+            |field, values: &BTreeSet<String>, tool_values: fn(&Tool) -> &BTreeSet<String>| {
+                for value in values {
+                    let has_value = |tool: &Tool| tool_values(tool).contains(value);
+                    if !catalog.policies().any(has_value) {
+                        let candidates = catalog.policies().flat_map(tool_values);
+                        let candidates = candidates.map(String::as_str);
+                        unknown.push(UnknownValue::new(field, value, candidates));
+                    }
+                }
+            };
+        collect_unknown("roles", &self.roles, |tool| &tool.allowed_roles);
+        collect_unknown("capabilities", &self.capabilities, |tool| {
             &tool.capabilities
         });
         let modes = || catalog.policies().flat_map(|tool| &tool.modes);
-        // No tool need name the mode read-only for it to mean something.
-        let is_unknown =
-            |mode: &&String| !is_read_only(mode) && modes().all(|known| known != *mode);
-        if let Some(mode) = self.execution_mode.as_ref().filter(is_unknown) {
-            let known = modes().map(String::as_str).chain([READ_ONLY]);
-            unknown.push(UnknownValue::new("execution_mode", mode, known));
+        // The mode read-only has an effect even if no tool names it.
+        if let Some(mode) = &self.execution_mode
+            && !is_read_only(mode)
+            && modes().all(|tool_mode| tool_mode != mode)
+        {
+            let candidates = modes().map(String::as_str).chain([READ_ONLY]);
+            unknown.push(UnknownValue::new("execution_mode", mode, candidates));
         }
         let sources = catalog.sources();
-        let allowed = self
-            .allow_sources
-            .iter()
-            .filter(|name| sources.permits_none(name));
-        unknown
-            .extend(allowed.map(|name| UnknownValue::new("allow_sources", name, sources.names())));
-        let denied = self
-            .deny_sources
-            .iter()
-            .filter(|name| sources.restricts_none(name));
-        unknown.extend(denied.map(|name| UnknownValue::new("deny_sources", name, sources.names())));
+        for name in &self.allow_sources {
+            if sources.permits_none(name) {
+                unknown.push(UnknownValue::new("allow_sources", name, sources.names()));
+            }
+        }
+        for name in &self.deny_sources {
+            if sources.restricts_none(name) {
+                unknown.push(UnknownValue::new("deny_sources", name, sources.names()));
+            }
+        }
         unknown
     }
 
-    /// Returns `true` if a person must let a call of this tool through: the caller may only read,
-    /// and the tool is not known to.
+    /// Returns `true` if a call of this tool needs an approval: the caller may only read, and no
+    /// trusted source declares that the tool only reads.
     pub fn must_be_approved(&self, tool: &Tool) -> bool {
         self.only_reads() && tool.effects() != Effects::OnlyReads
     }
@@ -259,8 +254,8 @@ impl Access {
         self.execution_mode.as_deref().is_some_and(is_read_only)
     }
 
-    /// Returns every reason why `tool` may not be seen, wherever it comes from; none means that it
-    /// may.
+    /// Returns the reasons why `tool` is ineligible, apart from its source; an empty list means
+    /// that it is eligible.
     ///
     /// A tool without a cost costs nothing.
     fn verdict(&self, tool: &Tool) -> Vec<IneligibleReason> {
@@ -268,18 +263,18 @@ impl Access {
         if tool.is_unsafe() && !self.allow_unsafe {
             reasons.push(IneligibleReason::Unsafe);
         }
-        if let (Some(level), Some(most)) = (tool.threat_level(), self.max_threat_level)
-            && level > most
+        if let (Some(level), Some(limit)) = (tool.threat_level(), self.max_threat_level)
+            && level > limit
         {
-            reasons.push(IneligibleReason::ThreatLevel { level, most });
+            reasons.push(IneligibleReason::ThreatLevel { level, most: limit });
         }
         if !tool.allowed_roles.is_empty() && tool.allowed_roles.is_disjoint(&self.roles) {
             reasons.push(IneligibleReason::Role {
                 allowed: tool.allowed_roles.clone(),
             });
         }
-        let is_meant = |mode: &String| self.execution_mode.as_ref() == Some(mode);
-        let fits = |mode: &String| is_meant(mode) || self.only_reads() && is_read_only(mode);
+        let is_current = |mode: &String| self.execution_mode.as_ref() == Some(mode);
+        let fits = |mode: &String| is_current(mode) || self.only_reads() && is_read_only(mode);
         if self.execution_mode.is_some() && !tool.modes.is_empty() && !tool.modes.iter().any(fits) {
             reasons.push(IneligibleReason::ExecutionMode {
                 modes: tool.modes.clone(),
@@ -296,76 +291,73 @@ impl Access {
         if !missing.is_empty() {
             reasons.push(IneligibleReason::Capability { missing });
         }
-        if let (Some(cost), Some(left)) = (tool.cost, self.max_cost)
-            && cost > left
+        if let (Some(cost), Some(limit)) = (tool.cost, self.max_cost)
+            && cost > limit
         {
-            reasons.push(IneligibleReason::Cost { cost, left });
+            reasons.push(IneligibleReason::Cost { cost, left: limit });
         }
         reasons
     }
 
-    /// Returns the reasons that concern single tools, by name.
-    fn by_tool(
+    /// Returns the reasons that apply to single tools, which the policy names.
+    fn reasons_by_tool(
         &self,
         names: &NameTable,
     ) -> Result<BTreeMap<ToolId, Vec<IneligibleReason>>, AccessError> {
-        let excluded = self
-            .exclude
-            .iter()
-            .map(|name| ("exclude", name, Some(IneligibleReason::Excluded)));
-        let quotas = self.quotas.iter();
-        let quotas = quotas.map(|(name, left)| {
-            (
-                "quotas",
-                name,
-                (*left == 0).then_some(IneligibleReason::Quota),
-            )
-        });
-        let held_back = self
-            .quarantine
-            .iter()
-            .map(|name| ("quarantine", name, Some(IneligibleReason::Quarantine)));
         let mut by_tool: BTreeMap<ToolId, Vec<IneligibleReason>> = BTreeMap::new();
-        for (field, name, reason) in excluded.chain(quotas).chain(held_back) {
-            let tools = named(names, field, name)?;
-            let Some(reason) = reason else { continue };
+        let mut add = |tools: Vec<ToolId>, reason: IneligibleReason| {
             for tool in tools {
                 let reasons = by_tool.entry(tool).or_default();
                 if !reasons.contains(&reason) {
                     reasons.push(reason.clone());
                 }
             }
+        };
+        for name in &self.exclude {
+            let tools = resolve_tools(names, "exclude", name)?;
+            add(tools, IneligibleReason::Excluded);
+        }
+        for (name, calls) in &self.quotas {
+            let tools = resolve_tools(names, "quotas", name)?;
+            if *calls == 0 {
+                add(tools, IneligibleReason::Quota);
+            }
+        }
+        for name in &self.quarantine {
+            let tools = resolve_tools(names, "quarantine", name)?;
+            add(tools, IneligibleReason::Quarantine);
         }
         Ok(by_tool)
     }
 }
 
-/// What an [`Access`] admits of a catalog of which there are parts.
-pub struct WholeVerdict<'a> {
-    /// Of each policy whether it is admitted.
+/// The decision on the policies and sources of a sharded catalog.
+pub struct CatalogVerdict<'a> {
+    /// Flags by policy: `true` if the policy is admitted.
     pub policies: Vec<bool>,
-    /// Whether no source is denied.
+    /// `true` if every source is admitted.
     pub admits_all_sources: bool,
     sources: SourceVerdict<'a>,
 }
 
-impl WholeVerdict<'_> {
-    /// Returns `true` if it admits tools of this source.
+impl CatalogVerdict<'_> {
+    /// Returns `true` if tools of this source are admitted.
     pub fn admits_source(&self, source: Option<&str>) -> bool {
         self.sources.reason(source).is_none()
     }
 }
 
 impl Access {
-    /// Decides on the policies and sources of a catalog, but for what it says of single tools.
-    pub fn decide_whole<'a>(&self, whole: &'a Whole) -> WholeVerdict<'a> {
-        let sources = SourceVerdict::new(self, &whole.sources);
-        let policies = whole
+    /// Decides on the policies and sources of a catalog. Exclusions, quotas and quarantine of
+    /// single tools do not count.
+    pub fn decide_for_stats<'a>(&self, stats: &'a CatalogStats) -> CatalogVerdict<'a> {
+        let sources = SourceVerdict::new(self, &stats.sources);
+        let policies = stats
             .policies
             .iter()
             .map(|tool| self.verdict(tool).is_empty())
             .collect();
-        WholeVerdict {
+        CatalogVerdict {
             policies,
             admits_all_sources: sources.admits_all(),
             sources,
@@ -373,9 +365,9 @@ impl Access {
     }
 }
 
-/// Which sources of a catalog an [`Access`] admits.
+/// The sources of a catalog that an [`Access`] admits.
 struct SourceVerdict<'a> {
-    /// `None` where all are.
+    /// The allowed sources; `None` allows all.
     allowed: Option<HashSet<&'a str>>,
     denied: HashSet<&'a str>,
 }
@@ -390,24 +382,24 @@ impl<'a> SourceVerdict<'a> {
         }
     }
 
-    /// Returns `true` if it admits all sources.
+    /// Returns `true` if every source is admitted.
     fn admits_all(&self) -> bool {
         self.allowed.is_none() && self.denied.is_empty()
     }
 
-    /// Returns why a tool of this source may not be seen, if it may not. An empty set of allowed
-    /// sources allows all.
+    /// Returns the reason why tools of this source are ineligible, if they are. An empty set of
+    /// allowed sources allows all.
     fn reason(&self, source: Option<&str>) -> Option<IneligibleReason> {
-        let among = |sources: &HashSet<&str>| source.is_some_and(|source| sources.contains(source));
-        let admits = !among(&self.denied) && self.allowed.as_ref().is_none_or(among);
+        let is_in = |sources: &HashSet<&str>| source.is_some_and(|source| sources.contains(source));
+        let admits = !is_in(&self.denied) && self.allowed.as_ref().is_none_or(is_in);
         (!admits).then(|| IneligibleReason::Source {
             source: source.map(str::to_owned),
         })
     }
 }
 
-/// The tools that a field's name means: one, or several that share it.
-pub(crate) fn named(
+/// Returns the tools that a name in a policy field refers to: one, or several that share it.
+pub(crate) fn resolve_tools(
     names: &NameTable,
     field: &'static str,
     name: &str,
@@ -426,41 +418,66 @@ pub(crate) fn named(
     }
 }
 
+/// Returns the values that both sets allow; an empty set allows all.
+fn restrict(requested: &BTreeSet<String>, limits: &BTreeSet<String>) -> BTreeSet<String> {
+    match (requested.is_empty(), limits.is_empty()) {
+        (true, _) => limits.clone(),
+        (_, true) => requested.clone(),
+        _ => requested.intersection(limits).cloned().collect(),
+    }
+}
+
+/// Returns the lower of two costs. A requested NaN is returned as it is, so that it is rejected
+/// later.
+fn lower_cost(requested: Option<f64>, limit: Option<f64>) -> Option<f64> {
+    match (requested, limit) {
+        (Some(requested), Some(limit)) => {
+            let is_lower = requested < limit || requested.is_nan();
+            Some(if is_lower { requested } else { limit })
+        }
+        (requested, limit) => requested.or(limit),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_caller_gets_no_more_than_the_limits_allow_whatever_it_asks_for() {
-        let read = |text: &str| serde_json::from_str::<Access>(text).expect(text);
-        let limits = read(
-            r#"{"allow_unsafe": false, "roles": ["ops", "dev"], "execution_mode": "read-only", "max_cost": 2,
-                "max_threat_level": "medium", "quotas": {"a": 3}, "allow_sources": ["git", "web"], "exclude": ["b"]}"#,
+    fn access_within_limits_never_exceeds_the_limits() {
+        let parse = |text: &str| serde_json::from_str::<Access>(text).expect(text);
+        let limits = parse(
+            r#"{"allow_unsafe": false, "roles": ["ops", "dev"], "execution_mode": "read-only",
+                "max_cost": 2, "max_threat_level": "medium", "quotas": {"a": 3},
+                "allow_sources": ["git", "web"], "exclude": ["b"]}"#,
         );
-        let nothing = Access::default()
+        let default = Access::default()
             .within(&limits)
-            .expect("it asks for nothing");
-        assert_eq!(nothing, limits, "who says nothing has the limits");
-        let asked = read(
-            r#"{"allow_unsafe": true, "roles": ["dev"], "max_cost": 5, "max_threat_level": "high", "quotas": {"a": 9, "c": 1},
-                "allow_sources": ["web", "mail"], "deny_sources": ["git"], "exclude": ["d"], "capabilities": ["images"]}"#,
+            .expect("the default requests nothing");
+        assert_eq!(default, limits, "a default request gets the limits");
+        let requested = parse(
+            r#"{"allow_unsafe": true, "roles": ["dev"], "max_cost": 5, "max_threat_level": "high",
+                "quotas": {"a": 9, "c": 1}, "allow_sources": ["web", "mail"],
+                "deny_sources": ["git"], "exclude": ["d"], "capabilities": ["images"]}"#,
         );
-        let expected = read(
-            r#"{"allow_unsafe": false, "roles": ["dev"], "execution_mode": "read-only", "max_cost": 2,
-                "max_threat_level": "medium", "quotas": {"a": 3, "c": 1}, "allow_sources": ["web"], "deny_sources": ["git"],
+        let expected = parse(
+            r#"{"allow_unsafe": false, "roles": ["dev"], "execution_mode": "read-only",
+                "max_cost": 2, "max_threat_level": "medium", "quotas": {"a": 3, "c": 1},
+                "allow_sources": ["web"], "deny_sources": ["git"],
                 "exclude": ["b", "d"], "capabilities": ["images"]}"#,
         );
-        assert_eq!(asked.within(&limits).expect("it is narrower"), expected);
-        for (asked, field) in [
+        let restricted = requested.within(&limits).expect("the roles are allowed");
+        assert_eq!(restricted, expected);
+        for (json, field) in [
             (r#"{"roles": ["admin"]}"#, "roles"),
             (r#"{"execution_mode": "write"}"#, "execution_mode"),
             (r#"{"allow_sources": ["mail"]}"#, "allow_sources"),
         ] {
-            let error = read(asked).within(&limits).expect_err(asked);
-            assert!(
-                matches!(error, AccessError::NotWithin { field: of, .. } if of == field),
-                "{asked}: {error}"
-            );
+            let error = parse(json).within(&limits).expect_err(json);
+            let AccessError::NotWithin { field: refused, .. } = error else {
+                panic!("{json}: {error}");
+            };
+            assert_eq!(refused, field, "{json}");
         }
     }
 
@@ -476,7 +493,7 @@ mod tests {
 
     fn codes(access: &Access, tool: &Tool) -> Vec<&'static str> {
         let catalog = Catalog::from_tools([tool.clone()]).expect("valid");
-        let sources = SourceVerdict::new(access, catalog.sources().known());
+        let sources = SourceVerdict::new(access, catalog.sources().known_sources());
         let reasons = access
             .verdict(tool)
             .into_iter()
@@ -485,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_applies_alone_and_together() {
+    fn ineligible_reasons_apply_alone_and_together() {
         let dangerous = tool("a", |t| t.annotations.destructive_hint = Some(true));
         let hidden = tool("b", |t| {
             t.safe = Some(false);
@@ -522,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_only_tightens_and_an_absent_one_is_unknown() {
+    fn hints_only_tighten_and_an_absent_hint_is_unknown() {
         assert!(
             tool("a", |t| {
                 t.safe = Some(true);
@@ -535,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_decides_as_each_verdict_does_and_counts_all() {
+    fn eligibility_equals_single_verdicts_and_counts_all_tools() {
         let tools: Vec<Tool> = (0..120)
             .map(|i| {
                 tool(&format!("t{i}"), |t| {
@@ -553,24 +570,24 @@ mod tests {
             exclude: set(&["t1"]),
             ..Access::default()
         };
-        let decided = access
+        let eligibility = access
             .decide(&catalog, &NameTable::new(&catalog))
             .expect("the name is known");
         for id in catalog.ids() {
-            let naive = codes(&access, catalog.tool(id)).is_empty() && id.index() != 1;
-            assert_eq!(decided.admits(id), naive);
-            assert_eq!(decided.reasons(id).is_empty(), naive);
+            let is_eligible = codes(&access, catalog.tool(id)).is_empty() && id.index() != 1;
+            assert_eq!(eligibility.admits(id), is_eligible);
+            assert_eq!(eligibility.reasons(id).is_empty(), is_eligible);
         }
         assert_eq!(
-            *decided.counts(),
+            *eligibility.counts(),
             BTreeMap::from([("excluded", 1), ("role", 60), ("unsafe", 40)])
         );
-        assert_eq!(decided.ineligible_count(), 81);
-        assert_eq!(decided.reasons(ToolId::from_index(0)).len(), 2);
+        assert_eq!(eligibility.ineligible_count(), 81);
+        assert_eq!(eligibility.reasons(ToolId::from_index(0)).len(), 2);
     }
 
     #[test]
-    fn what_is_misspelt_lets_nothing_through() {
+    fn misspelt_policies_are_rejected() {
         let catalog = Catalog::from_tools([tool("send_email", |_| ())]).expect("valid");
         let names = NameTable::new(&catalog);
         let misspelt = || set(&["send_emial"]);
@@ -622,10 +639,10 @@ mod tests {
         ] {
             serde_json::from_str::<Access>(json).expect_err(json);
         }
-        let read: Access =
-            serde_json::from_str(r#"{"roles": ["admin"]}"#).expect("the rest is filled in");
+        let parsed: Access =
+            serde_json::from_str(r#"{"roles": ["admin"]}"#).expect("the other fields are optional");
         assert_eq!(
-            read,
+            parsed,
             Access {
                 roles: set(&["admin"]),
                 ..Access::default()

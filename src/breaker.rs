@@ -1,17 +1,17 @@
-//! What fails is left alone for a while.
+//! A circuit breaker, which pauses requests to a component after repeated failures.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::sync::lock;
 
-/// After how many failures in a row something is left alone.
+/// The number of consecutive failures after which the breaker opens.
 pub const FAILURES: u32 = 3;
-/// For how long.
+/// The time for which an open breaker refuses requests.
 pub const PAUSE: Duration = Duration::from_secs(30);
 
-/// Lets requests through to something that may fail, but not for a while once it has failed several
-/// times in a row.
+/// A guard that admits requests to a component, and refuses them for [`PAUSE`] after [`FAILURES`]
+/// consecutive failures.
 pub struct Breaker {
     clock: Arc<dyn Fn() -> Instant + Send + Sync>,
     state: Mutex<State>,
@@ -19,19 +19,19 @@ pub struct Breaker {
 
 #[derive(Default)]
 struct State {
-    /// How many failures there were since the last success.
+    /// The number of failures since the last success.
     failures: u32,
-    last: String,
+    last_failure: String,
     paused_until: Option<Instant>,
 }
 
-/// Why a request is not let through.
-pub struct Paused {
-    /// How often it failed in a row.
+/// A refusal by an open breaker.
+pub struct BreakerPause {
+    /// The number of consecutive failures.
     pub failures: u32,
-    /// How long it is left alone from now, in seconds.
+    /// The remaining pause in seconds, rounded up.
     pub seconds: u128,
-    /// Its last failure.
+    /// The last failure of the component.
     pub reason: String,
 }
 
@@ -42,7 +42,7 @@ impl Default for Breaker {
 }
 
 impl Breaker {
-    /// Makes a breaker that lets requests through.
+    /// Makes a breaker that admits requests.
     pub fn new() -> Self {
         Self {
             clock: Arc::new(Instant::now),
@@ -50,32 +50,32 @@ impl Breaker {
         }
     }
 
-    /// Tells the time by another clock.
+    /// Replaces the clock, for tests.
     pub fn clock(mut self, clock: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Whoever panicked has not left the state half written.
+    /// Locks the state. No code that can panic leaves the state half written.
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 
-    /// Lets a request through, or says why not.
-    pub fn admit(&self) -> Result<Attempt<'_>, Paused> {
+    /// Admits a request, or returns the reason for the pause.
+    pub fn admit(&self) -> Result<Attempt<'_>, BreakerPause> {
         let now = (self.clock)();
         let mut state = self.state();
         if let Some(until) = state.paused_until {
-            let left = until.saturating_duration_since(now);
-            if !left.is_zero() {
-                let (failures, reason) = (state.failures, state.last.clone());
-                return Err(Paused {
+            let remaining = until.saturating_duration_since(now);
+            if !remaining.is_zero() {
+                let (failures, reason) = (state.failures, state.last_failure.clone());
+                return Err(BreakerPause {
                     failures,
-                    seconds: left.as_millis().div_ceil(1000),
+                    seconds: remaining.as_millis().div_ceil(1000),
                     reason,
                 });
             }
-            // The others wait for what becomes of this one.
+            // This request is the trial: the breaker stays open for others until it ends.
             state.paused_until = Some(now + PAUSE);
         }
         Ok(Attempt {
@@ -85,7 +85,8 @@ impl Breaker {
     }
 }
 
-/// A request under way. One that is dropped before its end came too late, or panicked.
+/// A running request. If it is dropped without [`Attempt::end`], it was too late or panicked, and
+/// counts as a failure.
 pub struct Attempt<'a> {
     breaker: &'a Breaker,
     ended: bool,
@@ -97,15 +98,15 @@ impl Attempt<'_> {
         self.ended = true;
         match failure {
             None => *self.breaker.state() = State::default(),
-            Some(reason) => self.failed(reason),
+            Some(reason) => self.record_failure(reason),
         }
     }
 
-    fn failed(&self, reason: String) {
+    fn record_failure(&self, reason: String) {
         let now = (self.breaker.clock)();
         let mut state = self.breaker.state();
         state.failures = state.failures.saturating_add(1);
-        state.last = reason;
+        state.last_failure = reason;
         if state.failures >= FAILURES {
             state.paused_until = Some(now + PAUSE);
         }
@@ -115,7 +116,7 @@ impl Attempt<'_> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.failed("it gave no answer in time".to_owned());
+            self.record_failure("it gave no answer in time".to_owned());
         }
     }
 }

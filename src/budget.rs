@@ -1,13 +1,13 @@
-//! Definitions within a budget of tokens.
+//! Fitting definitions into a token budget.
 //!
-//! Each tool can be shown in three levels of [`Detail`], and each level costs tokens. Which tool
-//! gets which is a knapsack problem with one choice per tool; it is filled by the value that a step
-//! to a higher level adds for each token, and the value of a tool is its score. That, or the best
-//! tools first as richly as they fit, whichever is worth more.
+//! Each tool can be shown at three levels of [`Detail`], and each level costs tokens. The choice is
+//! a knapsack problem with one level per tool, where the value of a tool is its score. It is solved
+//! greedily by the value that a higher level adds per token. The alternative is to show the best
+//! tools first in as much detail as fits; the solution with the larger value is used.
 //!
-//! Costs are those of a definition by itself, and are kept. Together definitions may cost more, for
-//! their names may have to be told apart; so what was chosen is counted as it will be sent, and
-//! chosen again for less until it fits.
+//! Costs are those of single definitions, and are cached. Together definitions may cost more,
+//! because conflicting names get longer. So the chosen definitions are counted as they will be
+//! sent. If they exceed the budget, the choice is repeated with a smaller target.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -18,16 +18,17 @@ use crate::ranking::ToolId;
 use crate::sync::lock;
 use crate::tokens::{TokenBudget, TokenCountError, TokenCounter};
 
-/// How many formats of an engine's definitions are remembered.
+/// The number of definition formats whose costs an engine caches.
 const MAX_FORMATS: usize = 8;
-/// What a tool that must stay counts more than any other.
-const MUST: f32 = 10.0;
-/// The least value of a tool, so that those without a score are told apart by their cost.
-const LEAST: f32 = 0.001;
+/// The extra value of a mandatory tool, larger than that of any other tool.
+const MANDATORY_VALUE: f32 = 10.0;
+/// The lowest value of a tool. With it, tools without a score differ by their cost.
+const LEAST_VALUE: f32 = 0.001;
 
-/// What a level is worth of the whole definition: a model that knows the arguments can call a tool
-/// nearly as well without their descriptions, and one that knows only the name has to guess them.
-fn worth(detail: Detail) -> f32 {
+/// Returns the value of a level as a share of the full definition. A model that knows the arguments
+/// calls a tool nearly as well without their descriptions. One that knows only the name has to
+/// guess the arguments.
+fn value_share(detail: Detail) -> f32 {
     match detail {
         Detail::Name => 0.5,
         Detail::Signature => 0.9,
@@ -35,10 +36,10 @@ fn worth(detail: Detail) -> f32 {
     }
 }
 
-/// The costs of a catalog's definitions, in the formats asked for so far.
+/// The costs of a catalog's definitions, by format.
 pub(crate) struct CostTable {
     counter: Arc<dyn TokenCounter>,
-    formats: Mutex<Vec<Arc<Costs>>>,
+    formats: Mutex<Vec<Arc<FormatCosts>>>,
 }
 
 impl fmt::Debug for CostTable {
@@ -48,7 +49,7 @@ impl fmt::Debug for CostTable {
 }
 
 impl CostTable {
-    /// Makes a table that `counter` fills.
+    /// Makes an empty table that `counter` fills.
     pub(crate) fn new(counter: Arc<dyn TokenCounter>) -> Self {
         Self {
             counter,
@@ -62,42 +63,41 @@ impl CostTable {
     }
 
     /// Returns the costs in the format of `budget`.
-    pub(crate) fn costs(&self, tools: &[Arc<Tool>], budget: &TokenBudget) -> Arc<Costs> {
-        let mut known = lock(&self.formats);
-        let same = |costs: &&Arc<Costs>| {
+    pub(crate) fn costs(&self, tools: &[Arc<Tool>], budget: &TokenBudget) -> Arc<FormatCosts> {
+        let mut formats = lock(&self.formats);
+        let is_same_format = |costs: &&Arc<FormatCosts>| {
             costs.format.provider == budget.provider && costs.format.view == budget.view
         };
-        if let Some(costs) = known.iter().find(same) {
+        if let Some(costs) = formats.iter().find(is_same_format) {
             return Arc::clone(costs);
         }
-        let costs = Arc::new(Costs {
+        let costs = Arc::new(FormatCosts {
             tools: tools.to_vec(),
             counter: Arc::clone(&self.counter),
             format: budget.clone(),
             by_tool: tools.iter().map(|_| OnceLock::new()).collect(),
-            whole: OnceLock::new(),
+            all_tools: OnceLock::new(),
         });
-        if known.len() == MAX_FORMATS {
-            known.remove(0);
+        if formats.len() == MAX_FORMATS {
+            formats.remove(0);
         }
-        known.push(Arc::clone(&costs));
+        formats.push(Arc::clone(&costs));
         costs
     }
 }
 
-/// What the definitions of a catalog cost in one format. Each is counted when it is first asked
-/// for.
-pub(crate) struct Costs {
+/// The costs of a catalog's definitions in one format. Each definition is counted on first use.
+pub(crate) struct FormatCosts {
     tools: Vec<Arc<Tool>>,
     counter: Arc<dyn TokenCounter>,
     /// A budget with the provider and view of these costs.
     format: TokenBudget,
     by_tool: Vec<OnceLock<[usize; 3]>>,
-    whole: OnceLock<Result<usize, TokenCountError>>,
+    all_tools: OnceLock<Result<usize, TokenCountError>>,
 }
 
-impl Costs {
-    /// Returns the name of the provider whose format it is.
+impl FormatCosts {
+    /// Returns the name of the format's provider.
     pub(crate) fn provider(&self) -> &str {
         &self.format.provider
     }
@@ -108,25 +108,26 @@ impl Costs {
     }
 
     /// Returns the tokens of all definitions together.
-    pub(crate) fn whole(&self) -> Result<usize, TokenCountError> {
-        self.whole
+    pub(crate) fn count_all(&self) -> Result<usize, TokenCountError> {
+        self.all_tools
             .get_or_init(|| self.count(&self.tools, &self.format))
             .clone()
     }
 
-    /// Returns the tokens of one definition by itself, in each level of detail.
+    /// Returns the tokens of a single definition at each level of detail.
     pub(crate) fn by_detail(&self, tool: ToolId) -> Result<[usize; 3], TokenCountError> {
-        if let Some(known) = self.by_tool[tool.index()].get() {
-            return Ok(*known);
+        if let Some(costs) = self.by_tool[tool.index()].get() {
+            return Ok(*costs);
         }
-        // A map has the names of other tools too, which by itself this one has not.
-        let mut alone = self.format.clone();
-        if let Advertising::ProviderMap(_) = alone.view.advertising {
-            alone.view.advertising = Advertising::Canonical;
+        // The map also contains the names of other tools, which do not belong to a single
+        // definition.
+        let mut single = self.format.clone();
+        if let Advertising::ProviderMap(_) = single.view.advertising {
+            single.view.advertising = Advertising::Canonical;
         }
         let mut costs = [0; 3];
         for (cost, detail) in costs.iter_mut().zip(Detail::ALL) {
-            *cost = self.count(&[detail.of(&self.tools[tool.index()])], &alone)?;
+            *cost = self.count(&[detail.apply(&self.tools[tool.index()])], &single)?;
         }
         Ok(*self.by_tool[tool.index()].get_or_init(|| costs))
     }
@@ -139,77 +140,87 @@ impl Costs {
     }
 }
 
-/// A tool that is to be shown.
+/// A tool to fit into the budget.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct BudgetItem {
     pub(crate) tool: ToolId,
     pub(crate) score: f32,
-    /// Whether it stays before all others.
-    pub(crate) must: bool,
+    /// `true` for a mandatory tool, which comes first.
+    pub(crate) is_mandatory: bool,
 }
 
-/// What fits.
+/// The definitions that fit the budget.
 #[derive(Debug)]
-pub(crate) struct Fitted {
-    /// For each wanted tool its level of detail and the tokens of its definition by itself; `None`
-    /// where it has no place.
-    pub(crate) shown: Vec<Option<(Detail, usize)>>,
-    /// The tokens of all that is shown, together.
+pub(crate) struct BudgetFit {
+    /// The level of detail of each tool and the tokens of its single definition; `None` if it does
+    /// not fit.
+    pub(crate) definitions: Vec<Option<(Detail, usize)>>,
+    /// The tokens of all shown definitions together.
     pub(crate) tokens: usize,
 }
 
-/// Shows as much of the wanted tools, best first, as fits `budget`.
+/// Chooses the detail of `items`, best first, so that their definitions fit `budget`.
 pub(crate) fn fit(
-    costs: &Costs,
-    wanted: &[Wanted],
+    costs: &FormatCosts,
+    items: &[BudgetItem],
     budget: usize,
-) -> Result<Fitted, TokenCountError> {
-    let each = wanted.iter().map(|wanted| {
-        let value = wanted.score.max(LEAST) + if wanted.must { MUST } else { 0.0 };
-        Ok(Choices {
-            value,
-            costs: costs.by_detail(wanted.tool)?,
-        })
-    });
-    let each = each.collect::<Result<Vec<Choices>, TokenCountError>>()?;
+) -> Result<BudgetFit, TokenCountError> {
+    let mut each: Vec<DetailCosts> = Vec::with_capacity(items.len());
+    for item in items {
+        let extra_value = if item.is_mandatory {
+            MANDATORY_VALUE
+        } else {
+            0.0
+        };
+        each.push(DetailCosts {
+            value: item.score.max(LEAST_VALUE) + extra_value,
+            costs: costs.by_detail(item.tool)?,
+        });
+    }
     let (mut target, mut step) = (budget, 1);
     loop {
         let levels = fill(&each, target);
-        let tools = wanted.iter().zip(&levels);
-        let tools: Vec<Arc<Tool>> = tools
-            .filter_map(|(wanted, &level)| Some(level?.of(&costs.tools[wanted.tool.index()])))
-            .collect();
+        let mut tools = Vec::new();
+        for (item, level) in items.iter().zip(&levels) {
+            if let Some(detail) = level {
+                tools.push(detail.apply(&costs.tools[item.tool.index()]));
+            }
+        }
         let tokens = costs.count(&tools, &costs.format)?;
         if tokens <= budget {
-            let shown = each
-                .iter()
-                .zip(levels)
-                .map(|(each, level)| Some((level?, each.cost(level))))
-                .collect();
-            return Ok(Fitted { shown, tokens });
+            let mut definitions = Vec::with_capacity(levels.len());
+            for (position, level) in levels.into_iter().enumerate() {
+                let tokens = each[position].cost(level);
+                definitions.push(level.map(|detail| (detail, tokens)));
+            }
+            return Ok(BudgetFit {
+                definitions,
+                tokens,
+            });
         }
-        // Nothing costs nothing, so this ends; and soon, as the step grows.
+        // An empty list costs nothing, so the loop ends. It ends soon because the step grows.
         target = target.saturating_sub(step.max(tokens - budget));
         step *= 2;
     }
 }
 
-/// What a tool can be shown as.
-struct Choices {
+/// The value of a tool and its cost at each level of detail.
+struct DetailCosts {
     value: f32,
     costs: [usize; 3],
 }
 
-impl Choices {
+impl DetailCosts {
     fn cost(&self, level: Option<Detail>) -> usize {
         level.map_or(0, |level| self.costs[level as usize])
     }
 
     fn value(&self, level: Option<Detail>) -> f32 {
-        level.map_or(0.0, |level| self.value * worth(level))
+        level.map_or(0.0, |level| self.value * value_share(level))
     }
 
-    /// The steps from nothing to the whole that add most a token, each with that.
+    /// Returns the steps from no definition to the full one that add most per token. Each step has
+    /// its rate.
     fn steps(&self) -> Vec<(f32, Option<Detail>, Detail)> {
         let (mut steps, mut at) = (Vec::new(), None);
         loop {
@@ -220,7 +231,7 @@ impl Choices {
             let above = Detail::ALL
                 .into_iter()
                 .filter(|&level| at.is_none_or(|at| level > at));
-            // Of equal rates the higher level.
+            // Of equal rates, `max_by` returns the higher level.
             let Some(next) = above.max_by(|&a, &b| rate(a).total_cmp(&rate(b))) else {
                 return steps;
             };
@@ -231,27 +242,24 @@ impl Choices {
 }
 
 /// Chooses levels whose costs add up to at most `budget`.
-fn fill(each: &[Choices], budget: usize) -> Vec<Option<Detail>> {
+fn fill(each: &[DetailCosts], budget: usize) -> Vec<Option<Detail>> {
     let mut levels = vec![None; each.len()];
-    let mut left = budget;
+    let mut rest = budget;
     let mut steps: Vec<(f32, usize, Option<Detail>, Detail)> = Vec::new();
     for (place, choices) in each.iter().enumerate() {
-        steps.extend(
-            choices
-                .steps()
-                .into_iter()
-                .map(|(rate, from, to)| (rate, place, from, to)),
-        );
+        for (rate, from, to) in choices.steps() {
+            steps.push((rate, place, from, to));
+        }
     }
     steps.sort_by(|a, b| b.0.total_cmp(&a.0));
     for (_, place, from, to) in steps {
-        let whole = left + each[place].cost(from);
-        if levels[place] == from && each[place].cost(Some(to)) <= whole {
+        let available = rest + each[place].cost(from);
+        if levels[place] == from && each[place].cost(Some(to)) <= available {
             levels[place] = Some(to);
-            left = whole - each[place].cost(Some(to));
+            rest = available - each[place].cost(Some(to));
         }
     }
-    enrich(each, &mut levels, left);
+    enrich(each, &mut levels, rest);
     let mut in_order = vec![None; each.len()];
     enrich(each, &mut in_order, budget);
     let value = |levels: &[Option<Detail>]| {
@@ -267,17 +275,17 @@ fn fill(each: &[Choices], budget: usize) -> Vec<Option<Detail>> {
     }
 }
 
-/// Raises each tool in order to the highest level for which enough is left.
-fn enrich(each: &[Choices], levels: &mut [Option<Detail>], mut left: usize) {
+/// Raises each tool, in order, to the highest level that the rest of the budget allows.
+fn enrich(each: &[DetailCosts], levels: &mut [Option<Detail>], mut rest: usize) {
     for (choices, level) in each.iter().zip(levels) {
-        let whole = left + choices.cost(*level);
+        let available = rest + choices.cost(*level);
         let highest = Detail::ALL
             .into_iter()
             .rev()
-            .find(|&detail| choices.cost(Some(detail)) <= whole);
+            .find(|&detail| choices.cost(Some(detail)) <= available);
         if highest > *level {
             *level = highest;
         }
-        left = whole - choices.cost(*level);
+        rest = available - choices.cost(*level);
     }
 }

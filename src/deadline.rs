@@ -1,4 +1,4 @@
-//! A point in time after which an answer comes too late.
+//! Deadlines: points in time after which the caller no longer waits for an answer.
 
 mod pool;
 
@@ -10,50 +10,53 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 use tokio::time::timeout_at;
 
-use self::pool::{Pool, Started};
+use self::pool::{Pool, StartedJob};
 
-/// How many pieces of work with a deadline run at once, in the whole process. Such work mostly
-/// waits: for a language model that takes a second, these are 128 picks a second. A thread that is
-/// held by late work costs the part of its stack that it has touched, so all of them cost a few
-/// megabytes.
-const MOST_THREADS: usize = 128;
-/// Longer than the pause between two picks of a busy process.
-const IDLE_FOR: Duration = Duration::from_secs(10);
+/// The most jobs with a deadline that run at once in the process.
+///
+/// Such jobs mostly wait: with a language model that takes one second, 128 threads serve 128 picks
+/// a second. A thread with a late job costs the part of its stack that it has touched, so all of
+/// them together cost a few megabytes.
+const MAX_THREADS: usize = 128;
+/// The time after which an idle thread ends. It is longer than the pause between two picks of a
+/// busy process.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-static POOL: Pool = Pool::new(MOST_THREADS, IDLE_FOR);
+static POOL: Pool = Pool::new(MAX_THREADS, IDLE_TIMEOUT);
 
-/// When an answer must be there; without one there is all the time in the world.
+/// The time until which the caller waits for an answer; `None` means no limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline(Option<Instant>);
 
-/// Why there is no answer.
+/// An error of a job with a deadline.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Missed {
+pub(crate) enum DeadlineError {
     /// The deadline passed.
     Expired,
-    /// The work panicked, or there was no thread for it.
+    /// The job panicked, or no thread was free for it. Has the reason.
     Lost(String),
 }
 
-/// Work that was started.
-pub(crate) enum Pending<T> {
-    Done(Result<T, Missed>),
-    Started(Started<T>),
+/// A job that is done or still running.
+pub(crate) enum PendingJob<T> {
+    Done(Result<T, DeadlineError>),
+    Started(StartedJob<T>),
 }
 
-/// Starts `work` on a thread of the pool, at once or not at all; who lets go of what is returned
-/// does not wait for it any longer.
-pub fn thread(work: impl FnOnce() + Send + 'static) -> Result<Started<()>, String> {
+/// Starts `work` on a thread of the pool, or fails at once if no thread is free.
+///
+/// Dropping the returned job means that nothing waits for it any longer; the work itself goes on.
+pub fn spawn(work: impl FnOnce() + Send + 'static) -> Result<StartedJob<()>, String> {
     POOL.start(Instant::now(), work)
-        .map_err(|missed| match missed {
-            Missed::Expired => "there is no thread for it".to_owned(),
-            Missed::Lost(reason) => reason,
+        .map_err(|error| match error {
+            DeadlineError::Expired => "no thread is free".to_owned(),
+            DeadlineError::Lost(reason) => reason,
         })
 }
 
-impl<T> Pending<T> {
-    /// Waits for the work until its deadline.
-    pub(crate) fn wait(self) -> Result<T, Missed> {
+impl<T> PendingJob<T> {
+    /// Waits for the job until its deadline.
+    pub(crate) fn wait(self) -> Result<T, DeadlineError> {
         match self {
             Self::Done(answer) => answer,
             Self::Started(started) => started.wait(),
@@ -61,7 +64,7 @@ impl<T> Pending<T> {
     }
 }
 
-impl Missed {
+impl DeadlineError {
     pub(crate) fn panicked() -> Self {
         Self::Lost("it panicked".to_owned())
     }
@@ -73,7 +76,8 @@ impl Missed {
 }
 
 impl Deadline {
-    /// A timeout too long to be a point in time is none.
+    /// Makes a deadline from a timeout that starts now. A timeout beyond the range of `Instant`
+    /// means no limit.
     pub fn after(timeout: Option<Duration>) -> Self {
         Self(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
     }
@@ -93,61 +97,62 @@ impl Deadline {
 
     /// Runs `work` on another thread and waits for it until the deadline.
     ///
-    /// Work that comes too late is not waited for: it keeps its thread until it returns, and its
-    /// answer is dropped. Where too much of it still runs, no more is begun.
+    /// Late work keeps its thread until it returns, and its answer is dropped. If late work
+    /// occupies all threads, no further work is started.
     pub(crate) fn run<T: Send + 'static>(
         self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Missed> {
+    ) -> Result<T, DeadlineError> {
         let Some(instant) = self.0 else {
-            // This work is waited for, whatever it takes, so that its thread does not outlive the
-            // call.
+            // The thread is joined, so it never outlives the call and needs no pool.
             let thread = thread::Builder::new().name("picktools-worker".to_owned());
-            let thread = thread.spawn(work).map_err(Missed::no_thread)?;
-            return thread.join().map_err(|_| Missed::panicked());
+            let thread = thread.spawn(work).map_err(DeadlineError::no_thread)?;
+            return thread.join().map_err(|_| DeadlineError::panicked());
         };
         POOL.start(instant, work)?.wait()
     }
 
-    /// Starts `work` on another thread, to be waited for later. Without a deadline it is done here
-    /// and now.
+    /// Starts `work` on another thread, so that the caller can wait for it later. Without a
+    /// deadline the work runs at once on the caller's thread.
     pub(crate) fn start<T: Send + 'static>(
         self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Pending<T> {
+    ) -> PendingJob<T> {
         match self.0 {
-            None => Pending::Done(Ok(work())),
+            None => PendingJob::Done(Ok(work())),
             Some(instant) => match POOL.start(instant, work) {
-                Ok(started) => Pending::Started(started),
-                Err(missed) => Pending::Done(Err(missed)),
+                Ok(started) => PendingJob::Started(started),
+                Err(error) => PendingJob::Done(Err(error)),
             },
         }
     }
 
-    /// Waits for a future until the deadline, on another thread with a small runtime, so that the
-    /// caller may be synchronous or not; when the deadline passes, the future is dropped.
+    /// Waits for a future until the deadline, on another thread with a runtime of its own.
     ///
-    /// A future that blocks its thread is not waited for either, nor is what it left to the
-    /// runtime's blocking pool.
+    /// Both synchronous and asynchronous callers can use it. When the deadline passes, the future is
+    /// dropped. A future that blocks its thread is not waited for after the deadline, and neither are
+    /// its tasks in the runtime's blocking pool.
     pub(crate) fn run_async<T: Send + 'static>(
         self,
         future: impl Future<Output = T> + Send + 'static,
-    ) -> Result<T, Missed> {
+    ) -> Result<T, DeadlineError> {
         let work = move || {
             let runtime = Builder::new_current_thread().enable_all().build();
-            let runtime = runtime
-                .map_err(|error| Missed::Lost(format!("no runtime could be started: {error}")))?;
+            let runtime = runtime.map_err(|error| {
+                DeadlineError::Lost(format!("no runtime could be started: {error}"))
+            })?;
             let answer = || {
                 runtime.block_on(async {
                     match self.0 {
                         Some(instant) => timeout_at(instant.into(), future)
                             .await
-                            .map_err(|_| Missed::Expired),
+                            .map_err(|_| DeadlineError::Expired),
                         None => Ok(future.await),
                     }
                 })
             };
-            let answer = catch_unwind(AssertUnwindSafe(answer)).map_err(|_| Missed::panicked());
+            let answer =
+                catch_unwind(AssertUnwindSafe(answer)).map_err(|_| DeadlineError::panicked());
             runtime.shutdown_background();
             answer?
         };
@@ -162,42 +167,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_in_time_count_and_late_or_lost_ones_do_not() {
+    fn work_in_time_answers_and_late_or_lost_work_fails() {
         let soon = Deadline::after(Some(Duration::from_millis(50)));
         assert_eq!(soon.run(|| 7), Ok(7));
         assert_eq!(
             soon.run(|| thread::sleep(Duration::from_secs(2))),
-            Err(Missed::Expired)
+            Err(DeadlineError::Expired)
         );
         assert_eq!(
             soon.start(|| thread::sleep(Duration::from_secs(2))).wait(),
-            Err(Missed::Expired)
+            Err(DeadlineError::Expired)
         );
         assert_eq!(Deadline::after(None).start(|| 7).wait(), Ok(7));
         assert!(matches!(
             Deadline::after(None).run(|| panic!("on purpose")),
-            Err::<(), _>(Missed::Lost(_))
+            Err::<(), _>(DeadlineError::Lost(_))
         ));
         assert!(!Deadline::after(Some(Duration::MAX)).has_passed());
     }
 
     #[test]
-    fn a_future_is_waited_for_as_long_and_dropped_then() {
+    fn future_is_dropped_when_the_deadline_passes() {
         let soon = Deadline::after(Some(Duration::from_millis(50)));
         assert_eq!(soon.run_async(async { 7 }), Ok(7));
-        let (held, dropped) = mpsc::channel::<()>();
-        let hangs = async move {
-            let _held = held;
+        let (sender, dropped) = mpsc::channel::<()>();
+        let endless = async move {
+            let _sender = sender;
             std::future::pending::<()>().await;
         };
-        assert_eq!(soon.run_async(hangs), Err(Missed::Expired));
+        assert_eq!(soon.run_async(endless), Err(DeadlineError::Expired));
         assert_eq!(
             dropped.recv_timeout(Duration::from_secs(2)),
             Err(RecvTimeoutError::Disconnected)
         );
         assert!(matches!(
             Deadline::after(None).run_async(async { panic!("on purpose") }),
-            Err::<(), _>(Missed::Lost(_))
+            Err::<(), _>(DeadlineError::Lost(_))
         ));
     }
 }

@@ -1,22 +1,23 @@
-//! How bytes get onto a disk safely: written beside their place, digested, synchronised, renamed.
+//! Atomic file writes: into a temporary file, then synchronised and renamed.
 //!
-//! A rename is atomic within one file system, so the file is written in the folder that it ends up
-//! in. Its bytes reach the disk before the rename and the folder's entry after it: a crash leaves
-//! the old file or the new one, whole. A file that was not placed is removed when it is dropped.
+//! A rename is atomic within one file system, so the temporary file is in the target folder. The
+//! bytes are synchronised before the rename, and the folder's entry after it. So a crash leaves the
+//! complete old file or the complete new file. A temporary file that was not placed is removed when
+//! it is dropped.
 //!
 //! ```
 //! use std::io::Write;
-//! use picktools::disk::{self, Staged};
+//! use picktools::disk::{self, StagedFile};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # let folder = folder.path();
-//! disk::write(&folder.join("run.trec"), b"whole, or not at all")?;
+//! disk::write(&folder.join("run.trec"), b"all bytes or none")?;
 //!
-//! // A name, or a decision, that depends on what was written:
-//! let mut file = Staged::in_folder(folder)?;
+//! // A file name that depends on the content:
+//! let mut file = StagedFile::in_folder(folder)?;
 //! file.write_all(b"content")?;
 //! let name: String = file.sha256().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-//! file.place(&name)?;
+//! file.persist_as(&name)?;
 //! assert_eq!(std::fs::read(folder.join("ed7002b4"))?, b"content");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -30,47 +31,49 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
-/// What the names of temporary files end with. They begin with a dot.
+/// The extension of temporary files. Their names begin with a dot.
 pub(crate) const TEMPORARY_EXTENSION: &str = "tmp";
 const TEMPORARY_SUFFIX: &str = ".tmp";
 
-/// Who may read a temporary file, as systems with such modes say it: whoever may read any new file,
-/// or its owner.
-const AS_ANY_NEW: u32 = 0o666;
-const OWNER_ONLY: u32 = 0o600;
+/// The Unix mode of a temporary file with the permissions of any new file, subject to the umask.
+const NEW_FILE_MODE: u32 = 0o666;
+/// The Unix mode of a temporary file that only its owner can read.
+const OWNER_ONLY_MODE: u32 = 0o600;
 
-/// A file that could not be written; nothing of it is left behind.
+/// A failed write. No temporary file remains.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}", path.display())]
 #[non_exhaustive]
 pub struct DiskError {
-    /// The file, or the folder where the file has no name yet.
+    /// The file, or the folder if the file has no name yet.
     pub path: PathBuf,
-    /// What the operating system said.
+    /// The error of the operating system.
     pub source: io::Error,
 }
 
-/// A file that is being written and has no place yet.
+/// A temporary file that is being written and has no final name yet.
 #[derive(Debug)]
-pub struct Staged {
+pub struct StagedFile {
     file: NamedTempFile,
     digest: Sha256,
     folder: PathBuf,
 }
 
-impl Staged {
-    /// Creates a temporary file in `folder`, which is there.
+impl StagedFile {
+    /// Creates a temporary file in `folder`, which must exist.
     ///
     /// # Errors
     ///
-    /// [`DiskError`] when the folder cannot be written to.
+    /// [`DiskError`] if the folder cannot be written to.
     pub fn in_folder(folder: impl Into<PathBuf>) -> Result<Self, DiskError> {
-        Self::with_mode(folder.into(), AS_ANY_NEW, &mut tempfile::Builder::new())
+        Self::with_mode(folder.into(), NEW_FILE_MODE, &mut tempfile::Builder::new())
     }
 
-    /// Creates the temporary file that is to take the place of `name` in `folder`, for whoever
-    /// holds a lock on it: one that a writer left behind that died is removed.
-    pub(crate) fn alone(folder: &Path, name: &str) -> Result<Self, DiskError> {
+    /// Creates the temporary file that will replace `name` in `folder`. The caller must hold a lock
+    /// on the folder.
+    ///
+    /// The temporary file of a writer that died is removed.
+    pub(crate) fn create_exclusive(folder: &Path, name: &str) -> Result<Self, DiskError> {
         let prefix = format!(".{name}");
         let path = folder.join(format!("{prefix}{TEMPORARY_SUFFIX}"));
         match fs::remove_file(&path) {
@@ -79,7 +82,7 @@ impl Staged {
                 let mut builder = tempfile::Builder::new();
                 Self::with_mode(
                     folder.to_owned(),
-                    AS_ANY_NEW,
+                    NEW_FILE_MODE,
                     builder.prefix(&prefix).rand_bytes(0),
                 )
             }
@@ -96,7 +99,7 @@ impl Staged {
         builder: &mut tempfile::Builder<'n, 'n>,
     ) -> Result<Self, DiskError> {
         if folder.as_os_str().is_empty() {
-            // What the parent of a bare file name is.
+            // The parent of a bare file name is empty.
             folder.push(".");
         }
         builder.suffix(TEMPORARY_SUFFIX);
@@ -115,38 +118,38 @@ impl Staged {
         }
     }
 
-    /// Returns the SHA-256 of what was written so far.
+    /// Returns the SHA-256 of the bytes written so far.
     #[must_use]
     pub fn sha256(&self) -> [u8; 32] {
         self.digest.clone().finalize().into()
     }
 
-    /// Puts the file in its place, under `name` in its folder; a file of that name is replaced.
+    /// Renames the file to `name` in its folder and replaces a file of that name.
     ///
     /// # Errors
     ///
-    /// [`DiskError`] when the disk refuses the bytes or the name, or `name` is not that of a file.
-    /// Where the rename succeeds and the folder cannot be synchronised, the file is in its place
-    /// and a crash may undo that.
-    pub fn place(self, name: impl AsRef<Path>) -> Result<(), DiskError> {
+    /// [`DiskError`] if the disk refuses the bytes or the name, or if `name` is not a file name. If
+    /// the rename succeeds but the folder cannot be synchronised, the file has its name, and a
+    /// crash may undo the rename.
+    pub fn persist_as(self, name: impl AsRef<Path>) -> Result<(), DiskError> {
         let path = self.folder.join(name.as_ref());
-        let placed = if path.parent() == Some(self.folder.as_path()) && path.file_name().is_some() {
-            self.persist(&path)
+        let result = if path.parent() == Some(self.folder.as_path()) && path.file_name().is_some() {
+            self.sync_and_rename(&path)
         } else {
             Err(ErrorKind::InvalidFilename.into())
         };
-        placed.map_err(|source| DiskError { path, source })
+        result.map_err(|source| DiskError { path, source })
     }
 
-    fn persist(self, path: &Path) -> io::Result<()> {
+    fn sync_and_rename(self, path: &Path) -> io::Result<()> {
         self.file.as_file().sync_all()?;
-        // Closed before the rename: some systems refuse to rename an open file.
+        // Closes the file before the rename, because some systems refuse to rename an open file.
         self.file.into_temp_path().persist(path)?;
         sync_folder(&self.folder)
     }
 }
 
-impl Write for Staged {
+impl Write for StagedFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write(bytes)?;
         self.digest.update(&bytes[..written]);
@@ -158,43 +161,43 @@ impl Write for Staged {
     }
 }
 
-/// Replaces the file at `path` with `bytes`, wholly or not at all.
+/// Replaces the file at `path` with `bytes` atomically.
 ///
 /// # Errors
 ///
-/// [`DiskError`] when the file cannot be written, as where its folder is missing.
+/// [`DiskError`] if the file cannot be written, for example because its folder is missing.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
-    let (mut file, name) = beside(path, AS_ANY_NEW)?;
+    let (mut file, name) = stage_beside(path, NEW_FILE_MODE)?;
     file.write_all(bytes).map_err(|source| DiskError {
         path: path.to_owned(),
         source,
     })?;
-    file.place(name)
+    file.persist_as(name)
 }
 
-/// Replaces the file at `path` with `bytes`, wholly or not at all, and gives it `permissions`.
+/// Replaces the file at `path` with `bytes` atomically, and gives it `permissions`.
 ///
-/// Until it has them only its owner can read it.
+/// Until the permissions are set, only the owner can read the file.
 ///
 /// # Errors
 ///
-/// [`DiskError`] when the file cannot be written, as where its folder is missing.
+/// [`DiskError`] if the file cannot be written, for example because its folder is missing.
 pub fn write_as(path: &Path, bytes: &[u8], permissions: Permissions) -> Result<(), DiskError> {
-    let (mut file, name) = beside(path, OWNER_ONLY)?;
+    let (mut file, name) = stage_beside(path, OWNER_ONLY_MODE)?;
     file.write_all(bytes)
         .and_then(|()| file.file.as_file().set_permissions(permissions))
         .map_err(|source| DiskError {
             path: path.to_owned(),
             source,
         })?;
-    file.place(name)
+    file.persist_as(name)
 }
 
-/// Fails where [`write()`] would, so that long work is not for nothing; changes nothing.
+/// Checks that [`write()`] to `path` would succeed, before long work; changes nothing.
 ///
 /// # Errors
 ///
-/// [`DiskError`] when a file at `path` could not be written.
+/// [`DiskError`] if a file at `path` could not be written.
 pub fn check_writable(path: &Path) -> Result<(), DiskError> {
     if path.is_dir() {
         return Err(DiskError {
@@ -202,33 +205,33 @@ pub fn check_writable(path: &Path) -> Result<(), DiskError> {
             source: ErrorKind::IsADirectory.into(),
         });
     }
-    beside(path, AS_ANY_NEW).map(drop)
+    stage_beside(path, NEW_FILE_MODE).map(drop)
 }
 
-/// Creates a temporary file beside `path`, and returns it with the name that is to be its own.
-fn beside(path: &Path, mode: u32) -> Result<(Staged, &Path), DiskError> {
-    let because = |source| DiskError {
+/// Creates a temporary file next to `path`, and returns it with the final file name.
+fn stage_beside(path: &Path, mode: u32) -> Result<(StagedFile, &Path), DiskError> {
+    let disk_error = |source| DiskError {
         path: path.to_owned(),
         source,
     };
     let name = path
         .file_name()
-        .ok_or_else(|| because(ErrorKind::InvalidFilename.into()))?;
+        .ok_or_else(|| disk_error(ErrorKind::InvalidFilename.into()))?;
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-    let file = Staged::with_mode(folder, mode, &mut tempfile::Builder::new());
+    let file = StagedFile::with_mode(folder, mode, &mut tempfile::Builder::new());
     Ok((
-        file.map_err(|error| because(error.source))?,
+        file.map_err(|error| disk_error(error.source))?,
         Path::new(name),
     ))
 }
 
-/// Lets a folder's new entry reach the disk.
+/// Synchronises a folder's entries with the disk.
 #[cfg(unix)]
 fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Other systems have no such call, and write entries as they see fit.
+/// Does nothing: other systems have no such call.
 #[cfg(not(unix))]
 fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())
@@ -240,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    fn scratch() -> tempfile::TempDir {
+    fn temporary_folder() -> tempfile::TempDir {
         tempfile::tempdir().expect("a temporary folder can be made")
     }
 
@@ -252,24 +255,24 @@ mod tests {
     }
 
     #[test]
-    fn a_write_replaces_the_file_and_leaves_nothing_else() {
-        let scratch = scratch();
+    fn write_replaces_the_file_and_leaves_no_other() {
+        let scratch = temporary_folder();
         let path = scratch.path().join("out.trec");
         write(&path, b"old").expect("a first write works");
-        check_writable(&path).expect("another would");
-        assert_eq!(fs::read(&path).expect("it was written"), b"old");
+        check_writable(&path).expect("a second write would work");
+        assert_eq!(fs::read(&path).expect("the file was written"), b"old");
         write(&path, b"new").expect("a second write works");
-        assert_eq!(fs::read(&path).expect("it was written"), b"new");
+        assert_eq!(fs::read(&path).expect("the file was written"), b"new");
         assert_eq!(names(scratch.path()), ["out.trec"]);
     }
 
     #[test]
-    fn a_failed_write_names_the_file_and_leaves_what_was_there() {
-        let scratch = scratch();
+    fn failed_write_names_the_file_and_changes_nothing() {
+        let scratch = temporary_folder();
         let folder = scratch.path().join("folder");
         fs::create_dir(&folder).expect("the folder is new");
         let blocked = scratch.path().join("file");
-        fs::write(&blocked, "no folder").expect("it can be written");
+        fs::write(&blocked, "no folder").expect("the file can be written");
         let absent = scratch.path().join("absent/out");
         for path in [
             folder.as_path(),
@@ -289,48 +292,50 @@ mod tests {
                 );
             }
         }
-        let mut left = names(scratch.path());
-        left.sort();
-        assert_eq!(left, ["file", "folder"]);
+        let mut remaining = names(scratch.path());
+        remaining.sort();
+        assert_eq!(remaining, ["file", "folder"]);
         assert!(names(&folder).is_empty());
     }
 
     #[test]
-    fn a_staged_file_has_no_place_until_it_is_given_one() {
-        let scratch = scratch();
-        let mut file = Staged::in_folder(scratch.path()).expect("the folder is there");
-        file.write_all(b"con").expect("it can be written to");
-        file.write_all(b"tent").expect("it can be written to");
+    fn staged_file_is_temporary_until_it_is_placed() {
+        let scratch = temporary_folder();
+        let mut file = StagedFile::in_folder(scratch.path()).expect("the folder exists");
+        file.write_all(b"con").expect("the file can be written to");
+        file.write_all(b"tent").expect("the file can be written to");
         assert_eq!(file.sha256(), <[u8; 32]>::from(Sha256::digest("content")));
         let temporary = names(scratch.path());
         assert!(
             temporary.len() == 1 && temporary[0] != "out",
             "{temporary:?}"
         );
-        file.place("out").expect("it can be placed");
+        file.persist_as("out").expect("the file can be placed");
         assert_eq!(names(scratch.path()), ["out"]);
         assert_eq!(
-            fs::read(scratch.path().join("out")).expect("it is there"),
+            fs::read(scratch.path().join("out")).expect("the file exists"),
             b"content"
         );
     }
 
     #[test]
-    fn a_staged_file_that_is_dropped_or_misplaced_is_removed() {
-        let scratch = scratch();
-        let staged = || Staged::in_folder(scratch.path()).expect("the folder is there");
-        staged().write_all(b"half").expect("it can be written to");
+    fn dropped_or_misplaced_staged_file_is_removed() {
+        let scratch = temporary_folder();
+        let staged = || StagedFile::in_folder(scratch.path()).expect("the folder exists");
+        staged()
+            .write_all(b"half")
+            .expect("the file can be written to");
         for name in ["../out", "absent/out", "/out", "", ".."] {
             let error = staged()
-                .place(name)
-                .expect_err("this is no file of the folder");
+                .persist_as(name)
+                .expect_err("the name is not one in the folder");
             assert_eq!(error.path, scratch.path().join(name));
         }
         assert!(names(scratch.path()).is_empty());
         let gone = scratch.path().join("gone");
         assert_eq!(
-            Staged::in_folder(&gone)
-                .expect_err("there is no such folder")
+            StagedFile::in_folder(&gone)
+                .expect_err("the folder does not exist")
                 .path,
             gone
         );
@@ -338,15 +343,15 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_file_may_be_read_by_whoever_may_read_new_files() {
+    fn written_file_has_the_mode_of_a_new_file() {
         use std::os::unix::fs::PermissionsExt;
-        let scratch = scratch();
+        let scratch = temporary_folder();
         let (plain, written) = (scratch.path().join("plain"), scratch.path().join("written"));
-        fs::write(&plain, "x").expect("it can be written");
-        write(&written, b"x").expect("it can be written");
+        fs::write(&plain, "x").expect("the file can be written");
+        write(&written, b"x").expect("the file can be written");
         let mode = |path| {
             fs::metadata(path)
-                .expect("it is there")
+                .expect("the file exists")
                 .permissions()
                 .mode()
         };
@@ -355,22 +360,23 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_file_gets_the_permissions_that_it_is_to_have_and_is_its_owners_until_then() {
+    fn file_is_owner_only_until_it_gets_its_permissions() {
         use std::os::unix::fs::PermissionsExt;
-        let scratch = scratch();
+        let scratch = temporary_folder();
         let path = scratch.path().join("out");
         let mode = |path: &Path| {
             fs::metadata(path)
-                .expect("it is there")
+                .expect("the file exists")
                 .permissions()
                 .mode()
                 & 0o777
         };
-        for asked in [0o600, 0o640, 0o666] {
-            write_as(&path, b"x", Permissions::from_mode(asked)).expect("it can be written");
-            assert_eq!(mode(&path), asked);
+        for wanted_mode in [0o600, 0o640, 0o666] {
+            let permissions = Permissions::from_mode(wanted_mode);
+            write_as(&path, b"x", permissions).expect("the file can be written");
+            assert_eq!(mode(&path), wanted_mode);
         }
-        let (staged, _) = beside(&path, OWNER_ONLY).expect("the folder is there");
+        let (staged, _) = stage_beside(&path, OWNER_ONLY_MODE).expect("the folder exists");
         assert_eq!(mode(staged.file.path()), 0o600);
     }
 }

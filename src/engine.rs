@@ -1,18 +1,19 @@
-//! The stages composed.
+//! The engine: the composition of the stages.
 //!
-//! An [`Engine`] holds what is built once for a catalog; [`Engine::pick`] runs the pipeline, in
-//! which a request passes each stage once:
+//! An [`Engine`] owns the index and the components that are built once for a catalog.
+//! [`Engine::pick`] runs the pipeline. A request passes each stage once:
 //!
 //! ```text
-//! eligibility → keyword ‖ semantic → fuse → prior  (or a custom scorer)  → skills → min_score → rerank → select → budget → explain
+//! eligibility → keyword ‖ semantic → fuse → prior (or a custom scorer)
+//!     → skills → min_score → rerank → select → budget → explain
 //! ```
 //!
-//! Skills, where there are some, pass the same stages over an index of their own, and their tools
-//! come along.
+//! Skills pass the same stages over an index of their own, and the tools of picked skills are
+//! added.
 //!
-//! It is synchronous, never runs a tool and keeps no state between picks. Only three things may be
-//! slow, the embedding of the request, a custom scorer and a reranker, and when there is a deadline
-//! they run on a thread that is left behind when it passes.
+//! The engine is synchronous, never runs a tool and keeps no state between picks. Only three steps
+//! may be slow: embedding the request, a custom scorer and a reranker. With a deadline, they run on
+//! a thread that is abandoned when the deadline passes.
 
 mod aliases;
 mod blocked;
@@ -42,8 +43,8 @@ pub use self::builder::EngineBuilder;
 pub use self::built_in::BuiltInScorer;
 use self::candidates::Candidates;
 use self::explain::Explainer;
-use self::parts::AskedParts;
-use self::ranked::Ranked;
+use self::parts::SubqueryResults;
+use self::ranked::RequestRanking;
 use self::report::Report;
 use self::request::Request;
 pub use self::signals::Embeddings;
@@ -53,9 +54,7 @@ use crate::catalog::{Catalog, ChangeError, Changes, Tool};
 use crate::examples::{ExampleStats, Examples};
 use crate::fuse::Mode;
 pub use crate::fuse::{Retriever, RetrieverScores};
-use crate::index::{
-    CountedExamples, ExampleConfig, ExampleIndex, Index, KnownExamples, Row, RowKey,
-};
+use crate::index::{ExampleConfig, ExampleIndex, ExampleTotals, Index, KnownExamples, Row, RowKey};
 pub use crate::index::{IndexError, IndexStats, MemoryPart};
 use crate::names::SkillReport;
 use crate::options::{PickError, PickOptions};
@@ -68,12 +67,16 @@ use crate::selection::{SELECTION_VERSION, Selection, Stage, TokenReport};
 use crate::sequences::{Prior, SequenceStats};
 use crate::tokens::TokenCounter;
 
-/// A catalog, indexed and ready to be picked from. Cloning is cheap and shares the indexes.
+/// An indexed catalog with the components that pick from it. Cloning is cheap and shares the
+/// indexes.
 ///
 /// ```
 /// use picktools::{Catalog, Engine, PickOptions, Query, Tool};
 ///
-/// let tools = [Tool::without_arguments("send_email", "Sends an email"), Tool::without_arguments("get_forecast", "Weather for the coming days")];
+/// let tools = [
+///     Tool::without_arguments("send_email", "Sends an email"),
+///     Tool::without_arguments("get_forecast", "Weather for the coming days"),
+/// ];
 /// let engine = Engine::new(Catalog::from_tools(tools)?)?;
 /// let selection = engine.pick(&Query::new("will it rain tomorrow?"), &PickOptions::default())?;
 /// println!("{}: {}", selection.picks[0].tool.name, selection.picks[0].reason);
@@ -87,10 +90,10 @@ pub struct Engine {
     prior: Option<Arc<Prior>>,
     examples: Option<Arc<ExampleIndex>>,
     scorer: Option<Arc<dyn Scorer>>,
-    /// How many tools the scorer is shown, where not all.
+    /// The number of tools that the scorer receives, if not all.
     shortlist: Option<usize>,
     reranker: Option<Arc<dyn Reranker>>,
-    /// What definitions cost in tokens, if there is a counter.
+    /// The token costs of definitions, if the engine has a token counter.
     costs: Option<Arc<CostTable>>,
 }
 
@@ -111,53 +114,51 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// Why an engine cannot take changes over. It stays as it is.
+/// An error from updating an engine. The engine does not change.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpdateError {
-    /// The changes cannot be made.
+    /// The changes are invalid.
     #[error(transparent)]
     Change(#[from] ChangeError),
-    /// What has changed cannot be indexed.
+    /// The changed tools cannot be indexed.
     #[error(transparent)]
     Index(#[from] IndexError),
 }
 
 impl Engine {
-    /// Indexes a catalog by words and by meaning, with the static model.
+    /// Indexes a catalog for keywords and, with the static model, for semantic similarity.
     ///
     /// # Errors
     ///
-    /// [`IndexError`] when the index cannot be built.
+    /// [`IndexError`] if the index cannot be built.
     pub fn new(catalog: Catalog) -> Result<Self, IndexError> {
         Self::builder(catalog).build()
     }
 
-    /// Starts building an engine with another model, or with none.
+    /// Returns a builder, for example to use another model or none.
     pub fn builder(catalog: Catalog) -> EngineBuilder {
         EngineBuilder::new(catalog)
     }
 
-    /// Picks from an index of tools with these rows, as it is, with the examples of the tools;
-    /// `of_whole` tells what is counted over those of all tools, where there are some of them.
-    pub fn of_rows(
+    /// Makes an engine from an index and its rows, with the examples of the tools. `example_totals`
+    /// has the counts over the examples of all tools, if there are any.
+    pub fn from_rows(
         index: Index,
         rows: &[(RowKey, Arc<Row>)],
-        of_whole: Option<CountedExamples>,
+        example_totals: Option<ExampleTotals>,
         token_counter: Option<Arc<dyn TokenCounter>>,
     ) -> Result<Self, IndexError> {
         let has_examples = !index.catalog.exemplified().is_empty();
-        let known = KnownExamples::of_rows(rows, of_whole);
-        let examples = has_examples.then(|| {
-            ExampleIndex::build(
-                &index,
-                Examples::default(),
-                &ExampleConfig::default(),
-                &known,
-            )
-        });
+        let known_examples = KnownExamples::from_rows(rows, example_totals);
+        let mut example_index = None;
+        if has_examples {
+            let (examples, config) = (Examples::default(), ExampleConfig::default());
+            let built = ExampleIndex::build(&index, examples, &config, &known_examples)?;
+            example_index = Some(Arc::new(built));
+        }
         Ok(Self {
-            examples: examples.transpose()?.map(Arc::new),
+            examples: example_index,
             index: Arc::new(index),
             skills: None,
             prior: None,
@@ -173,7 +174,7 @@ impl Engine {
         &self.index
     }
 
-    /// Returns the examples that it was given and those of the tools, where there are some.
+    /// Returns the index of the examples, if there are any.
     pub fn examples(&self) -> Option<&ExampleIndex> {
         self.examples.as_deref()
     }
@@ -183,35 +184,43 @@ impl Engine {
         &self.index.catalog
     }
 
-    /// Tells of every skill that the engine was given what its tools mean, whether or not it can be
-    /// picked.
+    /// Returns a report on the tools of every skill, whether or not the skill can be picked.
     pub fn skill_reports(&self) -> &[SkillReport] {
-        self.skills.as_ref().map_or(&[], |skills| skills.reports())
+        match &self.skills {
+            Some(skills) => skills.reports(),
+            None => &[],
+        }
     }
 
-    /// Tells what of the sequences of calls the catalog knows, where the engine was given some.
+    /// Returns statistics on the sequences of calls and the tools in them that the catalog has, if
+    /// the engine has sequences.
     pub fn sequence_stats(&self) -> Option<SequenceStats> {
         self.prior.as_ref().map(|prior| prior.stats())
     }
 
-    /// Tells what of the examples the catalog knows, where there are some or the engine was given a
-    /// list of them.
+    /// Returns statistics on the examples and the tools in them that the catalog has, if there are
+    /// any.
     pub fn example_stats(&self) -> Option<&ExampleStats> {
         self.examples.as_ref().map(|examples| &examples.stats)
     }
 
-    /// Learns which requests tools have served, as pairs of a tool's name and a request: they
-    /// become examples, [masked] and bounded as all of them are. The new engine picks as one does
-    /// that is built with them, and shares everything else with this one, which stays as it is.
+    /// Adds requests that tools served, as pairs of a tool name and a request. They become
+    /// examples, [masked] and limited like all others. The new engine picks like one that was built
+    /// with them. It shares everything else with this one, which does not change.
     ///
     /// ```
     /// use picktools::{Catalog, Engine, PickOptions, Query, Tool};
     ///
-    /// let tools = [Tool::without_arguments("get_forecast", "Weather for the coming days"), Tool::without_arguments("book_room", "Books")];
+    /// let tools = [
+    ///     Tool::without_arguments("get_forecast", "Weather for the coming days"),
+    ///     Tool::without_arguments("book_room", "Books"),
+    /// ];
     /// let engine = Engine::new(Catalog::from_tools(tools)?)?;
     /// let engine = engine.learn([("get_forecast", "do I need an umbrella for Oslo?")])?;
-    /// let selection = engine.pick(&Query::new("take an umbrella or not"), &PickOptions::default())?;
-    /// assert!(selection.picks[0].reason.contains("do I need an umbrella for …?\", which it served before"));
+    /// let query = Query::new("take an umbrella or not");
+    /// let selection = engine.pick(&query, &PickOptions::default())?;
+    /// let reason = &selection.picks[0].reason;
+    /// assert!(reason.contains("similar to a request it served: \"do I need an umbrella for …?\""));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -219,12 +228,11 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`IndexError`] when a model fails on an example.
+    /// [`IndexError`] if a model fails on an example.
     ///
     /// # Complexity
     ///
-    /// Linear in the number of all examples, of which only new ones are embedded: learn a batch at
-    /// once.
+    /// Linear in the number of all examples. Only new ones are embedded, so learn in batches.
     pub fn learn<'e>(
         &self,
         served: impl IntoIterator<Item = (&'e str, &'e str)>,
@@ -232,8 +240,8 @@ impl Engine {
         let learned = match &self.examples {
             Some(examples) => examples.learn(&self.index, served)?,
             None => {
-                let none = ExampleIndex::of_definitions(&self.index)?;
-                none.learn(&self.index, served)?
+                let defined_examples = ExampleIndex::build_from_definitions(&self.index)?;
+                defined_examples.learn(&self.index, served)?
             }
         };
         Ok(Self {
@@ -242,79 +250,77 @@ impl Engine {
         })
     }
 
-    /// Takes changes of tools over. Only what has come or changed is embedded and read into words;
-    /// the new engine picks as one does that is built of the changed catalog, and this one stays as
-    /// it is, for picks that are running and for who goes on with it.
+    /// Applies changes of tools. Only new and changed tools are embedded and analysed. The new
+    /// engine picks like one that was built from the changed catalog. This one does not change, and
+    /// serves the picks that still use it.
     ///
     /// ```
     /// use picktools::{Catalog, Engine, PickOptions, Query, Tool, catalog::Changes};
     ///
-    /// let engine = Engine::new(Catalog::from_tools([Tool::without_arguments("book_room", "Books a meeting room")])?)?;
+    /// let tools = [Tool::without_arguments("book_room", "Books a meeting room")];
+    /// let engine = Engine::new(Catalog::from_tools(tools)?)?;
     /// let put = vec![Tool::without_arguments("get_forecast", "Weather for the coming days")];
     /// let engine = engine.update(Changes { put, ..Changes::default() })?;
-    /// let selection = engine.pick(&Query::new("will it rain tomorrow?"), &PickOptions::default())?;
+    /// let query = Query::new("will it rain tomorrow?");
+    /// let selection = engine.pick(&query, &PickOptions::default())?;
     /// assert_eq!(selection.picks[0].tool.name, "get_forecast");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`UpdateError`] when the changes are not valid, or a model fails on a tool.
+    /// [`UpdateError`] if the changes are invalid, or a model fails on a tool.
     ///
     /// # Complexity
     ///
-    /// Linear in the number of all tools, but for what has not changed a copy: see
-    /// `docs/results.md`.
+    /// Linear in the number of all tools; unchanged tools are only copied. See `docs/results.md`.
     pub fn update(&self, changes: Changes) -> Result<Self, UpdateError> {
         Ok(self.with_catalog(self.index.catalog.with_changes(changes)?)?)
     }
 
-    /// Indexes another catalog, by the same models and with the same skills, sequences, examples,
-    /// scorer and reranker. As in [`update`](Self::update), only tools that this engine does not
-    /// have are embedded and read into words.
+    /// Indexes another catalog with the same models, skills, sequences, examples, scorer and
+    /// reranker. As in [`update`](Self::update), only tools that this engine lacks are embedded and
+    /// analysed.
     ///
     /// # Errors
     ///
-    /// [`IndexError`] when a model fails on a tool.
+    /// [`IndexError`] if a model fails on a tool.
     pub fn with_catalog(&self, catalog: Catalog) -> Result<Self, IndexError> {
-        let mut index = self.index.of_changed(catalog)?;
-        let skills = self
-            .skills
-            .as_ref()
-            .map(|skills| skills.of(&index))
-            .transpose()?;
-        // Tools and skills are ranked beside each other, and so by the same models.
-        if let Some(reason) = skills.as_ref().and_then(SkillIndex::left_out) {
-            index.leave_out(reason);
+        let mut index = self.index.rebuild(catalog)?;
+        let mut engine = self.clone();
+        if let Some(skills) = &self.skills {
+            let skills = skills.rebuild(&index)?;
+            // Tools and skills are ranked together, so they need the same models.
+            if let Some(reason) = skills.left_out() {
+                index.leave_out(reason);
+            }
+            engine.skills = Some(Arc::new(skills));
         }
-        let examples = match &self.examples {
-            Some(examples) => Some(examples.of_changed(&index)?),
+        engine.examples = match &self.examples {
+            Some(examples) => Some(Arc::new(examples.rebuild(&index)?)),
             None if index.catalog.exemplified().is_empty() => None,
-            None => Some(ExampleIndex::of_definitions(&index)?),
+            None => Some(Arc::new(ExampleIndex::build_from_definitions(&index)?)),
         };
-        Ok(Self {
-            skills: skills.map(Arc::new),
-            prior: self
-                .prior
-                .as_ref()
-                .map(|prior| Arc::new(prior.of(&index.names))),
-            examples: examples.map(Arc::new),
-            index: Arc::new(index),
-            costs: self.costs.as_ref().map(|costs| Arc::new(costs.emptied())),
-            ..self.clone()
-        })
+        if let Some(prior) = &self.prior {
+            engine.prior = Some(Arc::new(prior.recount(&index.names)));
+        }
+        if let Some(costs) = &self.costs {
+            engine.costs = Some(Arc::new(costs.emptied()));
+        }
+        engine.index = Arc::new(index);
+        Ok(engine)
     }
 
-    /// Saves the catalog and its indexes in a folder, which is made where it is not there, in the
-    /// place of what was saved there before; with a note that [`Catalog::note`] gives back.
-    /// [`Catalog::open_saved`] opens it. Skills, examples of files and sequences are not saved.
+    /// Saves the catalog and its indexes in a folder, with a note that [`Catalog::note`] returns.
+    /// The folder is created if necessary, and an earlier index in it is replaced.
+    /// [`Catalog::open_saved`] opens it. Skills, example files and sequences are not saved.
     ///
-    /// The file takes its place whole or not at all; who reads the old one goes on with it.
+    /// The replacement is atomic. Readers of the old index keep it.
     ///
     /// # Errors
     ///
-    /// [`SavedError`] when the folder cannot be written to, another process is writing there, or
-    /// the catalog's own index is damaged.
+    /// [`SavedError`] if the folder cannot be written, another process writes to it, or the
+    /// catalog's own index is damaged.
     pub fn save(
         &self,
         folder: impl AsRef<Path>,
@@ -323,17 +329,17 @@ impl Engine {
         self.index.save(folder.as_ref(), note)
     }
 
-    /// Returns how much memory each part of the tools' index takes, without definitions.
+    /// Returns the memory of each part of the tools' index, without definitions.
     pub fn memory(&self) -> Vec<MemoryPart> {
         self.index.memory()
     }
 
-    /// Returns what the indexes hold.
+    /// Returns statistics of the indexes.
     pub fn stats(&self) -> IndexStats {
         self.index.stats()
     }
 
-    /// Returns a built-in ranking as a [`Scorer`], to compose with others for
+    /// Returns a built-in ranking as a [`Scorer`], which can be part of another scorer for
     /// [`EngineBuilder::scorer`].
     pub fn scorer(&self, mode: Mode) -> BuiltInScorer {
         BuiltInScorer {
@@ -347,13 +353,13 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`PickError`] when an option makes no sense or names an unknown tool. What goes wrong
-    /// with models, scorers and time is not an error: it stands in [`Selection::degraded`].
+    /// [`PickError`] if an option is invalid or names an unknown tool. Failures of models and
+    /// scorers and timeouts are not errors: [`Selection::degraded`] lists them.
     pub fn pick(&self, query: &Query, options: &PickOptions) -> Result<Selection, PickError> {
         self.pick_embedded(query, options, &mut Embeddings::default())
     }
 
-    /// As [`pick`](Self::pick), for a request that is embedded already, as far as it is.
+    /// Picks like [`pick`](Self::pick), with embeddings of the request that were computed before.
     pub fn pick_embedded(
         &self,
         query: &Query,
@@ -367,62 +373,70 @@ impl Engine {
         let mut request =
             Request::new(&self.index, query, options)?.with_examples(self.examples.as_deref());
         report.ran(Stage::Eligibility);
-        let mut asked_parts = None;
+        let mut subquery_results = None;
         if self.scorer.is_none() {
-            asked_parts = AskedParts::new(&request, embeddings, &mut report);
+            subquery_results = SubqueryResults::new(&request, embeddings, &mut report);
         }
         let mut ranked = match &self.scorer {
             Some(scorer) => {
                 ranked::score(&request, (scorer, self.shortlist), embeddings, &mut report)
             }
-            None => ranked::fuse(&request, asked_parts.as_mut(), embeddings, &mut report),
+            None => ranked::fuse(&request, subquery_results.as_mut(), embeddings, &mut report),
         };
         if let Some(prior) = &self.prior {
             ranked::raise(prior, &request, &mut ranked, &mut report);
         }
         let mut skills = None;
+        let mut skill_tool_names = Vec::new();
         if let Some(index) = &self.skills {
             let picked = index.pick(&request, &ranked, embeddings, &mut report)?;
             request.needed = index.needed(&picked);
-            let brought = request.brought();
-            ranked::widen(&mut ranked, brought.into_iter(), &mut request, embeddings);
+            let skill_tools = request.skill_tools();
+            ranked::rescore_all(
+                &mut ranked,
+                skill_tools.into_iter(),
+                &mut request,
+                embeddings,
+            );
+            skill_tool_names = index.tool_names(&picked);
             skills = Some((index, picked));
         }
         let reranker = self.reranker.as_ref();
-        let parts = parts::parts(&request, asked_parts, &ranked);
+        let subqueries = parts::rank_subqueries(&request, subquery_results, &ranked);
         let window = rerank::window(&request, reranker);
-        let mut candidates = Candidates::new(&request, &ranked, parts, window, &mut report);
+        let mut candidates = Candidates::new(&request, &ranked, subqueries, window, &mut report);
         let reranked = rerank::rerank(&request, &ranked, reranker, &mut candidates, &mut report);
         let mut decisions = set::choose(&request, &ranked, &candidates, &mut report);
-        ranked::widen(
+        ranked::rescore_all(
             &mut ranked,
             picks(&decisions).map(|(tool, _)| tool),
             &mut request,
             embeddings,
         );
         let below_threshold = candidates.below_threshold(&request, &decisions);
-        let of_skills = skills
-            .as_ref()
-            .map_or_else(Vec::new, |(index, picked)| index.tool_names(picked));
-        let deprecated_aliases = aliases::used(&request, &of_skills, &decisions);
+        let deprecated_aliases =
+            aliases::deprecated_aliases(&request, &skill_tool_names, &decisions);
         let tokens = self.fit(&request, &ranked, &mut decisions)?;
-        let stands_in = report
+        let uses_fallback = report
             .degraded
             .iter()
             .any(|degraded| degraded.stage == Stage::Semantic);
-        let why = Explainer::new(&request, &ranked, &decisions)
-            .parts(&candidates.parts)
-            .standing_in(stands_in)
+        let explainer = Explainer::new(&request, &ranked, &decisions)
+            .subqueries(&candidates.subqueries)
+            .fallback(uses_fallback)
             .reranked(reranked.as_ref());
-        let mut picks = why.picks();
+        let mut picks = explainer.picks();
         let uncalibrated = ranked.uncalibrated(request.rankable());
-        let dropped = why.dropped();
-        let can_tell = picks.is_empty() && dropped.is_empty() && uncalibrated.is_none();
-        let nothing_fits = if can_tell {
-            ranked.nothing_fits(&self.index.catalog)
-        } else {
-            None
-        };
+        let dropped = explainer.dropped();
+        let may_classify = picks.is_empty() && dropped.is_empty() && uncalibrated.is_none();
+        let mut nothing_fits = None;
+        if may_classify {
+            nothing_fits = ranked.nothing_fits(&self.index.catalog);
+        }
+        let mut considered = None;
+        if options.debug {
+            considered = Some(explainer.considered(&candidates.ranking, &picks));
+        }
         let selection = Selection {
             version: SELECTION_VERSION,
             catalog_digest: self.index.catalog.digest().to_owned(),
@@ -433,7 +447,7 @@ impl Engine {
             nothing_fits,
             skills: skills.map(|(index, picked)| index.explain(picked, &request, &picks)),
             uncalibrated,
-            ineligible: why.ineligible(),
+            ineligible: explainer.ineligible(),
             blocked: blocked::blocked_match(&request, &ranked),
             below_threshold,
             deprecated_aliases,
@@ -441,10 +455,8 @@ impl Engine {
             unknown_values: options.unknown_values(&self.index.catalog),
             dropped,
             scorer_errors: ranked.errors().iter().map(ToString::to_string).collect(),
-            considered: options
-                .debug
-                .then(|| why.considered(&candidates.ranking, &picks)),
-            required: picks.split_off(why.pick_count()),
+            considered,
+            required: picks.split_off(explainer.pick_count()),
             picks,
             rerank: reranked.map(|reranked| reranked.report),
             tokens,
@@ -452,7 +464,7 @@ impl Engine {
             degraded: report.degraded,
             timings: report.timings,
         };
-        // Whatever needed a definition has asked for it by now.
+        // All definitions that are needed have been read by now.
         match self.index.catalog.fault() {
             Some(fault) => Err(PickError::Saved {
                 reason: fault.to_string(),
@@ -461,11 +473,11 @@ impl Engine {
         }
     }
 
-    /// Fits the picks to the token budget, and counts.
+    /// Fits the picks to the token budget and counts the tokens.
     fn fit(
         &self,
         request: &Request<'_>,
-        ranked: &Ranked<'_>,
+        ranked: &RequestRanking<'_>,
         decisions: &mut [Decision],
     ) -> Result<Option<TokenReport>, PickError> {
         let Some(budget) = &request.options.token_budget else {
@@ -490,13 +502,12 @@ impl Engine {
         )?))
     }
 
-    /// Returns the scores that each retriever of the options' mode gives to every tool, before they
-    /// are fused; whether a tool is eligible makes no difference. For measuring retrievers and
-    /// fitting a fusion.
+    /// Returns the scores of each retriever of the options' mode for every tool, eligible or not,
+    /// before fusion. They serve to measure retrievers and to fit a fusion.
     ///
     /// # Errors
     ///
-    /// [`PickError`] when the options are invalid.
+    /// [`PickError`] if the options are invalid.
     pub fn retriever_scores(
         &self,
         query: &Query,
@@ -504,18 +515,18 @@ impl Engine {
     ) -> Result<Vec<RetrieverScores>, PickError> {
         let mut request =
             Request::new(&self.index, query, options)?.with_examples(self.examples.as_deref());
-        request.whole = true;
-        let said = signals::signals(
+        request.score_all = true;
+        let output = signals::retrieve(
             &request,
             None,
             &mut Embeddings::default(),
             &mut Report::new(),
         );
-        Ok(said
-            .signals
-            .into_iter()
-            .map(RetrieverScores::from)
-            .collect())
+        let mut scores = Vec::with_capacity(output.signals.len());
+        for signal in output.signals {
+            scores.push(RetrieverScores::from(signal));
+        }
+        Ok(scores)
     }
 
     /// Picks on tokio's blocking pool, for asynchronous callers; otherwise as [`Engine::pick`].
@@ -540,13 +551,13 @@ impl Engine {
     }
 }
 
-/// Picks from tools that are indexed for this one request, with the built-in ranking. An [`Engine`]
-/// serves many requests, and may have a scorer, a reranker or skills. The time limit counts from
-/// the call: what indexing takes, on tokio's blocking pool, is gone for the stages of the pick.
+/// Picks from tools that are indexed for this request only, with the built-in ranking. An
+/// [`Engine`] serves many requests, and may have a scorer, a reranker or skills. The timeout starts
+/// at the call: indexing, on tokio's blocking pool, shortens the time for the stages of the pick.
 ///
 /// # Errors
 ///
-/// [`PickError`] when the tools are not a valid catalog, and as [`Engine::pick`].
+/// [`PickError`] if the tools are not a valid catalog; otherwise as [`Engine::pick`].
 ///
 /// # Panics
 ///
@@ -560,10 +571,11 @@ pub async fn pick_tools(
     let (query, tools) = (input.into(), tools.into_iter().collect::<Vec<_>>());
     let pick = tokio::task::spawn_blocking(move || {
         let engine = Engine::new(Catalog::from_tools(tools)?)?;
-        let timeout = options
-            .timeout
-            .map(|timeout| timeout.saturating_sub(started.elapsed()));
-        engine.pick(&query, &PickOptions { timeout, ..options })
+        let mut options = options;
+        if let Some(timeout) = &mut options.timeout {
+            *timeout = timeout.saturating_sub(started.elapsed());
+        }
+        engine.pick(&query, &options)
     });
     pick.await.map_err(|error| PickError::Worker {
         reason: error.to_string(),

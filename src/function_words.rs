@@ -1,9 +1,10 @@
-//! Words that carry no intent of their own: the function words of English and of asking, and those
-//! of other languages (NLTK's lists, by the crate stop-words).
+//! Function words, which carry no intent: those of English, words of asking, and those of 20
+//! other languages (NLTK's lists, from the crate stop-words).
 //!
-//! Some function words of other languages are English words too: a `son` is no *his*, and to `die`
-//! no article. They count where the request is in that language: where it has two others of that
-//! language, and more than of English.
+//! Some function words of other languages are also English content words: in an English request
+//! `son` is not the French *his*, and `die` is not the German article. Such a word counts as a
+//! function word only if the request is in that language. That is so if the request has at least
+//! two other function words of the language, and more of them than of English.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -11,7 +12,7 @@ use std::sync::LazyLock;
 use foldhash::{HashMap, HashMapExt};
 use stop_words::Language;
 
-/// Languages whose lists are of the language alone; a bit each.
+/// The languages other than English. Each has one bit, by its position.
 const LANGUAGES: [Language; 20] = [
     Language::Arabic,
     Language::Catalan,
@@ -35,35 +36,35 @@ const LANGUAGES: [Language; 20] = [
     Language::Turkish,
 ];
 
-/// A bit of what is known of a word, beside those of the languages: English has it as a function
-/// word, or asks with it.
+/// The bit of words that are function words of English, or words of asking.
 const ENGLISH: u32 = 1 << 31;
-/// English has it as a word of another kind.
+/// The bit of words that are also content words of English.
 const ENGLISH_TOO: u32 = 1 << 30;
 
-const _: () = assert!(LANGUAGES.len() <= 30, "a language has a bit");
+const _: () = assert!(LANGUAGES.len() <= 30, "each language has a bit");
 
 /// The function words, each with its bits.
 static WORDS: LazyLock<HashMap<&str, u32>> = LazyLock::new(|| {
     let mut words = HashMap::new();
     let mut add = |word, bit: u32| *words.entry(word).or_insert(0) |= bit;
-    let of_file = |text: &'static str| {
-        text.lines()
-            .filter(|line| !line.starts_with('#'))
-            .flat_map(str::split_whitespace)
+    let mut add_list = |text: &'static str, bit: u32| {
+        for line in text.lines() {
+            if !line.starts_with('#') {
+                line.split_whitespace().for_each(|word| add(word, bit));
+            }
+        }
     };
-    of_file(include_str!("function_words/english.txt")).for_each(|word| add(word, ENGLISH));
-    of_file(include_str!("function_words/english_too.txt")).for_each(|word| add(word, ENGLISH_TOO));
+    add_list(include_str!("function_words/english.txt"), ENGLISH);
+    add_list(include_str!("function_words/english_too.txt"), ENGLISH_TOO);
     for (bit, language) in LANGUAGES.iter().enumerate() {
-        stop_words::lookup(language)
-            .into_iter()
-            .flatten()
-            .for_each(|word| add(word, 1 << bit));
+        for word in stop_words::lookup(language).into_iter().flatten() {
+            add(word, 1 << bit);
+        }
     }
     words
 });
 
-/// Returns a word in lower case; borrowed where it is ASCII and stands so.
+/// Returns a word in lower case; borrowed if it already is lower-case ASCII.
 pub(crate) fn lower_case(word: &str) -> Cow<'_, str> {
     if !word.is_ascii() {
         Cow::Owned(word.to_lowercase())
@@ -74,13 +75,13 @@ pub(crate) fn lower_case(word: &str) -> Cow<'_, str> {
     }
 }
 
-/// What the lists of function words have of a word.
+/// The entry of a word in the lists of function words, if it has one.
 #[derive(Debug, Clone, Copy)]
-pub struct Listed(Option<(&'static str, u32)>);
+pub struct FunctionWordEntry(Option<(&'static str, u32)>);
 
-impl Listed {
-    /// Looks a word up, whatever its case.
-    pub(crate) fn of(word: &str) -> Self {
+impl FunctionWordEntry {
+    /// Looks up a word, ignoring case.
+    pub(crate) fn look_up(word: &str) -> Self {
         Self(
             WORDS
                 .get_key_value(&*lower_case(word))
@@ -88,7 +89,7 @@ impl Listed {
         )
     }
 
-    /// Returns `true` if the word carries no intent of its own in a text that may be in these
+    /// Returns `true` if the word is a function word in a text that may be in English or in these
     /// languages.
     fn is_function_word(self, languages: u32) -> bool {
         self.0
@@ -96,87 +97,96 @@ impl Listed {
     }
 }
 
-/// The least distinct function words by which a text is in a language other than English.
-const LEAST_WORDS: usize = 2;
+/// The fewest distinct function words that show that a text is in a language other than English.
+const MIN_WORDS: usize = 2;
 
-/// Returns `true` if a word, whatever its case, carries no intent of its own in any text.
+/// Returns `true` if a word, ignoring case, is a function word in every text.
 pub(crate) fn is_stop_word(word: &str) -> bool {
-    Listed::of(word).is_function_word(0)
+    FunctionWordEntry::look_up(word).is_function_word(0)
 }
 
-/// Returns `true` if a text has a word that carries an intent.
-pub fn says_something(text: &str) -> bool {
-    let words = text
-        .split(|c: char| !c.is_alphanumeric())
-        .filter(|word| !word.is_empty());
-    let mut listed = Vec::new();
-    for word in words {
-        let of_word = Listed::of(word);
-        // What is in no list carries an intent in any language.
-        if of_word.0.is_none() {
+/// Returns `true` if a text has a content word: a word that is not a function word.
+pub fn has_content_word(text: &str) -> bool {
+    let mut entries = Vec::new();
+    for word in text.split(|c: char| !c.is_alphanumeric()) {
+        if word.is_empty() {
+            continue;
+        }
+        let entry = FunctionWordEntry::look_up(word);
+        // A word that is in no list is a content word in every language.
+        if entry.0.is_none() {
             return true;
         }
-        listed.push((of_word, true));
+        entries.push((entry, true));
     }
-    function_words(&listed).contains(&false)
+    function_words(&entries).contains(&false)
 }
 
-/// Tells of each word of a text, by what the lists have of it, whether it carries no intent of its
-/// own. That depends on the language of the text, which the words with a `true` tell.
-pub(crate) fn function_words(words: &[(Listed, bool)]) -> Vec<bool> {
-    let languages = languages(
-        words
-            .iter()
-            .filter(|(_, tells)| *tells)
-            .filter_map(|(listed, _)| listed.0),
-    );
+/// Returns for each word of a text if it is a function word.
+///
+/// The result depends on the language of the text. Only words with `true` count as evidence for the
+/// language.
+pub(crate) fn function_words(words: &[(FunctionWordEntry, bool)]) -> Vec<bool> {
+    let mut evidence = Vec::new();
+    for (entry, is_evidence) in words {
+        if *is_evidence {
+            evidence.extend(entry.0);
+        }
+    }
+    let languages = detect_languages(evidence);
     words
         .iter()
-        .map(|(listed, _)| listed.is_function_word(languages))
+        .map(|(entry, _)| entry.is_function_word(languages))
         .collect()
 }
 
-/// Returns a bit for each language, other than English, that a text with these function words may
-/// be in.
-fn languages(words: impl Iterator<Item = (&'static str, u32)>) -> u32 {
-    let mut distinct: Vec<_> = words.collect();
-    if distinct
-        .iter()
-        .filter(|(_, bits)| bits & ENGLISH == 0)
-        .count()
-        < LEAST_WORDS
-    {
+/// Returns the bits of the languages, other than English, in which a text with these function words
+/// may be.
+fn detect_languages(mut words: Vec<(&'static str, u32)>) -> u32 {
+    let other_words = words.iter().filter(|(_, bits)| bits & ENGLISH == 0);
+    if other_words.count() < MIN_WORDS {
         return 0;
     }
-    distinct.sort_unstable();
-    distinct.dedup();
-    // Those of English, those that a language shares with it, and those that a language does not.
-    let (mut english, mut shared, mut own) = (0, [0; LANGUAGES.len()], [0; LANGUAGES.len()]);
-    for (_, bits) in distinct {
+    words.sort_unstable();
+    words.dedup();
+    // The words of English, and for each language those that it shares with English and those that
+    // it does not.
+    let mut english = 0;
+    let mut shared = [0; LANGUAGES.len()];
+    let mut unshared = [0; LANGUAGES.len()];
+    for (_, bits) in words {
         let is_english = bits & ENGLISH != 0;
         english += usize::from(is_english);
-        let counts = if is_english { &mut shared } else { &mut own };
-        let counted = |bit: &usize| bits & ENGLISH_TOO == 0 && bits >> bit & 1 == 1;
-        (0..LANGUAGES.len())
-            .filter(counted)
-            .for_each(|bit| counts[bit] += 1);
+        let counts = if is_english {
+            &mut shared
+        } else {
+            &mut unshared
+        };
+        for (bit, count) in counts.iter_mut().enumerate() {
+            let is_counted = bits & ENGLISH_TOO == 0 && bits >> bit & 1 == 1;
+            *count += usize::from(is_counted);
+        }
     }
-    let likely = |&bit: &usize| own[bit] >= LEAST_WORDS && own[bit] + shared[bit] > english;
-    (0..LANGUAGES.len())
-        .filter(likely)
-        .map(|bit| 1 << bit)
-        .sum()
+    let mut languages = 0;
+    for bit in 0..LANGUAGES.len() {
+        if unshared[bit] >= MIN_WORDS && unshared[bit] + shared[bit] > english {
+            languages |= 1 << bit;
+        }
+    }
+    languages
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The words of `text` that carry an intent.
-    fn telling(text: &str) -> Vec<&str> {
+    /// Returns the content words of `text`.
+    fn content_words(text: &str) -> Vec<&str> {
         let words = || text.split_whitespace();
-        let listed: Vec<_> = words().map(|word| (Listed::of(word), true)).collect();
-        let function_words = function_words(&listed);
+        let entries: Vec<_> = words()
+            .map(|word| (FunctionWordEntry::look_up(word), true))
+            .collect();
+        let function_words = function_words(&entries);
         words()
             .zip(function_words)
             .filter(|(_, is_function_word)| !is_function_word)
@@ -185,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn function_words_of_any_language_tell_nothing() {
+    fn function_words_of_the_text_language_are_found() {
         for (text, words) in [
             ("el tiempo de Madrid", vec!["tiempo", "Madrid"]),
             (
@@ -206,12 +216,12 @@ mod tests {
                 vec!["flights", "Rio", "Janeiro"],
             ),
         ] {
-            assert_eq!(telling(text), words, "{text}");
+            assert_eq!(content_words(text), words, "{text}");
         }
     }
 
     #[test]
-    fn english_words_tell_what_they_mean_in_english() {
+    fn english_content_words_stay_in_english_text() {
         for text in [
             "car rental",
             "hotel sale",
@@ -221,10 +231,10 @@ mod tests {
             "list pet names",
             "OS version",
         ] {
-            assert_eq!(telling(text).len(), text.split(' ').count(), "{text}");
+            assert_eq!(content_words(text).len(), text.split(' ').count(), "{text}");
         }
         assert_eq!(
-            telling("find the car that my son wants to buy"),
+            content_words("find the car that my son wants to buy"),
             ["find", "car", "son", "buy"]
         );
     }

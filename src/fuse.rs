@@ -1,16 +1,16 @@
-//! From signals to one value per tool, and from that value to a score.
+//! Fusion: from signals to one value per tool, and from that value to a score.
 //!
-//! The value is a weighted sum of the signals as they are: BM25 and cosine both behave like
-//! evidence that adds up, and unlike scores standardised over the tools of a request they tell a
-//! request that a tool answers well from one that it only answers better than others. One thing
-//! depends on the request: the better its best keyword match, the less the semantic signals weigh
-//! ([`Fit::softening`]), because similar meaning tells little between tools that all have the
-//! words. Alternatively, reciprocal rank fusion (Cormack, Clarke, Büttcher 2009) adds up ranks.
+//! The value is a weighted sum of the raw signals. BM25 and cosine both behave like evidence that
+//! adds up. Scores that are standardised over the tools of a request would hide a difference:
+//! between a tool that fits well and one that only fits better than others. One weight depends on
+//! the request: the better its best keyword match, the lower the weight of the semantic signals
+//! ([`Fit::softening`]). Similar meaning says little between tools that all contain the words.
+//! Alternatively, reciprocal rank fusion (Cormack, Clarke, Büttcher 2009) adds up ranks.
 //!
-//! The score is a logistic function of the value, so it keeps the order. Whether any tool answers
-//! is estimated of the best tool's signals and, as a factor beside, of the request alone
+//! The score is a logistic function of the value, so it keeps the order. Answerability is estimated
+//! from the best tool's signals, multiplied by an estimate from the request alone
 //! ([`Embedder::scope`]). `models/train/fusion` fits all constants, on scores of models that had
-//! not seen the requests; `docs/results.md` has the figures.
+//! not seen the requests. `docs/results.md` has the results.
 
 mod fits;
 #[cfg(test)]
@@ -20,29 +20,32 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use self::fits::{Calibration, Evidence, Fit, ODDS};
+use self::fits::{Calibration, EvidenceWeights, Fit, ODDS};
 use crate::access::Eligibility;
 use crate::embed::{Embedder, ModelKind};
 use crate::index::SourceScores;
-use crate::ranking::{Candidate, Ranking, Scored, ToolId, largest_of, reaching, top_k, top_k_of};
+use crate::ranking::{
+    Candidate, Ranking, ScoredTools, ToolId, largest_eligible, positions_reaching, top_k,
+    top_k_eligible,
+};
 use crate::retrieve::Signal;
-use crate::sequences::{Gain, Gains, Popular};
+use crate::sequences::{Gain, Gains, PopularityGain};
 
-/// The constant of reciprocal rank fusion unless told otherwise.
+/// The default constant of reciprocal rank fusion.
 pub const DEFAULT_RRF_K: u32 = 60;
-/// How many of the best tools count as the crowd of a request.
-const CROWD: usize = 10;
+/// The number of best tools that are counted as possible rivals of the best one.
+const MAX_RIVALS: usize = 10;
 
-/// Which retrievers a pick uses.
+/// The retrievers that a pick uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Terms only.
+    /// The keyword retriever.
     Keyword,
-    /// Meaning only.
+    /// The semantic retriever.
     Semantic,
-    /// Both.
+    /// Both retrievers.
     Hybrid,
 }
 
@@ -67,7 +70,7 @@ impl Mode {
     }
 }
 
-/// How signals become one value.
+/// The method that combines signals to one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "method", rename_all = "snake_case", try_from = "FusionForm")]
@@ -78,12 +81,12 @@ pub enum Fusion {
     /// The sum over retrievers of `1 / (k + rank)`; the score is the share of the largest possible
     /// sum.
     Rrf {
-        /// Larger values flatten the difference between ranks.
+        /// The constant of the formula; larger values flatten the difference between ranks.
         k: u32,
     },
 }
 
-/// The serialised form of a [`Fusion`], in which nothing unknown is read.
+/// The serialised form of a [`Fusion`], which rejects unknown members.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FusionForm {
@@ -112,7 +115,7 @@ impl TryFrom<FusionForm> for Fusion {
     }
 }
 
-/// What scores tools for a request.
+/// A component that scores tools for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Retriever {
@@ -124,23 +127,23 @@ pub enum Retriever {
     Model,
 }
 
-/// What the retrievers say of a request, in the order in which [`Retriever`] names them.
+/// The signals of a request, in the order of [`Retriever`].
 pub(crate) type Signals = Vec<(Retriever, Signal)>;
 
-/// The scores that one retriever gives to the tools of a catalog, before they are fused.
+/// The scores that one retriever gives to the tools of a catalog before fusion.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RetrieverScores {
-    /// Which retriever.
+    /// The retriever.
     pub retriever: Retriever,
     /// One score per tool, in registration order; higher is better.
     pub scores: Vec<f32>,
-    /// The largest score that this request could give to any tool.
+    /// The upper bound of a score for this request.
     pub ceiling: f32,
-    /// Whether tools serve such a request at all, by the request alone: the logarithm of the odds;
-    /// `None` where it does not tell.
+    /// Logarithm of the odds that tools serve such a request at all, estimated from the request
+    /// alone. `None` if the retriever gives no estimate.
     pub scope: Option<f32>,
-    /// What it says of each tool's source as a whole; `None` where sources tell nothing.
+    /// The score of each tool's source; `None` if source scoring is off.
     pub sources: Option<Vec<f32>>,
 }
 
@@ -178,8 +181,8 @@ impl Retriever {
         }
     }
 
-    /// Returns what a model is in a ranking.
-    pub(crate) fn of(embedder: &dyn Embedder) -> Self {
+    /// Returns the retriever of an embedding model.
+    pub(crate) fn from_embedder(embedder: &dyn Embedder) -> Self {
         match embedder.kind() {
             ModelKind::Static => Self::Static,
             ModelKind::Contextual => Self::Model,
@@ -187,92 +190,88 @@ impl Retriever {
     }
 }
 
-/// One signal's part in the fused value of every tool.
+/// The contribution of one signal to the fused value of every tool.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct WeightedSignal {
     pub(crate) retriever: Retriever,
     pub(crate) signal: Signal,
-    /// What a unit of the signal adds to the value, at this request.
+    /// The weight of the signal in the value, for this request.
     pub(crate) weight: f32,
-    /// What a unit of what the retriever says of the tool's source adds.
+    /// The weight of the source score in the value, for this request.
     pub(crate) source_weight: f32,
 }
 
-/// What a value has gained.
+/// The increase of a tool's value by priors.
 #[derive(Debug)]
-pub(crate) struct Raised {
+pub(crate) struct ValueIncrease {
     pub(crate) gains: Vec<Gain>,
-    pub(crate) popular: Option<Popular>,
-    /// What the gain adds to the value.
+    pub(crate) popular: Option<PopularityGain>,
+    /// The increase of the value.
     pub(crate) value: f32,
-    /// The value without it.
-    own: f32,
+    /// The value before the increase.
+    base_value: f32,
 }
 
-/// The fused value of every tool.
+/// The fused values of all tools.
 #[derive(Debug)]
-pub(crate) struct Fused {
-    pub(crate) parts: Vec<Part>,
+pub(crate) struct FusedValues {
+    pub(crate) parts: Vec<WeightedSignal>,
     pub(crate) method: Fusion,
     calibration: &'static Calibration,
-    near: &'static Evidence,
-    /// Which tools have values.
-    pub(crate) scored: Scored,
+    near: &'static EvidenceWeights,
+    /// The tools that have values.
+    pub(crate) scored: ScoredTools,
     values: Vec<f32>,
-    /// What sources add to the values of their tools, where they tell something.
+    /// The contribution of sources to the values of their tools; `None` if source scoring is off.
     sources: Option<SourceScores>,
-    /// What tools have gained by those in use and by being called often, and what their values were
-    /// without.
-    pub(crate) gains: BTreeMap<ToolId, Raised>,
+    /// The increases of values by tools in use and by popularity.
+    pub(crate) gains: BTreeMap<ToolId, ValueIncrease>,
     /// The best keyword score of an eligible tool.
     best_keyword: f32,
-    /// The largest share that an eligible tool has of what the request's words could score, 0..1.
+    /// The largest share of the possible keyword score that an eligible tool reaches, 0..1.
     coverage: f32,
-    standing: Standing,
+    estimate: RequestEstimate,
 }
 
-/// What the best tool, and those that rival it, say of a request.
+/// The estimate for a request from its best tools.
 #[derive(Debug, Default)]
-struct Standing {
+struct RequestEstimate {
     /// The part of a tool's evidence that is the same for all tools of the request.
     offset: f32,
-    /// The largest score: the probability that any eligible tool answers the request, as far as
-    /// tools tell, 0..1.
-    most: f32,
-    /// The estimated probability that any eligible tool answers the request, which the request
-    /// alone tells of as well, 0..1.
+    /// The largest possible score, 0..1: the probability that any eligible tool answers the
+    /// request, estimated from the tools alone.
+    max_score: f32,
+    /// The estimated probability that any eligible tool answers the request, 0..1. It includes the
+    /// estimate from the request alone.
     answerable: f32,
-    /// The eligible tool of the largest value, where there is one.
+    /// The eligible tool with the largest value, if any.
     best: Option<ToolId>,
 }
 
-impl Fused {
-    /// Fuses what there is: any of the signals, each once.
+impl FusedValues {
+    /// Fuses any of the signals, each at most once.
     pub(crate) fn new(signals: Signals, method: Fusion, eligibility: &Eligibility) -> Self {
-        let fit = Fit::of(
-            &signals
-                .iter()
-                .map(|(retriever, _)| *retriever)
-                .collect::<Vec<_>>(),
-        );
+        let retrievers: Vec<Retriever> = signals.iter().map(|(retriever, _)| *retriever).collect();
+        let fit = Fit::for_retrievers(&retrievers);
         let scored = signals
             .first()
-            .map_or(Scored::All(eligibility.tools()), |(_, signal)| {
+            .map_or(ScoredTools::All(eligibility.tools()), |(_, signal)| {
                 signal.scored.clone()
             });
-        let flags = scored.of(eligibility.flags());
-        let best_of = |signal: &Signal| largest_of(&signal.scores, &flags).max(0.0);
+        let flags = scored.select(eligibility.flags());
+        let best_score = |signal: &Signal| largest_eligible(&signal.scores, &flags).max(0.0);
         let keyword = signals
             .iter()
             .find(|(retriever, _)| *retriever == Retriever::Keyword);
-        let (best_keyword, ceiling) =
-            keyword.map_or((0.0, 0.0), |(_, signal)| (best_of(signal), signal.ceiling));
-        let parts: Vec<Part> = signals
+        let (best_keyword, ceiling) = keyword.map_or((0.0, 0.0), |(_, signal)| {
+            (best_score(signal), signal.ceiling)
+        });
+        let parts: Vec<WeightedSignal> = signals
             .into_iter()
             .map(|(retriever, signal)| {
                 let weight = fit.weight(retriever, best_keyword);
                 let source_weight = fit.source_weight(retriever, best_keyword);
-                Part {
+                WeightedSignal {
                     retriever,
                     signal,
                     weight,
@@ -281,130 +280,112 @@ impl Fused {
             })
             .collect();
         let mut values = vec![0.0; scored.len()];
-        let mut sources: Option<SourceScores> = None;
-        match method {
-            Fusion::Weighted => {
-                for Part {
-                    signal,
-                    weight,
-                    source_weight,
-                    ..
-                } in &parts
-                {
-                    values
-                        .iter_mut()
-                        .zip(&signal.scores)
-                        .for_each(|(value, score)| *value += weight * score);
-                    if let Some(scores) = &signal.sources {
-                        sources
-                            .get_or_insert_with(|| scores.silent())
-                            .add(*source_weight, scores);
-                    }
-                }
-                if let Some(sources) = &sources {
-                    sources.add_to(&mut values);
-                }
-            }
+        let sources = match method {
+            Fusion::Weighted => add_weighted(&parts, &mut values),
             Fusion::Rrf { k } => {
                 for part in &parts {
                     add_reciprocal_ranks(&part.signal, k, eligibility, &mut values);
                 }
+                None
             }
-        }
+        };
         let coverage = if ceiling > 0.0 {
             best_keyword / ceiling
         } else {
             0.0
         };
         let calibration = fit.calibration(parts.iter().any(|part| part.signal.sources.is_some()));
-        let (near, standing, gains) = (&fit.near, Standing::default(), BTreeMap::new());
         let mut fused = Self {
             parts,
             method,
             calibration,
-            near,
+            near: &fit.near,
             scored,
             values,
             sources,
-            gains,
+            gains: BTreeMap::new(),
             best_keyword,
             coverage,
-            standing,
+            estimate: RequestEstimate::default(),
         };
-        fused.standing = fused.compare(&flags);
+        fused.estimate = fused.estimate_request(&flags);
         fused
     }
 
-    /// Returns `false` if no tool that is not eligible would be the best if it were, as can mostly
-    /// be told at a glance.
-    pub(crate) fn may_be_beaten(&self, eligibility: &Eligibility) -> bool {
-        let is_other = |place: usize| !eligibility.admits(self.scored.tool(place));
+    /// Returns `false` if certainly no ineligible tool would be the best one. The check is fast,
+    /// and a `true` may be wrong.
+    pub(crate) fn may_be_outranked(&self, eligibility: &Eligibility) -> bool {
+        let is_ineligible = |position: usize| !eligibility.admits(self.scored.tool(position));
         let best = self
             .best()
             .map_or(f32::NEG_INFINITY, |best| self.value(best));
-        let outdoes = |signal: &Signal| {
-            let mut places = reaching(&signal.scores, self.best_keyword);
-            places.any(|place| signal.scores[place] > self.best_keyword && is_other(place))
+        let has_better_keyword = |signal: &Signal| {
+            let mut positions = positions_reaching(&signal.scores, self.best_keyword);
+            positions.any(|position| {
+                signal.scores[position] > self.best_keyword && is_ineligible(position)
+            })
         };
         self.method != Fusion::Weighted
             || !self.gains.is_empty()
-            || reaching(&self.values, best).any(is_other)
-            || self.signal(Retriever::Keyword).is_some_and(outdoes)
+            || positions_reaching(&self.values, best).any(is_ineligible)
+            || self
+                .signal(Retriever::Keyword)
+                .is_some_and(has_better_keyword)
     }
 
-    /// Compares the tools as if `eligibility`, which admits more than the tools that are eligible,
-    /// decided; and returns the best tool with its score where that is one of those that it admits
-    /// beside.
-    pub(crate) fn best_beside(
+    /// Compares the tools as if `wider` decided, which admits more tools than `eligible`. Returns
+    /// the best tool with its score if it is one of the additional tools.
+    pub(crate) fn best_additional(
         &self,
         eligible: &Eligibility,
-        eligibility: &Eligibility,
+        wider: &Eligibility,
     ) -> Option<(ToolId, f32)> {
-        let is_beside = |tool: &ToolId| !eligible.admits(*tool);
+        let is_additional = |tool: &ToolId| !eligible.admits(*tool);
         let keyword = self.signal(Retriever::Keyword).map(|signal| &signal.scores);
-        let flags = self.scored.of(eligibility.flags());
-        let outdoes = keyword.is_some_and(|scores| largest_of(scores, &flags) > self.best_keyword);
-        // Words that no eligible tool has change how signals are weighed; and ranks are those among
-        // other tools.
-        if outdoes || self.method != Fusion::Weighted || !self.gains.is_empty() {
+        let flags = self.scored.select(wider.flags());
+        let has_better_keyword =
+            keyword.is_some_and(|scores| largest_eligible(scores, &flags) > self.best_keyword);
+        // Words that no eligible tool contains change the weights, and ranks depend on the other
+        // tools.
+        if has_better_keyword || self.method != Fusion::Weighted || !self.gains.is_empty() {
             let signals = self
                 .parts
                 .iter()
                 .map(|part| (part.retriever, part.signal.clone()));
-            let fused = Self::new(signals.collect(), self.method, eligibility);
-            let best = fused.best().filter(is_beside)?;
-            return Some((best, fused.score_of(best)));
+            let fused = Self::new(signals.collect(), self.method, wider);
+            let best = fused.best().filter(is_additional)?;
+            return Some((best, fused.score(best)));
         }
-        let best = self.leading(&flags, 1).first()?.tool;
-        let standing = Some(best).filter(is_beside).map(|_| self.compare(&flags))?;
-        Some((best, self.score_at(best, &standing)))
+        let best = self.top_tools(&flags, 1).first()?.tool;
+        if !is_additional(&best) {
+            return None;
+        }
+        let estimate = self.estimate_request(&flags);
+        Some((best, self.score_with(best, &estimate)))
     }
 
-    /// Sums up the signals of another catalog, such as one of skills, and scores its candidates as
-    /// if they stood beside the eligible tools of this one: the best of its own may be no good
-    /// answer. Signals of retrievers that have not spoken of both are left out.
-    pub(crate) fn beside(
+    /// Scores the candidates of another catalog, such as skills, together with the eligible tools
+    /// of this one. The best candidate of the other catalog alone may be a poor answer. Only
+    /// retrievers with signals for both catalogs count.
+    pub(crate) fn score_other_catalog(
         &self,
         eligibility: &Eligibility,
-        others: Signals,
-        theirs: &Eligibility,
+        other_signals: Signals,
+        other_eligibility: &Eligibility,
     ) -> Self {
         let tools = self.values.len();
-        let pool = others.into_iter().filter_map(|(retriever, other)| {
-            let own = &self
-                .parts
-                .iter()
-                .find(|part| part.retriever == retriever)?
-                .signal;
-            let scores = own.scores.iter().chain(&other.scores).copied().collect();
-            // Where sources tell nothing of the others, each of them stands for itself.
-            let sources = own.sources.as_ref().map(|own| match &other.sources {
-                Some(theirs) => own.with_lone(theirs.by_tool()),
-                None => own.with_lone(other.scores.iter().copied()),
+        let combined_signals = other_signals.into_iter().filter_map(|(retriever, other)| {
+            let signal = self.signal(retriever)?;
+            let scores = signal.scores.iter().chain(&other.scores).copied().collect();
+            // If source scoring is off for the other catalog, each candidate is a single-tool
+            // source.
+            let sources = signal.sources.as_ref().map(|sources| match &other.sources {
+                Some(others) => sources.with_single_tool_sources(others.by_tool()),
+                None => sources.with_single_tool_sources(other.scores.iter().copied()),
             });
-            let ceiling = own.ceiling.max(other.ceiling);
-            let scored = Scored::All(tools + other.scores.len());
-            let signal = Signal {
+            let ceiling = signal.ceiling.max(other.ceiling);
+            let scored = ScoredTools::All(tools + other.scores.len());
+            let combined = Signal {
                 scored,
                 scores,
                 floor: other.floor,
@@ -413,22 +394,21 @@ impl Fused {
                 examples: None,
                 ..other
             };
-            Some((retriever, signal))
+            Some((retriever, combined))
         });
-        let behind = theirs
+        let others = other_eligibility
             .admitted()
             .map(|other| ToolId::from_index(tools + other.index()));
-        let flags = self.scored.of(eligibility.flags());
-        let before = flags
-            .iter()
-            .enumerate()
-            .filter(|(_, admitted)| **admitted)
-            .map(|(place, _)| ToolId::from_index(place));
-        let admitted: Vec<ToolId> = before.chain(behind).collect();
-        let eligibility = Eligibility::only(&admitted, tools + theirs.tools());
-        let mut fused = Self::new(pool.collect(), Fusion::Weighted, &eligibility);
+        let flags = self.scored.select(eligibility.flags());
+        let mut admitted = Vec::new();
+        for (position, _) in flags.iter().enumerate().filter(|(_, admitted)| **admitted) {
+            admitted.push(ToolId::from_index(position));
+        }
+        admitted.extend(others);
+        let eligibility = Eligibility::only(&admitted, tools + other_eligibility.tools());
+        let mut fused = Self::new(combined_signals.collect(), Fusion::Weighted, &eligibility);
         fused.values.drain(..tools);
-        fused.scored = Scored::All(theirs.tools());
+        fused.scored = ScoredTools::All(other_eligibility.tools());
         for part in &mut fused.parts {
             part.signal.scored = fused.scored.clone();
             part.signal.scores.drain(..tools);
@@ -444,12 +424,12 @@ impl Fused {
         fused
     }
 
-    /// Works out what the best tool that is admitted, and those that rival it, say of the request.
-    fn compare(&self, admitted: &[bool]) -> Standing {
-        let top = self.leading(admitted, CROWD);
+    /// Computes the estimate for the request from the best admitted tool and its rivals.
+    fn estimate_request(&self, admitted: &[bool]) -> RequestEstimate {
+        let top = self.top_tools(admitted, MAX_RIVALS);
         let best = top.first().copied();
         let best_value = best.map_or(0.0, |best| best.score);
-        // The logarithm of how many of the best tools rival the best one.
+        // The logarithm of the number of best tools that rival the best one.
         let crowd = match self.method {
             Fusion::Weighted => top
                 .iter()
@@ -470,172 +450,177 @@ impl Fused {
         let offset = relevance.answerable * evidence + relevance.crowd * crowd
             - relevance.distance * best_value
             + relevance.intercept;
-        let said = self.parts.iter().find_map(|part| part.signal.scope);
-        let in_scope = said.map_or(1.0, |said| scope.probability(said));
+        let scope_estimate = self.parts.iter().find_map(|part| part.signal.scope);
+        let in_scope = scope_estimate.map_or(1.0, |estimate| scope.probability(estimate));
         let matched = best.is_some_and(|best| self.matched(best));
-        let of_tools = if matched { logistic(evidence) } else { 0.0 };
-        Standing {
+        let tool_probability = if matched { logistic(evidence) } else { 0.0 };
+        RequestEstimate {
             offset,
-            most: at_large(of_tools),
-            answerable: at_large(in_scope * of_tools),
+            max_score: adjust_odds(tool_probability),
+            answerable: adjust_odds(in_scope * tool_probability),
             best,
         }
     }
 
-    /// Sums up what the best tool, its source and the coverage say.
-    fn evidence(&self, weights: &Evidence, best: Option<ToolId>) -> f32 {
-        let of_best = best.map_or(0.0, |best| {
-            let of_part = |part: &Part| {
-                let weight = weights.signals.of(part.retriever)
-                    + self.coverage * weights.covered.of(part.retriever);
-                let of_source = part.signal.of_source(best).unwrap_or_default();
-                weight * part.signal.of(best) + weights.sources.of(part.retriever) * of_source
+    /// Adds up the evidence of the best tool, its source and the keyword coverage.
+    fn evidence(&self, weights: &EvidenceWeights, best: Option<ToolId>) -> f32 {
+        let best_tool_evidence = best.map_or(0.0, |best| {
+            let signal_evidence = |part: &WeightedSignal| {
+                let weight = weights.signals.get(part.retriever)
+                    + self.coverage * weights.covered.get(part.retriever);
+                let source_score = part.signal.source_score(best).unwrap_or_default();
+                weight * part.signal.score(best)
+                    + weights.sources.get(part.retriever) * source_score
             };
-            self.parts.iter().map(of_part).sum()
+            self.parts.iter().map(signal_evidence).sum()
         });
-        of_best + weights.coverage * self.coverage + weights.intercept
+        best_tool_evidence + weights.coverage * self.coverage + weights.intercept
     }
 
-    /// Raises values by what the tools gain by those in use. A score is a logistic function of the
-    /// value, so a gain of one nat is divided by that function's slope: the odds of a tool grow by
-    /// the ratio. Ranks cannot be raised.
+    /// Raises values by the gains from tools in use. A score is a logistic function of the value.
+    /// So a gain of one nat is divided by the slope of that function, and the odds of a tool grow
+    /// by the ratio. Ranks cannot be raised.
     pub(crate) fn raise(&mut self, gains: Gains) {
         for (tool, gains) in gains {
-            let Some(place) = self.scored.place(tool) else {
+            let Some(position) = self.scored.position(tool) else {
                 continue;
             };
-            let own = self.values[place];
+            let base_value = self.values[position];
             let log_ratio: f32 = gains.iter().map(|gain| gain.log_ratio).sum();
             let value = log_ratio / self.calibration.relevance.distance;
-            self.values[place] = own + value;
+            self.values[position] = base_value + value;
             self.gains.insert(
                 tool,
-                Raised {
+                ValueIncrease {
                     gains,
                     popular: None,
                     value,
-                    own,
+                    base_value,
                 },
             );
         }
     }
 
-    /// Raises values for being called often, as [`Self::raise`] does for what is in use.
-    pub(crate) fn raise_popular(&mut self, popular: impl Iterator<Item = (ToolId, Popular)>) {
+    /// Raises values by popularity, as [`Self::raise`] does for tools in use.
+    pub(crate) fn raise_popular(
+        &mut self,
+        popular: impl Iterator<Item = (ToolId, PopularityGain)>,
+    ) {
         for (tool, popular) in popular {
-            let Some(place) = self.scored.place(tool) else {
+            let Some(position) = self.scored.position(tool) else {
                 continue;
             };
-            let own = self.values[place];
+            let base_value = self.values[position];
             let value = popular.log_ratio / self.calibration.relevance.distance;
-            self.values[place] = own + value;
-            let raised = Raised {
+            self.values[position] = base_value + value;
+            let none = ValueIncrease {
                 gains: Vec::new(),
                 popular: None,
                 value: 0.0,
-                own,
+                base_value,
             };
-            let raised = self.gains.entry(tool).or_insert(raised);
-            raised.value += value;
-            raised.popular = Some(popular);
+            let increase = self.gains.entry(tool).or_insert(none);
+            increase.value += value;
+            increase.popular = Some(popular);
         }
     }
 
-    /// Returns the tool's value without what it has gained.
-    pub(crate) fn own_value(&self, tool: ToolId) -> f32 {
+    /// Returns the tool's value before increases by priors.
+    pub(crate) fn base_value(&self, tool: ToolId) -> f32 {
         self.gains
             .get(&tool)
-            .map_or_else(|| self.value(tool), |raised| raised.own)
+            .map_or_else(|| self.value(tool), |increase| increase.base_value)
     }
 
-    /// Returns the estimated probability that the request lies near the subject of the best tool's
-    /// source, should no tool serve it, 0..1; `None` where sources tell nothing.
+    /// Returns the estimated probability that the request is near the topic of the best tool's
+    /// source, if no tool serves it, 0..1. Returns `None` if source scoring is off.
     pub(crate) fn near_source(&self) -> Option<f32> {
-        let tells =
-            !self.parts.is_empty() && self.parts.iter().all(|part| part.signal.sources.is_some());
-        (tells && self.best().is_some()).then(|| logistic(self.evidence(self.near, self.best())))
+        let has_sources = |part: &WeightedSignal| part.signal.sources.is_some();
+        let best = self.best()?;
+        let scores_sources = !self.parts.is_empty() && self.parts.iter().all(has_sources);
+        scores_sources.then(|| logistic(self.evidence(self.near, Some(best))))
     }
 
-    /// Returns the eligible tool of the largest value, without what tools have gained.
+    /// Returns the eligible tool with the largest value before increases by priors.
     pub(crate) fn best(&self) -> Option<ToolId> {
-        self.standing.best
+        self.estimate.best
     }
 
-    /// Returns the tools of the largest values, in order, of those with values that are admitted.
-    fn leading(&self, admitted: &[bool], count: usize) -> Ranking {
-        let mut ranking = top_k_of(&self.values, admitted, count);
+    /// Returns the admitted tools with the largest values, in order.
+    fn top_tools(&self, admitted: &[bool], count: usize) -> Ranking {
+        let mut ranking = top_k_eligible(&self.values, admitted, count);
         ranking
             .iter_mut()
             .for_each(|candidate| candidate.tool = self.scored.tool(candidate.tool.index()));
         ranking
     }
 
-    /// Returns `true` if the tool has a value: of a large catalog only those have that may be near
-    /// the request.
+    /// Returns `true` if the tool has a value. In a large catalog only tools near the request have
+    /// one.
     pub(crate) fn has(&self, tool: ToolId) -> bool {
-        self.scored.place(tool).is_some()
+        self.scored.position(tool).is_some()
     }
 
-    /// Returns the tool's fused value, which orders the tools; negative infinity where it has none.
+    /// Returns the tool's fused value, which orders the tools; negative infinity if it has none.
     pub(crate) fn value(&self, tool: ToolId) -> f32 {
         self.scored
-            .place(tool)
-            .map_or(f32::NEG_INFINITY, |place| self.values[place])
+            .position(tool)
+            .map_or(f32::NEG_INFINITY, |position| self.values[position])
     }
 
-    /// Returns what a unit of the quick retrievers' signals adds to the value of a tool where they
-    /// stand alone: those that can be asked of each part of the request, which a transformer cannot
-    /// in time. None for ranks.
-    pub(crate) fn quick_weights(&self) -> Vec<(Retriever, f32)> {
+    /// Returns the weights of the fast retrievers' signals if only these were used. They can score
+    /// each part of the request, for which a transformer is too slow. Empty for reciprocal rank
+    /// fusion.
+    pub(crate) fn fast_weights(&self) -> Vec<(Retriever, f32)> {
         if self.method != Fusion::Weighted {
             return Vec::new();
         }
-        let quick = self
+        let fast_retrievers: Vec<Retriever> = self
             .parts
             .iter()
             .map(|part| part.retriever)
-            .filter(|retriever| *retriever != Retriever::Model);
-        let quick: Vec<Retriever> = quick.collect();
-        let fit = Fit::of(&quick);
-        quick
+            .filter(|retriever| *retriever != Retriever::Model)
+            .collect();
+        let fit = Fit::for_retrievers(&fast_retrievers);
+        fast_retrievers
             .into_iter()
             .map(|retriever| (retriever, fit.weight(retriever, self.best_keyword)))
             .collect()
     }
 
-    /// Returns the most that a source adds to the value of a tool that is admitted, of those with
-    /// values; negative infinity where sources tell nothing.
+    /// Returns the largest contribution of a source to the value of an admitted tool; negative
+    /// infinity if source scoring is off.
     pub(crate) fn best_source(&self, admitted: &[bool]) -> f32 {
         self.sources
             .as_ref()
             .map_or(f32::NEG_INFINITY, |sources| sources.best(admitted))
     }
 
-    /// Returns what the tool's source adds to its value, where sources tell something.
-    pub(crate) fn of_source(&self, tool: ToolId) -> Option<f32> {
-        Some(self.sources.as_ref()?.of(self.scored.place(tool)?))
+    /// Returns the contribution of the tool's source to its value; `None` if source scoring is off.
+    pub(crate) fn source_gain(&self, tool: ToolId) -> Option<f32> {
+        Some(self.sources.as_ref()?.score(self.scored.position(tool)?))
     }
 
-    /// Returns what the tool's examples add to its value.
-    pub(crate) fn of_examples(&self, tool: ToolId) -> f32 {
+    /// Returns the contribution of the tool's examples to its value.
+    pub(crate) fn example_gain(&self, tool: ToolId) -> f32 {
         let parts = self
             .parts
             .iter()
             .filter(|_| self.method == Fusion::Weighted);
         parts
-            .filter_map(|part| Some(part.weight * part.signal.of_examples(tool)?))
+            .filter_map(|part| Some(part.weight * part.signal.example_gain(tool)?))
             .sum()
     }
 
-    /// Returns the value of the example at a place, as if it were a tool without a source.
-    pub(crate) fn of_example(&self, place: usize) -> f32 {
+    /// Returns the value of the example at a position, as if it were a tool without a source.
+    pub(crate) fn example_value(&self, position: usize) -> f32 {
         self.parts
             .iter()
-            .filter_map(|part| Some(part.weight * part.signal.examples.as_ref()?.scores[place]))
+            .filter_map(|part| Some(part.weight * part.signal.examples.as_ref()?.scores[position]))
             .sum()
     }
 
-    /// Returns what a retriever says, where it was asked.
+    /// Returns the signal of a retriever, if it was used.
     pub(crate) fn signal(&self, retriever: Retriever) -> Option<&Signal> {
         self.parts
             .iter()
@@ -643,34 +628,35 @@ impl Fused {
             .map(|part| &part.signal)
     }
 
-    /// Returns `true` if any retriever found something in the tool or its source.
+    /// Returns `true` if any retriever matched the tool or its source.
     fn matched(&self, tool: ToolId) -> bool {
         let weighted = self.method == Fusion::Weighted;
-        self.parts.iter().any(|Part { signal, .. }| {
-            let of_source = signal
-                .of_source(tool)
-                .is_some_and(|of_source| of_source > signal.floor);
-            signal.of(tool) > signal.floor || weighted && of_source
+        self.parts.iter().any(|WeightedSignal { signal, .. }| {
+            let source_matches = signal
+                .source_score(tool)
+                .is_some_and(|score| score > signal.floor);
+            signal.score(tool) > signal.floor || weighted && source_matches
         })
     }
 
-    /// Returns `true` if the tool has at least this value, without what it has gained by those in
-    /// use: a habit may put tools in another order, and is not evidence that one is wanted at all.
-    pub(crate) fn reaches(&self, tool: ToolId, least: f32) -> bool {
-        self.value(tool) >= least && (self.gains.is_empty() || self.own_value(tool) >= least)
+    /// Returns `true` if the tool has at least the value `min_value`, both with and without
+    /// increases by priors. Habits may reorder tools, but are not evidence that a tool is needed.
+    pub(crate) fn reaches(&self, tool: ToolId, min_value: f32) -> bool {
+        self.value(tool) >= min_value
+            && (self.gains.is_empty() || self.base_value(tool) >= min_value)
     }
 
-    /// Returns the eligible tools that any retriever matched and that reach the value `least`, in
-    /// registration order.
+    /// Returns the eligible tools that any retriever matched and that reach the value `min_value`,
+    /// in registration order.
     pub(crate) fn candidates(
         &self,
         eligibility: &Eligibility,
-        least: f32,
+        min_value: f32,
     ) -> impl Iterator<Item = Candidate> {
-        reaching(&self.values, least)
-            .map(|place| self.scored.tool(place))
+        positions_reaching(&self.values, min_value)
+            .map(|position| self.scored.tool(position))
             .filter(move |&tool| {
-                eligibility.admits(tool) && self.reaches(tool, least) && self.matched(tool)
+                eligibility.admits(tool) && self.reaches(tool, min_value) && self.matched(tool)
             })
             .map(|tool| Candidate {
                 tool,
@@ -678,66 +664,92 @@ impl Fused {
             })
     }
 
-    /// Returns the tool's score, 0..1; 0 where no retriever matched. Never reverses the order of
-    /// the values. In a weighted sum no tool is likelier than that any tool answers the request, as
-    /// far as tools tell.
-    pub(crate) fn score_of(&self, tool: ToolId) -> f32 {
-        self.score_at(tool, &self.standing)
+    /// Returns the tool's score, 0..1; 0 if no retriever matched. It keeps the order of the values.
+    /// In a weighted sum, no score exceeds the estimated probability that any tool answers the
+    /// request.
+    pub(crate) fn score(&self, tool: ToolId) -> f32 {
+        self.score_with(tool, &self.estimate)
     }
 
-    fn score_at(&self, tool: ToolId, standing: &Standing) -> f32 {
+    fn score_with(&self, tool: ToolId, estimate: &RequestEstimate) -> f32 {
         if !self.matched(tool) {
             return 0.0;
         }
         let value = self.value(tool);
         match self.method {
             Fusion::Weighted => {
-                logistic(self.calibration.relevance.distance * value + standing.offset)
-                    .min(standing.most)
+                logistic(self.calibration.relevance.distance * value + estimate.offset)
+                    .min(estimate.max_score)
             }
             Fusion::Rrf { k } => (value / self.largest_rrf(k)).clamp(0.0, 1.0),
         }
     }
 
-    /// Returns the least value of a tool that scores at least `score`: [`Fused::score_of`] turned
-    /// round.
+    /// Returns the lowest value with which a tool reaches `score`: the inverse of
+    /// [`FusedValues::score`].
     pub(crate) fn value_at(&self, score: f32) -> f32 {
         match self.method {
-            Fusion::Weighted if score > self.standing.most => f32::INFINITY,
+            Fusion::Weighted if score > self.estimate.max_score => f32::INFINITY,
             Fusion::Weighted => {
                 let evidence = (score / (1.0 - score)).ln();
-                (evidence - self.standing.offset) / self.calibration.relevance.distance
+                (evidence - self.estimate.offset) / self.calibration.relevance.distance
             }
             Fusion::Rrf { k } => score * self.largest_rrf(k),
         }
     }
 
-    /// Returns the estimated probability that any eligible tool answers the request, 0..1: no less
-    /// than the score of the best one, where scores are probabilities.
+    /// Returns the estimated probability that any eligible tool answers the request, 0..1. If
+    /// scores are probabilities, it is at least the score of the best tool.
     pub(crate) fn answerable(&self) -> f32 {
         let best = self.best().filter(|_| self.method == Fusion::Weighted);
-        best.map_or(0.0, |best| self.score_of(best))
-            .max(self.standing.answerable)
+        best.map_or(0.0, |best| self.score(best))
+            .max(self.estimate.answerable)
     }
 
-    /// The sum of a tool that every retriever ranks first.
+    /// Returns the sum for a tool that every retriever ranks first.
     fn largest_rrf(&self, k: u32) -> f32 {
         self.parts.len().max(1) as f32 / (k as f32 + 1.0)
     }
 }
 
-/// Turns a probability that was fitted on as many requests that no tool serves as on such that one
-/// does into that of requests at large: the odds are shifted, and nothing else (King and Zeng
-/// 2001).
-fn at_large(fitted: f32) -> f32 {
-    ODDS * fitted / (1.0 + (ODDS - 1.0) * fitted)
+/// Converts a probability that was fitted on equally many answerable and unanswerable requests to
+/// the expected share of requests. Only the odds are shifted (King and Zeng 2001).
+fn adjust_odds(fitted_probability: f32) -> f32 {
+    ODDS * fitted_probability / (1.0 + (ODDS - 1.0) * fitted_probability)
+}
+
+/// Adds the weighted signals to the values. Returns the contribution of sources, which the values
+/// include; `None` if source scoring is off.
+fn add_weighted(parts: &[WeightedSignal], values: &mut [f32]) -> Option<SourceScores> {
+    let mut sources: Option<SourceScores> = None;
+    for WeightedSignal {
+        signal,
+        weight,
+        source_weight,
+        ..
+    } in parts
+    {
+        values
+            .iter_mut()
+            .zip(&signal.scores)
+            .for_each(|(value, score)| *value += weight * score);
+        if let Some(scores) = &signal.sources {
+            sources
+                .get_or_insert_with(|| scores.zeros())
+                .add(*source_weight, scores);
+        }
+    }
+    if let Some(sources) = &sources {
+        sources.add_to(values);
+    }
+    sources
 }
 
 fn logistic(evidence: f32) -> f32 {
     1.0 / (1.0 + (-evidence).exp())
 }
 
-/// Of tools that all have scores.
+/// Adds the reciprocal ranks of one signal, in which all tools have scores.
 fn add_reciprocal_ranks(signal: &Signal, k: u32, eligibility: &Eligibility, values: &mut [f32]) {
     let ranking = top_k(signal.matches(eligibility), usize::MAX);
     for (index, candidate) in ranking.iter().enumerate() {

@@ -1,5 +1,4 @@
-//! JSON of which nothing is dropped silently: of a member that stands twice, nobody knows which was
-//! meant.
+//! JSON parsing that reports duplicate members. Nobody can tell which of them was intended.
 
 use std::fmt;
 
@@ -11,17 +10,16 @@ use serde_json::{Map, Number, Value};
 
 use crate::excerpt::cut;
 
-/// The most members that stand twice of which the place is kept.
+/// The most duplicate members whose pointers are recorded.
 const MAX_REPEATED: usize = 100;
-/// How much of a key a pointer shows.
+/// The most characters of a key in a pointer.
 const MAX_KEY_CHARS: usize = 60;
 
-/// A value as `serde_json` reads it, and what it would not tell of.
+/// A parsed value, with the duplicate members that `serde_json` would not report.
 pub struct Json {
-    /// Of members that stand twice, it has the first.
+    /// The value. Of duplicate members it has the first.
     pub value: Value,
-    /// JSON pointers to the members that stand twice, in order; after many, further ones are left
-    /// out.
+    /// JSON pointers to the duplicate members, in order; at most 100.
     pub repeated: Vec<String>,
 }
 
@@ -33,23 +31,23 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-/// Reads a value and collects the pointers, within it, to members that stand twice.
+/// A reader of one value. It collects the pointers to duplicate members, relative to the value.
 struct Reader<'a>(&'a mut Vec<String>);
 
 impl Reader<'_> {
-    /// Puts `key` in front of the pointers from `before` on.
-    fn within(&mut self, before: usize, key: impl FnOnce() -> String) {
-        if self.0.len() > before {
+    /// Puts `key` in front of the pointers from index `first` on.
+    fn prefix_pointers(&mut self, first: usize, key: impl FnOnce() -> String) {
+        if self.0.len() > first {
             let key = key();
-            self.0[before..]
+            self.0[first..]
                 .iter_mut()
                 .for_each(|pointer| pointer.insert_str(0, &key));
         }
     }
 }
 
-/// A key as a part of a JSON pointer.
-fn part(key: &str) -> String {
+/// Returns a key as a part of a JSON pointer, shortened.
+fn pointer_part(key: &str) -> String {
     format!(
         "/{}",
         cut(key, MAX_KEY_CHARS)
@@ -105,11 +103,11 @@ impl<'de> Visitor<'de> for Reader<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut sequence: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
-        let mut before = self.0.len();
+        let mut first_pointer = self.0.len();
         while let Some(item) = sequence.next_element_seed(Reader(self.0))? {
-            self.within(before, || format!("/{}", items.len()));
+            self.prefix_pointers(first_pointer, || format!("/{}", items.len()));
             items.push(item);
-            before = self.0.len();
+            first_pointer = self.0.len();
         }
         Ok(Value::Array(items))
     }
@@ -119,15 +117,15 @@ impl<'de> Visitor<'de> for Reader<'_> {
         while let Some(key) = map.next_key::<String>()? {
             match members.entry(key) {
                 Entry::Vacant(member) => {
-                    let before = self.0.len();
+                    let first_pointer = self.0.len();
                     let value = map.next_value_seed(Reader(self.0))?;
-                    self.within(before, || part(member.key()));
+                    self.prefix_pointers(first_pointer, || pointer_part(member.key()));
                     member.insert(value);
                 }
                 Entry::Occupied(member) => {
                     map.next_value::<IgnoredAny>()?;
                     if self.0.len() < MAX_REPEATED {
-                        self.0.push(part(member.key()));
+                        self.0.push(pointer_part(member.key()));
                     }
                 }
             }
@@ -136,11 +134,11 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 }
 
-/// The parser's message without the position, which is reported beside it.
+/// Returns the parser's message without the position, which callers report separately.
 pub fn message(error: &serde_json::Error) -> String {
     let mut message = error.to_string();
     if message.starts_with("recursion limit exceeded") {
-        return "nested deeper than 128 levels; flatten what stands here".to_owned();
+        return "nested deeper than 128 levels; flatten this value".to_owned();
     }
     if let Some(end) = message.rfind(" at line ") {
         message.truncate(end);
@@ -154,14 +152,18 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn read(text: &str) -> Json {
+    fn parse(text: &str) -> Json {
         serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
     #[test]
-    fn members_that_stand_twice_are_told_by_pointer_at_every_depth() {
-        let json = read(
-            r#"[{"a": 1, "a": [1]}, {"b/c": [0, {"~": {"d": 1, "e": 2, "d": 3}}]}, {"a": 1, "b": {"a": 1}}]"#,
+    fn duplicate_members_are_reported_at_every_depth() {
+        let json = parse(
+            r#"[
+                {"a": 1, "a": [1]},
+                {"b/c": [0, {"~": {"d": 1, "e": 2, "d": 3}}]},
+                {"a": 1, "b": {"a": 1}}
+            ]"#,
         );
         assert_eq!(json.repeated, ["/0/a", "/1/b~1c/1/~0/d"]);
         assert_eq!(json.value[0], json!({"a": 1}));
@@ -169,21 +171,24 @@ mod tests {
     }
 
     #[test]
-    fn the_places_of_hostile_repetition_are_bounded() {
+    fn pointers_to_hostile_duplicates_are_bounded() {
         let text = format!(
             "{{\"{}\": {{{}\"a\": 1}}}}",
             "k".repeat(10_000),
             "\"a\": 1,".repeat(10_000)
         );
-        let json = read(&text);
+        let json = parse(&text);
         assert_eq!(json.repeated.len(), MAX_REPEATED);
         assert!(json.repeated.iter().all(|pointer| pointer.len() < 100));
     }
 
     proptest! {
         #[test]
-        fn what_is_read_is_what_serde_reads(text in "[\\[\\]{}:,\"a0-9.eE\\\\ \\-]{0,40}") {
-            let (json, value) = (serde_json::from_str::<Json>(&text), serde_json::from_str::<Value>(&text));
+        fn parsed_value_equals_that_of_serde_json(
+            text in "[\\[\\]{}:,\"a0-9.eE\\\\ \\-]{0,40}"
+        ) {
+            let json = serde_json::from_str::<Json>(&text);
+            let value = serde_json::from_str::<Value>(&text);
             prop_assert_eq!(json.is_ok(), value.is_ok());
             if let (Ok(json), Ok(value)) = (json, value) {
                 prop_assert!(json.value == value || !json.repeated.is_empty());

@@ -1,5 +1,5 @@
-//! Tool selection and ranking for agents: the few tools a request needs, out of thousands, with a
-//! reason for every pick and every exclusion.
+//! Tool selection and ranking for agents: it picks the few tools that a request needs out of
+//! thousands, and gives a reason for every pick and every exclusion.
 //!
 //! ```
 //! use picktools::{Catalog, Engine, PickOptions, Query};
@@ -17,21 +17,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A [`Catalog`] is read and checked once, an [`Engine`] indexes it, and each pick is a pure
-//! function of catalog, [`Query`] and [`PickOptions`], whose [`Access`] describes the caller. This
-//! crate is the engine. Other crates build on it: `picktools-provider` translates picks into the
-//! format of a model provider, `picktools-call` validates the model's calls against the same
-//! [`Access`], `picktools-import` reads OpenAPI documents.
+//! A [`Catalog`] is read and checked once, and an [`Engine`] indexes it. Each pick is a pure
+//! function of the catalog, the [`Query`] and the [`PickOptions`], whose [`Access`] describes the
+//! caller. This crate is the engine. Other crates build on it: `picktools-provider` translates
+//! picks into the format of a model provider, `picktools-call` validates the model's calls against
+//! the same [`Access`], and `picktools-import` reads OpenAPI documents.
 //!
-//! - Eligibility excludes, `select` truncates, `fuse` and `rerank` reorder, and each leaves
+//! - Eligibility excludes, `select` truncates, `fuse` and `rerank` reorder. Each stage leaves
 //!   evidence.
-//! - The same inputs give the same bytes; times stand outside the serialised outcome.
-//! - The library prints nothing and reads no environment unless asked to (`EndpointOptions`'s
-//!   proxy); a clock is read for deadlines, timings and the pauses of a
-//!   [`CircuitBreaker`](rerank::CircuitBreaker) only.
-//! - A stage that did not run says so.
-//! - What the library makes (outcomes, reports, errors) is `non_exhaustive`; what a caller makes
-//!   (options, definitions, scores) is not, and has a default where it is large.
+//! - The same inputs give the same bytes. Times are not part of the serialised selection.
+//! - The library prints nothing. It reads the environment only if asked to (the proxy of
+//!   `EndpointOptions`). It reads a clock only for deadlines, timings and the pauses of a
+//!   [`CircuitBreaker`](rerank::CircuitBreaker).
+//! - A stage that did not run is reported.
+//! - Types that the library creates (selections, reports, errors) are `non_exhaustive`. Types that
+//!   a caller creates (options, definitions, scores) are not; large ones have a default.
 
 // Modules are in reading order: each uses only those above it (`tests/main/architecture.rs`).
 mod sync;

@@ -1,5 +1,4 @@
-//! What a caller may set for a pick: plain data, which the library, HTTP, Python and the command
-//! line share.
+//! The options of a pick: plain data, which the library, HTTP, Python and the command line share.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,120 +14,126 @@ use crate::rerank::{DEFAULT_RERANK_WINDOW, MAX_RERANK_WINDOW, Rerank};
 use crate::tokens::TokenCountError;
 pub use crate::tokens::{TokenBudget, TranslateOptions};
 
-/// The [`PickOptions::max_per_source`] of a server, whose catalog may hold tools of untrusted
+/// The default [`PickOptions::max_per_source`] of a server whose catalog contains untrusted
 /// sources.
 pub const UNTRUSTED_MAX_PER_SOURCE: usize = 1;
 
-/// The most tools that stay because they are in use.
+/// The largest number of tools that stay selected because they are in use.
 pub const MAX_IN_USE: usize = 16;
 
-/// How the picks are chosen from the ranking.
+/// The method that chooses the picks from the ranking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Choice))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Choice {
-    /// As a set: tools that are the same take one place, the set covers the parts of a request that
-    /// has several, and the tools that the picks require come along. The best tool is always among
-    /// them.
+pub enum SelectionMode {
+    /// As a set: duplicates take one place, the set covers the subqueries of the request, and tools
+    /// that the picks require are added. The best tool is always among the picks.
     #[default]
     Set,
-    /// Each for itself: those that score best.
+    /// By score alone: the tools with the best scores.
     Best,
 }
 
-/// Whether an outcome tells of the tool that would have been the best, had the caller been allowed
-/// to use it.
+/// The condition under which a selection reports the best ineligible tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = TellBlocked))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum TellBlocked {
-    /// Never: for callers who must not learn of such tools.
+pub enum BlockedReporting {
+    /// Never, for callers that must not learn about such tools.
     Never,
-    /// Unless it is for other roles.
+    /// Unless the tool is reserved for other roles.
     #[default]
     ExceptRoles,
-    /// Whatever the reasons.
+    /// Always.
     Always,
 }
 
-/// How tools are picked. Tools are named by id, `source/name`, name or alias.
+/// The options of a pick. They refer to tools by id, `source/name`, name or alias.
 ///
-/// As JSON every field may be left out, and unknown ones are refused.
+/// In JSON every field is optional, and unknown fields are rejected.
 ///
 /// ```
 /// use picktools::PickOptions;
 ///
-/// let options: PickOptions = serde_json::from_str(r#"{"max_candidates": 5, "access": {"roles": ["admin"]}}"#)?;
-/// assert_eq!((options.max_candidates, options.rerank_window), (5, PickOptions::default().rerank_window));
-/// serde_json::from_str::<PickOptions>(r#"{"max_candidate": 5}"#).expect_err("nothing unknown is read");
+/// let json = r#"{"max_candidates": 5, "access": {"roles": ["admin"]}}"#;
+/// let options: PickOptions = serde_json::from_str(json)?;
+/// assert_eq!(options.max_candidates, 5);
+/// assert_eq!(options.rerank_window, PickOptions::default().rerank_window);
+/// let misspelt = serde_json::from_str::<PickOptions>(r#"{"max_candidate": 5}"#);
+/// misspelt.expect_err("the field is unknown");
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct PickOptions {
-    /// The most picks, from 1; 3 by default. Tools in use and those of picked skills come on top.
+    /// The largest number of picks, from 1; 3 by default. Tools in use and the tools of picked
+    /// skills do not count.
     pub max_candidates: usize,
-    /// The least score of a returned tool, 0..1; 0.05 by default. Tools that the request names
-    /// outright stay.
+    /// The threshold: the lowest score of a pick, 0..1; 0.05 by default. Tools that the request
+    /// names are picked with any score.
     pub min_score: f32,
-    /// Who asks, and so what may be picked.
+    /// The access policy of the caller.
     pub access: Access,
-    /// How long the pick may take; building an engine has a deadline of its own
-    /// ([`EngineBuilder::optional_embedder`](crate::EngineBuilder::optional_embedder)). What is
-    /// ranked by then is returned, marked as degraded. As JSON whole milliseconds, `timeout_ms`.
+    /// The timeout of the pick. Building an engine has a deadline of its own
+    /// ([`EngineBuilder::optional_embedder`](crate::EngineBuilder::optional_embedder)). After the
+    /// timeout the ranking up to then is returned, marked as degraded. In JSON it is `timeout_ms`,
+    /// in whole milliseconds.
     #[serde(rename = "timeout_ms", with = "milliseconds")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>))]
     pub timeout: Option<Duration>,
-    /// Whether it is told of each pick what speaks for it; it is, unless told otherwise. Without,
-    /// tools are picked alike and in less time: [`Pick::reason`](crate::Pick::reason) is empty, and
-    /// the provenance says only who asked for the tool.
+    /// `true` (the default) to explain each pick. If `false`, the same tools are picked in less
+    /// time. Then [`Pick::reason`](crate::Pick::reason) is empty, and the provenance states only
+    /// why a tool had to be picked.
     pub reasons: bool,
-    /// Whether the outcome holds the evidence of every candidate considered.
+    /// `true` to add the evidence of every considered candidate to the selection.
     pub debug: bool,
-    /// The retrievers; by default both, or keywords alone where the engine was built for keywords
+    /// The retrievers. By default both, or keywords alone if the engine was built for keywords
     /// only.
     pub mode: Option<Mode>,
-    /// How the retrievers' scores become one.
+    /// The fusion of the retrievers' scores.
     pub fusion: Fusion,
-    /// When the engine's reranker is asked; never by default. It reorders what `min_score` has
-    /// left, and scores stay what they are.
+    /// The condition under which the reranker runs; never by default. It reorders the candidates
+    /// above `min_score` and does not change their scores.
     pub rerank: Rerank,
-    /// How many of the best candidates the reranker is shown, from 2 to [`MAX_RERANK_WINDOW`]; 20
-    /// by default.
+    /// The number of candidates that the reranker receives, from 2 to [`MAX_RERANK_WINDOW`]; 20 by
+    /// default.
     pub rerank_window: usize,
-    /// How the picks are chosen from the ranking.
-    pub choice: Choice,
-    /// What the definitions of the picks may cost; needs
+    /// The method that chooses the picks from the ranking.
+    pub choice: SelectionMode,
+    /// The token budget of the picks' definitions. It needs
     /// [`EngineBuilder::token_counter`](crate::EngineBuilder::token_counter). Tools are shown in
-    /// less [`Detail`] or left out so that they always fit, by their scores; tools that are named
-    /// or always included come first.
+    /// less [`Detail`] or excluded by their scores so that the definitions always fit. Tools that
+    /// are named or always included come first.
     ///
     /// [`Detail`]: crate::catalog::Detail
     pub token_budget: Option<TokenBudget>,
-    /// Tools that are returned whatever their score, unless ineligible.
+    /// Tools that are always picked unless they are ineligible.
     pub always_include: Vec<String>,
-    /// Tools that the task has called so far, the latest last, beside those that the request's
-    /// transcript calls. They are returned whatever their score, unless ineligible, on top of
-    /// `max_candidates` and `max_per_source`; the latest [`MAX_IN_USE`]. A name that several tools
-    /// share means all of them, and one that no tool has is not an error:
-    /// [`Selection::unknown_in_use`](crate::Selection::unknown_in_use) tells it.
+    /// Tools that the task has called so far, the latest last, in addition to those that the
+    /// request's transcript calls. They are picked with any score unless ineligible. They do not
+    /// count towards `max_candidates` and `max_per_source`. The latest [`MAX_IN_USE`] are kept. An
+    /// ambiguous name stands for all its tools. Unknown names are not an error:
+    /// [`Selection::unknown_in_use`](crate::Selection::unknown_in_use) lists them.
     pub in_use: Vec<String>,
-    /// Whether tools gain by being called often in the engine's sequences
-    /// ([`EngineBuilder::sequences`](crate::EngineBuilder::sequences)): at most fourfold in odds,
-    /// which brings none over `min_score`. Not unless told: measure first whether it helps on your
-    /// requests.
+    /// `true` to raise tools that are called often in the engine's sequences
+    /// ([`EngineBuilder::sequences`](crate::EngineBuilder::sequences)), at most fourfold in odds.
+    /// It raises no tool above `min_score`. It is off by default; measure first whether it helps on
+    /// your requests.
     pub popularity: bool,
-    /// The most tools of one source, unless it is trusted; sources that look alike count as one.
-    /// [`UNTRUSTED_MAX_PER_SOURCE`] suits a catalog that strangers add to.
+    /// The largest number of picks from one source, unless the source is trusted. Sources with
+    /// confusable names count as one. [`UNTRUSTED_MAX_PER_SOURCE`] suits a catalog to which
+    /// strangers contribute.
     pub max_per_source: Option<usize>,
-    /// Sources that `max_per_source` does not limit, such as the operator's own.
+    /// Trusted sources, which `max_per_source` does not limit, such as the operator's own.
     pub trusted_sources: BTreeSet<String>,
-    /// Whether the outcome tells of the tool that would have been the best, had the caller been
-    /// allowed to use it ([`Selection::blocked`](crate::Selection::blocked)).
-    pub tell_blocked: TellBlocked,
+    /// The condition under which the selection reports the best ineligible tool
+    /// ([`Selection::blocked`](crate::Selection::blocked)).
+    pub tell_blocked: BlockedReporting,
 }
 
 impl Default for PickOptions {
@@ -144,35 +149,34 @@ impl Default for PickOptions {
             fusion: Fusion::default(),
             rerank: Rerank::default(),
             rerank_window: DEFAULT_RERANK_WINDOW,
-            choice: Choice::default(),
+            choice: SelectionMode::default(),
             token_budget: None,
             always_include: Vec::new(),
             in_use: Vec::new(),
             popularity: false,
             max_per_source: None,
             trusted_sources: BTreeSet::new(),
-            tell_blocked: TellBlocked::default(),
+            tell_blocked: BlockedReporting::default(),
         }
     }
 }
 
 impl PickOptions {
-    /// Returns the values that no tool of the catalog has: those of [`Access::unknown_values`], and
-    /// trusted sources.
+    /// Returns the values that match no tool of the catalog: those of [`Access::unknown_values`],
+    /// and trusted sources.
     pub fn unknown_values(&self, catalog: &Catalog) -> Vec<UnknownValue> {
         let sources = catalog.sources();
-        let mut unknown = self.access.unknown_values(catalog);
-        let trusted = self
-            .trusted_sources
-            .iter()
-            .filter(|name| sources.permits_none(name));
-        unknown.extend(
-            trusted.map(|name| UnknownValue::new("trusted_sources", name, sources.names())),
-        );
-        unknown
+        let mut unknown_values = self.access.unknown_values(catalog);
+        for name in &self.trusted_sources {
+            if sources.permits_none(name) {
+                let unknown = UnknownValue::new("trusted_sources", name, sources.names());
+                unknown_values.push(unknown);
+            }
+        }
+        unknown_values
     }
 
-    /// Checks what can be checked without a catalog.
+    /// Checks the options that can be checked without a catalog.
     pub fn check(&self) -> Result<(), PickError> {
         let invalid = |option, value: String, remedy| {
             Err(PickError::InvalidOption {
@@ -220,8 +224,8 @@ impl PickOptions {
     }
 }
 
-/// A duration as whole milliseconds; what is less than one counts as one, as no time at all is
-/// something else.
+/// A duration in whole milliseconds. A fraction rounds up, because a timeout of zero has another
+/// meaning.
 mod milliseconds {
     use std::time::Duration;
 
@@ -251,27 +255,26 @@ mod milliseconds {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PickError {
-    /// An option has a value that makes no sense.
+    /// An option has an invalid value.
     #[error("the option {option} is {value}: {remedy}")]
     InvalidOption {
         /// The option's name.
         option: &'static str,
         /// Its value.
         value: String,
-        /// What is allowed.
+        /// The allowed values.
         remedy: &'static str,
     },
-    /// The caller's access cannot be decided on, or an option names a tool that the catalog does
-    /// not have.
+    /// The access policy is invalid, or an option names an unknown tool.
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// The index that the catalog was opened from cannot be read any more, or is damaged.
+    /// The saved index of the catalog is unreadable or damaged.
     #[error("{reason}")]
     Saved {
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
-    /// A name stands for several tools.
+    /// A name is ambiguous.
     #[error(
         "{option} names {name:?}, which is ambiguous; write one of: {}",
         list(candidates, ", ")
@@ -279,23 +282,24 @@ pub enum PickError {
     AmbiguousTool {
         /// The option's name.
         option: &'static str,
-        /// What it names.
+        /// The ambiguous name.
         name: String,
-        /// The ids of the tools it may mean.
+        /// The ids of the tools with this name.
         candidates: Vec<String>,
     },
-    /// A semantic ranking was asked of an engine that was built for keywords only.
+    /// The mode needs an embedding model, and the engine was built for keywords only.
     #[error(
-        "the mode {mode} needs an embedding model, and the engine was built for keywords only; build it with a model, \
-         or use the mode keyword"
+        "the mode {mode} needs an embedding model, and the engine was built for keywords only; \
+         build it with a model, or use the mode keyword"
     )]
     NoEmbedder {
-        /// The mode that was asked for.
+        /// The requested mode.
         mode: &'static str,
     },
-    /// Reranking was asked of an engine that has no reranker.
+    /// The options require reranking, and the engine has no reranker.
     #[error(
-        "the option rerank is always, and the engine has no reranker; build it with one, or use auto or never"
+        "the option rerank is always, and the engine has no reranker; \
+         build it with one, or use auto or never"
     )]
     NoReranker,
     /// The index failed.
@@ -304,13 +308,13 @@ pub enum PickError {
     /// The catalog failed.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
-    /// The definitions cannot be made whose tokens are to be counted.
+    /// The tokens of the definitions cannot be counted.
     #[error(transparent)]
     Definitions(#[from] TokenCountError),
     /// A worker could not be started or died.
     #[error("cannot run the pick: {reason}")]
     Worker {
-        /// What happened.
+        /// The cause.
         reason: String,
     },
 }
@@ -325,7 +329,7 @@ mod tests {
     use crate::names::Advertising;
 
     #[test]
-    fn options_survive_their_json_and_what_is_left_out_is_the_default() {
+    fn options_round_trip_json_and_default_missing_fields() {
         let all = PickOptions {
             max_candidates: 7,
             min_score: 0.25,
@@ -345,7 +349,7 @@ mod tests {
             fusion: Fusion::Rrf { k: 10 },
             rerank: Rerank::Auto,
             rerank_window: 50,
-            choice: Choice::Best,
+            choice: SelectionMode::Best,
             token_budget: Some(TokenBudget {
                 provider: "anthropic".to_owned(),
                 view: TranslateOptions {
@@ -362,30 +366,30 @@ mod tests {
             in_use: vec!["d".to_owned()],
             popularity: true,
             max_per_source: Some(2),
-            tell_blocked: TellBlocked::Always,
+            tell_blocked: BlockedReporting::Always,
             trusted_sources: ["e".to_owned()].into(),
         };
         for options in [all, PickOptions::default()] {
             let json = serde_json::to_string(&options).expect("it serialises");
             assert_eq!(
-                serde_json::from_str::<PickOptions>(&json).expect("it was written by us"),
+                serde_json::from_str::<PickOptions>(&json).expect("it is valid"),
                 options,
                 "{json}"
             );
         }
-        let read =
+        let parse =
             |value: Value| serde_json::from_value::<PickOptions>(value).expect("it is valid");
-        assert_eq!(read(json!({})), PickOptions::default());
+        assert_eq!(parse(json!({})), PickOptions::default());
         assert_eq!(
-            read(json!({"access": {}, "fusion": {"method": "rrf"}})).fusion,
+            parse(json!({"access": {}, "fusion": {"method": "rrf"}})).fusion,
             Fusion::Rrf { k: 60 }
         );
-        let budget = read(json!({"token_budget": {"tokens": 9}})).token_budget;
+        let budget = parse(json!({"token_budget": {"tokens": 9}})).token_budget;
         assert_eq!(budget, Some(TokenBudget::new(9)));
     }
 
     #[test]
-    fn what_is_unknown_or_of_another_kind_is_refused() {
+    fn options_with_unknown_or_mistyped_fields_are_rejected() {
         for value in [
             json!({"max_candidate": 3}),
             json!({"allow_unsafe": true}),

@@ -1,10 +1,10 @@
-//! What is asked.
+//! Requests as the retrievers read them.
 //!
-//! A [`Query`] is the text that the retrievers see. It is made from a string, from a transcript,
-//! whose last user message is the request, or from any other JSON value, which is stringified. What
-//! it rules out is not searched for. Text beyond [`MAX_QUERY_BYTES`] is not read, and
-//! [`Query::truncated`] says so: a request of a megabyte carries no more intent than its first
-//! pages, and must not cost more than they do.
+//! A [`Query`] is made from a string, from a transcript, or from any other JSON value, which is
+//! serialised. The last user message of a transcript is the request. Clauses that rule something
+//! out are not searched for. Text beyond [`MAX_QUERY_BYTES`] is not read, and [`Query::truncated`]
+//! reports that. A request of a megabyte has no more intent than its first pages, and must not cost
+//! more.
 
 mod ruled_out;
 
@@ -15,33 +15,34 @@ use serde_json::Value;
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
 use self::ruled_out::ruled_out;
-use crate::function_words::says_something;
+use crate::function_words::has_content_word;
 
-/// The most text of a request that is read, in bytes of UTF-8.
+/// The longest text of a request that is read, in bytes of UTF-8.
 pub const MAX_QUERY_BYTES: usize = 64 * 1024;
 
-/// The most parts that [`Query::sentences`] gives.
+/// The most parts that [`Query::sentences`] returns.
 pub(crate) const MAX_SENTENCES: usize = 16;
 
-/// The most earlier messages that are read, the latest ones.
+/// The most earlier messages that are read. The latest ones are read.
 pub const MAX_CONTEXT_MESSAGES: usize = 4;
-/// Earlier messages say enough when they have as many bytes: "and in Turin?" has not.
-const CONTEXT_ENOUGH: usize = 20;
-/// The most text of earlier messages that is read, in bytes of UTF-8, the latest first.
+/// The number of bytes at which earlier messages are enough context: "and in Turin?" is too short.
+const SUFFICIENT_CONTEXT_BYTES: usize = 20;
+/// The longest text of earlier messages that is read, in bytes of UTF-8, the latest first.
 const MAX_CONTEXT_BYTES: usize = 8 * 1024;
 
-/// The most names of called tools that are kept, the latest ones.
+/// The most names of called tools that are stored. The latest ones are stored.
 const MAX_CALLED: usize = 64;
-/// Longer names belong to no tool.
+/// The longest name of a called tool, in bytes. No tool has a longer name.
 pub(crate) const MAX_NAME_BYTES: usize = 2048;
 
-/// Words that join clauses. Commas part the items of lists as often as clauses, and do not count.
+/// Words that join clauses. Commas do not count, because they separate items of lists as often as
+/// clauses.
 const JOINS: [&str; 7] = ["and", "then", "also", "but", "plus", "while", "or"];
 
-/// A request, normalised to text, and what was said and called before.
+/// A request, normalised to text, with the conversation before it.
 ///
-/// As JSON it is an object of `text`, `context`, `called` and `truncated`, of which only `text`
-/// must be there, or the text alone.
+/// As JSON it is the text alone, or an object with the members `text`, `context`, `called` and
+/// `truncated`, of which only `text` is required.
 ///
 /// ```
 /// use picktools::Query;
@@ -52,68 +53,70 @@ const JOINS: [&str; 7] = ["and", "then", "also", "but", "plus", "while", "or"];
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
     text: String,
-    /// The text without what it rules out, where it rules out something.
-    wanted: Option<String>,
+    /// The text without the clauses that rule something out, if it has such clauses.
+    search_text: Option<String>,
     truncated: bool,
-    /// What was said before, and the request; empty where the request stands alone.
+    /// The context and the request, joined; empty if the request has no context.
     conversation: String,
-    /// How many bytes of that were said before.
-    context: usize,
+    /// The length of the context in `conversation`, in bytes.
+    context_bytes: usize,
     called: Vec<String>,
 }
 
 impl Query {
-    /// Makes a query from text, cut to [`MAX_QUERY_BYTES`] at a character boundary.
+    /// Makes a query from a text, which is cut to [`MAX_QUERY_BYTES`] at a character boundary.
     pub fn new(text: impl Into<String>) -> Self {
         let mut text = text.into();
         let truncated = text.len() > MAX_QUERY_BYTES;
         if truncated {
             text.truncate(text.floor_char_boundary(MAX_QUERY_BYTES));
         }
-        let wanted = wanted(&text);
+        let search_text = remove_ruled_out(&text);
         Self {
             text,
-            wanted,
+            search_text,
             truncated,
             conversation: String::new(),
-            context: 0,
+            context_bytes: 0,
             called: Vec::new(),
         }
     }
 
-    /// Adds what the user said before, oldest first, so that a request that goes on with it is
-    /// understood. What counts is the last message, and where it is as short as "and in Turin?",
-    /// those before it: at most 4 messages and 8 KiB.
+    /// Adds the earlier messages of the user, oldest first, so that a follow-up request can be
+    /// understood.
+    ///
+    /// Only the last message counts. If it is as short as "and in Turin?", the messages before it
+    /// count too: at most 4 messages and 8 KiB.
     #[must_use]
     pub fn with_context<T: AsRef<str>>(self, earlier: &[T]) -> Self {
-        let mut kept = Vec::new();
+        let mut messages = Vec::new();
         let mut bytes = 0;
         for message in earlier.iter().rev().take(MAX_CONTEXT_MESSAGES) {
             let message = message.as_ref();
             let message = &message[..message.floor_char_boundary(MAX_CONTEXT_BYTES - bytes)];
             bytes += message.len();
-            kept.push(message);
-            if bytes >= CONTEXT_ENOUGH {
+            messages.push(message);
+            if bytes >= SUFFICIENT_CONTEXT_BYTES {
                 break;
             }
         }
-        kept.reverse();
-        self.within(&kept.join("\n"))
+        messages.reverse();
+        self.with_context_text(&messages.join("\n"))
     }
 
-    /// Takes `context` for what was said before, unless there is nothing to search for in it.
-    pub fn within(mut self, context: &str) -> Self {
-        // Messages are joined with line ends, which do not count.
+    /// Sets the context of the request, unless `context` is blank.
+    pub fn with_context_text(mut self, context: &str) -> Self {
+        // The line ends that join messages do not count.
         let context =
             &context[..context.floor_char_boundary(MAX_CONTEXT_BYTES + MAX_CONTEXT_MESSAGES)];
         if !is_blank(context) {
-            self.context = context.len();
-            self.conversation = format!("{context}\n{}", self.wanted());
+            self.context_bytes = context.len();
+            self.conversation = format!("{context}\n{}", self.search_text());
         }
         self
     }
 
-    /// Names the tools that the assistant has called, each once, the latest last.
+    /// Sets the names of the tools that the assistant has called, each once, the latest last.
     pub fn with_called(mut self, called: Vec<String>) -> Self {
         self.called = called;
         self
@@ -124,19 +127,19 @@ impl Query {
         &self.text
     }
 
-    /// Returns the text that is searched for: without clauses such as "don't send an email", unless
-    /// nothing is left then.
-    pub fn wanted(&self) -> &str {
-        self.wanted.as_deref().unwrap_or(&self.text)
+    /// Returns the text that is searched for: the request without clauses such as "don't send an
+    /// email", or all of it if no content word would remain.
+    pub fn search_text(&self) -> &str {
+        self.search_text.as_deref().unwrap_or(&self.text)
     }
 
-    /// Returns what the user said before, as far as it counts, one message after the other on lines
-    /// of their own; empty where the request stands alone.
+    /// Returns the earlier messages that count, each on a line of its own; empty if the request has
+    /// no context.
     pub fn context(&self) -> &str {
-        &self.conversation[..self.context]
+        &self.conversation[..self.context_bytes]
     }
 
-    /// Returns what was said before together with the request; empty where that stands alone.
+    /// Returns the context together with the request; empty if the request has no context.
     pub(crate) fn conversation(&self) -> &str {
         &self.conversation
     }
@@ -146,74 +149,77 @@ impl Query {
         &self.called
     }
 
-    /// Returns `true` if text of the request beyond [`MAX_QUERY_BYTES`] was left out.
+    /// Returns `true` if the request was longer than [`MAX_QUERY_BYTES`] and was cut.
     pub fn truncated(&self) -> bool {
         self.truncated
     }
 
-    /// Returns the sentences and lines that hold words, in order; if there are more than 16,
-    /// neighbours are taken together.
+    /// Returns the sentences and lines that have words, in order. If there are more than 16,
+    /// neighbours are merged.
     pub fn sentences(&self) -> Vec<&str> {
-        together(self.wanted(), &sentence_ranges(self.wanted()))
+        merge_neighbours(self.search_text(), &sentence_ranges(self.search_text()))
     }
 
-    /// Returns the sentences of the conversation, as [`Query::sentences`] does those of the
-    /// request.
+    /// Returns the sentences of the conversation, in the same way as [`Query::sentences`].
     pub fn conversation_sentences(&self) -> Vec<&str> {
-        together(&self.conversation, &sentence_ranges(&self.conversation))
+        merge_neighbours(&self.conversation, &sentence_ranges(&self.conversation))
     }
 
-    /// Returns the parts that may each need a tool of their own: the sentences, cut at English
-    /// words like `and` and `then`; at most 16.
+    /// Returns the subqueries, which may each need a tool of their own: the sentences, cut at
+    /// English words like `and` and `then`; at most 16.
     pub fn clauses(&self) -> Vec<&str> {
-        let text = self.wanted();
+        let text = self.search_text();
         let mut ranges = Vec::new();
         for sentence in sentence_ranges(text) {
-            let (mut start, mut at) = (sentence.start, sentence.start);
+            let (mut start, mut position) = (sentence.start, sentence.start);
             for word in text[sentence.clone()].split_inclusive(char::is_whitespace) {
                 if JOINS
                     .iter()
                     .any(|join| join.eq_ignore_ascii_case(word.trim_end()))
                 {
-                    ranges.push(start..at);
-                    start = at + word.len();
+                    ranges.push(start..position);
+                    start = position + word.len();
                 }
-                at += word.len();
+                position += word.len();
             }
             ranges.push(start..sentence.end);
         }
         ranges.retain(|range| text[range.clone()].contains(char::is_alphanumeric));
-        together(text, &ranges).into_iter().map(str::trim).collect()
+        let clauses = merge_neighbours(text, &ranges);
+        clauses.into_iter().map(str::trim).collect()
     }
 
     /// Returns `true` if there is nothing to search for: only white space, punctuation and
-    /// characters that nobody sees.
+    /// invisible characters.
     pub fn is_blank(&self) -> bool {
         is_blank(&self.text)
     }
 }
 
-/// Adds the name of a called tool to those that were called later, unless it is there, is no name,
-/// or there are enough.
+/// Adds the name of a called tool to those that were called later.
+///
+/// The name is ignored if it is a duplicate, empty or too long, or if there are 64 names already.
 pub fn add_called(called: &mut Vec<String>, name: &str) {
     let is_name = !name.trim().is_empty() && name.len() <= MAX_NAME_BYTES;
-    if is_name && called.len() < MAX_CALLED && called.iter().all(|known| known != name) {
+    if is_name && called.len() < MAX_CALLED && called.iter().all(|other| other != name) {
         called.push(name.to_owned());
     }
 }
 
-/// The text without what it rules out; `None` where that is nothing, or everything that it says.
-fn wanted(text: &str) -> Option<String> {
-    let mut wanted = String::new();
-    let mut kept = 0;
+/// Removes the clauses that rule something out.
+///
+/// Returns `None` if there are no such clauses, or if the rest has no content word.
+fn remove_ruled_out(text: &str) -> Option<String> {
+    let mut remaining = String::new();
+    let mut copied_to = 0;
     for sentence in sentence_ranges(text) {
         for Range { start, end } in ruled_out(&text[sentence.clone()]) {
-            wanted.push_str(&text[kept..sentence.start + start]);
-            kept = sentence.start + end;
+            remaining.push_str(&text[copied_to..sentence.start + start]);
+            copied_to = sentence.start + end;
         }
     }
-    wanted.push_str(&text[kept..]);
-    (kept > 0 && says_something(&wanted)).then_some(wanted)
+    remaining.push_str(&text[copied_to..]);
+    (copied_to > 0 && has_content_word(&remaining)).then_some(remaining)
 }
 
 fn is_blank(text: &str) -> bool {
@@ -226,10 +232,10 @@ fn sentence_ranges(text: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let mut start = 0;
     let mut letters = text.char_indices().peekable();
-    while let Some((at, letter)) = letters.next() {
+    while let Some((position, letter)) = letters.next() {
         let next = letters.peek().map(|&(_, next)| next);
         if ends_sentence(letter, next) || next.is_none() {
-            let end = at + letter.len_utf8();
+            let end = position + letter.len_utf8();
             if text[start..end].contains(char::is_alphanumeric) {
                 ranges.push(start..end);
             }
@@ -239,17 +245,17 @@ fn sentence_ranges(text: &str) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Takes neighbours together, so that there are at most [`MAX_SENTENCES`] texts.
-fn together<'t>(text: &'t str, ranges: &[Range<usize>]) -> Vec<&'t str> {
-    let together = ranges.len().div_ceil(MAX_SENTENCES).max(1);
+/// Merges neighbours of equal number, so that there are at most [`MAX_SENTENCES`] texts.
+fn merge_neighbours<'t>(text: &'t str, ranges: &[Range<usize>]) -> Vec<&'t str> {
+    let group_size = ranges.len().div_ceil(MAX_SENTENCES).max(1);
     ranges
-        .chunks(together)
+        .chunks(group_size)
         .map(|group| &text[group[0].start..group[group.len() - 1].end])
         .collect()
 }
 
-/// Returns `true` if a sentence or line ends at `letter`; a full stop inside a word, as in `3.5` or
-/// `main.rs`, ends none.
+/// Returns `true` if a sentence or line ends at `letter`. A full stop inside a word, as in `3.5` or
+/// `main.rs`, does not end a sentence.
 fn ends_sentence(letter: char, next: Option<char>) -> bool {
     match letter {
         '\n' | '。' | '！' | '？' => true,
@@ -273,7 +279,7 @@ impl From<String> for Query {
 /// The serialised form of a [`Query`].
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wire {
+struct SerializedQuery {
     text: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     context: String,
@@ -291,7 +297,7 @@ impl Serialize for Query {
             called,
             ..
         } = self.clone();
-        Wire {
+        SerializedQuery {
             text,
             context: self.context().to_owned(),
             called,
@@ -302,15 +308,15 @@ impl Serialize for Query {
 }
 
 impl<'de> Deserialize<'de> for Query {
-    /// Reads what was serialised within the bounds that every query has.
+    /// Reads a query and applies the same limits as for every query.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let wire = match Value::deserialize(deserializer)? {
+        let record = match Value::deserialize(deserializer)? {
             Value::String(text) => return Ok(Self::new(text)),
-            value => Wire::deserialize(value).map_err(serde::de::Error::custom)?,
+            value => SerializedQuery::deserialize(value).map_err(serde::de::Error::custom)?,
         };
-        let mut query = Self::new(wire.text).within(&wire.context);
-        query.truncated |= wire.truncated;
-        for name in wire.called.into_iter().rev() {
+        let mut query = Self::new(record.text).with_context_text(&record.context);
+        query.truncated |= record.truncated;
+        for name in record.called.into_iter().rev() {
             add_called(&mut query.called, &name);
         }
         query.called.reverse();
@@ -324,20 +330,20 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_query_survives_its_json_and_foreign_json_is_held_to_the_bounds() {
+    fn query_survives_json_and_foreign_json_is_bounded() {
         let long = "é".repeat(MAX_QUERY_BYTES);
-        let talk =
-            Query::new("d").with_context(&["Weather in Nice, and the news?", " and in Turin?\n"]);
-        let talk = talk.with_called(vec!["get_forecast".to_owned()]);
+        let follow_up = Query::new("d")
+            .with_context(&["Weather in Nice, and the news?", " and in Turin?\n"])
+            .with_called(vec!["get_forecast".to_owned()]);
         for query in [
             Query::new("mail it"),
             Query::new(long.as_str()),
-            talk,
+            follow_up,
             Query::new("[1]"),
         ] {
-            let json = serde_json::to_string(&query).expect("it serialises");
+            let json = serde_json::to_string(&query).expect("the query serialises");
             assert_eq!(
-                serde_json::from_str::<Query>(&json).expect("it was written by us"),
+                serde_json::from_str::<Query>(&json).expect("a serialised query is valid"),
                 query,
                 "{json:.80}"
             );
@@ -347,12 +353,12 @@ mod tests {
             Query::new("mail it")
         );
         let hostile = json!({"text": long, "context": long, "called": vec!["x".repeat(5000); 500]});
-        let read: Query = serde_json::from_value(hostile).expect("it is cut");
+        let query: Query = serde_json::from_value(hostile).expect("the query is cut");
         assert!(
-            read.truncated() && read.context().len() <= MAX_CONTEXT_BYTES + MAX_CONTEXT_MESSAGES
+            query.truncated() && query.context().len() <= MAX_CONTEXT_BYTES + MAX_CONTEXT_MESSAGES
         );
         assert!(
-            read.called().is_empty(),
+            query.called().is_empty(),
             "no tool has a name of that length"
         );
         for value in [
@@ -366,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn punctuation_and_what_nobody_sees_is_blank() {
+    fn punctuation_and_invisible_characters_are_blank() {
         for text in ["", " \n\t", "?!…", "、。", "\u{200b}\u{0}"] {
             assert!(Query::new(text).is_blank(), "{text:?}");
         }
@@ -376,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_are_cut_at_their_ends_and_at_lines() {
+    fn sentences_are_cut_at_full_stops_and_line_ends() {
         let query = Query::new("Open main.rs at 3.5! Then\n- mail it; ok?  …\n把文件发给我。谢谢");
         assert_eq!(
             query.sentences(),
@@ -397,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn clauses_are_cut_at_words_that_join() {
+    fn clauses_are_cut_at_joining_words() {
         let query = Query::new(
             "Book a flight, a room AND mail me the android plan. Then, and then call Rand",
         );
@@ -417,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn many_sentences_are_taken_together() {
+    fn many_sentences_are_merged() {
         let text = "Go on. ".repeat(100);
         let query = Query::new(text.as_str());
         let sentences = query.sentences();
@@ -430,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn the_context_is_bounded() {
+    fn context_is_bounded() {
         assert_eq!(
             Query::new("d")
                 .with_context(&["and in Turin?", "b"])
@@ -451,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn enormous_text_is_cut_at_a_character_boundary() {
+    fn long_text_is_cut_at_a_character_boundary() {
         let query = Query::new("é".repeat(MAX_QUERY_BYTES));
         assert!(query.truncated());
         assert_eq!(query.text().len(), MAX_QUERY_BYTES);

@@ -1,9 +1,9 @@
-//! What flows between stages: tool ids, candidates and rankings.
+//! The data that ranking stages exchange: tool ids, candidates and rankings.
 //!
-//! A retriever scores tools into a dense vector, one number per tool in registration order: every
-//! tool of the catalog, or of a large one those that may be near the request ([`Scored`]). All
-//! retrievers score the same tools, so that each later stage may ask any signal for any of them. A
-//! [`Ranking`] is cut from such a vector with [`top_k`], which is where ties are broken: by
+//! A retriever scores tools into a dense vector, one number per tool in registration order. It
+//! scores every tool of a small catalog, and of a large one the tools that may be near the request
+//! ([`ScoredTools`]). All retrievers score the same tools, so each later stage can read any signal
+//! for any of them. [`top_k`] selects a [`Ranking`] from such a vector. It breaks ties by
 //! registration order.
 
 use std::borrow::Cow;
@@ -28,18 +28,20 @@ impl ToolId {
     }
 }
 
-/// Which tools of a catalog have scores: all, or those of a large one that may be near a request.
-/// Scores lie in the order of the catalog, and a tool has a place among them.
+/// The tools of a catalog that have scores: all, or in a large catalog those that may be near a
+/// request.
+///
+/// Scores are in the order of the catalog. The position of a tool is the index of its score.
 #[derive(Debug, Clone)]
-pub(crate) enum Scored {
-    /// So many tools, each in its own place.
+pub(crate) enum ScoredTools {
+    /// All tools of a catalog with this number of tools.
     All(usize),
-    /// Some, ascending.
+    /// Some tools, ascending.
     Some(Arc<[ToolId]>),
 }
 
-impl Scored {
-    /// Returns how many tools have scores.
+impl ScoredTools {
+    /// Returns the number of tools with scores.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::All(tools) => *tools,
@@ -47,33 +49,33 @@ impl Scored {
         }
     }
 
-    /// Returns the place of a tool; `None` where it has no score.
-    pub(crate) fn place(&self, tool: ToolId) -> Option<usize> {
+    /// Returns the position of a tool, or `None` if it has no score.
+    pub(crate) fn position(&self, tool: ToolId) -> Option<usize> {
         match self {
-            Self::All(tools) => Some(tool.index()).filter(|place| place < tools),
+            Self::All(tools) => Some(tool.index()).filter(|position| position < tools),
             Self::Some(tools) => tools.binary_search(&tool).ok(),
         }
     }
 
-    /// Returns how many tools with scores come before a tool in the catalog.
-    pub(crate) fn before(&self, tool: ToolId) -> usize {
+    /// Returns the number of tools with scores that precede a tool in the catalog.
+    pub(crate) fn count_before(&self, tool: ToolId) -> usize {
         match self {
             Self::All(tools) => tool.index().min(*tools),
             Self::Some(tools) => tools.partition_point(|scored| *scored < tool),
         }
     }
 
-    /// Returns the tool that has a place.
-    pub(crate) fn tool(&self, place: usize) -> ToolId {
+    /// Returns the tool at a position.
+    pub(crate) fn tool(&self, position: usize) -> ToolId {
         match self {
-            Self::All(_) => ToolId::from_index(place),
-            Self::Some(tools) => tools[place],
+            Self::All(_) => ToolId::from_index(position),
+            Self::Some(tools) => tools[position],
         }
     }
 
-    /// Returns what there is for each tool with a score, of what there is for each tool of the
-    /// catalog.
-    pub(crate) fn of<'v, T: Copy>(&self, values: &'v [T]) -> Cow<'v, [T]> {
+    /// Selects the values of the tools with scores from `values`, which has one for each tool of
+    /// the catalog.
+    pub(crate) fn select<'v, T: Copy>(&self, values: &'v [T]) -> Cow<'v, [T]> {
         match self {
             Self::All(_) => Cow::Borrowed(values),
             Self::Some(tools) => tools.iter().map(|tool| values[tool.index()]).collect(),
@@ -111,7 +113,7 @@ pub(crate) fn top_k(candidates: impl Iterator<Item = Candidate>, k: usize) -> Ra
         return Ranking::new();
     }
     let mut ranking = Ranking::new();
-    // The worst of `k` that are known: what is no better is passed over.
+    // The worst of the best `k` so far. Candidates that are not better are skipped.
     let mut bound: Option<Candidate> = None;
     for candidate in candidates {
         if bound.is_none_or(|bound| {
@@ -131,7 +133,7 @@ pub(crate) fn top_k(candidates: impl Iterator<Item = Candidate>, k: usize) -> Ra
     best(ranking, k)
 }
 
-/// Puts the best `k` candidates in order.
+/// Returns the best `k` candidates in order.
 fn best(mut candidates: Vec<Candidate>, k: usize) -> Ranking {
     if candidates.len() > k {
         candidates.select_nth_unstable_by(k, Candidate::better_first);
@@ -141,81 +143,82 @@ fn best(mut candidates: Vec<Candidate>, k: usize) -> Ranking {
     candidates
 }
 
-/// How many values are looked at together.
+/// The number of values in a chunk. A chunk without a large enough value is skipped.
 const CHUNK: usize = 16;
-/// How many of them are compared with so many others at once.
+/// The number of values that one vector instruction compares.
 const LANES: usize = 8;
 
-/// Returns the best `k` in order of the tools that are admitted, each with its value: as [`top_k`],
-/// in a fraction of the time for a small `k`, as most chunks of values hold none that is large
-/// enough.
+/// Returns the best `k` eligible tools in order, each with its value.
+///
+/// The result equals that of [`top_k`]. For a small `k` it takes a fraction of the time, because
+/// most chunks have no value that is large enough.
 ///
 /// # Complexity
 ///
 /// Linear in the number of values.
-pub(crate) fn top_k_of(values: &[f32], admitted: &[bool], k: usize) -> Ranking {
-    let mut most = Vec::with_capacity(values.len().div_ceil(CHUNK));
-    Arch::new().dispatch(Largest {
+pub(crate) fn top_k_eligible(values: &[f32], eligible: &[bool], k: usize) -> Ranking {
+    let mut maxima = Vec::with_capacity(values.len().div_ceil(CHUNK));
+    Arch::new().dispatch(ChunkMaxima {
         values,
-        admitted,
-        most: &mut most,
+        eligible,
+        maxima: &mut maxima,
     });
-    // So many chunks have a tool that reaches it.
-    let least = match k.checked_sub(1) {
-        Some(last) if last < most.len() => {
-            *most
+    // At least `k` chunks have a tool that reaches this value.
+    let threshold = match k.checked_sub(1) {
+        Some(last) if last < maxima.len() => {
+            *maxima
                 .clone()
                 .select_nth_unstable_by(last, |a, b| b.total_cmp(a))
                 .1
         }
         _ => f32::NEG_INFINITY,
     };
-    let mut reaching = Vec::with_capacity(2 * k.min(values.len()));
-    for first in (0..most.len())
-        .filter(|&chunk| most[chunk] >= least)
+    let mut candidates = Vec::with_capacity(2 * k.min(values.len()));
+    for first in (0..maxima.len())
+        .filter(|&chunk| maxima[chunk] >= threshold)
         .map(|chunk| CHUNK * chunk)
     {
-        for place in first..values.len().min(first + CHUNK) {
-            if values[place] >= least && admitted[place] {
-                reaching.push(Candidate {
-                    tool: ToolId::from_index(place),
-                    score: values[place],
+        for position in first..values.len().min(first + CHUNK) {
+            if values[position] >= threshold && eligible[position] {
+                candidates.push(Candidate {
+                    tool: ToolId::from_index(position),
+                    score: values[position],
                 });
             }
         }
     }
-    best(reaching, k)
+    best(candidates, k)
 }
 
-/// Returns the places of the values that are at least `least`, ascending. Chunks of values that
-/// have none are passed over together.
-pub(crate) fn reaching(values: &[f32], least: f32) -> impl Iterator<Item = usize> {
+/// Returns the positions of the values that are at least `threshold`, ascending. Chunks without
+/// such a value are skipped.
+pub(crate) fn positions_reaching(values: &[f32], threshold: f32) -> impl Iterator<Item = usize> {
     let chunks = values
         .chunks(CHUNK)
         .enumerate()
-        .filter(move |(_, chunk)| largest(chunk) >= least);
+        .filter(move |(_, chunk)| largest(chunk) >= threshold);
     chunks.flat_map(move |(number, chunk)| {
-        let places = chunk
+        let positions = chunk
             .iter()
             .enumerate()
-            .filter(move |(_, value)| **value >= least);
-        places.map(move |(place, _)| number * CHUNK + place)
+            .filter(move |(_, value)| **value >= threshold);
+        positions.map(move |(position, _)| number * CHUNK + position)
     })
 }
 
-/// How many values stand for all where it is asked what about so many of them reach.
+/// The size of the sample that estimates the value which a given number of tools reach.
 const SAMPLE: usize = 2_048;
 
-/// Some tools of a catalog.
+/// A set of tools of a catalog.
 #[derive(Debug, Clone)]
 pub(crate) struct ToolSet {
-    /// One bit a tool.
+    /// One bit per tool.
     bits: Vec<u64>,
     tools: usize,
 }
 
 impl ToolSet {
-    /// Makes one of none of so many tools.
+    /// Makes an empty set for a catalog with this number of tools.
     pub(crate) fn new(tools: usize) -> Self {
         Self {
             bits: vec![0; tools.div_ceil(64)],
@@ -223,7 +226,7 @@ impl ToolSet {
         }
     }
 
-    /// Returns how many tools the catalog has.
+    /// Returns the number of tools in the catalog.
     pub(crate) fn tools(&self) -> usize {
         self.tools
     }
@@ -232,38 +235,35 @@ impl ToolSet {
         self.bits[tool.index() / 64] |= 1 << (tool.index() % 64);
     }
 
-    /// Adds the tools of about the `wanted` largest values that exceed `floor`, of all tools and of
-    /// those that are admitted: by a sample, so that it may be half as many or twice as many, but
-    /// never one without those of larger values.
-    pub(crate) fn add_best(
-        &mut self,
-        values: &[f32],
-        floor: f32,
-        admitted: &[bool],
-        wanted: usize,
-    ) {
+    /// Adds the tools with about the `count` largest values that exceed `floor`: those of all
+    /// tools, and those of the eligible tools.
+    ///
+    /// A sample determines the thresholds. So the number may be half or twice `count`, but no tool
+    /// is added without the tools with larger values.
+    pub(crate) fn add_best(&mut self, values: &[f32], floor: f32, eligible: &[bool], count: usize) {
         let step = values.len().div_ceil(SAMPLE).max(1);
         let sample: Vec<f32> = values.iter().copied().step_by(step).collect();
-        let flags: Vec<bool> = admitted.iter().copied().step_by(step).collect();
-        let place = wanted / step;
-        let reached = |flags: &[bool]| {
-            top_k_of(&sample, flags, place + 1)
-                .get(place)
-                .map_or(f32::NEG_INFINITY, |least| least.score)
+        let flags: Vec<bool> = eligible.iter().copied().step_by(step).collect();
+        let rank = count / step;
+        let threshold = |flags: &[bool]| {
+            top_k_eligible(&sample, flags, rank + 1)
+                .get(rank)
+                .map_or(f32::NEG_INFINITY, |candidate| candidate.score)
         };
-        let of_admitted = reached(&flags);
-        let mostly = 2 * flags.iter().filter(|admitted| **admitted).count() >= flags.len();
-        let of_all = if mostly {
-            of_admitted
+        let threshold_eligible = threshold(&flags);
+        let sampled_eligible = flags.iter().filter(|eligible| **eligible).count();
+        let threshold_all = if 2 * sampled_eligible >= flags.len() {
+            threshold_eligible
         } else {
-            reached(&vec![true; sample.len()])
+            threshold(&vec![true; sample.len()])
         };
         let add = AddBest {
             bits: &mut self.bits,
             values,
-            admitted,
+            eligible,
             floor,
-            least: (of_all, of_admitted),
+            threshold_all,
+            threshold_eligible,
         };
         Arch::new().dispatch(add);
     }
@@ -271,47 +271,51 @@ impl ToolSet {
     /// Returns the tools, ascending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = ToolId> {
         self.bits.iter().enumerate().flat_map(|(word, &bits)| {
-            let mut left = bits;
+            let mut remaining = bits;
             std::iter::from_fn(move || {
-                let bit = (left != 0).then(|| left.trailing_zeros() as usize)?;
-                left &= left - 1;
+                let bit = (remaining != 0).then(|| remaining.trailing_zeros() as usize)?;
+                remaining &= remaining - 1;
                 Some(ToolId::from_index(64 * word + bit))
             })
         })
     }
 }
 
-/// The loop of [`top_k_of`] over all values: compiled once for each set of vector instructions, of
-/// which the processor's is taken; and so is the other one.
-struct Largest<'a> {
+/// The loop of [`top_k_eligible`] over all values.
+///
+/// It is compiled once for each set of vector instructions, and the processor selects one at run
+/// time. The same holds for [`AddBest`].
+struct ChunkMaxima<'a> {
     values: &'a [f32],
-    admitted: &'a [bool],
-    most: &'a mut Vec<f32>,
+    eligible: &'a [bool],
+    maxima: &'a mut Vec<f32>,
 }
 
-impl NullaryFnOnce for Largest<'_> {
+impl NullaryFnOnce for ChunkMaxima<'_> {
     type Output = ();
 
     #[inline(always)]
     fn call(self) {
-        self.most.extend(
+        self.maxima.extend(
             self.values
                 .chunks(CHUNK)
-                .zip(self.admitted.chunks(CHUNK))
-                .map(largest_admitted),
+                .zip(self.eligible.chunks(CHUNK))
+                .map(|(values, eligible)| largest_eligible_in_chunk(values, eligible)),
         );
     }
 }
 
 /// The loop of [`ToolSet::add_best`].
 struct AddBest<'a> {
-    /// One bit a tool.
+    /// One bit per tool.
     bits: &'a mut [u64],
     values: &'a [f32],
-    admitted: &'a [bool],
+    eligible: &'a [bool],
     floor: f32,
-    /// The least values of those of all, and of those that are admitted.
-    least: (f32, f32),
+    /// The value at which any tool is added.
+    threshold_all: f32,
+    /// The value at which an eligible tool is added.
+    threshold_eligible: f32,
 }
 
 impl NullaryFnOnce for AddBest<'_> {
@@ -322,75 +326,81 @@ impl NullaryFnOnce for AddBest<'_> {
         let Self {
             bits,
             values,
-            admitted,
+            eligible,
             floor,
-            least: (of_all, of_admitted),
+            threshold_all,
+            threshold_eligible,
         } = self;
-        let is_meant = |(&value, &admitted): (&f32, &bool)| {
-            (value > floor) & ((value >= of_all) | (admitted & (value >= of_admitted)))
+        let is_added = |(&value, &eligible): (&f32, &bool)| {
+            (value > floor)
+                & ((value >= threshold_all) | (eligible & (value >= threshold_eligible)))
         };
-        let ((values, rest), (admitted, rest_admitted)) =
-            (values.as_chunks::<64>(), admitted.as_chunks::<64>());
-        for ((word, values), admitted) in bits.iter_mut().zip(values).zip(admitted) {
-            let mut meant = [false; 64];
-            meant
+        let ((values, rest), (eligible, rest_eligible)) =
+            (values.as_chunks::<64>(), eligible.as_chunks::<64>());
+        for ((word, values), eligible) in bits.iter_mut().zip(values).zip(eligible) {
+            let mut added = [false; 64];
+            added
                 .iter_mut()
-                .zip(values.iter().zip(admitted))
-                .for_each(|(meant, of)| *meant = is_meant(of));
-            for (place, meant) in meant.as_chunks::<8>().0.iter().enumerate() {
-                // Each byte is moved to where its bit belongs within the highest byte.
-                let byte = u64::from_le_bytes(meant.map(u8::from))
+                .zip(values.iter().zip(eligible))
+                .for_each(|(added, pair)| *added = is_added(pair));
+            for (byte_index, flags) in added.as_chunks::<8>().0.iter().enumerate() {
+                // The product moves the bit of each byte to its position in the highest byte.
+                let byte = u64::from_le_bytes(flags.map(u8::from))
                     .wrapping_mul(0x0102_0408_1020_4080)
                     >> 56;
-                *word |= byte << (8 * place);
+                *word |= byte << (8 * byte_index);
             }
         }
-        for (place, of) in rest.iter().zip(rest_admitted).enumerate() {
-            bits[values.len()] |= u64::from(is_meant(of)) << place;
+        for (bit, pair) in rest.iter().zip(rest_eligible).enumerate() {
+            bits[values.len()] |= u64::from(is_added(pair)) << bit;
         }
     }
 }
 
-/// Returns the largest of the values that are admitted; negative infinity where there is none.
-pub(crate) fn largest_of(values: &[f32], admitted: &[bool]) -> f32 {
-    let mut most = f32::NEG_INFINITY;
-    for (values, admitted) in values.chunks(CHUNK).zip(admitted.chunks(CHUNK)) {
-        if largest(values) > most {
-            most = most.max(largest_admitted((values, admitted)));
+/// Returns the largest value of the eligible tools, or negative infinity if no tool is eligible.
+pub(crate) fn largest_eligible(values: &[f32], eligible: &[bool]) -> f32 {
+    let mut maximum = f32::NEG_INFINITY;
+    for (values, eligible) in values.chunks(CHUNK).zip(eligible.chunks(CHUNK)) {
+        if largest(values) > maximum {
+            maximum = maximum.max(largest_eligible_in_chunk(values, eligible));
         }
     }
-    most
+    maximum
 }
 
-/// Returns the largest of the values of tools that are admitted; negative infinity where none is.
+/// Returns the same as [`largest_eligible`], without skipping chunks.
 #[inline(always)]
-fn largest_admitted((values, admitted): (&[f32], &[bool])) -> f32 {
-    let of = |(&value, &admitted): (&f32, &bool)| if admitted { value } else { f32::NEG_INFINITY };
-    let ((values, rest), (admitted, rest_admitted)) =
-        (values.as_chunks::<LANES>(), admitted.as_chunks::<LANES>());
-    let mut most = [f32::NEG_INFINITY; LANES];
-    for chunk in values.iter().zip(admitted) {
-        let chunk = chunk.0.iter().zip(chunk.1).map(of);
-        most.iter_mut()
-            .zip(chunk)
-            .for_each(|(most, value)| *most = larger(*most, value));
+fn largest_eligible_in_chunk(values: &[f32], eligible: &[bool]) -> f32 {
+    let value_if_eligible =
+        |(&value, &eligible): (&f32, &bool)| if eligible { value } else { f32::NEG_INFINITY };
+    let ((values, rest), (eligible, rest_eligible)) =
+        (values.as_chunks::<LANES>(), eligible.as_chunks::<LANES>());
+    let mut maxima = [f32::NEG_INFINITY; LANES];
+    for (values, eligible) in values.iter().zip(eligible) {
+        let lanes = values.iter().zip(eligible).map(value_if_eligible);
+        maxima
+            .iter_mut()
+            .zip(lanes)
+            .for_each(|(maximum, value)| *maximum = larger(*maximum, value));
     }
-    most.into_iter()
-        .chain(rest.iter().zip(rest_admitted).map(of))
+    maxima
+        .into_iter()
+        .chain(rest.iter().zip(rest_eligible).map(value_if_eligible))
         .fold(f32::NEG_INFINITY, larger)
 }
 
-/// Returns the largest of some values, each of which is a number; negative infinity where there is
-/// none.
+/// Returns the largest value, or negative infinity for an empty slice. No value may be NaN.
 pub(crate) fn largest(values: &[f32]) -> f32 {
     let (chunks, rest) = values.as_chunks::<LANES>();
-    let mut most = [f32::NEG_INFINITY; LANES];
+    let mut maxima = [f32::NEG_INFINITY; LANES];
     for chunk in chunks {
-        most.iter_mut()
+        maxima
+            .iter_mut()
             .zip(chunk)
-            .for_each(|(most, &value)| *most = larger(*most, value));
+            .for_each(|(maximum, &value)| *maximum = larger(*maximum, value));
     }
-    most.into_iter()
+    maxima
+        .into_iter()
         .chain(rest.iter().copied())
         .fold(f32::NEG_INFINITY, larger)
 }
@@ -407,7 +417,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn top_k_equals_a_stable_sort_and_cut(scores in prop::collection::vec(-3i8..3, 0..60), k in 0usize..70) {
+        fn top_k_equals_a_stable_sort_and_cut(
+            scores in prop::collection::vec(-3i8..3, 0..60), k in 0usize..70,
+        ) {
             let candidates: Vec<Candidate> = scores
                 .iter()
                 .enumerate()
@@ -420,21 +432,29 @@ mod tests {
         }
 
         #[test]
-        fn the_best_of_many_values_are_those_of_all(
-            values in prop::collection::vec((-3i8..60, prop::bool::weighted(0.8)), 0..200), k in 0usize..20,
+        fn chunked_functions_equal_the_plain_ones(
+            values in prop::collection::vec((-3i8..60, prop::bool::weighted(0.8)), 0..200),
+            k in 0usize..20,
         ) {
-            let (scores, admitted): (Vec<f32>, Vec<bool>) = values.iter().map(|&(s, a)| (f32::from(s), a)).unzip();
-            let candidates = scores.iter().enumerate().filter(|(place, _)| admitted[*place]);
-            let candidates = candidates.map(|(place, &score)| Candidate { tool: ToolId::from_index(place), score });
-            prop_assert_eq!(top_k_of(&scores, &admitted, k), top_k(candidates, k));
-            let most = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            prop_assert!(largest(&scores).total_cmp(&most).is_eq());
-            let of_admitted = scores.iter().zip(&admitted).filter(|(_, admitted)| **admitted);
-            let most = of_admitted.map(|(&score, _)| score).fold(f32::NEG_INFINITY, f32::max);
-            prop_assert!(largest_of(&scores, &admitted).total_cmp(&most).is_eq());
-            let least = scores.get(k).copied().unwrap_or(f32::NEG_INFINITY);
-            let places: Vec<usize> = (0..scores.len()).filter(|&place| scores[place] >= least).collect();
-            prop_assert_eq!(reaching(&scores, least).collect::<Vec<_>>(), places);
+            let (scores, eligible): (Vec<f32>, Vec<bool>) =
+                values.iter().map(|&(s, e)| (f32::from(s), e)).unzip();
+            let positions = (0..scores.len()).filter(|&position| eligible[position]);
+            let candidates = positions.map(|position| Candidate {
+                tool: ToolId::from_index(position),
+                score: scores[position],
+            });
+            prop_assert_eq!(top_k_eligible(&scores, &eligible, k), top_k(candidates, k));
+
+            let maximum = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            prop_assert!(largest(&scores).total_cmp(&maximum).is_eq());
+            let pairs = scores.iter().zip(&eligible).filter(|(_, eligible)| **eligible);
+            let maximum = pairs.map(|(&score, _)| score).fold(f32::NEG_INFINITY, f32::max);
+            prop_assert!(largest_eligible(&scores, &eligible).total_cmp(&maximum).is_eq());
+
+            let threshold = scores.get(k).copied().unwrap_or(f32::NEG_INFINITY);
+            let reaches = |&position: &usize| scores[position] >= threshold;
+            let expected: Vec<usize> = (0..scores.len()).filter(reaches).collect();
+            prop_assert_eq!(positions_reaching(&scores, threshold).collect::<Vec<_>>(), expected);
         }
     }
 
@@ -446,56 +466,62 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_set_has_each_tool_once_in_order(places in prop::collection::vec(0..200_usize, 0..80)) {
-            let found = set(200, |set| places.iter().for_each(|&place| set.add(ToolId::from_index(place))));
-            let expected: std::collections::BTreeSet<usize> = places.into_iter().collect();
-            prop_assert_eq!(found, expected.into_iter().collect::<Vec<_>>());
+        fn set_has_each_tool_once_in_order(
+            positions in prop::collection::vec(0..200_usize, 0..80),
+        ) {
+            let members = set(200, |set| {
+                positions.iter().for_each(|&position| set.add(ToolId::from_index(position)));
+            });
+            let expected: std::collections::BTreeSet<usize> = positions.into_iter().collect();
+            prop_assert_eq!(members, expected.into_iter().collect::<Vec<_>>());
         }
 
         #[test]
-        fn of_the_best_none_is_left_out_for_a_worse_one(
-            values in prop::collection::vec((-3i8..60, prop::bool::weighted(0.4)), 0..300), wanted in 0..40_usize,
+        fn add_best_omits_no_tool_for_a_worse_one(
+            values in prop::collection::vec((-3i8..60, prop::bool::weighted(0.4)), 0..300),
+            count in 0..40_usize,
         ) {
-            let (scores, admitted): (Vec<f32>, Vec<bool>) = values.iter().map(|&(s, a)| (f32::from(s), a)).unzip();
-            let found = set(scores.len(), |set| set.add_best(&scores, 0.0, &admitted, wanted));
-            prop_assert!(found.iter().all(|&place| scores[place] > 0.0));
-            for of_admitted in [false, true] {
-                let is_meant = |&place: &usize| scores[place] > 0.0 && (admitted[place] || !of_admitted);
-                let mut best: Vec<usize> = (0..scores.len()).filter(is_meant).collect();
+            let (scores, eligible): (Vec<f32>, Vec<bool>) =
+                values.iter().map(|&(s, e)| (f32::from(s), e)).unzip();
+            let members = set(scores.len(), |set| set.add_best(&scores, 0.0, &eligible, count));
+            prop_assert!(members.iter().all(|&position| scores[position] > 0.0));
+            for only_eligible in [false, true] {
+                let is_added = |&position: &usize| {
+                    scores[position] > 0.0 && (eligible[position] || !only_eligible)
+                };
+                let mut best: Vec<usize> = (0..scores.len()).filter(is_added).collect();
                 best.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
-                // So few values are their own sample.
-                for place in best.into_iter().take(wanted) {
-                    prop_assert!(found.contains(&place), "{} is left out", place);
+                // The sample has all values, because they are few.
+                for position in best.into_iter().take(count) {
+                    prop_assert!(members.contains(&position), "{} is missing", position);
                 }
             }
         }
     }
 
     #[test]
-    fn about_as_many_are_taken_of_many_as_are_wanted() {
+    fn add_best_adds_about_the_requested_number_of_tools() {
         let tools = 100_000;
-        // Each number once, in no order.
+        // Each number once, shuffled.
         let scores: Vec<f32> = (0..tools)
-            .map(|place| (place * 7_919 % tools) as f32)
+            .map(|position| (position * 7_919 % tools) as f32)
             .collect();
-        for few in [1, 2, 10, 1_000] {
-            let admitted: Vec<bool> = (0..tools).map(|place| place % few == 0).collect();
-            let found = set(tools, |set| set.add_best(&scores, 0.0, &admitted, 500));
-            let of = |is_meant: &dyn Fn(usize) -> bool| {
-                found.iter().filter(|&&place| is_meant(place)).count()
-            };
+        for step in [1, 2, 10, 1_000] {
+            let eligible: Vec<bool> = (0..tools).map(|position| position % step == 0).collect();
+            let members = set(tools, |set| set.add_best(&scores, 0.0, &eligible, 500));
             assert!(
-                (250..2_000).contains(&found.len()),
-                "{few}: {}",
-                found.len()
+                (250..2_000).contains(&members.len()),
+                "{step}: {}",
+                members.len()
             );
-            let expected = 500.min(tools / few);
+            let expected = 500.min(tools / step);
+            let eligible_members = members.iter().filter(|&&tool| eligible[tool]).count();
             assert!(
-                (expected / 2..=2 * expected).contains(&of(&|place| admitted[place])),
-                "{few}"
+                (expected / 2..=2 * expected).contains(&eligible_members),
+                "{step}"
             );
             assert!(
-                found.contains(
+                members.contains(
                     &(0..tools)
                         .max_by(|&a, &b| scores[a].total_cmp(&scores[b]))
                         .unwrap_or_default()
@@ -505,33 +531,33 @@ mod tests {
     }
 
     #[test]
-    fn scores_of_some_tools_lie_in_order() {
-        let some = Scored::Some([1, 4, 7].map(ToolId::from_index).into());
+    fn positions_of_some_scored_tools_are_in_order() {
+        let some = ScoredTools::Some([1, 4, 7].map(ToolId::from_index).into());
         assert_eq!(
             (
                 some.len(),
-                some.place(ToolId::from_index(4)),
-                some.place(ToolId::from_index(5))
+                some.position(ToolId::from_index(4)),
+                some.position(ToolId::from_index(5))
             ),
             (3, Some(1), None)
         );
         assert_eq!(
-            [0, 4, 5, 9].map(|tool| some.before(ToolId::from_index(tool))),
+            [0, 4, 5, 9].map(|tool| some.count_before(ToolId::from_index(tool))),
             [0, 1, 2, 3]
         );
         assert_eq!(
             (
                 some.tool(2).index(),
-                &*some.of(&[0, 10, 20, 30, 40, 50, 60, 70])
+                &*some.select(&[0, 10, 20, 30, 40, 50, 60, 70])
             ),
             (7, &[10, 40, 70][..])
         );
-        let all = Scored::All(3);
+        let all = ScoredTools::All(3);
         assert_eq!(
             (
                 all.len(),
-                all.place(ToolId::from_index(2)),
-                all.place(ToolId::from_index(3))
+                all.position(ToolId::from_index(2)),
+                all.position(ToolId::from_index(3))
             ),
             (3, Some(2), None)
         );

@@ -1,8 +1,9 @@
-//! The `Scorer` seam: a caller's own way of scoring, in place of the built-in ranking.
+//! The `Scorer` trait: a custom ranking in place of the built-in one.
 //!
-//! A scorer is asynchronous and foreign: it may be slow, hang, block, fail or lie. It runs on a
-//! thread of its own with a small runtime (the caller may be synchronous or not), its future is
-//! dropped when the deadline passes, and each score is checked before it counts.
+//! A scorer is asynchronous foreign code: it may be slow, hang, block, fail or return invalid
+//! scores. It runs on its own thread with a small runtime, whether or not the caller is
+//! synchronous. Its future is dropped when the deadline passes. Each score is checked before it
+//! counts.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,24 +15,25 @@ use std::task::Poll;
 use serde_json::Value;
 
 use crate::catalog::Tool;
-use crate::deadline::{Deadline, Missed};
+use crate::deadline::{Deadline, DeadlineError};
 use crate::query::Query;
 
 /// An error from a scorer.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScorerError {
-    /// The scorer could not do its work.
+    /// The scorer failed.
     #[error("the scorer {scorer} failed: {reason}")]
     Failed {
         /// The scorer's name.
         scorer: String,
-        /// Why it failed.
+        /// The cause.
         reason: String,
     },
     /// A score is not a number from 0 to 1.
     #[error(
-        "the scorer {scorer} gave {tool} the score {score}, which is not a number from 0 to 1; the tool is left out"
+        "the scorer {scorer} gave {tool} the score {score}, which is not a number from 0 to 1; \
+         the tool is excluded"
     )]
     InvalidScore {
         /// The scorer's name.
@@ -41,28 +43,29 @@ pub enum ScorerError {
         /// The score, as text because it may not be a number.
         score: String,
     },
-    /// The scorer gave another number of scores than there are tools.
+    /// The number of scores differs from the number of tools.
     #[error(
-        "the scorer {scorer} gave {scores} scores for {tools} tools; it must give one for each, in order"
+        "the scorer {scorer} gave {scores} scores for {tools} tools; \
+         it must give one for each, in order"
     )]
     WrongCount {
         /// The scorer's name.
         scorer: String,
-        /// How many scores came.
+        /// The number of scores.
         scores: usize,
-        /// How many tools there are.
+        /// The number of tools.
         tools: usize,
     },
 }
 
-/// What a scorer says of one tool.
+/// The score of one tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Score {
     /// Relevance, 0..1.
     pub score: f32,
-    /// One sentence for people; a general one stands in where there is none.
+    /// A reason for people, in the form of a clause. `None` gives a reason that states the score.
     pub reason: Option<String>,
-    /// Whatever else shall stand in the provenance.
+    /// Further evidence, which is copied to the provenance.
     pub details: Option<Value>,
 }
 
@@ -81,36 +84,42 @@ impl Score {
 pub type ScoreFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Vec<Score>, ScorerError>> + Send + 'a>>;
 
-/// Scores tools for a request, in place of the built-in ranking.
+/// A ranking that replaces the built-in one.
 ///
-/// It is only shown tools that may be seen, all at once, so that a scorer can batch; [`per_tool`]
-/// makes one of a function that scores a single tool. One that costs much is shown the best few of
-/// the built-in ranking ([`EngineBuilder::shortlist`](crate::EngineBuilder::shortlist)).
+/// It receives only eligible tools, all at once, so that it can batch. [`per_tool`] makes a scorer
+/// from a function that scores a single tool. An expensive scorer can receive only the best tools
+/// of the built-in ranking ([`EngineBuilder::shortlist`](crate::EngineBuilder::shortlist)).
 ///
 /// ```
 /// use std::sync::Arc;
 /// use picktools::scorer::{Score, per_tool};
 /// use picktools::{Catalog, Engine, PickOptions, Query, Tool};
 ///
-/// let tools = [Tool::without_arguments("send_email", "Sends an email"), Tool::without_arguments("get_forecast", "Weather for the coming days")];
-/// let scorer = per_tool("shortest", |_, tool| async move { Ok(Score::new(1.0 / tool.name.len() as f32)) });
+/// let tools = [
+///     Tool::without_arguments("send_email", "Sends an email"),
+///     Tool::without_arguments("get_forecast", "Weather for the coming days"),
+/// ];
+/// let scorer = per_tool("shortest", |_, tool| async move {
+///     Ok(Score::new(1.0 / tool.name.len() as f32))
+/// });
 /// let engine = Engine::builder(Catalog::from_tools(tools)?).scorer(Arc::new(scorer)).build()?;
 /// let selection = engine.pick(&Query::new("anything"), &PickOptions::default())?;
 /// assert_eq!(selection.picks[0].tool.name, "send_email");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Scorer: Send + Sync {
-    /// Names the scorer in provenance and messages.
+    /// Returns the name of the scorer for provenance and messages.
     fn name(&self) -> &str;
 
-    /// Scores `tools`, one score a tool, in order.
+    /// Scores `tools`: one score per tool, in the same order.
     fn score<'a>(&'a self, query: &'a Query, tools: &'a [Arc<Tool>]) -> ScoreFuture<'a>;
 }
 
-/// How many tools a [`PerTool`] scores at once unless told otherwise.
+/// The default number of tools that a [`PerTool`] scores at once.
 const DEFAULT_CONCURRENCY: usize = 8;
 
-/// Makes a scorer of an asynchronous function that scores one tool; eight tools are scored at once.
+/// Makes a scorer from an asynchronous function that scores one tool. It scores eight tools at
+/// once.
 pub fn per_tool<F, Fut>(name: impl Into<String>, score: F) -> PerTool<F>
 where
     F: Fn(Query, Arc<Tool>) -> Fut + Send + Sync,
@@ -123,9 +132,9 @@ where
     }
 }
 
-/// A scorer that scores tools one by one, a few at once; [`per_tool`] makes it.
+/// A scorer that scores each tool by itself, several at once. [`per_tool`] makes it.
 ///
-/// The scores stand in the order of the tools, whichever is done first. The first error ends the
+/// The scores have the order of the tools, in whichever order they finish. The first error ends the
 /// scoring.
 pub struct PerTool<F> {
     name: String,
@@ -134,9 +143,9 @@ pub struct PerTool<F> {
 }
 
 impl<F> PerTool<F> {
-    /// Scores at most so many tools at once, at least one. They share a thread, so that what waits,
-    /// as for a model that answers over HTTP, is waited for together; what computes does so one
-    /// after the other.
+    /// Limits how many tools are scored at once, at least one. They share a thread: futures that
+    /// wait, such as HTTP requests, wait at the same time; futures that compute run one after
+    /// another.
     #[must_use]
     pub fn max_concurrent(mut self, tools: usize) -> Self {
         self.max_concurrent = tools.max(1);
@@ -171,7 +180,7 @@ where
 }
 
 /// Runs futures, at most `max_concurrent` at once, and collects their values in order. The first
-/// error in order ends it.
+/// error in that order ends it.
 async fn in_order<I, T, E>(mut futures: I, max_concurrent: usize) -> Result<Vec<T>, E>
 where
     I: Iterator<Item: Future<Output = Result<T, E>>>,
@@ -216,9 +225,9 @@ enum Running<F, V> {
     Done(V),
 }
 
-/// Why there are no scores.
+/// The cause of missing scores.
 #[derive(Debug)]
-pub(crate) enum NoScores {
+pub(crate) enum ScorerFailure {
     /// The deadline passed.
     Expired,
     Failed(ScorerError),
@@ -230,14 +239,15 @@ pub(crate) fn run(
     query: &Query,
     tools: Vec<Arc<Tool>>,
     deadline: Deadline,
-) -> Result<Vec<Score>, NoScores> {
+) -> Result<Vec<Score>, ScorerFailure> {
     let count = tools.len();
-    let (own, query) = (Arc::clone(scorer), query.clone());
-    let scores = match deadline.run_async(async move { own.score(&query, &tools).await }) {
-        Ok(answer) => answer.map_err(NoScores::Failed)?,
-        Err(Missed::Expired) => return Err(NoScores::Expired),
-        Err(Missed::Lost(reason)) => {
-            return Err(NoScores::Failed(ScorerError::Failed {
+    let (scorer_handle, query) = (Arc::clone(scorer), query.clone());
+    let scores = match deadline.run_async(async move { scorer_handle.score(&query, &tools).await })
+    {
+        Ok(answer) => answer.map_err(ScorerFailure::Failed)?,
+        Err(DeadlineError::Expired) => return Err(ScorerFailure::Expired),
+        Err(DeadlineError::Lost(reason)) => {
+            return Err(ScorerFailure::Failed(ScorerError::Failed {
                 scorer: scorer.name().to_owned(),
                 reason,
             }));
@@ -249,7 +259,7 @@ pub(crate) fn run(
             scores: scores.len(),
             tools: count,
         };
-        return Err(NoScores::Failed(error));
+        return Err(ScorerFailure::Failed(error));
     }
     Ok(scores)
 }

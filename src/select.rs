@@ -8,227 +8,252 @@ use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use foldhash::{HashMap, HashMapExt};
 
 pub(crate) use cover::{Cover, POOL, static_vectors};
-pub(crate) use decision::{Decision, Fate, Picked, Refused, picks, put_in_order};
+pub(crate) use decision::{
+    CutOutcome, Decision, IneligibleRequirement, PickDetails, picks, put_in_order,
+};
 
 use crate::catalog::Catalog;
-use crate::index::Twins;
+use crate::index::DuplicateGroups;
 use crate::ranking::{Candidate, ToolId};
 
-/// How the cut is made.
-pub(crate) struct Cut<'a> {
-    /// The most tools returned.
+/// The limits and evidence of a cut.
+pub(crate) struct CutLimits<'a> {
+    /// The largest number of picks.
     pub(crate) max_candidates: usize,
-    /// The most tools of one source; tools that must stay count, and stay anyway.
+    /// The largest number of picks from one source. Mandatory tools count, but are picked anyway.
     pub(crate) max_per_source: Option<usize>,
-    /// Sources whose tools are not counted.
+    /// Sources that `max_per_source` does not limit.
     pub(crate) trusted_sources: &'a HashSet<&'a str>,
-    /// Tools that stay whatever their score.
-    pub(crate) must: &'a BTreeSet<ToolId>,
-    /// Tools that are returned beyond `max_candidates` and `max_per_source`, because they are in
-    /// use.
-    pub(crate) held: &'a BTreeSet<ToolId>,
-    /// Tools that are returned beyond `max_candidates`, because something that is returned needs
-    /// them.
-    pub(crate) needed: &'a BTreeSet<ToolId>,
-    /// Which tools are the same; `None` where each is returned for itself.
-    pub(crate) twins: Option<&'a Twins>,
-    /// The tools that are candidates for a part of the request alone.
-    pub(crate) for_part: &'a BTreeMap<ToolId, usize>,
-    /// What the parts of the request want; `None` where tools are returned by rank alone.
+    /// Mandatory tools, which are picked with any score.
+    pub(crate) mandatory: &'a BTreeSet<ToolId>,
+    /// Tools in use, which are picked beyond `max_candidates` and `max_per_source`.
+    pub(crate) in_use: &'a BTreeSet<ToolId>,
+    /// Tools of picked skills, which are picked beyond `max_candidates`.
+    pub(crate) skill_tools: &'a BTreeSet<ToolId>,
+    /// The duplicates of the catalog. If `None`, duplicates are picked like other tools.
+    pub(crate) duplicates: Option<&'a DuplicateGroups>,
+    /// The tools that are candidates for one subquery only, with its position.
+    pub(crate) for_subquery: &'a BTreeMap<ToolId, usize>,
+    /// The coverage of the subqueries. If `None`, tools are picked by rank alone.
     pub(crate) cover: Option<Cover>,
 }
 
-/// Cuts `ranking`, which is in order, best first.
-pub(crate) fn cut(ranking: &[Candidate], catalog: &Catalog, cut: Cut<'_>) -> Vec<Decision> {
-    let (held, others): (Vec<Candidate>, Vec<Candidate>) = ranking
+/// Chooses the picks from `ranking`, whose best candidate comes first.
+pub(crate) fn cut(
+    ranking: &[Candidate],
+    catalog: &Catalog,
+    limits: CutLimits<'_>,
+) -> Vec<Decision> {
+    let (in_use, others): (Vec<Candidate>, Vec<Candidate>) = ranking
         .iter()
-        .partition(|candidate| cut.held.contains(&candidate.tool));
-    let (musts, others): (Vec<Candidate>, Vec<Candidate>) = others
+        .partition(|candidate| limits.in_use.contains(&candidate.tool));
+    let (mandatory, others): (Vec<Candidate>, Vec<Candidate>) = others
         .into_iter()
-        .partition(|candidate| cut.must.contains(&candidate.tool));
-    let (stay, leave) = musts.split_at(musts.len().min(cut.max_candidates));
-    let mut places = Places::new(catalog, &cut);
-    held.iter().for_each(|&candidate| places.keep(candidate));
-    stay.iter().for_each(|&candidate| places.take(candidate));
-    places.fill(others, held.len(), cut.max_candidates, cut.cover.clone());
-    let mut decisions = places.decisions;
-    decisions.extend(leave.iter().map(|candidate| Decision {
-        tool: candidate.tool,
-        fate: Fate::OverCutoff,
-    }));
-    decisions.retain(|decision| !decision.lost_its_place() || !cut.needed.contains(&decision.tool));
-    let picked: BTreeSet<ToolId> = picks(&decisions).map(|(tool, _)| tool).collect();
-    let brought = |tool: ToolId| cut.needed.contains(&tool) && !picked.contains(&tool);
-    decisions.extend(
-        ranking
-            .iter()
-            .filter(|candidate| brought(candidate.tool))
-            .copied()
-            .map(Decision::pick),
+        .partition(|candidate| limits.mandatory.contains(&candidate.tool));
+    let (kept_mandatory, surplus) = mandatory.split_at(mandatory.len().min(limits.max_candidates));
+    let mut slots = PickSlots::new(catalog, &limits);
+    for &candidate in &in_use {
+        slots.pick_uncounted(candidate);
+    }
+    for &candidate in kept_mandatory {
+        slots.pick(candidate);
+    }
+    slots.fill(
+        others,
+        in_use.len(),
+        limits.max_candidates,
+        limits.cover.clone(),
     );
+    let mut decisions = slots.decisions;
+    for candidate in surplus {
+        decisions.push(Decision {
+            tool: candidate.tool,
+            outcome: CutOutcome::OverCutoff,
+        });
+    }
+    decisions.retain(|decision| {
+        !decision.lost_its_place() || !limits.skill_tools.contains(&decision.tool)
+    });
+    let picked: BTreeSet<ToolId> = picks(&decisions).map(|(tool, _)| tool).collect();
+    for &candidate in ranking {
+        if limits.skill_tools.contains(&candidate.tool) && !picked.contains(&candidate.tool) {
+            decisions.push(Decision::pick(candidate));
+        }
+    }
     put_in_order(&mut decisions);
     decisions
 }
 
-/// The places of a cut while they are filled.
-struct Places<'a> {
+/// The picks of a cut while it runs.
+struct PickSlots<'a> {
     catalog: &'a Catalog,
     max_per_source: Option<usize>,
     trusted_sources: &'a HashSet<&'a str>,
-    needed: &'a BTreeSet<ToolId>,
-    for_part: &'a BTreeMap<ToolId, usize>,
-    twins: Option<&'a Twins>,
-    /// How many of each source's look.
+    skill_tools: &'a BTreeSet<ToolId>,
+    for_subquery: &'a BTreeMap<ToolId, usize>,
+    duplicates: Option<&'a DuplicateGroups>,
+    /// The number of picks by the common form of confusable source names.
     per_source: HashMap<Option<&'a str>, usize>,
-    /// The returned tools by what they and their twins have in common.
-    likeness: HashMap<ToolId, ToolId>,
-    /// How many tools are returned so far.
-    filled: usize,
+    /// The picked tool for each group of duplicates.
+    picked_of_group: HashMap<ToolId, ToolId>,
+    /// The number of picks so far.
+    pick_count: usize,
     decisions: Vec<Decision>,
 }
 
-impl<'a> Places<'a> {
-    fn new(catalog: &'a Catalog, cut: &Cut<'a>) -> Self {
-        let &Cut {
+impl<'a> PickSlots<'a> {
+    fn new(catalog: &'a Catalog, limits: &CutLimits<'a>) -> Self {
+        let &CutLimits {
             max_per_source,
             trusted_sources,
-            needed,
-            for_part,
-            twins,
+            skill_tools,
+            for_subquery,
+            duplicates,
             ..
-        } = cut;
+        } = limits;
         Self {
             catalog,
             max_per_source,
             trusted_sources,
-            needed,
-            for_part,
-            twins,
+            skill_tools,
+            for_subquery,
+            duplicates,
             per_source: HashMap::new(),
-            likeness: HashMap::new(),
-            filled: 0,
+            picked_of_group: HashMap::new(),
+            pick_count: 0,
             decisions: Vec::new(),
         }
     }
 
-    /// Gives the tool a place.
-    fn take(&mut self, candidate: Candidate) {
+    /// Picks a tool and counts it for its source.
+    fn pick(&mut self, candidate: Candidate) {
         let source = self.catalog.source(candidate.tool);
         if source.is_none_or(|source| !self.trusted_sources.contains(source)) {
             *self
                 .per_source
-                .entry(self.catalog.sources().look_of(source))
+                .entry(self.catalog.sources().skeleton(source))
                 .or_default() += 1;
         }
-        self.keep(candidate);
+        self.pick_uncounted(candidate);
     }
 
-    /// Returns the tool without counting it.
-    fn keep(&mut self, candidate: Candidate) {
-        if let Some(likeness) = self.likeness_of(candidate.tool) {
-            self.likeness.entry(likeness).or_insert(candidate.tool);
+    /// Picks a tool without counting it for its source.
+    fn pick_uncounted(&mut self, candidate: Candidate) {
+        if let Some(group) = self.duplicate_group(candidate.tool) {
+            self.picked_of_group.entry(group).or_insert(candidate.tool);
         }
-        self.filled += 1;
+        self.pick_count += 1;
         self.decisions.push(Decision::pick(candidate));
     }
 
-    fn likeness_of(&self, tool: ToolId) -> Option<ToolId> {
-        self.twins.and_then(|twins| twins.of(tool))
+    fn duplicate_group(&self, tool: ToolId) -> Option<ToolId> {
+        self.duplicates?.group(tool)
     }
 
-    /// Returns `true` if the tool is the same as one that has a place, and notes it.
-    fn is_twin(&mut self, tool: ToolId) -> bool {
-        let Some(&first) = self
-            .likeness_of(tool)
-            .and_then(|likeness| self.likeness.get(&likeness))
-        else {
+    /// Returns `true` and records a decision if the tool duplicates a pick.
+    fn is_duplicate(&mut self, tool: ToolId) -> bool {
+        let Some(group) = self.duplicate_group(tool) else {
             return false;
         };
-        if self.needed.contains(&tool) {
+        let Some(&first) = self.picked_of_group.get(&group) else {
+            return false;
+        };
+        if self.skill_tools.contains(&tool) {
             return false;
         }
         self.decisions.push(Decision {
             tool,
-            fate: Fate::SameAs(first),
+            outcome: CutOutcome::SameAs(first),
         });
         true
     }
 
-    /// Returns `true` if the tool's source has its share, and notes it.
+    /// Returns `true` and records a decision if the tool's source has reached its limit.
     fn is_over_source(&mut self, tool: ToolId) -> bool {
         let source = self.catalog.source(tool);
         let is_trusted = source.is_some_and(|source| self.trusted_sources.contains(source));
-        let taken = self
+        let count = self
             .per_source
-            .get(&self.catalog.sources().look_of(source))
+            .get(&self.catalog.sources().skeleton(source))
             .copied()
             .unwrap_or_default();
-        let over = self
+        let is_over = self
             .max_per_source
-            .is_some_and(|most| !is_trusted && taken >= most);
-        if over {
+            .is_some_and(|most| !is_trusted && count >= most);
+        if is_over {
             self.decisions.push(Decision {
                 tool,
-                fate: Fate::OverSource,
+                outcome: CutOutcome::OverSource,
             });
         }
-        over
+        is_over
     }
 
-    /// Fills the places that are left beside the `held` tools. The best candidate always gets one;
-    /// the others by what they add, where there is a `cover`, else by rank.
+    /// Fills the places that are left after the `tools_in_use`. The best candidate always gets one.
+    /// The others are chosen by what they add to `cover`, or by rank without one.
     fn fill(
         &mut self,
         candidates: Vec<Candidate>,
-        held: usize,
-        places: usize,
+        tools_in_use: usize,
+        max_candidates: usize,
         mut cover: Option<Cover>,
     ) {
         let by_rank: Vec<ToolId> = candidates.iter().map(|candidate| candidate.tool).collect();
         let mut candidates = VecDeque::from(candidates);
         if let Some(cover) = &mut cover {
-            picks(&self.decisions).for_each(|(tool, _)| cover.choose(tool));
+            for (tool, _) in picks(&self.decisions) {
+                cover.choose(tool);
+            }
         }
-        let mut chosen_for: Vec<(ToolId, usize)> = self
-            .for_part
-            .iter()
-            .map(|(&tool, &part)| (tool, part))
-            .collect();
-        while self.filled < held + places {
-            let next = cover
-                .as_ref()
-                .filter(|_| self.filled > held)
-                .and_then(|cover| cover.next(&candidates));
+        let mut chosen_for: Vec<(ToolId, usize)> = Vec::with_capacity(self.for_subquery.len());
+        for (&tool, &part) in self.for_subquery {
+            chosen_for.push((tool, part));
+        }
+        while self.pick_count < tools_in_use + max_candidates {
+            let mut next = None;
+            if let Some(cover) = &cover
+                && self.pick_count > tools_in_use
+            {
+                next = cover.next(&candidates);
+            }
             let Some(candidate) = candidates.remove(next.map_or(0, |(place, _)| place)) else {
                 break;
             };
-            if self.is_twin(candidate.tool) || self.is_over_source(candidate.tool) {
+            if self.is_duplicate(candidate.tool) || self.is_over_source(candidate.tool) {
                 continue;
             }
-            chosen_for.extend(next.map(|(_, part)| (candidate.tool, part)));
+            if let Some((_, part)) = next {
+                chosen_for.push((candidate.tool, part));
+            }
             if let Some(cover) = &mut cover {
                 cover.choose(candidate.tool);
             }
-            self.take(candidate);
+            self.pick(candidate);
         }
         if !chosen_for.is_empty() {
-            self.note_covering(&by_rank, &chosen_for);
+            self.record_coverage(&by_rank, &chosen_for);
         }
     }
 
-    /// Notes which tools have their places for a part of the request, and which gave theirs.
-    fn note_covering(&mut self, by_rank: &[ToolId], chosen_for: &[(ToolId, usize)]) {
-        let (mut picked, mut refused) = (BTreeSet::new(), BTreeSet::new());
-        for Decision { tool, fate } in &self.decisions {
-            if matches!(fate, Fate::Picked(_)) {
+    /// Records which tools were picked for a subquery, and which lost their place to them.
+    fn record_coverage(&mut self, by_rank: &[ToolId], chosen_for: &[(ToolId, usize)]) {
+        let (mut picked, mut excluded) = (BTreeSet::new(), BTreeSet::new());
+        for Decision { tool, outcome } in &self.decisions {
+            if matches!(outcome, CutOutcome::Picked(_)) {
                 picked.insert(*tool)
             } else {
-                refused.insert(*tool)
+                excluded.insert(*tool)
             };
         }
-        let stands = |tool: &&ToolId| !refused.contains(tool) && !self.for_part.contains_key(tool);
-        let given = by_rank.iter().filter(|tool| picked.contains(tool)).count();
-        let best: BTreeSet<ToolId> = by_rank.iter().filter(stands).take(given).copied().collect();
+        let competes =
+            |tool: &&ToolId| !excluded.contains(tool) && !self.for_subquery.contains_key(tool);
+        let place_count = by_rank.iter().filter(|tool| picked.contains(tool)).count();
+        let best: BTreeSet<ToolId> = by_rank
+            .iter()
+            .filter(competes)
+            .take(place_count)
+            .copied()
+            .collect();
         for decision in &mut self.decisions {
             let part = chosen_for
                 .iter()
@@ -237,13 +262,14 @@ impl<'a> Places<'a> {
                 picked.covers = Some(part);
             }
         }
-        let covered = by_rank
-            .iter()
-            .filter(|tool| best.contains(tool) && !picked.contains(tool));
-        self.decisions.extend(covered.map(|&tool| Decision {
-            tool,
-            fate: Fate::Covered,
-        }));
+        for &tool in by_rank {
+            if best.contains(&tool) && !picked.contains(&tool) {
+                self.decisions.push(Decision {
+                    tool,
+                    outcome: CutOutcome::Covered,
+                });
+            }
+        }
     }
 }
 
@@ -256,9 +282,9 @@ mod tests {
     fn run(
         max_candidates: usize,
         max_per_source: Option<usize>,
-        must: &[usize],
-        needed: &[usize],
-        held: &[usize],
+        mandatory: &[usize],
+        skill_tools: &[usize],
+        in_use: &[usize],
     ) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
         let tools = ["a", "a", "a", "b", "b"]
             .iter()
@@ -283,40 +309,41 @@ mod tests {
                 .map(|&index| ToolId::from_index(index))
                 .collect()
         };
-        let (must, needed, held) = (&tools(must), &tools(needed), &tools(held));
+        let (mandatory, skill_tools, in_use) =
+            (&tools(mandatory), &tools(skill_tools), &tools(in_use));
         let trusted_sources = &["b"].into();
-        let (for_part, twins, cover) = (&BTreeMap::new(), None, None);
+        let (for_subquery, duplicates, cover) = (&BTreeMap::new(), None, None);
         let decisions = cut(
             &ranking,
             &catalog,
-            Cut {
+            CutLimits {
                 max_candidates,
                 max_per_source,
                 trusted_sources,
-                must,
-                held,
-                needed,
-                for_part,
-                twins,
+                mandatory,
+                in_use,
+                skill_tools,
+                for_subquery,
+                duplicates,
                 cover,
             },
         );
-        let of = |wanted: fn(&Fate) -> bool| {
+        let tools_with = |is_outcome: fn(&CutOutcome) -> bool| {
             decisions
                 .iter()
-                .filter(|decision| wanted(&decision.fate))
+                .filter(|decision| is_outcome(&decision.outcome))
                 .map(|decision| decision.tool.index())
                 .collect()
         };
         (
-            of(|fate| matches!(fate, Fate::Picked(_))),
-            of(|fate| *fate == Fate::OverSource),
-            of(|fate| *fate == Fate::OverCutoff),
+            tools_with(|outcome| matches!(outcome, CutOutcome::Picked(_))),
+            tools_with(|outcome| *outcome == CutOutcome::OverSource),
+            tools_with(|outcome| *outcome == CutOutcome::OverCutoff),
         )
     }
 
     #[test]
-    fn the_cut_keeps_the_best() {
+    fn cut_without_limits_keeps_the_best() {
         assert_eq!(run(2, None, &[], &[], &[]), (vec![0, 1], vec![], vec![]));
         assert_eq!(
             run(9, None, &[], &[], &[]),
@@ -325,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_gets_no_more_than_its_share() {
+    fn cut_with_max_per_source_limits_each_source() {
         assert_eq!(
             run(3, Some(1), &[], &[], &[]),
             (vec![0, 3, 4], vec![1, 2], vec![])
@@ -333,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_that_must_stay_do_and_surplus_ones_are_told() {
+    fn cut_keeps_mandatory_tools_and_reports_surplus() {
         assert_eq!(run(2, None, &[4], &[], &[]), (vec![0, 4], vec![], vec![]));
         assert_eq!(
             run(2, None, &[4, 3, 2], &[], &[]),
@@ -346,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn needed_tools_come_on_top_and_are_never_told_as_dropped() {
+    fn cut_adds_skill_tools_and_never_drops_them() {
         assert_eq!(
             run(2, None, &[], &[3, 4], &[]),
             (vec![0, 1, 3, 4], vec![], vec![])
@@ -371,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_in_use_take_no_place_and_no_share_of_their_source() {
+    fn cut_does_not_count_tools_in_use() {
         assert_eq!(
             run(2, None, &[], &[], &[0, 4]),
             (vec![0, 1, 2, 4], vec![], vec![])

@@ -1,7 +1,7 @@
-//! The public outcome of a pick.
+//! The public result of a pick.
 //!
-//! A [`Selection`] serialises to versioned JSON; the same inputs give the same bytes, which is why
-//! times stand beside it ([`Selection::timings`]) and not in it.
+//! A [`Selection`] serialises to versioned JSON. The same inputs give the same bytes, so the
+//! [timings](Selection::timings) are not serialised.
 
 mod provenance;
 mod stages;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub use self::provenance::{
-    CalledOften, CalledTogether, CoverEvidence, ExampleEvidence, FusionEvidence, FusionPart,
+    CallCooccurrence, CallFrequency, CoverEvidence, ExampleEvidence, FusionEvidence, FusionPart,
     KeywordEvidence, PriorEvidence, Provenance, RerankEvidence, SemanticEvidence, SourceEvidence,
     TermEvidence, WordEvidence,
 };
@@ -30,116 +30,116 @@ pub use crate::text::{Field, TermKind, ValueKind};
 /// The version of the serialised form of [`Selection`].
 pub const SELECTION_VERSION: u32 = 3;
 
-/// The tools that a request needs, and why.
+/// The tools that a request needs, with the reasons.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[non_exhaustive]
 pub struct Selection {
-    /// [`SELECTION_VERSION`].
+    /// The version of the format: [`SELECTION_VERSION`].
     pub version: u32,
-    /// Digest of the catalog that was picked from.
+    /// The digest of the catalog.
     pub catalog_digest: String,
-    /// Of which snapshot of a shared store it was picked; absent where the catalog lies here alone.
+    /// The snapshot of the shared store; absent without a shared store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<SnapshotReport>,
-    /// What ranked: `keyword`, `semantic`, `hybrid`, or a scorer's name.
+    /// The name of the ranking: `keyword`, `semantic`, `hybrid`, or a scorer's name.
     pub scorer: String,
-    /// How many of the eligible tools a custom scorer was shown, where a shortlist bounds them
+    /// The number of tools that a custom scorer received, if a shortlist limits them
     /// ([`EngineBuilder::shortlist`](crate::EngineBuilder::shortlist)).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shortlisted: Option<usize>,
-    /// The estimated probability that any tool that may be seen answers the request, 0..1, where
-    /// four requests of five have such a tool: of what the tools' signals tell and, as a factor, of
-    /// the request alone ([`Embedder::scope`](crate::embed::Embedder::scope)); no less than the
-    /// score of a pick, where that is a probability. Absent where a custom scorer ranked, or
-    /// nothing did.
+    /// The answerability: the estimated probability, 0..1, that any eligible tool serves the
+    /// request. The estimate assumes that four of five requests have such a tool. It combines the
+    /// tools' signals with a factor for the request alone
+    /// ([`Embedder::scope`](crate::embed::Embedder::scope)). It is at least the score of each pick,
+    /// if that is a probability. Absent if a custom scorer ranked, or the ranking failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answerable: Option<f32>,
-    /// Where no tool is good enough: of what kind the request is; absent where that cannot be told,
-    /// as in catalogs whose sources tell nothing.
+    /// The kind of request that no tool serves. Absent if a tool is good enough or the kind is
+    /// uncertain, as in catalogs whose sources carry no signal.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub nothing_fits: Option<NothingFits>,
-    /// Why the scores are no probabilities; absent where they are estimates of one.
+    pub nothing_fits: Option<NoMatchKind>,
+    /// The reason why the scores are not probabilities; absent if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub uncalibrated: Option<Uncalibrated>,
-    /// The picked tools, best first, at most `max_candidates` besides those in use and those of
-    /// picked skills. Empty is a normal answer.
+    pub uncalibrated: Option<UncalibratedReason>,
+    /// The picked tools, best first: at most `max_candidates`, plus tools in use and the tools of
+    /// picked skills. An empty list is a normal result.
     pub picks: Vec<Pick>,
-    /// What the picks require and is not among them, best first, at most 16 tools: without these a
-    /// pick may be of no use, whatever they score. [`Selection::shown`] has both.
+    /// The tools that the picks require and that are not picks, best first, at most 16. A pick may
+    /// be useless without them, so they are included with any score. [`Selection::shown_tools`]
+    /// returns both lists.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required: Vec<Pick>,
-    /// The skills that the request needs, best first; absent where the engine has none. Their tools
-    /// are among the picks, beyond `max_candidates`.
+    /// The skills that the request needs, best first; absent if the engine has no skills. Their
+    /// tools are among the picks, beyond `max_candidates`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<Object>>))]
     pub skills: Option<Vec<SkillPick>>,
-    /// What the caller may not see.
-    pub ineligible: Ineligible,
-    /// The tool that would have been the best, had the caller been allowed to use it, as far as the
-    /// options have it told ([`PickOptions::tell_blocked`](crate::PickOptions::tell_blocked)).
+    /// The tools that the caller may not use.
+    pub ineligible: IneligibleSummary,
+    /// The best tool, if it is ineligible and the options allow reporting it
+    /// ([`PickOptions::tell_blocked`](crate::PickOptions::tell_blocked)).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked: Option<BlockedMatch>,
-    /// How many eligible tools scored below `min_score`, or matched nothing.
+    /// The number of eligible tools that scored below `min_score` or matched nothing.
     pub below_threshold: usize,
-    /// The deprecated aliases by which tools are named, the first 50.
+    /// The deprecated aliases in use, at most 50.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deprecated_aliases: Vec<DeprecatedAlias>,
-    /// Names of tools in use that no tool of the catalog has, the latest first.
+    /// Names of tools in use that are not in the catalog, the latest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown_in_use: Vec<String>,
-    /// Values of the options that no tool of the catalog has, such as a misspelt role or source.
+    /// Values of the options that match no tool of the catalog, such as a misspelt role or source.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown_values: Vec<UnknownValue>,
-    /// Tools that the cut took away although they were named, always included, in use, or good
-    /// enough.
+    /// Tools that a limit excluded although they were named, always included, in use, or scored
+    /// high enough.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub dropped: Vec<Dropped>,
-    /// Tools whose score was no score, and were left out.
+    pub dropped: Vec<DroppedTool>,
+    /// Errors for tools with an invalid score, which are excluded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scorer_errors: Vec<String>,
-    /// With a token budget: what the definitions cost.
+    /// The tokens of the definitions; only with a token budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokenReport>,
-    /// What each stage did.
+    /// The status of each stage.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
     pub stages: Vec<StageReport>,
-    /// What was decided on reranking; absent where none was asked for.
+    /// The decision on reranking; absent if the options do not ask for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub rerank: Option<RerankReport>,
-    /// The stages that failed, ran out of time, or were left out for having failed of late, so that
-    /// the ranking is worse than it could be.
+    /// The stages that failed, timed out, or were skipped after repeated failures. The ranking is
+    /// worse without them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
     pub degraded: Vec<Degraded>,
-    /// With `debug`: the evidence of the best 100 candidates, picked or not, and of every picked
-    /// one; best first.
+    /// The evidence of the best 100 candidates and of every pick, best first; only with `debug`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<Object>>))]
-    pub considered: Option<Vec<Considered>>,
-    /// How long each stage took.
+    pub considered: Option<Vec<ConsideredCandidate>>,
+    /// The duration of each stage.
     #[serde(skip)]
     pub timings: Timings,
 }
 
-/// The snapshot of a shared store that a selection rests on.
+/// The snapshot of a shared store from which tools were picked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[non_exhaustive]
 pub struct SnapshotReport {
-    /// Its number, which grows with each publication.
+    /// The version, which grows with each publication.
     pub version: u64,
-    /// How many tools it holds.
+    /// The number of tools in the snapshot.
     pub tools: usize,
-    /// How many of them were ranked here, where the store chose them; absent where all were.
+    /// The number of tools that the store returned for ranking; absent if all were ranked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub candidates: Option<usize>,
 }
 
 impl SnapshotReport {
-    /// Reports a snapshot by its number, its tools and the number of candidates that the store
-    /// chose.
+    /// Makes a report from the version, the number of tools, and the number of candidates that the
+    /// store returned.
     pub fn new(version: u64, tools: usize, candidates: Option<usize>) -> Self {
         Self {
             version,
@@ -149,68 +149,69 @@ impl SnapshotReport {
     }
 }
 
-/// Of what kind a request is that no tool fits: an estimate that is right in about five cases of
-/// six.
+/// The kind of a request that no tool serves. The estimate is right in about five of six cases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = NothingFits))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum NothingFits {
-    /// It is near the subject of a source, none of whose tools serves it.
+pub enum NoMatchKind {
+    /// The request is close to the subject of a source, but no tool of that source serves it.
     NearSource {
         /// The source of the best tool.
         source: String,
     },
-    /// It is out of the scope of every source.
+    /// The request is outside the scope of every source.
     OutOfScope,
 }
 
 impl Selection {
-    /// Returns what a model is to be shown: the picks, and after them what they require, each with
-    /// as much of it as a token budget leaves.
-    pub fn shown(&self) -> Vec<Arc<Tool>> {
+    /// Returns the tools to show to a model: the picks, then the tools that they require, each in
+    /// the detail that the token budget allows.
+    pub fn shown_tools(&self) -> Vec<Arc<Tool>> {
         self.picks
             .iter()
             .chain(&self.required)
-            .map(Pick::shown)
+            .map(Pick::shown_tool)
             .collect()
     }
 }
 
-/// Why scores are no probabilities.
+/// The reason why scores are not probabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Uncalibrated))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Uncalibrated {
-    /// They are shares of the largest possible sum of reciprocal ranks.
+pub enum UncalibratedReason {
+    /// The scores are shares of the largest possible sum of reciprocal ranks.
     Ranks,
-    /// Fewer tools are eligible than the smallest catalog has that they were calibrated on: 45.
+    /// Fewer tools are eligible than in the smallest catalog of the calibration: 45.
     FewTools,
-    /// They are a custom scorer's own.
+    /// The scores come from a custom scorer.
     CustomScorer,
 }
 
-impl fmt::Display for Uncalibrated {
+impl fmt::Display for UncalibratedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Ranks => "they are shares of the largest sum of reciprocal ranks",
-            Self::FewTools => "they were calibrated on catalogs of 45 tools and more",
-            Self::CustomScorer => "they are the scorer's own",
+            Self::Ranks => "they are shares of the largest possible sum of reciprocal ranks",
+            Self::FewTools => "calibration needs at least 45 eligible tools",
+            Self::CustomScorer => "they come from a custom scorer",
         })
     }
 }
 
-/// The tool that would have been the best, had the caller been allowed to use it.
+/// The best tool, which is ineligible.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[non_exhaustive]
 pub struct BlockedMatch {
     /// The tool's id.
     pub tool_id: String,
-    /// What its score would have been, 0..1.
+    /// The score that it would have as an eligible tool, 0..1.
     pub score: f32,
-    /// Every reason why it may not be used.
+    /// Every reason why it is ineligible.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<IneligibleReason>))]
     pub reasons: Arc<[IneligibleReason]>,
 }
@@ -225,58 +226,59 @@ pub struct Pick {
     pub tool: Arc<Tool>,
     /// Relevance, 0..1. Picks that were reranked need not fall in score.
     pub score: f32,
-    /// One sentence that says why, and whether the tool's source is untrusted; empty where no
-    /// [reasons](crate::PickOptions::reasons) were asked for.
+    /// The reason: clauses that state the evidence and name an untrusted source. Empty if
+    /// [`PickOptions::reasons`](crate::PickOptions::reasons) is `false`.
     pub reason: String,
-    /// Where the score comes from.
+    /// The origin of the score.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub provenance: Provenance,
-    /// The ids of tools that are the same but for their source, and would have been picked too.
+    /// The ids of duplicates from other sources, which would have been picked too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub same_as: Vec<String>,
-    /// With a token budget: how much of the tool is shown.
+    /// The shown definition; only with a token budget.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub definition: Option<Definition>,
+    pub definition: Option<ShownDefinition>,
 }
 
 impl Pick {
-    /// Returns the tool with what is shown of it: all, unless there is a token budget.
-    pub fn shown(&self) -> Arc<Tool> {
+    /// Returns the tool in the detail in which it is shown: full, unless there is a token budget.
+    pub fn shown_tool(&self) -> Arc<Tool> {
         self.definition
             .map_or(Detail::Full, |definition| definition.detail)
-            .of(&self.tool)
+            .apply(&self.tool)
     }
 }
 
-/// How much of a picked tool is shown within a token budget.
+/// The shown definition of a pick within a token budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Definition))]
 #[non_exhaustive]
-pub struct Definition {
-    /// How much.
+pub struct ShownDefinition {
+    /// The level of detail.
     pub detail: Detail,
-    /// The tokens of the definition, were it alone in the request.
+    /// The tokens of the definition as the only one of an API request.
     pub tokens: usize,
 }
 
-/// What definitions cost in tokens.
+/// The token costs of definitions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[non_exhaustive]
 pub struct TokenReport {
-    /// The most that the picks may have.
+    /// The token budget.
     pub budget: usize,
-    /// In whose format they are counted.
+    /// The provider whose format is counted.
     pub provider: String,
-    /// With which tokenizer.
+    /// The tokenizer.
     pub tokenizer: &'static str,
-    /// The tokens of all tools of the catalog, with their full definitions; absent where there was
-    /// no time to count them, or not all of them are here.
+    /// The tokens of the full definitions of all tools of the catalog. Absent if the deadline
+    /// passed before they were counted, or if some tools are not in this process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub catalog: Option<usize>,
-    /// The tokens of the picks, as they are shown.
+    /// The tokens of the picks, as shown.
     pub picks: usize,
-    /// How many tokens are saved.
+    /// The number of saved tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub saved: Option<usize>,
 }
@@ -290,113 +292,114 @@ pub struct SkillPick {
     pub skill: Arc<Skill>,
     /// Relevance, 0..1.
     pub score: f32,
-    /// One sentence that says why.
+    /// The reason: clauses that state the evidence.
     pub reason: String,
     /// The ids of its tools that are among the picks, in the order of the skill.
     pub tool_ids: Vec<String>,
-    /// Its tools that the caller may not see, in the order of the skill; `named` is what the skill
-    /// calls them.
+    /// The ineligible tools of the skill, in its order; `named` is the skill's name for the tool.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ineligible: Vec<IneligibleTool>,
 }
 
 impl SkillPick {
-    /// Returns `true` if the caller may see every tool that the skill needs; else a model is better
-    /// not told of it.
+    /// Returns `true` if every tool of the skill is eligible. Otherwise a model should not be shown
+    /// the skill.
     pub fn is_eligible(&self) -> bool {
         self.ineligible.is_empty()
     }
 }
 
-/// Whether the reranker was asked, and the numbers that decided it.
+/// The decision on reranking, with the numbers behind it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RerankReport {
     /// The reranker's name.
     pub reranker: String,
-    /// When it was to be asked.
+    /// The condition under which it runs.
     pub when: Rerank,
-    /// How many of the best candidates it was shown, or would have been.
+    /// The number of candidates in its window.
     pub window: usize,
-    /// By how much the best candidate outscored the second.
+    /// The difference between the scores of the best two candidates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_margin: Option<f32>,
-    /// By how much the last candidate before the cutoff outscored the next; absent where the window
-    /// ends before that.
+    /// The difference between the scores of the last candidate above the cutoff and the next one.
+    /// Absent if the window ends before the cutoff.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_margin: Option<f32>,
-    /// The score of the first candidate behind the cutoff; absent where the window ends before
-    /// that.
+    /// The score of the first candidate below the cutoff. Absent if the window ends before the
+    /// cutoff.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_cut: Option<f32>,
-    /// Whether the order is the reranker's.
+    /// `true` if the reranker determined the order.
     pub reordered: bool,
 }
 
 /// A candidate that was considered, picked or not.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
-pub struct Considered {
+pub struct ConsideredCandidate {
     /// The tool's id.
     pub tool_id: String,
     /// Relevance, 0..1.
     pub score: f32,
-    /// Whether it is among the picks.
+    /// `true` if it is a pick.
     pub picked: bool,
-    /// Whether its source is untrusted.
+    /// `true` if its source is untrusted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub untrusted: bool,
-    /// Where the score comes from.
+    /// The origin of the score.
     pub provenance: Provenance,
 }
 
-/// What the caller may not see.
+/// The tools that the caller may not use.
 #[derive(Debug, Clone, Default, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Ineligible))]
 #[non_exhaustive]
-pub struct Ineligible {
-    /// How many tools.
+pub struct IneligibleSummary {
+    /// The number of ineligible tools.
     pub total: usize,
-    /// How many tools each reason applies to, by its code.
+    /// The number of tools for each reason, by its code.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, usize>))]
     pub counts: BTreeMap<&'static str, usize>,
-    /// The first [`MAX_LISTED_INELIGIBLE`](crate::access::MAX_LISTED_INELIGIBLE) in registration
-    /// order, each with every reason; tools that the request or the caller names come first.
+    /// The first [`MAX_LISTED_INELIGIBLE`](crate::access::MAX_LISTED_INELIGIBLE) tools in
+    /// registration order, each with every reason. Tools that the request or the caller names come
+    /// first.
     pub tools: Vec<IneligibleTool>,
 }
 
-/// A tool that the caller may not see.
+/// A tool that the caller may not use.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[non_exhaustive]
 pub struct IneligibleTool {
     /// The tool's id.
     pub tool_id: String,
-    /// The name by which somebody asks for it.
+    /// The name by which it is requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub named: Option<String>,
-    /// Who asks for it by that name.
+    /// The origin of that name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub asked_by: Option<AskedBy>,
-    /// The ids of the picked tools that require it.
+    pub asked_by: Option<NameOrigin>,
+    /// The ids of the picks that require it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required_by: Vec<String>,
-    /// Every reason; tools of equal policies share them.
+    /// Every reason. Tools with equal policies share the list.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<IneligibleReason>))]
     pub reasons: Arc<[IneligibleReason]>,
 }
 
-/// An alias that shall no longer be used, and is.
+/// A deprecated alias that is still in use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[non_exhaustive]
 pub struct DeprecatedAlias {
-    /// The alias, as it is written where it is used.
+    /// The alias, as it is written.
     pub alias: String,
-    /// The id of the tool that it means.
+    /// The id of its tool.
     pub tool_id: String,
-    /// Who uses it.
-    pub used_by: AskedBy,
+    /// The user of the alias.
+    pub used_by: NameOrigin,
 }
 
 impl fmt::Display for DeprecatedAlias {
@@ -407,11 +410,11 @@ impl fmt::Display for DeprecatedAlias {
             used_by,
         } = self;
         let user = match used_by {
-            AskedBy::Request => "the request",
-            AskedBy::Caller => "the caller",
-            AskedBy::Task => "the task",
-            AskedBy::Skill => "a picked skill",
-            AskedBy::Tool => "a picked tool",
+            NameOrigin::Request => "the request",
+            NameOrigin::Caller => "the caller",
+            NameOrigin::Task => "the task",
+            NameOrigin::Skill => "a picked skill",
+            NameOrigin::Tool => "a picked tool",
         };
         let alias = marked(alias, MAX_NAME_CHARS);
         write!(
@@ -421,71 +424,74 @@ impl fmt::Display for DeprecatedAlias {
     }
 }
 
-/// Who asks for a tool by name.
+/// The origin of a tool name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = AskedBy))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum AskedBy {
-    /// The request.
+pub enum NameOrigin {
+    /// The request names the tool.
     Request,
-    /// The caller, who always includes it.
+    /// The caller always includes the tool.
     Caller,
-    /// The task, which uses it already.
+    /// The task uses the tool already.
     Task,
-    /// A picked skill.
+    /// A picked skill needs the tool.
     Skill,
-    /// A picked tool, which requires it.
+    /// A pick requires the tool.
     Tool,
 }
 
-/// A tool that the cut took away.
+/// A tool that a limit excluded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Dropped))]
 #[non_exhaustive]
-pub struct Dropped {
+pub struct DroppedTool {
     /// The tool's id.
     pub tool_id: String,
-    /// Why.
+    /// The reason.
     pub reason: DropReason,
 }
 
-/// Why the cut took a tool away.
+/// The limit that excluded a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DropReason {
-    /// Its source had as many tools as `max_per_source` allows.
+    /// Its source has reached `max_per_source`.
     MaxPerSource,
-    /// More tools were named or always included than `max_candidates` allows.
+    /// More tools are named or always included than `max_candidates` allows.
     MaxCandidates,
-    /// It is the same as a picked tool but for its source.
+    /// It is a duplicate of a pick from another source.
     Same,
-    /// Its source is untrusted, and its text nearly that of a picked tool whose source is trusted.
+    /// Its source is untrusted, and its text is nearly identical to that of a pick from a trusted
+    /// source.
     Copy,
-    /// The parts of the request that it fits are covered, and its place went to a tool for another
-    /// part.
+    /// Other picks cover the subqueries that it serves, and its place went to a tool for another
+    /// subquery.
     Covered,
-    /// The token budget has no room for it, not even for its name.
+    /// Not even its name fits the token budget.
     TokenBudget,
-    /// The picks require more tools than are brought along.
+    /// The picks require more tools than the limit.
     MaxRequired,
-    /// More tools are in use than stay for that.
+    /// More tools are in use than the limit.
     MaxInUse,
 }
 
 impl fmt::Display for DropReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::MaxPerSource => "its source has its share already",
-            Self::MaxCandidates => "more tools are named than are to be picked",
-            Self::Same => "a picked tool is the same but for its source",
-            Self::Copy => "its source is untrusted, and its text nearly that of a picked tool of a trusted one",
-            Self::Covered => "its place went to a tool for another part of the request",
-            Self::TokenBudget => "the token budget has no room for it",
-            Self::MaxInUse => "more tools are in use than stay for that",
-            Self::MaxRequired => "the picks require more tools than are brought along",
+            Self::MaxPerSource => "no room: its source has reached max_per_source",
+            Self::MaxCandidates => "no room: more tools are named than max_candidates allows",
+            Self::Same => "duplicate of a picked tool from another source",
+            Self::Copy => "untrusted near-duplicate of a picked tool from a trusted source",
+            Self::Covered => "no room: its place went to a tool for another part of the request",
+            Self::TokenBudget => "no room: it does not fit the token budget",
+            Self::MaxInUse => "no room: more tools are in use than are kept",
+            Self::MaxRequired => "no room: the picks require too many tools",
         })
     }
 }

@@ -1,17 +1,17 @@
-//! Which tools go together: a prior that is learned from what earlier tasks called.
+//! A prior from the tools that earlier tasks called together.
 //!
-//! [`Sequences`] holds the calls of tasks by name; for a catalog they become counts. A tool that
-//! was called in tasks together with one that is in use is more likely than its text tells, by
+//! [`Sequences`] holds the calls of tasks by name; `Prior` counts them for a catalog. If tasks
+//! called a tool together with a tool in use, the tool is more likely than its text suggests, by
 //!
 //! ```text
 //! ln((n + α) / (e + α))        e = n(used) n(tool) / tasks
 //! ```
 //!
-//! where `n` tasks called both and `e` would be expected to, had the two nothing to do with each
-//! other. `α` shrinks what few tasks tell: the ratio is the mean of a gamma–Poisson model, and its
-//! logarithm the information component of Bate et al. (1998). Only what is more than expected
-//! counts; what several tools in use tell is added up, as if they did not depend on each other
-//! (naive Bayes). `docs/results.md` has what it gives, and what else was tried.
+//! where `n` is the number of tasks that called both, and `e` is the number expected if the two
+//! tools were independent. `α` shrinks the effect of few tasks. The ratio is the mean of a
+//! gamma–Poisson model, and its logarithm is the information component of Bate et al. (1998). Only
+//! ratios above 1 count. The gains from several tools in use are added, as if these were
+//! independent (naive Bayes). `docs/results.md` has the measurements and the alternatives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -33,59 +33,59 @@ pub enum SequencesError {
     /// The file cannot be read.
     #[error("cannot read the sequences {}", path.display())]
     Read {
-        /// What was to be read.
+        /// The path of the file.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         source: std::io::Error,
     },
     /// A line is not a task.
     #[error("{origin}: line {line}: {message}")]
-    Line {
-        /// Where the text comes from.
+    SequenceLine {
+        /// The origin of the text.
         origin: String,
-        /// Line, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// What the parser expected.
+        /// The parser's message.
         message: String,
     },
-    /// There are too many calls to count.
+    /// The text has more calls than the limit.
     #[error("{origin}: more than {most} calls; give the latest tasks only")]
     TooMany {
-        /// Where the text comes from.
+        /// The origin of the text.
         origin: String,
-        /// The most.
+        /// The limit.
         most: usize,
     },
 }
 
-/// The most different tools that count of one task.
+/// The most different tools that count for one task.
 const MAX_TOOLS: usize = 32;
-/// The most calls in a file.
+/// The most calls that a file may have.
 const MAX_CALLS: usize = 4_000_000;
-/// Tasks that are added to both what is seen and what is expected: α.
+/// The number of tasks added to both the observed and the expected count: α.
 const SHRINKAGE: f32 = 1.0;
-/// The most that a tool gains for being called often, as a logarithm of odds: four times.
+/// The largest gain of a tool that is called often, as a logarithm of odds: a factor of four.
 const MAX_POPULARITY: f32 = 1.386_294_4;
 
-/// What tasks called, by name.
+/// The tool calls of tasks, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sequences {
-    /// Every name once.
+    /// The distinct names.
     names: Vec<String>,
     numbers: HashMap<String, usize>,
-    /// The numbers of the names of each task, each once.
+    /// The distinct names that each task called, as numbers.
     tasks: Vec<Vec<usize>>,
 }
 
-/// What of the sequences a catalog knows.
+/// Statistics about the sequences whose tools a catalog has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SequenceStats {
-    /// Tasks that called a tool of the catalog.
+    /// The number of tasks that called a tool of the catalog.
     pub tasks: usize,
-    /// Tools of the catalog that a task called.
+    /// The number of tools of the catalog that a task called.
     pub tools: usize,
-    /// Names that no tool of the catalog has, or several.
+    /// The number of names that match no tool of the catalog, or several.
     pub unknown: usize,
 }
 
@@ -95,7 +95,7 @@ pub struct SequenceStats {
     untagged,
     expecting = "expected an array of tool names, or an object with `tools`"
 )]
-enum Line {
+enum SequenceLine {
     Names(Vec<String>),
     Task { tools: Vec<String> },
 }
@@ -105,7 +105,7 @@ impl Sequences {
     ///
     /// # Errors
     ///
-    /// [`SequencesError`] when the file cannot be read, and as [`Sequences::from_slice`].
+    /// [`SequencesError`] if the file cannot be read, and as [`Sequences::from_slice`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SequencesError> {
         let path = path.as_ref();
         let bytes = fs::read(path).map_err(|source| SequencesError::Read {
@@ -115,16 +115,17 @@ impl Sequences {
         Self::from_slice(&bytes, &path.display().to_string())
     }
 
-    /// Reads JSON Lines: a line is a task, an array of the names or ids of the tools that it called
-    /// in their order, or an object that has it as `tools`. `origin` is what errors call it.
+    /// Reads JSON Lines with one task a line. A task is an array of the names or ids of the called
+    /// tools, in order. It may also be an object with such an array as `tools`. `origin` names the
+    /// text in errors.
     ///
     /// # Errors
     ///
-    /// [`SequencesError`] for a line that is none, and for more than 4 million calls.
+    /// [`SequencesError`] for a line that is not a task, and for more than 4 million calls.
     pub fn from_slice(bytes: &[u8], origin: &str) -> Result<Self, SequencesError> {
         let mut sequences = Self::default();
         let mut calls = 0_usize;
-        for (place, line) in bytes
+        for (index, line) in bytes
             .strip_prefix(b"\xef\xbb\xbf")
             .unwrap_or(bytes)
             .split(|&byte| byte == b'\n')
@@ -133,12 +134,13 @@ impl Sequences {
             if line.trim_ascii().is_empty() {
                 continue;
             }
-            let task = serde_json::from_slice(line).map_err(|error| SequencesError::Line {
-                origin: origin.to_owned(),
-                line: place + 1,
-                message: json::message(&error),
-            })?;
-            let (Line::Names(tools) | Line::Task { tools }) = task;
+            let task =
+                serde_json::from_slice(line).map_err(|error| SequencesError::SequenceLine {
+                    origin: origin.to_owned(),
+                    line: index + 1,
+                    message: json::message(&error),
+                })?;
+            let (SequenceLine::Names(tools) | SequenceLine::Task { tools }) = task;
             calls += tools.len();
             if calls > MAX_CALLS {
                 return Err(SequencesError::TooMany {
@@ -151,7 +153,7 @@ impl Sequences {
         Ok(sequences)
     }
 
-    /// Adds what one task called. The first 32 different tools count.
+    /// Adds the calls of one task. The first 32 different tools count.
     pub fn push<T: AsRef<str>>(&mut self, tools: &[T]) {
         let mut task = Vec::new();
         for name in tools.iter().map(AsRef::as_ref) {
@@ -167,30 +169,30 @@ impl Sequences {
         self.tasks.push(task);
     }
 
-    /// Returns how many tasks there are.
+    /// Returns the number of tasks.
     pub fn len(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Returns `true` if there are none.
+    /// Returns `true` if no task was added.
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty()
     }
 }
 
-/// How often the tools of a catalog were called, and with which others.
+/// Counts of the tasks that called the tools of a catalog, alone and in pairs.
 #[derive(Debug, Default)]
 pub(crate) struct Prior {
-    given: Arc<Sequences>,
+    sequences: Arc<Sequences>,
     tasks: u32,
-    /// In how many tasks each tool was called.
+    /// The number of tasks that called each tool.
     called: HashMap<ToolId, u32>,
-    /// In how many tasks each tool was called together with each other one.
+    /// The number of tasks that called each pair of tools.
     together: HashMap<ToolId, BTreeMap<ToolId, u32>>,
     unknown: usize,
 }
 
-/// What a tool gains by one that is in use.
+/// The gain of a tool from one tool in use.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Gain {
     /// The tool in use.
@@ -200,28 +202,27 @@ pub(crate) struct Gain {
     pub(crate) log_ratio: f32,
 }
 
-/// What a tool gains for being called often.
+/// The gain of a tool that is called often.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Popular {
+pub(crate) struct PopularityGain {
     pub(crate) called: u32,
     pub(crate) expected: f32,
     pub(crate) log_ratio: f32,
 }
 
-/// What each tool gains by those in use, by which it gains most first.
+/// The gains of each tool from the tools in use, the largest first.
 pub(crate) type Gains = BTreeMap<ToolId, Vec<Gain>>;
 
 impl Prior {
-    /// Counts what tasks called of the tools that `names` knows. A name that several tools share
-    /// counts for none.
+    /// Counts the calls of the tools in `names`. A name that several tools share is ignored.
     pub(crate) fn new(sequences: Arc<Sequences>, names: &NameTable) -> Self {
         let mut prior = Self::default();
         let tools: Vec<Option<ToolId>> = sequences
             .names
             .iter()
             .map(|name| {
-                let mut meant = names.meant(name);
-                meant.next().filter(|_| meant.next().is_none())
+                let mut matches = names.possible_tools(name);
+                matches.next().filter(|_| matches.next().is_none())
             })
             .collect();
         prior.unknown = tools.iter().filter(|tool| tool.is_none()).count();
@@ -230,26 +231,31 @@ impl Prior {
             prior.tasks += u32::from(!task.is_empty());
             for &tool in &task {
                 *prior.called.entry(tool).or_default() += 1;
-                let others = task.iter().filter(|&&other| other != tool);
                 let together = prior.together.entry(tool).or_default();
-                others.for_each(|&other| *together.entry(other).or_default() += 1);
+                for &other in &task {
+                    if other != tool {
+                        *together.entry(other).or_default() += 1;
+                    }
+                }
             }
         }
-        prior.given = sequences;
+        prior.sequences = sequences;
         prior
     }
 
-    /// Counts the same tasks for other names.
-    pub(crate) fn of(&self, names: &NameTable) -> Self {
-        Self::new(Arc::clone(&self.given), names)
+    /// Counts the same tasks for the tools in other names.
+    pub(crate) fn recount(&self, names: &NameTable) -> Self {
+        Self::new(Arc::clone(&self.sequences), names)
     }
 
-    /// Returns what tools gain by those in use; the others gain nothing.
+    /// Returns the gains from the tools in use; tools without a gain are absent.
     pub(crate) fn gains(&self, in_use: &BTreeSet<ToolId>) -> Gains {
         let mut gains = Gains::new();
         for &with in in_use {
-            let others = self.together.get(&with).into_iter().flatten();
-            for (&tool, &together) in others.filter(|(tool, _)| !in_use.contains(tool)) {
+            for (&tool, &together) in self.together.get(&with).into_iter().flatten() {
+                if in_use.contains(&tool) {
+                    continue;
+                }
                 let called =
                     |tool: ToolId| self.called.get(&tool).copied().unwrap_or_default() as f32;
                 let expected = called(with) * called(tool) / self.tasks.max(1) as f32;
@@ -270,18 +276,18 @@ impl Prior {
         gains
     }
 
-    /// Returns what tools gain for being called often: by how much more than the tools that were
-    /// called at all, at most four times; the others gain nothing.
-    pub(crate) fn popular(&self) -> impl Iterator<Item = (ToolId, Popular)> {
-        let all: u32 = self.called.values().sum();
-        let expected = all as f32 / self.called.len().max(1) as f32;
+    /// Returns the gains of tools that are called more often than the average called tool, at most
+    /// a factor of four; other tools are absent.
+    pub(crate) fn popular(&self) -> impl Iterator<Item = (ToolId, PopularityGain)> {
+        let total: u32 = self.called.values().sum();
+        let expected = total as f32 / self.called.len().max(1) as f32;
         self.called.iter().filter_map(move |(&tool, &called)| {
             let log_ratio = ((called as f32 + SHRINKAGE) / (expected + SHRINKAGE))
                 .ln()
                 .min(MAX_POPULARITY);
             (log_ratio > 0.0).then_some((
                 tool,
-                Popular {
+                PopularityGain {
                     called,
                     expected,
                     log_ratio,
@@ -328,9 +334,10 @@ mod tests {
     }
 
     #[test]
-    fn tools_gain_by_those_they_were_called_with_more_often_than_by_chance() {
+    fn gains_follow_pairs_called_more_often_than_by_chance() {
         let prior = prior(
-            "[\"find\",\"mail\",\"find\"]\n\n{\"tools\":[\"send\",\"find\"],\"id\":7}\r\n[\"print\"]\n[\"print\"]\n[\"print\",\"find\"]\n[\"x\"]",
+            "[\"find\",\"mail\",\"find\"]\n\n{\"tools\":[\"send\",\"find\"],\"id\":7}\r\n\
+             [\"print\"]\n[\"print\"]\n[\"print\",\"find\"]\n[\"x\"]",
         );
         assert_eq!(
             prior.stats(),
@@ -344,7 +351,7 @@ mod tests {
         assert_eq!(
             gains.keys().copied().collect::<Vec<_>>(),
             [tool(1)],
-            "printing goes with nothing"
+            "print goes with find less often than by chance"
         );
         let gain = gains[&tool(1)][0];
         assert_eq!((gain.with, gain.together), (tool(0), 2));
@@ -353,38 +360,39 @@ mod tests {
         assert!(prior.gains(&BTreeSet::new()).is_empty());
         assert!(
             prior.gains(&[tool(0), tool(1)].into()).is_empty(),
-            "what is in use gains nothing"
+            "a tool in use gains nothing"
         );
     }
 
     #[test]
-    fn tools_that_are_called_more_often_than_others_are_popular_within_bounds() {
+    fn popularity_gain_of_frequent_tools_is_bounded() {
         let prior =
             prior(&("[\"find\"]\n".repeat(3) + "[\"mail\"]\n" + &"[\"print\"]\n".repeat(5)));
-        let popular: BTreeMap<ToolId, Popular> = prior.popular().collect();
+        let popular: BTreeMap<ToolId, PopularityGain> = prior.popular().collect();
         assert_eq!(
             popular.keys().copied().collect::<Vec<_>>(),
             [tool(2)],
-            "three times of nine is no more than a third"
+            "three calls of nine are exactly the average of three tools"
         );
         assert!((popular[&tool(2)].log_ratio - (6.0_f32 / 4.0).ln()).abs() < 1e-6);
         let prior = super::tests::prior(
             &("[\"find\"]\n".repeat(100_000) + &"[\"mail\"]\n[\"print\"]\n[\"plot\"]\n".repeat(10)),
         );
-        let popular: Vec<(ToolId, Popular)> = prior.popular().collect();
+        let popular: Vec<(ToolId, PopularityGain)> = prior.popular().collect();
         assert_eq!(popular.len(), 1);
         assert!(
             popular[0].1.log_ratio <= 4.0_f32.ln() + 1e-6,
-            "however often"
+            "the gain is at most a factor of four"
         );
     }
 
     #[test]
-    fn of_several_tools_in_use_the_most_telling_comes_first_and_those_of_no_habit_not_at_all() {
-        let tasks = |both: usize, other: usize| {
-            "[\"find\", \"print\"]\n".repeat(both) + &"[\"mail\", \"print\"]\n".repeat(other)
+    fn gains_from_several_tools_in_use_start_with_the_largest() {
+        let tasks = |with_find: usize, with_mail: usize| {
+            "[\"find\", \"print\"]\n".repeat(with_find)
+                + &"[\"mail\", \"print\"]\n".repeat(with_mail)
         };
-        let with = |tasks: &str| -> Vec<usize> {
+        let gaining_tools = |tasks: &str| -> Vec<usize> {
             let gains = prior(tasks).gains(&[tool(0), tool(1)].into());
             gains
                 .get(&tool(2))
@@ -394,20 +402,23 @@ mod tests {
                 .collect()
         };
         assert_eq!(
-            with(&(tasks(1, 5) + &"[\"mail\"]\n[\"find\"]\n[\"find\"]\n".repeat(9))),
+            gaining_tools(&(tasks(1, 5) + &"[\"mail\"]\n[\"find\"]\n[\"find\"]\n".repeat(9))),
             [1]
         );
         let rare = "[\"find\", \"mail\"]\n".repeat(20) + &tasks(2, 4);
         assert!(
-            with(&rare).is_empty(),
-            "each of the two is called without it more often"
+            gaining_tools(&rare).is_empty(),
+            "both tools in use are called without print more often"
         );
-        let often = "[\"find\", \"mail\", \"print\"]\n[\"mail\", \"print\"]\n[\"mail\"]\n[\"plot\"]\n[\"plot\"]\n[\"plot\"]\n";
-        assert_eq!(with(&often.repeat(9)), [0, 1]);
+        let often = concat!(
+            "[\"find\", \"mail\", \"print\"]\n[\"mail\", \"print\"]\n[\"mail\"]\n",
+            "[\"plot\"]\n[\"plot\"]\n[\"plot\"]\n"
+        );
+        assert_eq!(gaining_tools(&often.repeat(9)), [0, 1]);
     }
 
     #[test]
-    fn one_task_tells_little() {
+    fn gain_of_one_task_is_small() {
         let gain = |tasks: usize| {
             let others = "[\"print\"]\n".repeat(1000 - tasks);
             let prior = prior(&("[\"find\",\"mail\"]\n".repeat(tasks) + &others));
@@ -417,19 +428,19 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_no_task_are_refused_by_place() {
-        let refused = |text: &[u8]| {
+    fn lines_without_a_task_are_rejected_with_their_line() {
+        let error = |text: &[u8]| {
             Sequences::from_slice(text, "s.jsonl")
-                .expect_err("refused")
+                .expect_err("the line is invalid")
                 .to_string()
         };
         assert!(
-            refused(b"[\"a\"]\n{\"calls\": []}")
+            error(b"[\"a\"]\n{\"calls\": []}")
                 .starts_with("s.jsonl: line 2: expected an array of tool names")
         );
-        assert!(refused(b"[1]").contains("line 1"));
-        assert!(refused(b"[\"\xff\"]").contains("line 1"));
-        assert!(refused("[".repeat(100_000).as_bytes()).contains("line 1"));
+        assert!(error(b"[1]").contains("line 1"));
+        assert!(error(b"[\"\xff\"]").contains("line 1"));
+        assert!(error("[".repeat(100_000).as_bytes()).contains("line 1"));
         assert!(
             Sequences::from_slice(b"\xef\xbb\xbf\n \n", "s.jsonl")
                 .expect("empty")
@@ -438,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn an_enormous_task_counts_to_its_limit() {
+    fn long_tasks_count_up_to_the_limit() {
         let mut sequences = Sequences::default();
         sequences.push(
             &(0..10_000)

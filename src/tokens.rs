@@ -1,4 +1,4 @@
-//! Token costs of tool definitions: the budget of a pick, and the trait that counts.
+//! Token costs of tool definitions: the budget of a pick and the counter.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 use crate::catalog::Tool;
 use crate::names::Advertising;
 
-/// What the definitions of the picks may cost: tokens of the request's `tools` member, written as
-/// compact JSON, counted with `o200k_base`. Other tokenizers count other numbers; leave some room
-/// for them.
+/// The token budget of the picks' definitions. It limits the tokens of the API request's `tools`
+/// member as compact JSON, counted with `o200k_base`. Other tokenizers give other numbers; leave
+/// some room for them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TokenBudget {
-    /// The most tokens, from 1.
+    /// The largest number of tokens, from 1.
     pub tokens: usize,
-    /// The stable name of the provider in whose format they are counted; `openai` by default.
+    /// The stable name of the provider whose format is counted; `openai` by default.
     #[serde(default = "openai")]
     pub provider: String,
-    /// How the definitions are made.
+    /// The form of the definitions.
     #[serde(default)]
     pub view: TranslateOptions,
 }
@@ -28,18 +28,18 @@ fn openai() -> String {
     "openai".to_owned()
 }
 
-/// How tools are translated into the definitions of a provider.
+/// Options for translating tools into the definitions of a provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct TranslateOptions {
-    /// Whether the provider shall hold the model to the schemas. `None` leaves it to each tool
-    /// ([`Tool::strict`](crate::Tool::strict)), and to the provider's default if the tool says
-    /// nothing.
+    /// Strict mode: the provider makes the model's arguments match the schemas. `None` uses the
+    /// setting of each tool ([`Tool::strict`](crate::Tool::strict)), and the provider's default if
+    /// the tool has none.
     pub strict: Option<bool>,
-    /// Under which names the tools are shown.
+    /// The names under which the tools are shown.
     pub advertising: Advertising,
-    /// Whether definitions are loaded only when the model asks for them.
+    /// `true` to load definitions only when the model asks for them.
     pub deferred: bool,
 }
 
@@ -54,9 +54,9 @@ impl TokenBudget {
     }
 }
 
-/// Counts what tool definitions cost in tokens (`picktools_provider::Definitions`).
+/// A counter for the tokens of tool definitions (`picktools_provider::Definitions`).
 pub trait TokenCounter: Send + Sync {
-    /// Names the tokenizer in reports, such as `o200k_base`.
+    /// Returns the name of the tokenizer for reports, such as `o200k_base`.
     fn tokenizer(&self) -> &'static str;
 
     /// Counts the tokens of an API request's `tools` member with these tools, in the format of

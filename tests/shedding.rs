@@ -1,5 +1,5 @@
-//! What picks do when all threads for work with a deadline are held. In a process of its own, as it
-//! holds all of them.
+//! Load shedding: picks while late work blocks all threads for work with a deadline. The test has
+//! its own process because it blocks all of them.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -10,21 +10,21 @@ use picktools::{Catalog, Engine, PickOptions, Query, Selection, Tool};
 
 const AT_MOST: Duration = Duration::from_secs(60);
 
-/// A scorer that blocks its thread until it is let go.
+/// A scorer that blocks its thread until the test releases it.
 #[derive(Default)]
-struct Blocks {
-    let_go: Mutex<bool>,
+struct BlockingScorer {
+    released: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Scorer for Blocks {
+impl Scorer for BlockingScorer {
     fn name(&self) -> &str {
         "blocks"
     }
 
     fn score<'a>(&'a self, _: &'a Query, tools: &'a [Arc<Tool>]) -> ScoreFuture<'a> {
-        let let_go = self.let_go.lock().expect("nobody panicked");
-        drop(self.changed.wait_while(let_go, |let_go| !*let_go));
+        let released = self.released.lock().expect("nobody panicked");
+        drop(self.changed.wait_while(released, |released| !*released));
         Box::pin(async move { Ok(vec![Score::new(1.0); tools.len()]) })
     }
 }
@@ -40,13 +40,13 @@ fn pick(engine: &Engine, timeout: Duration) -> Selection {
 }
 
 #[test]
-fn work_is_refused_with_a_reason_while_late_work_holds_all_threads() {
+fn new_work_while_late_work_blocks_threads_is_rejected() {
     let tools = [
         Tool::without_arguments("send_mail", "Sends a mail"),
         Tool::without_arguments("play_music", "Plays music"),
     ];
     let catalog = Catalog::from_tools(tools).expect("the tools are valid");
-    let blocks = Arc::new(Blocks::default());
+    let blocks = Arc::new(BlockingScorer::default());
     let scored = Engine::builder(catalog.clone())
         .keyword_only()
         .scorer(Arc::clone(&blocks) as Arc<dyn Scorer>);
@@ -73,7 +73,7 @@ fn work_is_refused_with_a_reason_while_late_work_holds_all_threads() {
     };
     assert_eq!(refused.picks.len(), 2, "the catalog's order stands in");
 
-    // Other engines of the process go without their models, and say so at once.
+    // Other engines of the process skip their models, and report so at once.
     let hybrid = Engine::new(catalog).expect("it builds");
     let begun = Instant::now();
     let selection = pick(&hybrid, AT_MOST);
@@ -89,7 +89,7 @@ fn work_is_refused_with_a_reason_while_late_work_holds_all_threads() {
     );
     assert_eq!(selection.picks[0].tool.name, "send_mail");
 
-    *blocks.let_go.lock().expect("nobody panicked") = true;
+    *blocks.released.lock().expect("nobody panicked") = true;
     blocks.changed.notify_all();
     while !pick(&hybrid, AT_MOST).degraded.is_empty() {
         assert!(begun.elapsed() < AT_MOST, "threads are not freed");

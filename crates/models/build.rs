@@ -1,5 +1,6 @@
-//! Tells whether the tuned model is there to become part of the program: the repository has it, a
-//! registry's package is too small for it.
+//! Sets the `cfg` `tuned_in_program` if the file of the tuned model exists.
+//!
+//! The repository has the file. Packages of a registry are limited in size and do not have it.
 
 use std::path::Path;
 

@@ -1,12 +1,13 @@
-//! The arguments of a call: parsed, repaired, decoded and validated against a schema that has
-//! everything.
+//! Arguments of a call: parsed, repaired, decoded and validated against a schema with every
+//! keyword.
+
 #![no_main]
 
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use picktools::{Access, Catalog};
-use picktools_call::{Hydrated, Hydrator};
+use picktools_call::{HydratedCall, Hydrator};
 use picktools_provider::{Arguments, ToolCall};
 
 static HYDRATOR: LazyLock<Hydrator> = LazyLock::new(|| {
@@ -15,7 +16,7 @@ static HYDRATOR: LazyLock<Hydrator> = LazyLock::new(|| {
         Catalog::from_slice(entries, "tools.json", None).expect("the entries are valid"),
         &Access::default(),
     )
-    .expect("it names no tool")
+    .expect("the access policy is valid")
 });
 
 fuzz_target!(|text: &str| {
@@ -25,14 +26,16 @@ fuzz_target!(|text: &str| {
         arguments: Arguments::Text(text.to_owned()),
     };
     match HYDRATOR.hydrate(&call) {
-        Ok(Hydrated::Ready(valid)) => {
-            // What was accepted is accepted as it is.
-            let again = ToolCall {
+        Ok(HydratedCall::Ready(valid)) => {
+            // Accepted arguments are accepted again without a change.
+            let repeated_call = ToolCall {
                 arguments: Arguments::Json(valid.arguments().clone()),
                 ..call
             };
-            let again = HYDRATOR.hydrate(&again);
-            assert!(matches!(again, Ok(Hydrated::Ready(again)) if again.repaired().is_empty()));
+            let repeated = HYDRATOR.hydrate(&repeated_call);
+            assert!(
+                matches!(repeated, Ok(HydratedCall::Ready(valid)) if valid.repaired().is_empty())
+            );
         }
         Ok(other) => panic!("the tool has a schema: {other:?}"),
         Err(error) => assert!(error.to_string().len() < 16 * 1024),

@@ -1,4 +1,5 @@
-//! A catalog, and a file of the operator's aliases, as bytes from anywhere.
+//! Arbitrary bytes as a catalog, and as an alias file of the operator.
+
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! A configuration of MCP servers, and the same text as the list of tools that a server sends.
+//! An MCP configuration, and the same text as the tool list of a server.
 
 #![no_main]
 
@@ -7,10 +7,10 @@ use std::path::Path;
 use libfuzzer_sys::fuzz_target;
 use picktools::CatalogOptions;
 use picktools::catalog::{CatalogFile, Conflicts};
-use picktools_import::mcp::{self, McpConfigError, Surroundings, Way};
+use picktools_import::mcp::{self, ConfigEnvironment, McpConfigError, ServerTransport};
 use serde_json::Value;
 
-/// What no server's address shows; it looks like a variable itself, and must not be put in again.
+/// A value that no server's address may show. It looks like a variable, but must not be expanded.
 const SECRET: &str = "${s3cret}";
 
 fuzz_target!(|data: &[u8]| {
@@ -18,36 +18,37 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     let variable = |name: &str| (name.len() % 2 == 0).then(|| SECRET.to_owned());
-    let read = mcp::read(
+    let result = mcp::parse_configuration(
         text,
-        &Surroundings {
+        &ConfigEnvironment {
             variable: &variable,
             folder: Path::new("/work/.vscode"),
         },
     );
-    if let Ok(configuration) = &read {
+    if let Ok(configuration) = &result {
         let mut names: Vec<&str> = configuration
             .servers
             .iter()
             .map(|server| server.name.as_str())
             .collect();
         names.extend(configuration.disabled.iter().map(String::as_str));
-        let all = names.len();
+        let count = names.len();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), all, "a server stands twice");
+        assert_eq!(names.len(), count, "a server is listed twice");
         for server in &configuration.servers {
-            let shown = format!("{:?}", server.way);
+            let debug_text = format!("{:?}", server.transport);
             assert!(
-                matches!(server.way, Way::Stdio { .. }) || !shown.contains(SECRET),
-                "{shown}"
+                matches!(server.transport, ServerTransport::Stdio { .. })
+                    || !debug_text.contains(SECRET),
+                "{debug_text}"
             );
         }
     }
-    let refused = read.is_err_and(|error| error != McpConfigError::TooMany);
+    let is_refused = result.is_err_and(|error| error != McpConfigError::TooMany);
     assert!(
-        !(refused && mcp::is_configuration(text)),
-        "what is a configuration can be read"
+        !(is_refused && mcp::is_configuration(text)),
+        "a recognised configuration can be read"
     );
 
     let Ok(answer) = serde_json::from_str::<Value>(text) else {
@@ -59,19 +60,19 @@ fuzz_target!(|data: &[u8]| {
     else {
         return;
     };
-    let files = ["one", "two"].map(|name| CatalogFile::of_server(name, tools));
+    let files = ["one", "two"].map(|name| CatalogFile::from_server(name, tools));
     let options = CatalogOptions {
         conflicts: Conflicts::Warn,
         ..CatalogOptions::default()
     };
     let catalog = options
         .read_files(&files)
-        .expect("one server does not lose the other's tools");
+        .expect("one server does not affect the tools of the other");
     assert!(catalog.len() <= 2 * tools.len());
     for tool in catalog.tools() {
         assert!(
             matches!(tool.source.as_deref(), Some("one" | "two")),
-            "a server says what it is: {tool:?}"
+            "a server chose its own source: {tool:?}"
         );
         assert!(
             tool.aliases.is_empty()

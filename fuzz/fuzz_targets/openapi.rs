@@ -1,4 +1,4 @@
-//! An OpenAPI document, JSON or YAML, whose tools are then read as a catalog.
+//! An OpenAPI document in JSON or YAML, whose operations are then read as a catalog.
 
 #![no_main]
 
@@ -10,7 +10,7 @@ fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
-    let Ok(document) = openapi::read(text) else {
+    let Ok(document) = openapi::parse_document(text) else {
         return;
     };
     for operation in &document.operations {
@@ -27,7 +27,7 @@ fuzz_target!(|data: &[u8]| {
     };
     let catalog = options
         .read(data, "fuzz")
-        .expect("what makes no tool is left out");
+        .expect("an invalid operation is left out");
     assert_eq!(
         catalog.len() + catalog.notices().len(),
         document.operations.len() + document.left_out.len()
@@ -39,8 +39,8 @@ fuzz_target!(|data: &[u8]| {
         .collect();
     if !catalog.is_empty() {
         assert_eq!(
-            Catalog::from_slice(lines.as_bytes(), "again", None)
-                .expect("it was read before")
+            Catalog::from_slice(lines.as_bytes(), "saved", None)
+                .expect("its tools are valid")
                 .tools(),
             catalog.tools()
         );

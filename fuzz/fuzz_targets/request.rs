@@ -1,4 +1,5 @@
-//! A request, which may be a transcript, and sequences of calls: picked for from a small catalog.
+//! A request or a transcript, and sequences of calls: a pick from a small catalog.
+
 #![no_main]
 
 use std::sync::LazyLock;
@@ -23,7 +24,7 @@ static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
 });
 
 fuzz_target!(|bytes: &[u8]| {
-    // The request comes first, then, behind a byte that no UTF-8 has, the sequences.
+    // The request, a byte that is not valid UTF-8, and the sequences.
     let mut parts = bytes.splitn(2, |&byte| byte == 0xff);
     let (request, sequences) = (
         parts.next().unwrap_or_default(),
@@ -42,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
     let engine = engine
         .sequences(sequences)
         .build()
-        .expect("the static model needs nothing");
+        .expect("the static model is built in");
     let options = PickOptions {
         max_candidates: 2,
         min_score: 0.0,
@@ -56,26 +57,26 @@ fuzz_target!(|bytes: &[u8]| {
             .picks
             .iter()
             .all(|pick| pick.tool.name != "drop_table"),
-        "it is unsafe"
+        "an unsafe tool is not picked"
     );
-    let new = selection
+    let new_picks = selection
         .picks
         .iter()
         .filter(|pick| pick.provenance.in_use.is_none())
         .count();
-    // Two, and the one that booking requires.
-    assert!(new <= 3 && selection.picks.len() - new <= MAX_IN_USE);
+    // Two candidates, and the tool that `book_flight` requires.
+    assert!(new_picks <= 3 && selection.picks.len() - new_picks <= MAX_IN_USE);
     assert!(
         selection
             .picks
             .iter()
             .all(|pick| (0.0..=1.0).contains(&pick.score))
     );
-    let again = engine
+    let repeated = engine
         .pick(&query, &options)
         .expect("the options are valid");
     assert_eq!(
-        serde_json::to_string(&again).ok(),
+        serde_json::to_string(&repeated).ok(),
         serde_json::to_string(&selection).ok()
     );
 });

@@ -1,4 +1,5 @@
-//! A provider's answer, whole and as a stream: the first byte says whose.
+//! The answer of a provider, complete and as a stream; the first byte selects the provider.
+
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,6 @@
-//! A schema and arguments for it, both from anywhere, on two lines: compiled, validated, translated
-//! for each provider and restored.
+//! An arbitrary schema and its arguments on two lines: compiled, validated, translated for each
+//! provider and restored.
+
 #![no_main]
 
 use std::sync::Arc;
@@ -21,7 +22,7 @@ fuzz_target!(|text: &str| {
         return;
     };
     let tools: Vec<Arc<Tool>> = catalog.tools().to_vec();
-    let hydrator = Hydrator::new(catalog, &Access::default()).expect("it names no tool");
+    let hydrator = Hydrator::new(catalog, &Access::default()).expect("the access policy is valid");
     let call = |arguments| ToolCall {
         id: None,
         name: "fuzzed".to_owned(),
@@ -43,6 +44,6 @@ fuzz_target!(|text: &str| {
     assert_eq!(
         tools[0].parameters.as_ref(),
         Some(&schema),
-        "the canonical schema is untouched"
+        "the canonical schema is unchanged"
     );
 });

@@ -1,4 +1,5 @@
-//! The text of a SKILL.md.
+//! The text of a `SKILL.md`.
+
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Access, AccessError, IneligibleReason, SourceVerdict};
-use crate::catalog::{Catalog, Group, Grouping, WholeGroup};
+use crate::catalog::{Catalog, CatalogStats, Group, Grouping};
 use crate::names::NameTable;
 use crate::ranking::ToolId;
 
@@ -12,17 +12,23 @@ use crate::ranking::ToolId;
 #[derive(Debug)]
 pub struct Eligibility {
     admitted: Vec<bool>,
-    /// How many tools are ineligible.
+    /// The number of ineligible tools.
     total: usize,
-    /// How many tools each reason applies to; a tool with two reasons counts under both.
+    /// The number of tools by reason; a tool with two reasons counts under both.
     counts: BTreeMap<&'static str, usize>,
-    /// The reasons that apply to groups of tools, where these are known.
+    /// The reasons that apply to groups of tools, if they are known.
     verdicts: Option<Verdicts>,
     /// The reasons that apply to single tools.
     by_tool: BTreeMap<ToolId, Vec<IneligibleReason>>,
-    /// How many tools there are and how many of them are ineligible, where the catalog is a part of
-    /// another.
-    of_whole: Option<(usize, usize)>,
+    /// The counts of the full catalog, if this catalog is a shard of it.
+    full_counts: Option<CatalogCounts>,
+}
+
+/// The number of tools in a full catalog, of which a shard holds some.
+#[derive(Debug, Clone, Copy)]
+struct CatalogCounts {
+    tools: usize,
+    ineligible: usize,
 }
 
 /// The reasons that apply to groups of tools: those of a policy, and those of a source.
@@ -30,23 +36,92 @@ pub struct Eligibility {
 struct Verdicts {
     grouping: Arc<Grouping>,
     by_policy: Vec<Arc<[IneligibleReason]>>,
-    /// By group; empty where all sources are admitted.
+    /// The reason by group; empty if all sources are admitted.
     by_source: Vec<Option<IneligibleReason>>,
 }
 
 impl Verdicts {
     /// Returns the reasons that apply to a group: those of its policy, and that of its source.
-    fn of(&self, group: usize) -> (&Arc<[IneligibleReason]>, &[IneligibleReason]) {
-        let of_source = self.by_source.get(group).map_or(&[][..], Option::as_slice);
-        (
-            &self.by_policy[self.grouping.groups[group].policy],
-            of_source,
-        )
+    fn group_reasons(&self, group: usize) -> GroupReasons<'_> {
+        GroupReasons {
+            policy: &self.by_policy[self.grouping.groups[group].policy],
+            source: match self.by_source.get(group) {
+                Some(reason) => reason.as_slice(),
+                None => &[],
+            },
+        }
+    }
+
+    /// Counts the tools of the catalog by reason.
+    fn count_tools(&self, counts: &mut ReasonCounts) {
+        let mut policy_sizes = vec![0; self.grouping.policies.len()];
+        for group in &self.grouping.groups {
+            policy_sizes[group.policy] += group.size;
+        }
+        for (reasons, size) in self.by_policy.iter().zip(policy_sizes) {
+            counts.add(reasons, size);
+        }
+        for (Group { size, .. }, reason) in self.grouping.groups.iter().zip(&self.by_source) {
+            counts.add(reason.as_slice(), *size);
+        }
+    }
+}
+
+/// The reasons that apply to one group of tools.
+struct GroupReasons<'a> {
+    policy: &'a Arc<[IneligibleReason]>,
+    source: &'a [IneligibleReason],
+}
+
+/// The number of tools by the code of a reason.
+#[derive(Default)]
+struct ReasonCounts(BTreeMap<&'static str, usize>);
+
+impl ReasonCounts {
+    fn add(&mut self, reasons: &[IneligibleReason], tools: usize) {
+        for reason in reasons {
+            *self.0.entry(reason.code()).or_insert(0) += tools;
+        }
+    }
+
+    /// Counts the tools of the full catalog by reason, and returns how many are ineligible.
+    fn add_full_catalog(
+        &mut self,
+        access: &Access,
+        sources: &SourceVerdict<'_>,
+        stats: &CatalogStats,
+    ) -> usize {
+        let by_policy: Vec<Vec<IneligibleReason>> = stats
+            .policies
+            .iter()
+            .map(|tool| access.verdict(tool))
+            .collect();
+        let mut ineligible = 0;
+        for (size, reasons) in stats.policy_sizes.iter().zip(&by_policy) {
+            self.add(reasons, *size);
+            if !reasons.is_empty() {
+                ineligible += size;
+            }
+        }
+        if sources.admits_all() {
+            return ineligible;
+        }
+        ineligible = 0;
+        for group in &stats.groups {
+            let source = group.source;
+            let source = source.map(|source| stats.sources.names()[source as usize].as_str());
+            let source_reason = sources.reason(source);
+            self.add(source_reason.as_slice(), group.size);
+            if source_reason.is_some() || !by_policy[group.policy as usize].is_empty() {
+                ineligible += group.size;
+            }
+        }
+        ineligible
     }
 }
 
 impl Eligibility {
-    /// Decides on every tool of `catalog`, which has these names.
+    /// Decides on every tool of `catalog`; `names` are its names.
     pub(super) fn decide(
         catalog: &Catalog,
         names: &NameTable,
@@ -56,8 +131,8 @@ impl Eligibility {
             return Err(AccessError::InvalidCost);
         }
         let grouping = catalog.grouping();
-        let by_tool = access.by_tool(names)?;
-        let sources = SourceVerdict::new(access, catalog.sources().known());
+        let by_tool = access.reasons_by_tool(names)?;
+        let sources = SourceVerdict::new(access, catalog.sources().known_sources());
         let by_policy: Vec<Arc<[IneligibleReason]>> = grouping
             .policies
             .iter()
@@ -77,113 +152,54 @@ impl Eligibility {
             by_policy,
             by_source,
         };
-        let admits: Vec<bool> = (0..grouping.groups.len())
-            .map(|group| verdicts.of(group))
-            .map(|(of_policy, of_source)| of_policy.is_empty() && of_source.is_empty())
-            .collect();
-        let mut admitted: Vec<bool> = if admits.iter().all(|admits| *admits) {
-            vec![true; catalog.len()]
-        } else {
-            grouping
-                .of
-                .iter()
-                .map(|&group| admits[group as usize])
-                .collect()
-        };
-        let mut counts = BTreeMap::new();
-        let mut count = |reasons: &[IneligibleReason], tools: usize| {
-            for reason in reasons {
-                *counts.entry(reason.code()).or_insert(0) += tools;
-            }
-        };
-        let mut of_whole = None;
-        match catalog.whole() {
-            None => {
-                let mut of_policies = vec![0; grouping.policies.len()];
-                grouping
-                    .groups
-                    .iter()
-                    .for_each(|group| of_policies[group.policy] += group.size);
-                verdicts
-                    .by_policy
-                    .iter()
-                    .zip(of_policies)
-                    .for_each(|(reasons, size)| count(reasons, size));
-                for (Group { size, .. }, reason) in grouping.groups.iter().zip(&verdicts.by_source)
-                {
-                    count(reason.as_slice(), *size);
-                }
-            }
-            Some(whole) => {
-                let by_policy: Vec<Vec<IneligibleReason>> = whole
-                    .policies
-                    .iter()
-                    .map(|tool| access.verdict(tool))
-                    .collect();
-                let mut ineligible = 0;
-                let of_policies = whole.of_policies.iter().zip(&by_policy);
-                of_policies
-                    .clone()
-                    .for_each(|(size, reasons)| count(reasons, *size));
-                if sources.admits_all() {
-                    ineligible = of_policies
-                        .filter(|(_, reasons)| !reasons.is_empty())
-                        .map(|(size, _)| size)
-                        .sum();
-                } else {
-                    for WholeGroup {
-                        policy,
-                        source,
-                        size,
-                    } in &whole.groups
-                    {
-                        let source =
-                            source.map(|source| whole.sources.names()[source as usize].as_str());
-                        let of_source = sources.reason(source);
-                        count(of_source.as_slice(), *size);
-                        let is_refused =
-                            of_source.is_some() || !by_policy[*policy as usize].is_empty();
-                        ineligible += if is_refused { *size } else { 0 };
-                    }
-                }
-                of_whole = Some((whole.tools(), ineligible));
+        let mut admitted = admitted_flags(&verdicts, catalog.len());
+        let mut counts = ReasonCounts::default();
+        let mut full_counts = None;
+        match catalog.full_stats() {
+            None => verdicts.count_tools(&mut counts),
+            Some(stats) => {
+                let ineligible = counts.add_full_catalog(access, &sources, stats);
+                full_counts = Some(CatalogCounts {
+                    tools: stats.tools(),
+                    ineligible,
+                });
             }
         }
         for (tool, reasons) in &by_tool {
-            count(reasons, 1);
+            counts.add(reasons, 1);
             if std::mem::take(&mut admitted[tool.index()])
-                && let Some((_, ineligible)) = &mut of_whole
+                && let Some(full_counts) = &mut full_counts
             {
-                *ineligible += 1;
+                full_counts.ineligible += 1;
             }
         }
         let total = admitted.iter().filter(|admitted| !**admitted).count();
         Ok(Self {
             admitted,
             total,
-            counts,
+            counts: counts.0,
             verdicts: Some(verdicts),
             by_tool,
-            of_whole,
+            full_counts,
         })
     }
 
-    /// Admits exactly these tools of a catalog of `tools` tools.
+    /// Admits exactly these tools of a catalog with `tools` tools.
     pub(crate) fn only(admitted: &[ToolId], tools: usize) -> Self {
         let mut flags = vec![false; tools];
         admitted.iter().for_each(|tool| flags[tool.index()] = true);
-        Self::of_flags(flags)
+        Self::from_flags(flags)
     }
 
-    /// Admits `more` tools as well.
+    /// Returns an eligibility that admits `more` tools as well.
     pub(crate) fn with(&self, more: impl Iterator<Item = ToolId>) -> Self {
         let mut admitted = self.admitted.clone();
         more.for_each(|tool| admitted[tool.index()] = true);
-        Self::of_flags(admitted)
+        Self::from_flags(admitted)
     }
 
-    /// Admits tools without a reason for any.
-    fn of_flags(admitted: Vec<bool>) -> Self {
+    /// Makes an eligibility that gives no reasons.
+    fn from_flags(admitted: Vec<bool>) -> Self {
         let total = admitted.iter().filter(|admitted| !**admitted).count();
         let (counts, by_tool) = (BTreeMap::new(), BTreeMap::new());
         Self {
@@ -192,7 +208,7 @@ impl Eligibility {
             counts,
             verdicts: None,
             by_tool,
-            of_whole: None,
+            full_counts: None,
         }
     }
 
@@ -205,57 +221,59 @@ impl Eligibility {
         self.admitted[tool.index()]
     }
 
-    /// Returns every reason why the caller may not see and run the tool; none where it may.
+    /// Returns the reasons why the tool is ineligible; an empty list means that it is eligible.
     pub fn reasons(&self, tool: ToolId) -> Arc<[IneligibleReason]> {
-        let own = self.by_tool.get(&tool).map_or(&[][..], Vec::as_slice);
-        match (self.of_group(tool), own) {
-            // As with most tools: those of equal policies share them.
-            (Some((of_policy, [])), []) => Arc::clone(of_policy),
-            (Some((of_policy, of_source)), own) => [of_policy, of_source, own].concat().into(),
-            (None, own) => own.into(),
+        let tool_reasons = match self.by_tool.get(&tool) {
+            Some(reasons) => reasons.as_slice(),
+            None => &[],
+        };
+        match self.group_reasons(tool) {
+            // The usual case: tools of equal policies share one list.
+            Some(group) if group.source.is_empty() && tool_reasons.is_empty() => {
+                Arc::clone(group.policy)
+            }
+            Some(group) => [group.policy, group.source, tool_reasons].concat().into(),
+            None => tool_reasons.into(),
         }
     }
 
-    /// Returns `true` if one of the reasons why the caller may not see and run the tool is of this
-    /// kind.
+    /// Returns `true` if one of the tool's reasons satisfies `is_wanted`.
     pub(crate) fn has_reason(
         &self,
         tool: ToolId,
         is_wanted: impl Fn(&IneligibleReason) -> bool,
     ) -> bool {
-        let of_group = self
-            .of_group(tool)
-            .into_iter()
-            .flat_map(|(of_policy, of_source)| of_policy.iter().chain(of_source));
-        of_group
-            .chain(self.by_tool.get(&tool).into_iter().flatten())
-            .any(is_wanted)
+        if let Some(group) = self.group_reasons(tool)
+            && group.policy.iter().chain(group.source).any(&is_wanted)
+        {
+            return true;
+        }
+        let tool_reasons = self.by_tool.get(&tool);
+        tool_reasons.is_some_and(|reasons| reasons.iter().any(is_wanted))
     }
 
-    /// Returns the reasons that apply to the tool's group, where they are known: those of its
-    /// policy, and that of its source.
-    fn of_group(&self, tool: ToolId) -> Option<(&Arc<[IneligibleReason]>, &[IneligibleReason])> {
+    /// Returns the reasons that apply to the tool's group, if they are known.
+    fn group_reasons(&self, tool: ToolId) -> Option<GroupReasons<'_>> {
         let verdicts = self.verdicts.as_ref()?;
-        verdicts
-            .grouping
-            .of
-            .get(tool.index())
-            .map(|&group| verdicts.of(group as usize))
+        let group = *verdicts.grouping.group_by_tool.get(tool.index())?;
+        Some(verdicts.group_reasons(group as usize))
     }
 
-    /// Returns how many tools are ineligible; of a part of a larger catalog, how many of that.
+    /// Returns the number of ineligible tools; for a shard, the number in the full catalog.
     pub fn ineligible_count(&self) -> usize {
-        self.of_whole
-            .map_or(self.total, |(_, ineligible)| ineligible)
+        match self.full_counts {
+            Some(counts) => counts.ineligible,
+            None => self.total,
+        }
     }
 
-    /// Returns how many tools each reason applies to, by its code; a tool with two reasons counts
-    /// under both.
+    /// Returns the number of tools by the code of a reason; a tool with two reasons counts under
+    /// both.
     pub fn counts(&self) -> &BTreeMap<&'static str, usize> {
         &self.counts
     }
 
-    /// Returns the tools that are eligible, in registration order.
+    /// Returns the eligible tools, in registration order.
     pub(crate) fn admitted(&self) -> impl Iterator<Item = ToolId> {
         self.admitted
             .iter()
@@ -264,7 +282,7 @@ impl Eligibility {
             .map(|(index, _)| ToolId::from_index(index))
     }
 
-    /// Returns the tools that are ineligible, in registration order.
+    /// Returns the ineligible tools, in registration order.
     pub(crate) fn ineligible(&self) -> impl Iterator<Item = ToolId> {
         let flags = self.admitted.iter().enumerate();
         flags
@@ -272,22 +290,38 @@ impl Eligibility {
             .map(|(index, _)| ToolId::from_index(index))
     }
 
-    /// Returns for every tool whether it is eligible, in registration order.
+    /// Returns a flag for every tool, in registration order: `true` if it is eligible.
     pub(crate) fn flags(&self) -> &[bool] {
         &self.admitted
     }
 
-    /// Returns how many tools the catalog has.
+    /// Returns the number of tools in the catalog.
     pub(crate) fn tools(&self) -> usize {
         self.admitted.len()
     }
 
-    /// Returns how many tools are eligible; of a part of a larger catalog, how many of that, and no
-    /// fewer than here, whatever is told of it.
+    /// Returns the number of eligible tools; for a shard, the number in the full catalog, and at
+    /// least the number in the shard.
     pub(crate) fn admitted_count(&self) -> usize {
-        let here = self.admitted.len() - self.total;
-        self.of_whole.map_or(here, |(tools, ineligible)| {
-            here.max(tools.saturating_sub(ineligible))
-        })
+        let in_catalog = self.admitted.len() - self.total;
+        match self.full_counts {
+            Some(counts) => in_catalog.max(counts.tools.saturating_sub(counts.ineligible)),
+            None => in_catalog,
+        }
     }
+}
+
+/// Returns a flag for every tool: `true` if neither its policy nor its source makes it ineligible.
+fn admitted_flags(verdicts: &Verdicts, tools: usize) -> Vec<bool> {
+    let grouping = &verdicts.grouping;
+    let mut group_flags = Vec::with_capacity(grouping.groups.len());
+    for group in 0..grouping.groups.len() {
+        let reasons = verdicts.group_reasons(group);
+        group_flags.push(reasons.policy.is_empty() && reasons.source.is_empty());
+    }
+    if group_flags.iter().all(|is_admitted| *is_admitted) {
+        return vec![true; tools];
+    }
+    let groups = grouping.group_by_tool.iter();
+    groups.map(|&group| group_flags[group as usize]).collect()
 }

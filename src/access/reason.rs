@@ -1,4 +1,4 @@
-//! Why a tool may not be seen.
+//! Reasons why a tool is ineligible.
 
 use std::collections::BTreeSet;
 
@@ -6,24 +6,24 @@ use serde::Serialize;
 
 use crate::catalog::ThreatLevel;
 
-/// Why a tool may not be seen.
+/// A reason why a tool is ineligible.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "code", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum IneligibleReason {
-    /// The tool is marked unsafe, and unsafe tools were not allowed.
+    /// The tool is marked unsafe, and unsafe tools are not allowed.
     Unsafe,
-    /// The tool's threat level is higher than is allowed.
+    /// The tool's threat level is above the limit.
     ThreatLevel {
-        /// The tool's; high for one that is marked unsafe and names none.
+        /// The tool's threat level; high for a tool that is marked unsafe and has no threat level.
         level: ThreatLevel,
-        /// The highest allowed.
+        /// The highest threat level allowed.
         most: ThreatLevel,
     },
     /// None of the caller's roles may see the tool.
     Role {
-        /// The roles that may.
+        /// The roles that may see the tool.
         allowed: BTreeSet<String>,
     },
     /// The tool does not fit the execution mode.
@@ -33,16 +33,16 @@ pub enum IneligibleReason {
     },
     /// The tool is marked unsafe or not read-only, and the execution mode is `read-only`.
     NotReadOnly,
-    /// The tool lacks a capability that was asked for.
+    /// The tool lacks a required capability.
     Capability {
-        /// What it lacks.
+        /// The missing capabilities.
         missing: BTreeSet<String>,
     },
-    /// A call costs more than is left.
+    /// A call costs more than the limit.
     Cost {
-        /// Cost of a call.
+        /// The cost of a call.
         cost: f64,
-        /// What is left.
+        /// The highest cost allowed.
         left: f64,
     },
     /// The tool's quota is used up.
@@ -54,7 +54,7 @@ pub enum IneligibleReason {
     },
     /// The caller excluded the tool by name.
     Excluded,
-    /// The tool is held back until the operator approves it.
+    /// The tool is in quarantine until the operator approves it.
     Quarantine,
 }
 
@@ -76,39 +76,37 @@ impl IneligibleReason {
         }
     }
 
-    /// Returns the reason as a sentence's end: "the tool is …".
+    /// Returns the reason as a clause, such as `requires role admin`.
     pub fn describe(&self) -> String {
-        let list = |items: &BTreeSet<String>| {
+        let list = |items: &BTreeSet<String>, separator: &str| {
             items
                 .iter()
                 .map(String::as_str)
                 .collect::<Vec<_>>()
-                .join(", ")
+                .join(separator)
         };
         match self {
-            Self::Unsafe => "marked unsafe, and unsafe tools are not allowed".to_owned(),
+            Self::Unsafe => "unsafe tool: unsafe tools are not allowed".to_owned(),
             Self::ThreatLevel { level, most } => {
                 format!(
-                    "of the threat level {}, and none above {} is allowed",
+                    "threat level {}: the highest allowed level is {}",
                     level.name(),
                     most.name()
                 )
             }
-            Self::Role { allowed } => format!("only for the roles {}", list(allowed)),
+            Self::Role { allowed } => format!("requires role {}", list(allowed, " or ")),
             Self::ExecutionMode { modes } => {
-                format!("only for the execution modes {}", list(modes))
+                format!("requires execution mode {}", list(modes, " or "))
             }
-            Self::NotReadOnly => {
-                "marked as one that changes things, and the execution mode is read-only".to_owned()
-            }
-            Self::Capability { missing } => format!("without the capabilities {}", list(missing)),
+            Self::NotReadOnly => "not read-only: the execution mode is read-only".to_owned(),
+            Self::Capability { missing } => format!("lacks capability {}", list(missing, " and ")),
             Self::Cost { cost, left } => {
-                format!("too costly: a call costs {cost}, and {left} is left")
+                format!("too costly: a call costs {cost}, {left} is left")
             }
-            Self::Quota => "out of quota".to_owned(),
+            Self::Quota => "quota used up".to_owned(),
             Self::Source { source } => {
                 format!(
-                    "from a source that is not allowed: {}",
+                    "source not allowed: {}",
                     source.as_deref().unwrap_or("none")
                 )
             }

@@ -1,4 +1,4 @@
-//! The aliases that an operator gives: they count whatever sources claim.
+//! The aliases that the operator gives. They take precedence over the aliases of sources.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,17 +13,17 @@ use super::error::{CatalogError, CatalogFault, FaultKind, Position};
 use super::spelling::normalise;
 use crate::json;
 
-/// The names that skills and models use for the tools that nearly every host has, and what hosts
-/// call those tools.
+/// The well-known names of tools that nearly every host has, as skills and models use them, and the
+/// names that hosts give to those tools.
 const ECOSYSTEM: &str = include_str!("ecosystem.json");
 
-/// Ecosystem names without case and separators.
+/// The well-known names without case and separators.
 static RESERVED: LazyLock<HashSet<String>> = LazyLock::new(|| {
     let aliases = OperatorAliases::ecosystem().0;
     aliases.iter().map(|alias| normalise(&alias.name)).collect()
 });
 
-/// Aliases by which the operator wants tools to be called.
+/// The operator's aliases of tools.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OperatorAliases(pub(super) Vec<OperatorAlias>);
 
@@ -35,24 +35,24 @@ pub(super) struct OperatorAlias {
     pub(super) deprecated: bool,
 }
 
-/// What an alias stands for.
+/// The target of an alias.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Target {
-    /// This tool, by id, qualified name or name.
+    /// A tool, by id, qualified name or name.
     Tool(String),
-    /// The first of these that the catalog has once, in a source that is trusted; none is not an
+    /// The first of these tools that is unique in the catalog and trusted. No match is not an
     /// error.
     FirstOf(Vec<String>),
 }
 
-/// A value of the file.
+/// A value in an alias file.
 #[derive(Deserialize)]
 #[serde(
     untagged,
     expecting = "expected a tool, an array of tools, or an object with `tool`"
 )]
-enum Value {
+enum AliasValue {
     Tool(String),
     FirstOf(Vec<String>),
     Full {
@@ -67,7 +67,7 @@ impl OperatorAliases {
     ///
     /// # Errors
     ///
-    /// [`CatalogError`] when the file cannot be read, and as [`OperatorAliases::from_slice`].
+    /// [`CatalogError`] if the file cannot be read, and as [`OperatorAliases::from_slice`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CatalogError> {
         let path = path.as_ref();
         let bytes = fs::read(path).map_err(|source| CatalogError::ReadAliases {
@@ -77,41 +77,43 @@ impl OperatorAliases {
         Self::from_slice(&bytes, &path.display().to_string())
     }
 
-    /// Reads aliases from a JSON object: a member is an alias, its value the tool (id,
-    /// `source/name` or name), an array of tools of which the first that the catalog has is meant,
-    /// or `{"tool": …, "deprecated": true}`.
+    /// Reads aliases from a JSON object. A key is an alias. Its value is a tool (id, `source/name`
+    /// or name), an array of tools of which the first in the catalog counts, or
+    /// `{"tool": …, "deprecated": true}`.
     ///
     /// # Errors
     ///
-    /// [`CatalogError::Syntax`] when the text is not such JSON, [`CatalogError::Aliases`] with
-    /// every alias that is no name or stands twice.
+    /// [`CatalogError::Syntax`] if the text is not such JSON, and [`CatalogError::Aliases`] with
+    /// every alias that is invalid or a duplicate.
     pub fn from_slice(bytes: &[u8], origin: &str) -> Result<Self, CatalogError> {
-        let Members(members) = serde_json::from_slice(bytes).map_err(|error| CatalogError::Syntax {
+        let syntax_error = |error: &serde_json::Error| CatalogError::Syntax {
             origin: origin.to_owned(),
             line: error.line(),
             column: error.column(),
             message: format!(
                 "{}; give an object from aliases to tools, such as {{\"bash\": \"terminalRun\"}}",
-                json::message(&error)
+                json::message(error)
             ),
-        })?;
+        };
+        let AliasEntries(entries) =
+            serde_json::from_slice(bytes).map_err(|error| syntax_error(&error))?;
         let mut faults = Vec::new();
-        let mut seen = HashSet::new();
-        let mut aliases = Vec::with_capacity(members.len());
-        for (name, value) in members {
+        let mut names = HashSet::new();
+        let mut aliases = Vec::with_capacity(entries.len());
+        for (name, value) in entries {
             if let Some(problem) = name_problem(&name) {
                 faults.push(fault(&name, problem, "give a short printable name"));
-            } else if !seen.insert(name.clone()) {
+            } else if !names.insert(name.clone()) {
                 faults.push(fault(
                     &name,
-                    "it stands twice".to_owned(),
-                    "let it mean one tool",
+                    "duplicate alias".to_owned(),
+                    "keep one of them",
                 ));
             }
             let (target, deprecated) = match value {
-                Value::Tool(tool) => (Target::Tool(tool), false),
-                Value::FirstOf(tools) => (Target::FirstOf(tools), false),
-                Value::Full { tool, deprecated } => (Target::Tool(tool), deprecated),
+                AliasValue::Tool(tool) => (Target::Tool(tool), false),
+                AliasValue::FirstOf(tools) => (Target::FirstOf(tools), false),
+                AliasValue::Full { tool, deprecated } => (Target::Tool(tool), deprecated),
             };
             aliases.push(OperatorAlias {
                 name,
@@ -125,20 +127,20 @@ impl OperatorAliases {
         Err(CatalogError::Aliases { faults })
     }
 
-    /// Forgets the aliases of tools that are not among `tools`.
-    pub(super) fn keep_for(&mut self, tools: &[Arc<Tool>]) {
-        let known = tools
+    /// Removes the aliases of tools that are not among `tools`.
+    pub(super) fn retain_for(&mut self, tools: &[Arc<Tool>]) {
+        let names = tools
             .iter()
             .flat_map(|tool| [tool.id.clone(), tool.qualified_name(), tool.name.clone()]);
-        let known: HashSet<String> = known.collect();
+        let names: HashSet<String> = names.collect();
         self.0.retain(|alias| match &alias.target {
-            Target::Tool(tool) => known.contains(tool),
+            Target::Tool(tool) => names.contains(tool),
             Target::FirstOf(_) => true,
         });
     }
 
-    /// Returns the names that skills and models use for the tools that nearly every host has:
-    /// `bash`, `read_file`, `web_search` and others, each for the first of the tools known for it
+    /// Returns the well-known names that skills and models use for the tools of nearly every host,
+    /// such as `bash`, `read_file` and `web_search`. Each refers to the first of its usual tools
     /// that a catalog has.
     pub fn ecosystem() -> Self {
         Self::from_slice(ECOSYSTEM.as_bytes(), "ecosystem.json").expect("a test reads the file")
@@ -156,40 +158,41 @@ pub(super) fn fault(alias: &str, message: String, remedy: impl Into<String>) -> 
     }
 }
 
-/// Returns `true` if a name is one of the ecosystem's, in any writing, which a source without trust
-/// cannot take.
+/// Returns `true` if a name is well known, in any spelling. An untrusted source cannot take such a
+/// name.
 pub fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&normalise(name))
 }
 
-/// The ecosystem's names.
+/// Returns the well-known names, normalised.
 pub fn reserved() -> impl Iterator<Item = &'static str> {
     RESERVED.iter().map(String::as_str)
 }
 
-/// The tools that an ecosystem's name stands for, in any writing of it.
+/// Returns the usual tools of a well-known name, in any spelling of the name.
 pub fn known_for(name: &str) -> Vec<String> {
     let name = normalise(name);
-    let aliases = OperatorAliases::ecosystem()
-        .0
-        .into_iter()
-        .filter(|alias| normalise(&alias.name) == name);
-    aliases
-        .flat_map(|alias| match alias.target {
-            Target::Tool(tool) => vec![tool],
-            Target::FirstOf(tools) => tools,
-        })
-        .collect()
+    let mut usual_tools = Vec::new();
+    for alias in OperatorAliases::ecosystem().0 {
+        if normalise(&alias.name) != name {
+            continue;
+        }
+        match alias.target {
+            Target::Tool(tool) => usual_tools.push(tool),
+            Target::FirstOf(tools) => usual_tools.extend(tools),
+        }
+    }
+    usual_tools
 }
 
-/// The members of the object in order, repeated ones included.
-struct Members(Vec<(String, Value)>);
+/// The entries of an alias file in order, including duplicates.
+struct AliasEntries(Vec<(String, AliasValue)>);
 
-impl<'de> Deserialize<'de> for Members {
+impl<'de> Deserialize<'de> for AliasEntries {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
         impl<'de> serde::de::Visitor<'de> for Visitor {
-            type Value = Members;
+            type Value = AliasEntries;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("an object from aliases to tools")
@@ -198,12 +201,12 @@ impl<'de> Deserialize<'de> for Members {
             fn visit_map<A: serde::de::MapAccess<'de>>(
                 self,
                 mut map: A,
-            ) -> Result<Members, A::Error> {
+            ) -> Result<AliasEntries, A::Error> {
                 let mut members = Vec::new();
                 while let Some(member) = map.next_entry()? {
                     members.push(member);
                 }
-                Ok(Members(members))
+                Ok(AliasEntries(members))
             }
         }
         deserializer.deserialize_map(Visitor)
@@ -215,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ecosystem_file_is_sound_and_its_names_are_reserved() {
+    fn ecosystem_file_is_valid_and_its_names_are_reserved() {
         assert!(OperatorAliases::ecosystem().0.len() >= 30);
         for name in ["bash", "Read_File", "readFile", "WRITE-FILE"] {
             assert!(is_reserved(name), "{name}");
@@ -224,19 +227,19 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_the_file_are_told_with_their_place() {
-        let read = |text: &str| {
+    fn alias_file_faults_name_the_position() {
+        let parse = |text: &str| {
             OperatorAliases::from_slice(text.as_bytes(), "a.json")
                 .map_err(|error| error.to_string())
         };
-        let error = read("{\"bash\":\n 7}").expect_err("a number is not a tool");
+        let error = parse("{\"bash\":\n 7}").expect_err("a number is not a tool");
         assert!(error.contains("a.json: line 2"), "{error}");
-        let error = read("{\"bash\": \"a\", \"bash\": \"b\", \"x\u{200b}\": \"c\"}")
-            .expect_err("both are wrong");
+        let error = parse("{\"bash\": \"a\", \"bash\": \"b\", \"x\u{200b}\": \"c\"}")
+            .expect_err("both aliases are invalid");
         assert!(
-            error.contains("stands twice") && error.contains("U+200B"),
+            error.contains("duplicate alias") && error.contains("U+200B"),
             "{error}"
         );
-        assert!(read("[1]").is_err() && read("").is_err() && read("{}").is_ok());
+        assert!(parse("[1]").is_err() && parse("").is_err() && parse("{}").is_ok());
     }
 }

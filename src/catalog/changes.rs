@@ -1,35 +1,35 @@
-//! What changes in a catalog.
+//! Changes of a catalog.
 
 use super::definition::Tool;
 use super::error::CatalogError;
 
-/// Tools that come, change or go.
+/// Tools to add, replace or remove.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Changes {
-    /// Tools that are added behind the others; one that has the id of a tool of the catalog takes
-    /// its place, and is untrusted where that is.
+    /// The tools to add at the end. A tool with the id of a tool in the catalog replaces that tool,
+    /// and is untrusted if that tool is.
     pub put: Vec<Tool>,
-    /// Ids of tools that go.
+    /// The ids of the tools to remove.
     pub remove: Vec<String>,
 }
 
-/// Why a catalog cannot be changed as was asked. It stays as it is.
+/// An error from changing a catalog, which stays as it is.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
-    /// A tool that is to go is not there.
-    #[error("the catalog has no tool {id:?} that could be removed; give the id of one")]
+    /// The catalog has no tool with the id of a tool to remove.
+    #[error("cannot remove the tool {id:?}: the catalog has no tool with that id; give another id")]
     UnknownTool {
-        /// The id as it was given.
+        /// The unknown id.
         id: String,
     },
-    /// What is put is not valid, or clashes with what is there.
+    /// A new tool is invalid or conflicts with a tool of the catalog.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
-    /// The index that the catalog was opened from is damaged.
+    /// The saved index that the catalog was opened from is damaged.
     #[error("{reason}")]
     Damaged {
-        /// What is wrong.
+        /// The damage.
         reason: String,
     },
 }

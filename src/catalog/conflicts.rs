@@ -1,13 +1,12 @@
-//! What is wrong between tools: identities and names that two of them claim, names that look alike,
-//! and aliases.
+//! Conflicts between tools: duplicate ids and names, confusable names, and aliases.
 //!
-//! Trusted tools come before untrusted ones, and among equals the first comes first: who comes
-//! later gives way. Whether giving way is enough or the whole catalog is refused is the reader's to
-//! decide ([`Conflicts`](super::Conflicts)).
+//! Trusted tools take precedence over untrusted ones, and otherwise earlier tools over later ones;
+//! the tool without precedence is left out. The options decide if that suffices or the catalog is
+//! rejected ([`Conflicts`](super::Conflicts)).
 
 use std::sync::Arc;
 
-use foldhash::{HashMap, HashMapExt, HashSet};
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use rayon::prelude::*;
 
 use super::aliases::{self, OperatorAlias, OperatorAliases, Target};
@@ -17,257 +16,269 @@ use super::spelling::{confusable, skeleton};
 use crate::excerpt::list;
 use crate::saved::fnv1a;
 
-/// Tools after their conflicts were settled.
-pub(super) struct Settled {
-    /// What is left, in registration order.
+/// Tools whose conflicts are resolved.
+pub(super) struct ResolvedTools {
+    /// The remaining tools, in registration order.
     pub(super) tools: Vec<Arc<Tool>>,
-    /// What gave way, in the order of the tools.
+    /// The faults of the tools and aliases that were left out, in the order of the tools.
     pub(super) conflicts: Vec<CatalogFault>,
-    /// What gave way to the operator's aliases, which is as it should be.
-    pub(super) overruled: Vec<CatalogFault>,
-    /// What is wrong with the operator's aliases.
+    /// The notices about aliases that the operator's aliases replace, as intended.
+    pub(super) replaced_aliases: Vec<CatalogFault>,
+    /// The faults of the operator's aliases.
     pub(super) alias_faults: Vec<CatalogFault>,
 }
 
-/// Settles the conflicts among `tools`, each with its position.
-pub(super) fn settle(
+/// Resolves the conflicts among `tools`, each with its position.
+pub(super) fn resolve(
     tools: Vec<(Position, Arc<Tool>)>,
     operator: Option<&OperatorAliases>,
-) -> Settled {
+) -> ResolvedTools {
     let mut order: Vec<usize> = (0..tools.len()).collect();
-    order.sort_by_key(|&at| tools[at].1.untrusted);
+    order.sort_by_key(|&index| tools[index].1.untrusted);
     let (positions, tools): (Vec<Position>, Vec<Arc<Tool>>) = tools.into_iter().unzip();
-    let kept = vec![true; tools.len()];
-    let mut settling = Settling {
+    let is_kept = vec![true; tools.len()];
+    let mut resolver = ConflictResolver {
         positions,
         tools,
-        kept,
+        is_kept,
         order,
         conflicts: Vec::new(),
-        overruled: Vec::new(),
+        replaced_aliases: Vec::new(),
         alias_faults: Vec::new(),
     };
-    settling.identities();
-    settling.look_alikes();
+    resolver.resolve_ids();
+    resolver.resolve_confusable_names();
     if let Some(OperatorAliases(aliases)) = operator {
-        settling.operator_aliases(aliases);
+        resolver.apply_operator_aliases(aliases);
     }
-    settling.aliases();
-    let Settling {
+    resolver.resolve_aliases();
+    let ConflictResolver {
         tools,
-        kept,
+        is_kept,
         mut conflicts,
-        overruled,
+        replaced_aliases,
         alias_faults,
         ..
-    } = settling;
-    conflicts.sort_by_key(|(at, _)| *at);
-    Settled {
-        tools: tools
-            .into_iter()
-            .zip(kept)
-            .filter(|(_, kept)| *kept)
-            .map(|(tool, _)| tool)
-            .collect(),
+    } = resolver;
+    conflicts.sort_by_key(|(index, _)| *index);
+    let mut kept_tools = Vec::with_capacity(tools.len());
+    for (tool, is_kept) in tools.into_iter().zip(is_kept) {
+        if is_kept {
+            kept_tools.push(tool);
+        }
+    }
+    ResolvedTools {
+        tools: kept_tools,
         conflicts: conflicts.into_iter().map(|(_, fault)| fault).collect(),
-        overruled,
+        replaced_aliases,
         alias_faults,
     }
 }
 
-struct Settling {
+struct ConflictResolver {
     positions: Vec<Position>,
     tools: Vec<Arc<Tool>>,
-    kept: Vec<bool>,
-    /// Trusted tools first.
+    is_kept: Vec<bool>,
+    /// The indices of the tools, trusted ones first.
     order: Vec<usize>,
     conflicts: Vec<(usize, CatalogFault)>,
-    overruled: Vec<CatalogFault>,
+    replaced_aliases: Vec<CatalogFault>,
     alias_faults: Vec<CatalogFault>,
 }
 
-impl Settling {
-    /// The tools that are left, trusted ones first.
-    fn left(&self) -> impl Iterator<Item = (usize, &Arc<Tool>)> {
+impl ConflictResolver {
+    /// Returns the remaining tools, trusted ones first.
+    fn remaining(&self) -> impl Iterator<Item = (usize, &Arc<Tool>)> {
         self.order
             .iter()
-            .filter(|at| self.kept[**at])
-            .map(|&at| (at, &self.tools[at]))
+            .filter(|index| self.is_kept[**index])
+            .map(|&index| (index, &self.tools[index]))
     }
 
-    fn conflict(
+    fn report_conflict(
         &mut self,
-        at: usize,
+        tool: usize,
         kind: FaultKind,
         pointer: impl Into<String>,
         message: String,
         remedy: &str,
     ) {
-        let fault = self.fault(at, kind, pointer, message, remedy);
-        self.conflicts.push((at, fault));
+        let fault = self.fault(tool, kind, pointer, message, remedy);
+        self.conflicts.push((tool, fault));
     }
 
     fn fault(
         &self,
-        at: usize,
+        tool: usize,
         kind: FaultKind,
         pointer: impl Into<String>,
         message: String,
         remedy: &str,
     ) -> CatalogFault {
         CatalogFault {
-            position: self.positions[at].clone(),
+            position: self.positions[tool].clone(),
             kind,
-            name: Some(self.tools[at].name.clone()),
+            name: Some(self.tools[tool].name.clone()),
             pointer: pointer.into(),
             message,
             remedy: remedy.to_owned(),
         }
     }
 
-    /// Two tools of one source and one name collide unless both are given different ids; the same
-    /// name in another source is not a conflict.
-    fn identities(&mut self) {
-        // By id, and of one id in order; tools of one id stand together then.
+    /// Leaves out tools whose id an earlier tool has. Two tools of one source and one name conflict
+    /// unless they have different ids; the same name in another source is not a conflict.
+    fn resolve_ids(&mut self) {
+        // Sorting by hash and rank puts equal ids next to each other, in order of precedence.
         let hashed = self
             .order
             .par_iter()
             .enumerate()
-            .map(|(place, &at)| (fnv1a(&self.tools[at].id), place));
+            .map(|(rank, &tool)| (fnv1a(&self.tools[tool].id), rank));
         let mut hashed: Vec<(u64, usize)> = hashed.collect();
         hashed.par_sort_unstable();
-        let mut later: Vec<(usize, usize)> = Vec::new();
-        for same in hashed
-            .chunk_by(|(one, _), (other, _)| one == other)
-            .filter(|same| same.len() > 1)
-        {
+        let mut duplicates: Vec<(usize, usize)> = Vec::new();
+        for equal_hashes in hashed.chunk_by(|(hash, _), (other, _)| hash == other) {
+            if equal_hashes.len() == 1 {
+                continue;
+            }
             let mut firsts: HashMap<&str, usize> = HashMap::new();
-            for &(_, place) in same {
-                let at = self.order[place];
-                let first = *firsts.entry(&self.tools[at].id).or_insert(at);
-                if first != at {
-                    later.push((at, first));
+            for &(_, rank) in equal_hashes {
+                let tool = self.order[rank];
+                let first = *firsts.entry(&self.tools[tool].id).or_insert(tool);
+                if first != tool {
+                    duplicates.push((tool, first));
                 }
             }
         }
-        for (at, first) in later {
-            self.kept[at] = false;
+        for (tool, first) in duplicates {
+            self.is_kept[tool] = false;
             let message = format!(
                 "Duplicate tool {:?}, first at {}",
-                self.tools[at].id, self.positions[first]
+                self.tools[tool].id, self.positions[first]
             );
             let remedy = "rename one of them, or give them different ids or sources";
-            self.conflict(at, FaultKind::DuplicateTool, "", message, remedy);
+            self.report_conflict(tool, FaultKind::DuplicateTool, "", message, remedy);
         }
     }
 
-    /// A name that looks like another tool's, or like one of the ecosystem's, is there to be
-    /// mistaken for it.
-    fn look_alikes(&mut self) {
+    /// Leaves out tools with a name that is confusable with another tool's name, or with a
+    /// well-known name: such a name may be chosen to deceive.
+    fn resolve_confusable_names(&mut self) {
         if self.tools.par_iter().all(|tool| tool.name.is_ascii()) {
             return;
         }
         let mut names: HashMap<String, String> = HashMap::new();
-        let plain = self
-            .left()
-            .map(|(_, tool)| tool.name.clone())
-            .filter(|name| name.is_ascii());
-        for name in plain.chain(aliases::reserved().map(str::to_owned)) {
-            names.entry(skeleton(&name)).or_insert(name);
+        let mut add = |name: &str| {
+            let first = names.entry(skeleton(name));
+            first.or_insert_with(|| name.to_owned());
+        };
+        for (_, tool) in self.remaining() {
+            if tool.name.is_ascii() {
+                add(&tool.name);
+            }
         }
-        let mut found: Vec<(usize, String)> = Vec::new();
-        for (at, tool) in self.left().filter(|(_, tool)| !tool.name.is_ascii()) {
+        aliases::reserved().for_each(add);
+        let mut conflicts: Vec<(usize, String)> = Vec::new();
+        for (index, tool) in self.remaining() {
+            if tool.name.is_ascii() {
+                continue;
+            }
             let first = names
                 .entry(skeleton(&tool.name))
                 .or_insert_with(|| tool.name.clone());
             if confusable(&tool.name, first) {
-                found.push((at, first.clone()));
+                conflicts.push((index, first.clone()));
             }
         }
-        for (at, like) in found {
-            self.kept[at] = false;
+        for (tool, other) in conflicts {
+            self.is_kept[tool] = false;
             let message = format!(
-                "the name {:?} looks like {like:?} and is written otherwise",
-                self.tools[at].name
+                "the name {:?} is confusable with {other:?}",
+                self.tools[tool].name
             );
             let remedy = "write it in the letters of one script, or rename the tool";
-            self.conflict(at, FaultKind::ConfusableName, "/name", message, remedy);
+            self.report_conflict(tool, FaultKind::ConfusableName, "/name", message, remedy);
         }
     }
 
-    /// Gives tools the operator's aliases, and takes these from all others that claim them.
-    fn operator_aliases(&mut self, aliases: &[OperatorAlias]) {
+    /// Gives tools the operator's aliases, and removes these from all other tools.
+    fn apply_operator_aliases(&mut self, aliases: &[OperatorAlias]) {
         let mut owners: HashMap<String, Vec<usize>> = HashMap::new();
-        for (at, tool) in self.left() {
+        for (index, tool) in self.remaining() {
             for name in [tool.id.clone(), tool.qualified_name(), tool.name.clone()] {
                 let owners = owners.entry(name).or_default();
-                if !owners.contains(&at) {
-                    owners.push(at);
+                if !owners.contains(&index) {
+                    owners.push(index);
                 }
             }
         }
-        let mut given: HashMap<&str, (usize, bool)> = HashMap::new();
+        let mut assigned: HashMap<&str, AliasOwner> = HashMap::new();
         for OperatorAlias {
             name,
             target,
             deprecated,
         } in aliases
         {
-            match self.target(name, target, &owners) {
+            match self.find_target(name, target, &owners) {
                 // A tool needs no alias for its own name.
-                Ok(Some(at)) if self.tools[at].name == *name => {}
-                Ok(Some(at)) => {
-                    given.insert(name, (at, *deprecated));
+                Ok(Some(tool)) if self.tools[tool].name == *name => {}
+                Ok(Some(tool)) => {
+                    let deprecated = *deprecated;
+                    assigned.insert(name, AliasOwner { tool, deprecated });
                 }
                 Ok(None) => {}
                 Err(fault) => self.alias_faults.push(*fault),
             }
         }
-        self.give(aliases, &given);
+        self.remove_replaced_aliases(&assigned);
+        self.add_aliases(aliases, &assigned);
     }
 
-    /// The tool that an alias of the operator stands for, where there is one.
-    fn target(
+    /// Returns the tool that an alias of the operator refers to, if the catalog has it.
+    fn find_target(
         &self,
         alias: &str,
         target: &Target,
         owners: &HashMap<String, Vec<usize>>,
     ) -> Result<Option<usize>, Box<CatalogFault>> {
-        let owners = |name: &str| owners.get(name).map_or(&[][..], Vec::as_slice);
-        let named = owners(alias)
+        let owners = |name: &str| match owners.get(name) {
+            Some(owners) => owners.as_slice(),
+            None => &[],
+        };
+        let same_name = owners(alias)
             .iter()
             .copied()
-            .find(|&at| self.tools[at].name == alias && !self.tools[at].untrusted);
+            .find(|&owner| self.tools[owner].name == alias && !self.tools[owner].untrusted);
         let tool = match target {
             Target::Tool(tool) => tool,
-            Target::FirstOf(_) if named.is_some() => return Ok(None),
+            Target::FirstOf(_) if same_name.is_some() => return Ok(None),
             Target::FirstOf(tools) => {
                 let trusted = |tool: &String| match owners(tool) {
-                    &[at] if !self.tools[at].untrusted => Some(at),
+                    &[owner] if !self.tools[owner].untrusted => Some(owner),
                     _ => None,
                 };
                 return Ok(tools.iter().find_map(trusted));
             }
         };
-        match (owners(tool), named) {
-            (&[at], Some(named)) if named != at => {
-                let message = format!("it is the name of {:?}", self.tools[named].id);
+        match (owners(tool), same_name) {
+            (&[owner], Some(same_name)) if same_name != owner => {
+                let message = format!("it is the name of {:?}", self.tools[same_name].id);
                 Err(Box::new(aliases::fault(
                     alias,
                     message,
                     "remove the alias, or rename that tool",
                 )))
             }
-            (&[at], _) => Ok(Some(at)),
+            (&[owner], _) => Ok(Some(owner)),
             ([], _) => {
                 let message = format!("the catalog has no tool {tool:?}");
-                let remedy = "name a tool of the catalog, or an array of those that it may be";
+                let remedy = "name a tool of the catalog, or an array of alternatives";
                 Err(Box::new(aliases::fault(alias, message, remedy)))
             }
             (several, _) => {
                 let ids: Vec<&str> = several
                     .iter()
-                    .map(|&at| self.tools[at].id.as_str())
+                    .map(|&owner| self.tools[owner].id.as_str())
                     .collect();
                 let remedy = format!("write one of {}", list(&ids, ", "));
                 Err(Box::new(aliases::fault(
@@ -279,46 +290,49 @@ impl Settling {
         }
     }
 
-    fn give(&mut self, aliases: &[OperatorAlias], given: &HashMap<&str, (usize, bool)>) {
-        for at in self.order.clone() {
-            let overruled = |alias: &Alias| {
-                given
+    /// Removes the aliases of other tools that the operator assigns to an owner.
+    fn remove_replaced_aliases(&mut self, assigned: &HashMap<&str, AliasOwner>) {
+        for tool in self.order.clone() {
+            let is_replaced = |alias: &Alias| {
+                assigned
                     .get(alias.name.as_str())
-                    .is_some_and(|&(owner, _)| owner != at)
+                    .is_some_and(|owner| owner.tool != tool)
             };
-            let taken: Vec<(usize, String)> = self.tools[at]
-                .aliases
-                .iter()
-                .enumerate()
-                .filter(|(_, alias)| overruled(alias))
-                .map(|(index, alias)| (index, alias.name.clone()))
-                .collect();
-            for (index, alias) in &taken {
-                let owner = &self.tools[given[alias.as_str()].0].id;
-                let message = format!("the alias '{alias}' is given to {owner:?} by the operator");
-                let (pointer, remedy) = (format!("/aliases/{index}"), "nothing is to be done");
-                let fault = self.fault(at, FaultKind::AliasConflict, pointer, message, remedy);
-                self.overruled.push(fault);
+            let mut replaced: Vec<(usize, String)> = Vec::new();
+            for (index, alias) in self.tools[tool].aliases.iter().enumerate() {
+                if is_replaced(alias) {
+                    replaced.push((index, alias.name.clone()));
+                }
             }
-            if !taken.is_empty() {
-                Arc::make_mut(&mut self.tools[at])
+            for (index, alias) in &replaced {
+                let owner = &self.tools[assigned[alias.as_str()].tool].id;
+                let message = format!("the alias '{alias}' is given to {owner:?} by the operator");
+                let (pointer, remedy) = (format!("/aliases/{index}"), "no action is needed");
+                let fault = self.fault(tool, FaultKind::AliasConflict, pointer, message, remedy);
+                self.replaced_aliases.push(fault);
+            }
+            if !replaced.is_empty() {
+                Arc::make_mut(&mut self.tools[tool])
                     .aliases
-                    .retain(|alias| !overruled(alias));
+                    .retain(|alias| !is_replaced(alias));
             }
         }
+    }
+
+    fn add_aliases(&mut self, aliases: &[OperatorAlias], assigned: &HashMap<&str, AliasOwner>) {
         for OperatorAlias { name, .. } in aliases {
-            let Some(&(at, deprecated)) = given.get(name.as_str()) else {
+            let Some(&AliasOwner { tool, deprecated }) = assigned.get(name.as_str()) else {
                 continue;
             };
-            // A tool that has it already stays shared.
-            if self.tools[at]
+            // A tool that already has the alias stays shared.
+            if self.tools[tool]
                 .aliases
                 .iter()
                 .any(|alias| alias.name == *name && alias.deprecated == deprecated)
             {
                 continue;
             }
-            let aliases = &mut Arc::make_mut(&mut self.tools[at]).aliases;
+            let aliases = &mut Arc::make_mut(&mut self.tools[tool]).aliases;
             match aliases.iter_mut().find(|alias| alias.name == *name) {
                 Some(alias) => alias.deprecated = deprecated,
                 None => aliases.push(Alias {
@@ -329,76 +343,100 @@ impl Settling {
         }
     }
 
-    /// Aliases are looked up without their source, so each may stand only once, and none may be a
-    /// tool's name.
-    fn aliases(&mut self) {
-        let aliases: HashSet<&str> = self
-            .tools
-            .iter()
-            .flat_map(|tool| &tool.aliases)
-            .map(|alias| &*alias.name)
-            .collect();
+    /// Leaves out conflicting aliases. A lookup of an alias ignores sources, so an alias must be
+    /// unique, and it must not be the name of a tool.
+    fn resolve_aliases(&mut self) {
+        let mut aliases: HashSet<&str> = HashSet::new();
+        for tool in &self.tools {
+            for alias in &tool.aliases {
+                aliases.insert(&alias.name);
+            }
+        }
         if aliases.is_empty() {
             return;
         }
         let mut names: HashMap<&str, usize> = HashMap::new();
-        for (at, tool) in self
-            .left()
-            .filter(|(_, tool)| aliases.contains(tool.name.as_str()))
-        {
-            names.entry(&tool.name).or_insert(at);
-        }
-        let mut claimed: HashMap<&str, usize> = HashMap::new();
-        let mut found: Vec<(usize, usize, String, &str)> = Vec::new();
-        for (at, tool) in self.left() {
-            for (index, Alias { name, .. }) in tool.aliases.iter().enumerate() {
-                // An untrusted name gives way to a trusted alias.
-                let yields = |owner: usize| self.tools[owner].untrusted && !tool.untrusted;
-                let owner = names
-                    .get(name.as_str())
-                    .filter(|&&owner| owner != at && !yields(owner));
-                if let Some(&owner) = owner {
-                    let message = format!(
-                        "Duplicate tool alias '{name}', which is the name of {:?}",
-                        self.tools[owner].id
-                    );
-                    found.push((at, index, message, "remove the alias"));
-                    continue;
-                }
-                if *name == tool.name {
-                    let message =
-                        format!("Duplicate tool alias '{name}', which is the tool's own name");
-                    found.push((at, index, message, "remove the alias"));
-                    continue;
-                }
-                match claimed.get(name.as_str()) {
-                    None => {
-                        claimed.insert(name, at);
-                    }
-                    Some(&first) if first == at => {
-                        let message = format!("Duplicate tool alias '{name}', which stands twice");
-                        found.push((at, index, message, "remove one of them"));
-                    }
-                    Some(&first) => {
-                        let message = format!(
-                            "Duplicate tool alias '{name}', already claimed by {:?}",
-                            self.tools[first].id
-                        );
-                        found.push((at, index, message, "let one tool have it"));
-                    }
-                }
+        for (index, tool) in self.remaining() {
+            if aliases.contains(tool.name.as_str()) {
+                names.entry(&tool.name).or_insert(index);
             }
         }
-        // Later aliases of a tool first, so that the places of the others stay.
-        for (at, index, message, remedy) in found.into_iter().rev() {
-            self.conflict(
-                at,
-                FaultKind::AliasConflict,
-                format!("/aliases/{index}"),
+        let conflicts = self.alias_conflicts(&names);
+        // Later aliases of a tool are removed first, so that the indices of the others stay valid.
+        for conflict in conflicts.into_iter().rev() {
+            let AliasConflict {
+                tool,
+                alias,
                 message,
                 remedy,
-            );
-            Arc::make_mut(&mut self.tools[at]).aliases.remove(index);
+            } = conflict;
+            let pointer = format!("/aliases/{alias}");
+            self.report_conflict(tool, FaultKind::AliasConflict, pointer, message, remedy);
+            Arc::make_mut(&mut self.tools[tool]).aliases.remove(alias);
         }
     }
+
+    /// Finds the aliases that conflict with a name or with an earlier alias; `names` are the tools
+    /// by those names that are also aliases.
+    fn alias_conflicts(&self, names: &HashMap<&str, usize>) -> Vec<AliasConflict> {
+        let mut claimed: HashMap<&str, usize> = HashMap::new();
+        let mut conflicts = Vec::new();
+        for (index, tool) in self.remaining() {
+            for (alias, Alias { name, .. }) in tool.aliases.iter().enumerate() {
+                // A trusted alias takes precedence over an untrusted name.
+                let yields = |owner: usize| self.tools[owner].untrusted && !tool.untrusted;
+                let (reason, remedy) = if let Some(&owner) = names.get(name.as_str())
+                    && owner != index
+                    && !yields(owner)
+                {
+                    let id = &self.tools[owner].id;
+                    (format!("which is the name of {id:?}"), "remove the alias")
+                } else if *name == tool.name {
+                    let reason = "which is the tool's own name".to_owned();
+                    (reason, "remove the alias")
+                } else {
+                    match claimed.get(name.as_str()) {
+                        None => {
+                            claimed.insert(name, index);
+                            continue;
+                        }
+                        Some(&first) if first == index => {
+                            let reason = "which the tool lists twice".to_owned();
+                            (reason, "remove one of them")
+                        }
+                        Some(&first) => {
+                            let id = &self.tools[first].id;
+                            let reason = format!("already claimed by {id:?}");
+                            (reason, "keep it in one tool only")
+                        }
+                    }
+                };
+                conflicts.push(AliasConflict {
+                    tool: index,
+                    alias,
+                    message: format!("Duplicate tool alias '{name}', {reason}"),
+                    remedy,
+                });
+            }
+        }
+        conflicts
+    }
+}
+
+/// The tool to which the operator gives an alias.
+#[derive(Clone, Copy)]
+struct AliasOwner {
+    /// The index of the tool.
+    tool: usize,
+    deprecated: bool,
+}
+
+/// An alias of a tool that conflicts with another alias or name.
+struct AliasConflict {
+    /// The index of the tool.
+    tool: usize,
+    /// The index of the alias in the tool.
+    alias: usize,
+    message: String,
+    remedy: &'static str,
 }

@@ -1,4 +1,4 @@
-//! What a tool is: its definition and its policy data.
+//! Tools: their definitions and their policies.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,15 +13,16 @@ use crate::json::Json;
 
 /// A tool's definition.
 ///
-/// The schemas are kept verbatim and never changed. A tool is made by reading a catalog
-/// ([`Catalog::from_slice`](crate::Catalog::from_slice)), or with [`Tool::with_parameters`],
-/// [`Tool::without_arguments`] and its public fields.
+/// The schemas are kept verbatim and never changed. Reading a catalog makes tools
+/// ([`Catalog::from_slice`](crate::Catalog::from_slice)). So do [`Tool::with_parameters`] and
+/// [`Tool::without_arguments`] with the public fields.
 ///
 /// ```
 /// use picktools::Tool;
 /// use serde_json::json;
 ///
-/// let schema = json!({"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]});
+/// let properties = json!({"to": {"type": "string"}});
+/// let schema = json!({"type": "object", "properties": properties, "required": ["to"]});
 /// let mut tool = Tool::with_parameters("send_email", "Sends an email", schema);
 /// tool.source = Some("mail".to_owned());
 /// tool.id = tool.qualified_name();
@@ -31,85 +32,87 @@ use crate::json::Json;
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Tool {
-    /// Identity within a catalog: given, else `source/name`, else the name.
+    /// The unique id in a catalog; by default `source/name`, or the name if there is no source.
     pub id: String,
-    /// Canonical name.
+    /// The canonical name.
     pub name: String,
-    /// Name for people.
+    /// The display name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What the tool does; may be empty.
+    /// The description of the tool; may be empty.
     pub description: String,
-    /// Other names that mean this tool.
+    /// Other names of this tool.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<Alias>,
-    /// Subjects that the tool belongs to.
+    /// Topics of the tool.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Requests that the tool is for, as people make them; no model is shown them. Those of an
-    /// untrusted source do not count.
+    /// Example requests for the tool, in the words of users; models never see them. Examples of an
+    /// untrusted source are ignored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<String>,
-    /// JSON Schema of the arguments; `{}` means that the tool takes none. Absent only with
+    /// The JSON Schema of the arguments; `{}` means that the tool takes none. Absent only with
     /// [`Tool::no_schema_mode`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Value>,
     /// A compact schema for the model; never used to validate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider_schema: Option<Value>,
-    /// JSON Schema of the result.
+    /// The JSON Schema of the result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
     /// The server or file that the tool comes from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Whether the source is untrusted: its aliases do not count, and its names give way to those
-    /// of others.
+    /// `true` if the source is untrusted: its aliases are ignored, and other tools win name
+    /// conflicts.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub untrusted: bool,
-    /// Whether a provider shall hold the model to the schema; `None` leaves it to the provider.
+    /// `true` if the provider should enforce the schema on the model; `None` leaves it to the
+    /// provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
-    /// How a tool without a schema may be called. Serialised together with `allow_no_schema: true`.
+    /// The permitted calls of a tool without a schema. Serialised together with
+    /// `allow_no_schema: true`.
     #[serde(flatten, serialize_with = "serialize_no_schema_mode")]
     pub no_schema_mode: Option<NoSchemaMode>,
-    /// What the operator says of the tool's safety.
+    /// The operator's judgement of the tool's safety.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safe: Option<bool>,
-    /// Threat level and approvals.
+    /// The threat level and the required approvals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safety: Option<Safety>,
     /// MCP hints; an absent hint is unknown, not dangerous.
     #[serde(skip_serializing_if = "Annotations::is_empty")]
     pub annotations: Annotations,
-    /// What the tool can do beyond a plain call, for example `streaming`.
+    /// Abilities beyond a plain call, for example `streaming`.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub capabilities: BTreeSet<String>,
-    /// Who may see the tool; empty means everyone.
+    /// The roles that may see the tool; an empty set admits everyone.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub allowed_roles: BTreeSet<String>,
-    /// Execution modes that the tool fits; empty means all.
+    /// The execution modes that the tool fits; an empty set means all.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub modes: BTreeSet<String>,
-    /// Cost of a call, in the operator's unit.
+    /// The cost of a call, in the operator's unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
-    /// Ids or names of tools that this one needs.
+    /// The ids or names of tools that this tool needs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub requires: Vec<String>,
-    /// How the tool is called over HTTP, where it is an operation of an interface; no model sees
-    /// it.
+    /// The HTTP operation behind the tool, if there is one; models never see it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<Arc<HttpOperation>>,
 }
 
 impl Tool {
-    /// Makes a tool that takes no arguments and that everyone may see.
+    /// Makes a tool that takes no arguments and is visible to everyone.
     pub fn without_arguments(name: impl Into<String>, description: impl Into<String>) -> Self {
         Self::with_parameters(name, description, Value::Object(serde_json::Map::new()))
     }
 
-    /// Makes a tool whose arguments are held to this JSON Schema, and that everyone may see.
+    /// Makes a tool whose arguments are validated against this JSON Schema, and that is visible to
+    /// everyone.
     pub fn with_parameters(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -146,21 +149,21 @@ impl Tool {
     /// Returns `true` if the tool is marked unsafe: `safe: false`, or an MCP
     /// `destructiveHint: true`.
     ///
-    /// A hint may only tighten, so `safe: true` does not undo `destructiveHint: true`.
+    /// A hint can only restrict, so `safe: true` does not override `destructiveHint: true`.
     pub fn is_unsafe(&self) -> bool {
         self.safe == Some(false) || self.annotations.destructive_hint == Some(true)
     }
 
-    /// Returns the level that the tool names, or what stands for it: one that is marked unsafe
-    /// counts as high.
+    /// Returns the tool's threat level. A tool that is marked unsafe and has no threat level counts
+    /// as high.
     pub(crate) fn threat_level(&self) -> Option<ThreatLevel> {
-        let named = self.safety.as_ref().and_then(|safety| safety.threat_level);
-        named.or_else(|| self.is_unsafe().then_some(ThreatLevel::High))
+        let stated = self.safety.as_ref().and_then(|safety| safety.threat_level);
+        stated.or_else(|| self.is_unsafe().then_some(ThreatLevel::High))
     }
 
-    /// Returns what is known of the tool's effects. Whoever says that it writes is believed; that
-    /// it only reads is believed of a trusted source, which says so by `readOnlyHint: true` or with
-    /// the execution mode `read-only` among the tool's modes.
+    /// Returns the known effects of the tool. Any source can declare that a tool writes. Only a
+    /// trusted source can declare that a tool only reads: by `readOnlyHint: true`, or by the
+    /// execution mode `read-only` among the tool's modes.
     pub fn effects(&self) -> Effects {
         let hint = self.annotations.read_only_hint;
         if self.is_unsafe() || hint == Some(false) {
@@ -174,8 +177,8 @@ impl Tool {
         }
     }
 
-    /// Returns `source/name`, which people type when a bare name is ambiguous; the name where there
-    /// is no source.
+    /// Returns `source/name`, which identifies a tool if its bare name is ambiguous; without a
+    /// source, returns the name.
     pub fn qualified_name(&self) -> String {
         match &self.source {
             Some(source) => format!("{source}/{}", self.name),
@@ -185,43 +188,35 @@ impl Tool {
 
     /// Returns `true` if the id is the qualified name.
     pub(crate) fn has_qualified_id(&self) -> bool {
-        let rest = self
-            .source
-            .as_ref()
-            .map_or(Some(self.id.as_str()), |source| {
-                self.id
-                    .strip_prefix(source.as_str())
-                    .and_then(|rest| rest.strip_prefix('/'))
-            });
-        rest == Some(&self.name)
+        let Some(source) = &self.source else {
+            return self.id == self.name;
+        };
+        let rest = self.id.strip_prefix(source.as_str());
+        rest.is_some_and(|rest| rest.strip_prefix('/') == Some(&self.name))
     }
 }
 
 impl<'de> Deserialize<'de> for Tool {
-    /// Reads what was serialised. Unknown fields are refused, and what a tool must satisfy by
-    /// itself is checked as it is for a catalog's file; an id that is left out is the qualified
-    /// name.
+    /// Reads a serialised tool. Unknown fields are rejected, and the checks of a catalog file
+    /// apply. A missing id becomes the qualified name.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = Json::deserialize(deserializer)?;
         entry::read_native(json).map_err(|faults| {
-            let faults = faults.iter().map(
-                |EntryFault {
-                     pointer,
-                     message,
-                     remedy,
-                     ..
-                 }| {
-                    let at = if pointer.is_empty() {
-                        String::new()
-                    } else {
-                        format!("{pointer}: ")
-                    };
-                    format!("{at}{message}; {remedy}")
-                },
-            );
-            serde::de::Error::custom(faults.collect::<Vec<_>>().join("; "))
+            let faults: Vec<String> = faults.iter().map(describe_fault).collect();
+            serde::de::Error::custom(faults.join("; "))
         })
     }
+}
+
+fn describe_fault(fault: &EntryFault) -> String {
+    let EntryFault {
+        pointer,
+        message,
+        remedy,
+        ..
+    } = fault;
+    let separator = if pointer.is_empty() { "" } else { ": " };
+    format!("{pointer}{separator}{message}; {remedy}")
 }
 
 /// Another name of a tool.
@@ -230,31 +225,31 @@ impl<'de> Deserialize<'de> for Tool {
 pub struct Alias {
     /// The name.
     pub name: String,
-    /// Whether its use shall be warned about.
+    /// `true` if a use of the alias should cause a warning.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deprecated: bool,
 }
 
-/// How a tool that has no schema may be called.
+/// The permitted calls of a tool without a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoSchemaMode {
-    /// Only where it has no side effects.
+    /// Only if the tool has no side effects.
     ReadOnly,
-    /// Only after a person has approved the call.
+    /// Only after a person approved the call.
     HumanApproval,
     /// Always.
     Full,
 }
 
-/// How dangerous a tool is, and whose approval it needs.
+/// The danger of a tool, and the approvals that it needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Safety {
-    /// How much harm a wrong call does.
+    /// The harm that a wrong call can do.
     #[serde(alias = "threatLevel", skip_serializing_if = "Option::is_none")]
     pub threat_level: Option<ThreatLevel>,
-    /// Who must approve a call.
+    /// The required approvals of a call, such as `owner`.
     #[serde(
         alias = "requiredApprovals",
         default,
@@ -263,26 +258,26 @@ pub struct Safety {
     pub required_approvals: Vec<String>,
 }
 
-/// How much harm a wrong call does.
+/// The harm that a wrong call can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ThreatLevel {
-    /// None to speak of.
+    /// Negligible harm.
     Low,
-    /// Some, easily undone.
+    /// Some harm, easily undone.
     Medium,
-    /// Much, or hard to undo.
+    /// Much harm, or harm that is hard to undo.
     High,
-    /// Beyond repair.
+    /// Irreparable harm.
     Critical,
 }
 
 impl ThreatLevel {
-    /// All levels, the least first.
+    /// All levels, in ascending order.
     pub const ALL: [Self; 4] = [Self::Low, Self::Medium, Self::High, Self::Critical];
 
-    /// Returns its name, as it stands in definitions.
+    /// Returns the name in definitions.
     pub fn name(self) -> &'static str {
         match self {
             Self::Low => "low",
@@ -294,7 +289,7 @@ impl ThreatLevel {
 }
 
 impl NoSchemaMode {
-    /// Returns its name, as it stands in definitions.
+    /// Returns the name in definitions.
     pub fn name(self) -> &'static str {
         match self {
             Self::ReadOnly => "read-only",
@@ -304,14 +299,14 @@ impl NoSchemaMode {
     }
 }
 
-/// What is known of a tool's effects.
+/// The known effects of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Effects {
-    /// It changes nothing.
+    /// The tool changes nothing.
     OnlyReads,
-    /// It changes things.
+    /// The tool changes something.
     Writes,
-    /// It may change things.
+    /// The tool may change something.
     Unknown,
 }
 
@@ -323,11 +318,11 @@ pub fn is_read_only(mode: &str) -> bool {
     normalise(mode) == "readonly"
 }
 
-/// The hints of an MCP tool; `None` is unknown.
+/// The hints of an MCP tool; `None` means unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Annotations {
-    /// Name for people.
+    /// The display name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// The tool changes nothing.
@@ -336,7 +331,7 @@ pub struct Annotations {
     /// The tool may destroy something.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destructive_hint: Option<bool>,
-    /// Calling it twice does no more than once.
+    /// A second call with the same arguments has no further effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotent_hint: Option<bool>,
     /// The tool reaches beyond its server.

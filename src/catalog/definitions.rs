@@ -1,5 +1,5 @@
-//! The definitions of a catalog's tools: in memory, or as they are serialised until they are
-//! needed, in a saved index or in the rows of a store.
+//! Storage of a catalog's definitions. They are in memory, or serialised in a saved index or in the
+//! rows of a store until they are needed.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,51 +11,50 @@ use sha2::{Digest as _, Sha256};
 use super::definition::Tool;
 use crate::saved::{SavedError, SavedFile};
 
-/// The SHA-256 of a definition, as it is serialised.
+/// The SHA-256 of a serialised definition.
 pub(crate) type Digest = [u8; 32];
 
 /// The definitions of a catalog's tools, in registration order.
 #[derive(Debug, Clone)]
 pub(super) enum Definitions {
-    Read(Vec<Arc<Tool>>),
+    InMemory(Vec<Arc<Tool>>),
     Saved(Arc<SavedDefinitions>),
     Lazy(Arc<LazyDefinitions>),
 }
 
-/// Definitions that lie in a saved index. One that was needed stays in memory.
+/// Definitions in a saved index. A definition stays in memory after its first use.
 #[derive(Debug)]
 pub(super) struct SavedDefinitions {
     file: Arc<SavedFile>,
-    /// Where each definition ends.
+    /// The end offset of each definition.
     ends: Vec<u64>,
     digests: Arc<[Digest]>,
-    needed: Vec<OnceLock<Arc<Tool>>>,
-    /// All of them, once somebody needs all.
+    loaded: Vec<OnceLock<Arc<Tool>>>,
+    /// All definitions, after the first use of all.
     all: OnceLock<Vec<Arc<Tool>>>,
-    /// What was wrong first, as the catalog tells.
+    /// The first error, which the catalog reports.
     fault: Arc<OnceLock<SavedError>>,
 }
 
-/// Definitions of which outlines were read.
+/// Definitions whose outlines are in memory.
 #[derive(Debug)]
 pub(super) struct LazyDefinitions {
     tools: Vec<Arc<LazyTool>>,
-    /// All of them, once somebody needs all.
+    /// All definitions, after the first use of all.
     all: OnceLock<Vec<Arc<Tool>>>,
-    /// What was wrong first, as the catalog tells.
+    /// The first error, which the catalog reports.
     fault: Arc<OnceLock<SavedError>>,
 }
 
-/// A definition of which what names the tool and decides on it is there at once, and the rest once
-/// somebody needs it.
+/// A definition whose outline (names and policy) is in memory, and which is read on first use.
 #[derive(Debug)]
 pub struct LazyTool {
-    /// Without description, schemas and how it is called over HTTP, unless it is the whole.
+    /// The outline, without description, schemas and HTTP operation; or the complete definition.
     outline: Arc<Tool>,
-    /// As it is serialised; empty where the outline is the whole.
+    /// The serialised definition; empty if the outline is the complete definition.
     serialised: Box<[u8]>,
-    /// All of it, or why it cannot be read.
-    whole: OnceLock<Result<Arc<Tool>, String>>,
+    /// The complete definition, or the reason why it cannot be read.
+    definition: OnceLock<Result<Arc<Tool>, String>>,
 }
 
 impl From<Arc<Tool>> for LazyTool {
@@ -63,47 +62,46 @@ impl From<Arc<Tool>> for LazyTool {
         Self {
             outline: Arc::clone(&tool),
             serialised: Box::default(),
-            whole: OnceLock::from(Ok(tool)),
+            definition: OnceLock::from(Ok(tool)),
         }
     }
 }
 
 impl LazyTool {
-    /// Reads the outline of a definition. What is wrong with the rest, [`whole`](Self::whole)
-    /// tells.
-    pub(crate) fn of_serialised(serialised: &[u8]) -> Result<Self, serde_json::Error> {
+    /// Reads the outline of a serialised definition. `load` reports errors in the rest.
+    pub(crate) fn from_serialised(serialised: &[u8]) -> Result<Self, serde_json::Error> {
         let outline = Arc::new(Tool::read_outline(serialised)?);
         Ok(Self {
             outline,
             serialised: serialised.into(),
-            whole: OnceLock::new(),
+            definition: OnceLock::new(),
         })
     }
 
-    /// Returns what names the tool and decides on it; description and schemas may be left out.
+    /// Returns the names and the policy of the tool; description and schemas may be missing.
     pub fn outline(&self) -> &Tool {
         &self.outline
     }
 
-    /// Returns all of the tool, or why it cannot be read.
-    pub(crate) fn whole(&self) -> Result<&Arc<Tool>, &str> {
-        let read = || {
+    /// Returns the complete tool, or the reason why it cannot be read.
+    pub(crate) fn load(&self) -> Result<&Arc<Tool>, &str> {
+        let parse = || {
             serde_json::from_slice(&self.serialised)
                 .map(Arc::new)
                 .map_err(|error| error.to_string())
         };
-        self.whole
-            .get_or_init(read)
+        self.definition
+            .get_or_init(parse)
             .as_ref()
             .map_err(String::as_str)
     }
 
-    /// Whether somebody needed all of it, and it cannot be read.
+    /// Returns `true` if an earlier `load` failed.
     pub fn is_damaged(&self) -> bool {
-        matches!(self.whole.get(), Some(Err(_)))
+        matches!(self.definition.get(), Some(Err(_)))
     }
 
-    /// Returns it as it is digested and saved.
+    /// Returns the serialised definition, which is digested and saved.
     pub(crate) fn serialised(&self) -> Cow<'_, [u8]> {
         if self.serialised.is_empty() {
             serialise(&self.outline).into()
@@ -113,39 +111,39 @@ impl LazyTool {
     }
 }
 
-/// The section that holds the definitions, and the one of where they end.
+/// The sections of a saved index with the definitions and with their end offsets.
 pub(super) const DEFINITIONS: &str = "catalog.definitions";
 pub(super) const ENDS: &str = "catalog.definition-ends";
 
 impl Definitions {
-    /// Finds definitions in an index; each has its digest. What is wrong with the first that cannot
-    /// be read is put into `fault`.
+    /// Opens the definitions in a saved index, each with its digest. The first error of a read is
+    /// stored in `fault`.
     pub(super) fn open(
         file: &Arc<SavedFile>,
         digests: &Arc<[Digest]>,
         fault: &Arc<OnceLock<SavedError>>,
     ) -> Result<Self, SavedError> {
         let ends: Vec<u64> = file.numbers(ENDS)?;
-        let whole = ends.last().copied().unwrap_or_default() == file.bytes(DEFINITIONS)?;
+        let is_complete = ends.last().copied().unwrap_or_default() == file.bytes(DEFINITIONS)?;
         file.ensure(
-            whole && ends.len() == digests.len() && ends.is_sorted(),
+            is_complete && ends.len() == digests.len() && ends.is_sorted(),
             ENDS,
         )?;
-        let needed = ends.iter().map(|_| OnceLock::new()).collect();
+        let loaded = ends.iter().map(|_| OnceLock::new()).collect();
         let (file, digests, fault) = (Arc::clone(file), Arc::clone(digests), Arc::clone(fault));
         let all = OnceLock::new();
         Ok(Self::Saved(Arc::new(SavedDefinitions {
             file,
             ends,
             digests,
-            needed,
+            loaded,
             all,
             fault,
         })))
     }
 
-    /// Takes definitions whose rest is read when it is needed. What is wrong with the first that
-    /// cannot be read is put into `fault`.
+    /// Makes definitions that are read on first use. The first error of a read is stored in
+    /// `fault`.
     pub(super) fn lazy(tools: Vec<Arc<LazyTool>>, fault: &Arc<OnceLock<SavedError>>) -> Self {
         Self::Lazy(Arc::new(LazyDefinitions {
             tools,
@@ -156,40 +154,40 @@ impl Definitions {
 
     pub(super) fn len(&self) -> usize {
         match self {
-            Self::Read(tools) => tools.len(),
+            Self::InMemory(tools) => tools.len(),
             Self::Saved(saved) => saved.ends.len(),
             Self::Lazy(lazy) => lazy.tools.len(),
         }
     }
 
-    /// Returns how many bytes are taken to find definitions that are not read yet.
+    /// Returns the memory for finding definitions that are not read yet, in bytes.
     pub(super) fn memory(&self) -> usize {
         match self {
-            Self::Read(_) => 0,
-            Self::Saved(saved) => size_of_val(&*saved.ends) + size_of_val(&*saved.needed),
+            Self::InMemory(_) => 0,
+            Self::Saved(saved) => size_of_val(&*saved.ends) + size_of_val(&*saved.loaded),
             Self::Lazy(lazy) => size_of_val(&*lazy.tools),
         }
     }
 
-    pub(super) fn tool(&self, place: usize) -> &Arc<Tool> {
+    pub(super) fn tool(&self, index: usize) -> &Arc<Tool> {
         match self {
-            Self::Read(tools) => &tools[place],
-            Self::Saved(saved) => saved.needed[place].get_or_init(|| saved.read(place)),
-            Self::Lazy(lazy) => lazy.whole(place),
+            Self::InMemory(tools) => &tools[index],
+            Self::Saved(saved) => saved.loaded[index].get_or_init(|| saved.load(index)),
+            Self::Lazy(lazy) => lazy.load(index),
         }
     }
 
-    /// Returns what names a tool and decides on it, without reading more than is needed for that.
-    pub(super) fn outline(&self, place: usize) -> &Tool {
+    /// Returns the names and the policy of a tool, without reading more than necessary.
+    pub(super) fn outline(&self, index: usize) -> &Tool {
         match self {
-            Self::Lazy(lazy) => lazy.tools[place].outline(),
-            Self::Read(_) | Self::Saved(_) => self.tool(place),
+            Self::Lazy(lazy) => lazy.tools[index].outline(),
+            Self::InMemory(_) | Self::Saved(_) => self.tool(index),
         }
     }
 
     pub(super) fn all(&self) -> &[Arc<Tool>] {
         match self {
-            Self::Read(tools) => tools,
+            Self::InMemory(tools) => tools,
             Self::Saved(saved) => saved.all.get_or_init(|| self.read_all()),
             Self::Lazy(lazy) => lazy.all.get_or_init(|| self.read_all()),
         }
@@ -198,26 +196,26 @@ impl Definitions {
     fn read_all(&self) -> Vec<Arc<Tool>> {
         (0..self.len())
             .into_par_iter()
-            .map(|place| Arc::clone(self.tool(place)))
+            .map(|index| Arc::clone(self.tool(index)))
             .collect()
     }
 
-    /// Returns a definition as it is serialised.
-    pub(super) fn serialised(&self, place: usize) -> Result<Vec<u8>, SavedError> {
+    /// Returns a serialised definition.
+    pub(super) fn serialised(&self, index: usize) -> Result<Vec<u8>, SavedError> {
         match self {
-            Self::Read(tools) => Ok(serialise(&tools[place])),
-            Self::Saved(saved) => saved.bytes(place),
-            Self::Lazy(lazy) => Ok(lazy.tools[place].serialised().into_owned()),
+            Self::InMemory(tools) => Ok(serialise(&tools[index])),
+            Self::Saved(saved) => saved.bytes(index),
+            Self::Lazy(lazy) => Ok(lazy.tools[index].serialised().into_owned()),
         }
     }
 }
 
 impl LazyDefinitions {
-    /// Reads a definition; what cannot be read is a tool that nobody may see or call, and is
-    /// remembered as the fault.
-    fn whole(&self, place: usize) -> &Arc<Tool> {
-        let tool = &self.tools[place];
-        tool.whole().unwrap_or_else(|reason| {
+    /// Reads a definition. If that fails, the error becomes the catalog's fault, and the result is
+    /// a tool that no caller may see or call.
+    fn load(&self, index: usize) -> &Arc<Tool> {
+        let tool = &self.tools[index];
+        tool.load().unwrap_or_else(|reason| {
             let (tool, reason) = (tool.outline().id.clone(), reason.to_owned());
             self.fault
                 .get_or_init(|| SavedError::Definition { tool, reason });
@@ -227,42 +225,49 @@ impl LazyDefinitions {
 }
 
 impl SavedDefinitions {
-    /// Reads a definition; what cannot be read is a tool that nobody may see or call, and is
-    /// remembered as the fault.
-    fn read(&self, place: usize) -> Arc<Tool> {
-        let tool = self.bytes(place).and_then(|bytes| {
+    /// Reads a definition. If that fails, the error becomes the catalog's fault, and the result is
+    /// a tool that no caller may see or call.
+    fn load(&self, index: usize) -> Arc<Tool> {
+        let tool = self.bytes(index).and_then(|bytes| {
             serde_json::from_slice(&bytes)
                 .map(Arc::new)
-                .map_err(|error| self.file.damaged(format!("{}: {error}", of(place))))
+                .map_err(|error| {
+                    let reason = format!("{}: {error}", describe_definition(index));
+                    self.file.damaged(reason)
+                })
         });
         tool.unwrap_or_else(|error| {
-            // Only the first is told.
+            // Only the first error is kept.
             self.fault.get_or_init(|| error);
             Arc::clone(unreadable())
         })
     }
 
-    fn bytes(&self, place: usize) -> Result<Vec<u8>, SavedError> {
-        let bytes = self.file.part(DEFINITIONS, self.range(place))?;
-        if Sha256::digest(&bytes)[..] != self.digests[place] {
-            return Err(self
-                .file
-                .damaged(format!("{} does not have its digest", of(place))));
+    fn bytes(&self, index: usize) -> Result<Vec<u8>, SavedError> {
+        let bytes = self.file.part(DEFINITIONS, self.range(index))?;
+        if Sha256::digest(&bytes)[..] != self.digests[index] {
+            let definition = describe_definition(index);
+            let reason = format!("{definition} does not match its digest");
+            return Err(self.file.damaged(reason));
         }
         Ok(bytes)
     }
 
-    fn range(&self, place: usize) -> Range<u64> {
-        place.checked_sub(1).map_or(0, |before| self.ends[before])..self.ends[place]
+    fn range(&self, index: usize) -> Range<u64> {
+        let start = match index.checked_sub(1) {
+            Some(previous) => self.ends[previous],
+            None => 0,
+        };
+        start..self.ends[index]
     }
 }
 
-fn of(place: usize) -> String {
-    format!("the definition of tool {}", place + 1)
+fn describe_definition(index: usize) -> String {
+    format!("the definition of tool {}", index + 1)
 }
 
-/// What stands for a tool that cannot be read: unsafe, and without a schema that a call could be
-/// held to.
+/// Returns the placeholder for a tool that cannot be read: unsafe, and without a schema for
+/// validating calls.
 fn unreadable() -> &'static Arc<Tool> {
     static UNREADABLE: LazyLock<Arc<Tool>> = LazyLock::new(|| {
         let mut tool = Tool::without_arguments("unreadable", "");
@@ -272,7 +277,7 @@ fn unreadable() -> &'static Arc<Tool> {
     &UNREADABLE
 }
 
-/// Returns a definition as it is digested and saved.
+/// Returns the serialised definition, which is digested and saved.
 pub(crate) fn serialise(tool: &Tool) -> Vec<u8> {
     serde_json::to_vec(tool).expect("a tool serialises")
 }
@@ -283,118 +288,121 @@ mod tests {
 
     use super::*;
 
-    const WHOLE: &str = r#"{"id": "files/read", "name": "read", "title": "Read", "description": "Reads a file", "aliases": [{"name": "cat"}],
-        "tags": ["disk"], "examples": ["show me the file"], "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
-        "provider_schema": {"type": "object"}, "output_schema": {"type": "string"}, "source": "files", "untrusted": true,
-        "strict": true, "safe": false, "safety": {"threat_level": "high"}, "annotations": {"destructiveHint": true},
-        "capabilities": ["streaming"], "allowed_roles": ["ops"], "modes": ["read-only"], "cost": 2.5, "requires": ["list"],
-        "http": {"method": "GET", "url": "/files"}}"#;
+    const DEFINITION: &str = r#"{"id": "files/read", "name": "read", "title": "Read",
+        "description": "Reads a file", "aliases": [{"name": "cat"}],
+        "tags": ["disk"], "examples": ["show me the file"],
+        "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
+        "provider_schema": {"type": "object"}, "output_schema": {"type": "string"},
+        "source": "files", "untrusted": true, "strict": true, "safe": false,
+        "safety": {"threat_level": "high"}, "annotations": {"destructiveHint": true},
+        "capabilities": ["streaming"], "allowed_roles": ["ops"], "modes": ["read-only"],
+        "cost": 2.5, "requires": ["list"], "http": {"method": "GET", "url": "/files"}}"#;
 
-    /// Written down before outlines were read: none of these is a tool. Whether the outline tells
-    /// or the rest, is beside each.
+    /// None of these definitions is a valid tool. The flag is `true` if the outline fails, and
+    /// `false` if only the complete definition does. The list was written before outlines existed.
     #[test]
-    fn what_is_no_tool_is_refused_by_its_outline_or_else_by_the_rest() {
-        let with = |from: &str, to: &str| {
-            assert!(WHOLE.contains(from), "{from}");
-            WHOLE.replacen(from, to, 1)
+    fn invalid_definitions_fail_in_the_outline_or_on_load() {
+        let replace = |from: &str, to: &str| {
+            assert!(DEFINITION.contains(from), "{from}");
+            DEFINITION.replacen(from, to, 1)
         };
         for (definition, by_outline) in [
-            // What decides on a tool.
+            // Members of the policy.
             (
-                with("\"safe\": false", "\"safe\": false, \"safe\": true"),
+                replace("\"safe\": false", "\"safe\": false, \"safe\": true"),
                 true,
             ),
-            (with("\"safe\": false", "\"safe\": \"no\""), true),
-            (with("\"safe\"", "\"Safe\""), true),
+            (replace("\"safe\": false", "\"safe\": \"no\""), true),
+            (replace("\"safe\"", "\"Safe\""), true),
             (
-                with(
+                replace(
                     "\"allowed_roles\"",
                     "\"allowedRoles\": [\"all\"], \"allowed_roles\"",
                 ),
                 true,
             ),
-            (with("\"allowed_roles\"", "\"allowed-roles\""), true),
+            (replace("\"allowed_roles\"", "\"allowed-roles\""), true),
             (
-                with(
+                replace(
                     "\"threat_level\": \"high\"",
                     "\"threat_level\": \"high\", \"threat_level\": \"low\"",
                 ),
                 true,
             ),
             (
-                with("\"destructiveHint\": true", "\"destructive_hint\": true"),
+                replace("\"destructiveHint\": true", "\"destructive_hint\": true"),
                 true,
             ),
-            (with("\"untrusted\": true", "\"untrusted\": 1"), true),
-            (with("\"cost\": 2.5", "\"cost\": -1"), true),
+            (replace("\"untrusted\": true", "\"untrusted\": 1"), true),
+            (replace("\"cost\": 2.5", "\"cost\": -1"), true),
             (
-                with("\"name\": \"read\"", "\"name\": \"re\\u200bad\""),
+                replace("\"name\": \"read\"", "\"name\": \"re\\u200bad\""),
                 true,
             ),
-            (with("[{\"name\": \"cat\"}]", "[{\"name\": 7}]"), true),
-            (with("\"description\"", "\"descripton\""), true),
-            (format!("{WHOLE}{WHOLE}"), true),
-            (WHOLE[..WHOLE.len() - 1].to_owned(), true),
-            (format!("[{WHOLE}]"), true),
+            (replace("[{\"name\": \"cat\"}]", "[{\"name\": 7}]"), true),
+            (replace("\"description\"", "\"descripton\""), true),
+            (format!("{DEFINITION}{DEFINITION}"), true),
+            (DEFINITION[..DEFINITION.len() - 1].to_owned(), true),
+            (format!("[{DEFINITION}]"), true),
             ("{}".to_owned(), true),
             (String::new(), true),
-            // What is passed over at first, but for that it stands there once.
+            // Members that an outline skips, apart from duplicates of them.
             (
-                with("\"parameters\"", "\"parameters\": {}, \"parameters\""),
+                replace("\"parameters\"", "\"parameters\": {}, \"parameters\""),
                 true,
             ),
             (
-                with("\"parameters\"", "\"p\\u0061rameters\": {}, \"parameters\""),
+                replace("\"parameters\"", "\"p\\u0061rameters\": {}, \"parameters\""),
                 true,
             ),
             (
-                with("\"description\"", "\"description\": \"\", \"description\""),
+                replace("\"description\"", "\"description\": \"\", \"description\""),
                 true,
             ),
             (
-                with(
+                replace(
                     "\"parameters\"",
                     "\"inputSchema\": {\"type\": \"object\"}, \"parameters\"",
                 ),
                 true,
             ),
             (
-                with("\"parameters\"", "\"inputSchema\": {}, \"parameters\""),
+                replace("\"parameters\"", "\"inputSchema\": {}, \"parameters\""),
                 true,
             ),
             (
-                with(
+                replace(
                     "{\"type\": \"object\", \"prop",
                     "{\"type\": \"object\", \"type\": \"string\", \"prop",
                 ),
                 false,
             ),
             (
-                with("{\"type\": \"object\", \"prop", "{\"type\": 7, \"prop"),
+                replace("{\"type\": \"object\", \"prop", "{\"type\": 7, \"prop"),
                 false,
             ),
             (
-                with(
+                replace(
                     "\"provider_schema\": {\"type\": \"object\"}",
                     "\"provider_schema\": 7",
                 ),
                 false,
             ),
             (
-                with(
+                replace(
                     "\"output_schema\": {\"type\": \"string\"}",
                     "\"output_schema\": [true]",
                 ),
                 false,
             ),
             (
-                with("\"description\": \"Reads a file\"", "\"description\": 7"),
+                replace("\"description\": \"Reads a file\"", "\"description\": 7"),
                 false,
             ),
-            (with("Reads a file", "\\ud800"), false),
-            (with("\"method\": \"GET\"", "\"method\": 7"), false),
+            (replace("Reads a file", "\\ud800"), false),
+            (replace("\"method\": \"GET\"", "\"method\": 7"), false),
             (
-                with(
+                replace(
                     "{\"type\": \"string\"}",
                     &format!("{}1{}", "[".repeat(500), "]".repeat(500)),
                 ),
@@ -402,10 +410,10 @@ mod tests {
             ),
         ] {
             serde_json::from_str::<Tool>(&definition).expect_err(&definition);
-            match LazyTool::of_serialised(definition.as_bytes()) {
+            match LazyTool::from_serialised(definition.as_bytes()) {
                 Ok(tool) => {
                     assert!(!by_outline, "{definition}");
-                    tool.whole().expect_err(&definition);
+                    tool.load().expect_err(&definition);
                     let fault = Arc::default();
                     let definitions = Definitions::lazy(vec![Arc::new(tool)], &fault);
                     assert_eq!(definitions.tool(0).name, "unreadable", "{definition}");
@@ -414,48 +422,61 @@ mod tests {
                 Err(_) => assert!(by_outline, "{definition}"),
             }
         }
-        // What is read of a catalog's file, but is not serialised so.
+        // Definitions that a catalog file may have, but that are never serialised so.
         for definition in [
-            with("\"allowed_roles\"", "\"allowedRoles\""),
-            with("[{\"name\": \"cat\"}]", "[\"cat\"]"),
-            with("[\"streaming\"]", "{\"streaming\": true}"),
-            with("\"output_schema\"", "\"outputSchema\""),
-            with("\"id\": \"files/read\", ", ""),
+            replace("\"allowed_roles\"", "\"allowedRoles\""),
+            replace("[{\"name\": \"cat\"}]", "[\"cat\"]"),
+            replace("[\"streaming\"]", "{\"streaming\": true}"),
+            replace("\"output_schema\"", "\"outputSchema\""),
+            replace("\"id\": \"files/read\", ", ""),
         ] {
             assert!(
                 serde_json::from_str::<Tool>(&definition).is_ok(),
                 "{definition}"
             );
-            LazyTool::of_serialised(definition.as_bytes()).expect_err(&definition);
+            LazyTool::from_serialised(definition.as_bytes()).expect_err(&definition);
         }
     }
 
     #[test]
-    fn an_outline_has_all_but_texts_and_schemas_and_the_rest_comes_when_it_is_needed() {
-        let whole: Tool = serde_json::from_str(WHOLE).expect("it is a tool");
-        let read = LazyTool::of_serialised(WHOLE.as_bytes()).expect("it is a tool");
-        assert_eq!(*read.outline(), whole.outline());
-        assert_eq!(**read.whole().expect("it is a tool"), whole);
-        assert_eq!(&*read.serialised(), WHOLE.as_bytes());
-        let made = LazyTool::from(Arc::new(whole.clone()));
+    fn outline_lacks_texts_and_schemas_and_load_reads_them() {
+        let tool: Tool = serde_json::from_str(DEFINITION).expect("the definition is valid");
+        let lazy =
+            LazyTool::from_serialised(DEFINITION.as_bytes()).expect("the definition is valid");
+        assert_eq!(*lazy.outline(), tool.outline());
+        assert_eq!(**lazy.load().expect("the definition is valid"), tool);
+        assert_eq!(&*lazy.serialised(), DEFINITION.as_bytes());
+        let in_memory = LazyTool::from(Arc::new(tool.clone()));
         assert_eq!(
-            (made.outline(), &*made.serialised()),
-            (&whole, &*serialise(&whole))
+            (in_memory.outline(), &*in_memory.serialised()),
+            (&tool, &*serialise(&tool))
         );
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2_000, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            cases: 2_000,
+            ..ProptestConfig::default()
+        })]
         #[test]
-        fn whatever_is_read_is_decided_on_as_the_whole_would_be(
-            places in prop::collection::vec((any::<prop::sample::Index>(), prop::sample::select(b"\"{}[]:,0\\ tx\xff".as_slice())), 1..4),
+        fn outline_of_a_loadable_definition_matches_it(
+            changes in prop::collection::vec(
+                (
+                    any::<prop::sample::Index>(),
+                    prop::sample::select(b"\"{}[]:,0\\ tx\xff".as_slice()),
+                ),
+                1..4,
+            ),
         ) {
-            let mut bytes = WHOLE.as_bytes().to_vec();
-            places.into_iter().for_each(|(place, byte)| bytes[place.index(WHOLE.len())] = byte);
-            if let Ok(tool) = LazyTool::of_serialised(&bytes)
-                && let Ok(whole) = tool.whole()
+            let mut bytes = DEFINITION.as_bytes().to_vec();
+            for (index, byte) in changes {
+                bytes[index.index(DEFINITION.len())] = byte;
+            }
+            if let Ok(lazy) = LazyTool::from_serialised(&bytes)
+                && let Ok(tool) = lazy.load()
             {
-                prop_assert_eq!(tool.outline(), &whole.outline());
+                prop_assert_eq!(lazy.outline(), &tool.outline());
             }
         }
     }

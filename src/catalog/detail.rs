@@ -1,4 +1,4 @@
-//! How much of a tool a model is shown.
+//! Levels of detail in which a model sees a tool.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 
 use super::Tool;
 use crate::excerpt::one_line;
-use crate::schema::{Holds, holds};
+use crate::schema::{SubschemaForm, subschema_form};
 
-/// The most characters of a description that is cut to one line.
+/// The length of a description on one line, in characters.
 const MAX_LINE_CHARS: usize = 120;
-/// The keywords of a schema that say which values there are, and nothing about them.
-const SHAPE: [&str; 15] = [
+/// The keywords of a schema that a signature keeps: they determine the structure of the values.
+const STRUCTURE: [&str; 15] = [
     "type",
     "required",
     "enum",
@@ -30,23 +30,24 @@ const SHAPE: [&str; 15] = [
     "allOf",
 ];
 
-/// How much of a tool a model is shown. A call is validated against the whole schema all the same.
+/// The detail in which a model sees a tool. A call is validated against the full schema in any
+/// case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Detail {
-    /// Its name and a description of one line; any arguments.
+    /// The name and a description of one line; any arguments.
     Name,
-    /// Also the names, types and choices of all arguments and which are required, without
+    /// The names, types and choices of all arguments too, and which are required, without
     /// descriptions and constraints.
     Signature,
-    /// All of its definition.
+    /// The complete definition.
     Full,
 }
 
 impl Detail {
-    /// Every level, the least first.
+    /// All levels, in ascending order.
     pub const ALL: [Self; 3] = [Self::Name, Self::Signature, Self::Full];
 
     /// Returns the level's stable name.
@@ -58,28 +59,30 @@ impl Detail {
         }
     }
 
-    /// Returns the tool with what is shown of it.
-    pub fn of(self, tool: &Arc<Tool>) -> Arc<Tool> {
+    /// Returns the tool, reduced to this level of detail.
+    pub fn apply(self, tool: &Arc<Tool>) -> Arc<Tool> {
         if self == Self::Full {
             return Arc::clone(tool);
         }
-        let mut shown =
+        let mut reduced =
             Tool::without_arguments(&tool.name, one_line(&tool.description, MAX_LINE_CHARS));
-        shown.id.clone_from(&tool.id);
-        shown.source.clone_from(&tool.source);
-        shown.aliases.clone_from(&tool.aliases);
-        shown.strict = tool.strict;
+        reduced.id.clone_from(&tool.id);
+        reduced.source.clone_from(&tool.source);
+        reduced.aliases.clone_from(&tool.aliases);
+        reduced.strict = tool.strict;
         let schema = tool.provider_schema.as_ref().or(tool.parameters.as_ref());
-        shown.parameters = match self {
-            Self::Name => schema.filter(|schema| takes_nothing(schema)).map(shape),
-            _ => schema.map(shape),
+        reduced.parameters = match self {
+            Self::Name => schema
+                .filter(|schema| has_no_arguments(schema))
+                .map(keep_structure),
+            _ => schema.map(keep_structure),
         };
-        Arc::new(shown)
+        Arc::new(reduced)
     }
 }
 
 /// Returns `true` if a schema names no arguments.
-fn takes_nothing(schema: &Value) -> bool {
+fn has_no_arguments(schema: &Value) -> bool {
     schema.as_object().is_some_and(|members| {
         members.keys().all(|key| {
             ["type", "properties", "required", "additionalProperties"].contains(&key.as_str())
@@ -89,33 +92,34 @@ fn takes_nothing(schema: &Value) -> bool {
     })
 }
 
-/// A schema without what is said about its values. Its depth is bounded, as that of every schema of
-/// a catalog.
-fn shape(schema: &Value) -> Value {
+/// Returns a schema without descriptions and constraints of its values. The recursion is bounded,
+/// because a catalog bounds the depth of every schema.
+fn keep_structure(schema: &Value) -> Value {
     let Value::Object(members) = schema else {
         return schema.clone();
     };
-    let all = |values: &Value| match values {
-        Value::Array(schemas) => Value::Array(schemas.iter().map(shape).collect()),
-        other => shape(other),
-    };
-    let kept = members
-        .iter()
-        .filter(|(key, _)| SHAPE.contains(&key.as_str()))
-        .map(|(key, value)| {
-            let value = match (holds(key), value) {
-                (Some(Holds::Named), Value::Object(schemas)) => Value::Object(
-                    schemas
-                        .iter()
-                        .map(|(name, schema)| (name.clone(), shape(schema)))
-                        .collect(),
-                ),
-                (Some(Holds::One | Holds::List), value) => all(value),
-                _ => value.clone(),
-            };
-            (key.clone(), value)
-        });
-    Value::Object(kept.collect())
+    let mut structure = Map::new();
+    for (key, value) in members {
+        if !STRUCTURE.contains(&key.as_str()) {
+            continue;
+        }
+        let value = match (subschema_form(key), value) {
+            (Some(SubschemaForm::Named), Value::Object(schemas)) => {
+                let mut structures = Map::new();
+                for (name, schema) in schemas {
+                    structures.insert(name.clone(), keep_structure(schema));
+                }
+                Value::Object(structures)
+            }
+            (Some(SubschemaForm::One | SubschemaForm::List), Value::Array(schemas)) => {
+                Value::Array(schemas.iter().map(keep_structure).collect())
+            }
+            (Some(SubschemaForm::One | SubschemaForm::List), schema) => keep_structure(schema),
+            _ => value.clone(),
+        };
+        structure.insert(key.clone(), value);
+    }
+    Value::Object(structure)
 }
 
 #[cfg(test)]
@@ -124,18 +128,25 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_signature_has_the_shape_of_the_arguments_and_a_name_none() {
+    fn signature_keeps_argument_structure_and_name_drops_it() {
         let mut tool = Tool::without_arguments("book", "Books a room.\nFor a day.");
         tool.parameters = Some(json!({
-            "type": "object", "title": "Booking", "required": ["room"], "additionalProperties": false,
+            "type": "object", "title": "Booking", "required": ["room"],
+            "additionalProperties": false,
             "properties": {
                 "room": {"type": "string", "description": "Which one", "minLength": 2},
-                "description": {"anyOf": [{"type": "string", "pattern": "x"}, {"type": "null"}], "default": null},
-                "days": {"type": "array", "items": {"enum": ["mon", "tue"], "description": "A day"}},
+                "description": {
+                    "anyOf": [{"type": "string", "pattern": "x"}, {"type": "null"}],
+                    "default": null,
+                },
+                "days": {
+                    "type": "array",
+                    "items": {"enum": ["mon", "tue"], "description": "A day"},
+                },
             },
         }));
         let tool = Arc::new(tool);
-        let signature = Detail::Signature.of(&tool);
+        let signature = Detail::Signature.apply(&tool);
         assert_eq!(signature.description, "Books a room. For a day.");
         let expected = json!({
             "type": "object", "required": ["room"], "additionalProperties": false,
@@ -146,13 +157,13 @@ mod tests {
             },
         });
         assert_eq!(signature.parameters, Some(expected));
-        assert_eq!(Detail::Name.of(&tool).parameters, None);
-        assert_eq!(Detail::Full.of(&tool), tool);
+        assert_eq!(Detail::Name.apply(&tool).parameters, None);
+        assert_eq!(Detail::Full.apply(&tool), tool);
         let plain = Arc::new(Tool::without_arguments("ping", "Answers"));
         assert_eq!(
-            Detail::Name.of(&plain).parameters,
+            Detail::Name.apply(&plain).parameters,
             plain.parameters,
-            "that it takes nothing is short to say"
+            "an empty schema stays, because it is short"
         );
     }
 }

@@ -1,6 +1,6 @@
-//! From one entry to one tool, whatever published shape the entry has: each names the schema in its
-//! own way, and OpenAI's puts the definition into a wrapper. Every field of a tool counts in every
-//! shape, within the wrapper and beside it.
+//! Reading of one entry as a tool. The published shapes name the schema differently, and OpenAI's
+//! shape puts the definition into a wrapper. Every field of a tool counts in every shape, inside
+//! the wrapper and outside it.
 
 use std::collections::BTreeSet;
 
@@ -15,12 +15,12 @@ use crate::excerpt::{is_invisible, marked};
 use crate::json::Json;
 use crate::schema::kind;
 
-/// The longest name, id, source or alias, in characters.
+/// The length of a name, id, source or alias, in characters.
 const MAX_NAME_CHARS: usize = 512;
-/// The most characters that are quoted of why a member cannot be read.
+/// The length of a quoted parser message, in characters.
 const MAX_MESSAGE_CHARS: usize = 200;
 
-/// One thing wrong with an entry.
+/// A fault of an entry.
 #[derive(Clone)]
 pub(super) struct EntryFault {
     pub(super) kind: FaultKind,
@@ -46,14 +46,14 @@ impl EntryFault {
         }
     }
 
-    /// The same fault, of another kind.
-    pub(super) fn of(self, kind: FaultKind) -> Self {
+    /// Returns the same fault with another kind.
+    pub(super) fn with_kind(self, kind: FaultKind) -> Self {
         Self { kind, ..self }
     }
 }
 
-/// Reads one entry; gives the tool where it has at least a name, and everything that is wrong.
-pub(super) fn read(
+/// Reads one entry. Returns the tool if it has at least a name, and every fault.
+pub(super) fn read_entry(
     mut value: Value,
     default_source: Option<&str>,
 ) -> (Option<Tool>, Vec<EntryFault>) {
@@ -65,8 +65,8 @@ pub(super) fn read(
         );
         return (None, vec![fault]);
     };
-    let objects = match objects(object) {
-        Ok(found) => found,
+    let objects = match definition_objects(object) {
+        Ok(objects) => objects,
         Err(fault) => return (None, vec![fault]),
     };
     let mut fields = Fields {
@@ -81,60 +81,59 @@ pub(super) fn read(
     fields.policy(&mut tool);
     tool.source = tool.source.or_else(|| default_source.map(str::to_owned));
     tool.id = fields.string("id").unwrap_or_else(|| tool.qualified_name());
-    // OpenAI's reference: leaving `parameters` out defines a function with an empty parameter list.
-    let takes_nothing = is_openai(object) && !fields.speaks_of_no_schema();
+    // OpenAI's reference: omitting `parameters` defines a function with an empty parameter list.
+    let has_no_parameters = is_openai(object) && !fields.mentions_no_schema();
     let schemas =
-        ["parameters", "provider_schema", "output_schema"].map(|field| fields.place(field));
+        ["parameters", "provider_schema", "output_schema"].map(|field| fields.find(field));
     let mut faults = fields.faults;
-    // They are most of an entry, and are taken out of it rather than copied.
-    let [parameters, provider_schema, output_schema] = schemas
-        .map(|place| place.and_then(|(at, key)| Some(value.pointer_mut(at)?.get_mut(key)?.take())));
-    tool.parameters = parameters.or_else(|| takes_nothing.then(|| Value::Object(Map::new())));
+    // Schemas are the largest part of an entry, so they are moved instead of copied.
+    let [parameters, provider_schema, output_schema] = schemas.map(|location| {
+        let (pointer, key) = location?;
+        Some(value.pointer_mut(pointer)?.get_mut(key)?.take())
+    });
+    tool.parameters = parameters.or_else(|| has_no_parameters.then(|| Value::Object(Map::new())));
     (tool.provider_schema, tool.output_schema) = (provider_schema, output_schema);
     faults.extend(check(&tool));
     (Some(tool), faults)
 }
 
-/// The fault of a member that stands twice.
-pub(super) fn repeated(pointer: &String) -> EntryFault {
-    EntryFault::new(pointer, "the member stands twice", "remove one of them")
+/// Returns the fault of a duplicate key.
+pub(super) fn duplicate_key(pointer: &String) -> EntryFault {
+    EntryFault::new(pointer, "duplicate key", "remove one of them")
 }
 
-/// The fault of policy that stands beside a list of tools.
-pub(super) fn beside_list(pointer: &String) -> EntryFault {
-    let message = "it stands beside the list of tools, where it counts for nothing";
-    EntryFault::new(pointer, message, "put it into each tool, or remove it")
+/// Returns the fault of a policy field outside the tools of a list.
+pub(super) fn policy_outside_tools(pointer: &String) -> EntryFault {
+    let message = "a policy field outside the list of tools has no effect";
+    EntryFault::new(pointer, message, "move it into each tool, or remove it")
 }
 
-/// Reads a tool in the form in which it is serialised, where every member must be known.
+/// Reads a tool in its serialised form, in which every member must be known.
 pub(super) fn read_native(Json { value, repeated }: Json) -> Result<Tool, Vec<EntryFault>> {
-    let members = value.as_object().into_iter().flat_map(Map::keys);
-    let unknown = members
-        .filter(|key| !is_policy(key) && !NATIVE_FIELDS.iter().any(|field| is_field(key, field)));
-    let unknown = unknown.map(|key| {
-        EntryFault::new(
-            format!("/{key}"),
-            format!("the field {key:?} is unknown"),
-            "remove it",
-        )
-    });
-    let faults: Vec<EntryFault> = repeated.iter().map(self::repeated).chain(unknown).collect();
+    let mut faults: Vec<EntryFault> = repeated.iter().map(duplicate_key).collect();
+    for key in value.as_object().into_iter().flat_map(Map::keys) {
+        if is_policy(key) || NATIVE_FIELDS.iter().any(|field| is_field(key, field)) {
+            continue;
+        }
+        let message = format!("unknown field {key:?}");
+        faults.push(EntryFault::new(format!("/{key}"), message, "remove it"));
+    }
     if !faults.is_empty() {
         return Err(faults);
     }
-    match read(value, None) {
+    match read_entry(value, None) {
         (Some(tool), faults) if faults.is_empty() => Ok(tool),
         (_, faults) => Err(faults),
     }
 }
 
-/// Checks what a tool must satisfy by itself, wherever it comes from.
+/// Checks the requirements that a tool must meet by itself, from any origin.
 pub(super) fn check(tool: &Tool) -> Vec<EntryFault> {
     let mut faults = Vec::new();
     let mut check_name = |pointer: String, name: &str| {
         if let Some(problem) = name_problem(name) {
-            let fault = EntryFault::new(pointer, problem, "give a short printable one");
-            faults.push(fault.of(FaultKind::InvalidName));
+            let fault = EntryFault::new(pointer, problem, "give a short printable name");
+            faults.push(fault.with_kind(FaultKind::InvalidName));
         }
     };
     check_name("/name".to_owned(), &tool.name);
@@ -151,8 +150,8 @@ pub(super) fn check(tool: &Tool) -> Vec<EntryFault> {
         faults.push(EntryFault::new(
             "",
             "`parameters` is missing",
-            "give the JSON Schema of the arguments (`{}` for none), or set allow_no_schema with a no_schema_mode of \
-             read-only, human-approval or full",
+            "give the JSON Schema of the arguments (`{}` for none), or set allow_no_schema with a \
+             no_schema_mode of read-only, human-approval or full",
         ));
     }
     for (field, schema) in [
@@ -170,14 +169,14 @@ pub(super) fn check(tool: &Tool) -> Vec<EntryFault> {
     {
         faults.push(EntryFault::new(
             "/cost",
-            "the cost is not a number from 0",
+            "the cost is not a finite number of at least 0",
             "give the cost of one call",
         ));
     }
     faults
 }
 
-/// What is wrong with a name, an id, a source or an alias.
+/// Returns the problem of a name, an id, a source or an alias, if it has one.
 pub(super) fn name_problem(name: &str) -> Option<String> {
     if name.trim().is_empty() {
         return Some("it is empty".to_owned());
@@ -197,22 +196,23 @@ pub(super) fn name_problem(name: &str) -> Option<String> {
     ))
 }
 
-/// Objects, each with the pointer to it.
+/// Objects, each with its pointer.
 type Objects<'a> = Vec<(&'static str, &'a Map<String, Value>)>;
 
-/// Returns the object that holds an entry's definition, and after it what stands around that.
-fn objects(object: &Map<String, Value>) -> Result<Objects<'_>, EntryFault> {
+/// Returns the object with an entry's definition, followed by the object around it.
+fn definition_objects(object: &Map<String, Value>) -> Result<Objects<'_>, EntryFault> {
     if let Some(Value::Object(function)) = object.get("function") {
         return Ok(vec![("/function", function), ("", object)]);
     }
-    let defines = is_openai(object) || SCHEMA_KEYS.iter().any(|key| object.contains_key(*key));
-    match provider_tools::fault(object).filter(|_| !defines) {
-        Some(fault) => Err(fault),
-        None => Ok(vec![("", object)]),
+    let is_definition =
+        is_openai(object) || SCHEMA_KEYS.iter().any(|key| object.contains_key(*key));
+    match provider_tools::fault(object) {
+        Some(fault) if !is_definition => Err(fault),
+        _ => Ok(vec![("", object)]),
     }
 }
 
-/// Returns `true` if an entry is a tool as OpenAI has it, with or without a wrapper.
+/// Returns `true` if an entry is a tool in OpenAI's shape, with or without a wrapper.
 fn is_openai(object: &Map<String, Value>) -> bool {
     match object.get("function") {
         Some(function) => function.is_object(),
@@ -220,10 +220,10 @@ fn is_openai(object: &Map<String, Value>) -> bool {
     }
 }
 
-/// What the schema of the arguments is called: by us and OpenAI, by Anthropic, and by MCP.
+/// The names of the arguments' schema: the native and OpenAI's, Anthropic's, and MCP's.
 pub(super) const SCHEMA_KEYS: [&str; 3] = ["parameters", "input_schema", "inputSchema"];
 
-/// The native fields that are no policy.
+/// The native fields apart from policy.
 const NATIVE_FIELDS: [&str; 12] = [
     "id",
     "name",
@@ -239,8 +239,7 @@ const NATIVE_FIELDS: [&str; 12] = [
     "http",
 ];
 
-/// The fields that may be written in several ways: in snake case, in camel case, or as others call
-/// them.
+/// The fields with several spellings: snake case, camel case, or the names in other formats.
 const SPELLINGS: [&[&str]; 6] = [
     &SCHEMA_KEYS,
     &["provider_schema", "providerSchema"],
@@ -250,14 +249,16 @@ const SPELLINGS: [&[&str]; 6] = [
     &["allowed_roles", "allowedRoles"],
 ];
 
-/// How a field may be written.
+/// Returns the spellings of a field.
 fn spellings(field: &'static str) -> impl Iterator<Item = &'static str> {
-    let all = SPELLINGS.iter().find(|all| all[0] == field);
-    let others = all.map_or(&[][..], |all| &all[1..]);
+    let others = match SPELLINGS.iter().find(|group| group[0] == field) {
+        Some(group) => &group[1..],
+        None => &[],
+    };
     std::iter::once(field).chain(others.iter().copied())
 }
 
-/// Returns a member of an object. A few are looked through faster than a key is hashed.
+/// Returns a member of an object. A linear search through a few keys is faster than a hash.
 fn member<'v>(object: &'v Map<String, Value>, key: &str) -> Option<&'v Value> {
     match object.len() {
         0..=8 => object
@@ -267,57 +268,61 @@ fn member<'v>(object: &'v Map<String, Value>, key: &str) -> Option<&'v Value> {
     }
 }
 
-/// A field: the pointer to the object that it stands in, its key, and its value.
-type Place<'a> = (&'static str, &'static str, &'a Value);
+/// A field in an object: the pointer to the object, the key, and the value.
+type FieldLocation<'a> = (&'static str, &'static str, &'a Value);
 
-/// Typed access to the members of an entry; what has the wrong type is reported and left out.
+/// Typed access to the members of an entry; a value of the wrong type is reported and skipped.
 struct Fields<'a> {
-    /// The definition, and what stands around it.
+    /// The definition, and the object around it.
     objects: Objects<'a>,
     faults: Vec<EntryFault>,
 }
 
 impl<'a> Fields<'a> {
-    /// Finds a field in the definition, or else beside it.
-    fn get(&self, field: &'static str) -> Option<Place<'a>> {
-        self.places(field).next()
+    /// Finds a field in the definition, or else around it.
+    fn get(&self, field: &'static str) -> Option<FieldLocation<'a>> {
+        self.locations(field).next()
     }
 
-    /// Returns where a field stands: the pointer to the object, and the key.
-    fn place(&self, field: &'static str) -> Option<(&'static str, &'static str)> {
-        self.get(field).map(|(at, key, _)| (at, key))
+    /// Returns the location of a field: the pointer to the object, and the key.
+    fn find(&self, field: &'static str) -> Option<(&'static str, &'static str)> {
+        let (pointer, key, _) = self.get(field)?;
+        Some((pointer, key))
     }
 
-    /// Returns where a field stands, however it is written. `null` counts as absent.
-    fn places(&self, field: &'static str) -> impl Iterator<Item = Place<'a>> {
-        let around = self
-            .objects
-            .iter()
-            .flat_map(move |&(at, object)| spellings(field).map(move |key| (at, object, key)));
-        let found = around.filter_map(|(at, object, key)| Some((at, key, member(object, key)?)));
-        found.filter(|(.., value)| !value.is_null())
+    /// Returns the locations of a field in any spelling. `null` counts as absent.
+    fn locations(&self, field: &'static str) -> impl Iterator<Item = FieldLocation<'a>> {
+        self.objects.iter().flat_map(move |&(pointer, object)| {
+            spellings(field).filter_map(move |key| match member(object, key)? {
+                Value::Null => None,
+                value => Some((pointer, key, value)),
+            })
+        })
     }
 
-    /// Reports the fields that stand in two places and say different things.
+    /// Reports the fields that have different values in two locations.
     fn contradictions(&mut self) {
-        let contradiction = |field: &&'static str| {
-            let mut places = self.places(field);
-            let (first_at, first, value) = places.next()?;
-            let (at, key, _) = places.find(|(.., other)| *other != value)?;
-            let message =
-                format!("it says something else than {first_at}/{first}, which is the same field");
-            Some(EntryFault::new(
-                format!("{at}/{key}"),
-                message,
-                "remove one of them",
-            ))
-        };
-        let found: Vec<EntryFault> = NATIVE_FIELDS.iter().filter_map(contradiction).collect();
-        self.faults.extend(found);
+        for field in NATIVE_FIELDS {
+            let fault = self.contradiction(field);
+            self.faults.extend(fault);
+        }
     }
 
-    /// Returns `true` if the entry says whether it may do without a schema.
-    fn speaks_of_no_schema(&self) -> bool {
+    fn contradiction(&self, field: &'static str) -> Option<EntryFault> {
+        let mut locations = self.locations(field);
+        let (first_pointer, first_key, value) = locations.next()?;
+        let (pointer, key, _) = locations.find(|(.., other)| *other != value)?;
+        let message =
+            format!("the value differs from {first_pointer}/{first_key}, which is the same field");
+        Some(EntryFault::new(
+            format!("{pointer}/{key}"),
+            message,
+            "remove one of them",
+        ))
+    }
+
+    /// Returns `true` if the entry has a field about missing schemas.
+    fn mentions_no_schema(&self) -> bool {
         ["allow_no_schema", "no_schema_mode"]
             .iter()
             .any(|field| self.get(field).is_some())
@@ -334,7 +339,7 @@ impl<'a> Fields<'a> {
         self.string("name")
     }
 
-    /// Reads what is no policy, and the policy that is about names and schemas.
+    /// Reads the fields apart from policy, and the policy about names and schemas.
     fn definition(&mut self, tool: &mut Tool) {
         self.contradictions();
         tool.title = self.string("title");
@@ -347,7 +352,7 @@ impl<'a> Fields<'a> {
         tool.http = self.typed("http", "how the tool is called over HTTP");
     }
 
-    /// Reads what decides who may see and run the tool.
+    /// Reads the policy that decides which callers may see and run the tool.
     fn policy(&mut self, tool: &mut Tool) {
         tool.source = self.string("source").filter(|source| !source.is_empty());
         tool.untrusted = self.boolean("untrusted").unwrap_or(false);
@@ -358,22 +363,22 @@ impl<'a> Fields<'a> {
         tool.allowed_roles = self.set("allowed_roles");
         tool.modes = self.set("modes");
         tool.cost = self.typed("cost", "a number");
-        let found = policy::faults(Holder::Tool, &self.objects);
-        self.faults.extend(found);
+        let faults = policy::faults(Holder::Tool, &self.objects);
+        self.faults.extend(faults);
     }
 
     fn typed<T: Deserialize<'a>>(&mut self, field: &'static str, expected: &str) -> Option<T> {
-        let (at, key, value) = self.get(field)?;
+        let (pointer, key, value) = self.get(field)?;
         match T::deserialize(value) {
             Ok(typed) => Some(typed),
             Err(error) => {
                 let error = error.to_string();
                 let message = marked(&error, MAX_MESSAGE_CHARS);
-                let fault =
-                    EntryFault::new(format!("{at}/{key}"), message, format!("give {expected}"));
-                let names = ["name", "id", "source"].contains(&field);
-                self.faults.push(if names {
-                    fault.of(FaultKind::InvalidName)
+                let remedy = format!("give {expected}");
+                let fault = EntryFault::new(format!("{pointer}/{key}"), message, remedy);
+                let is_name = ["name", "id", "source"].contains(&field);
+                self.faults.push(if is_name {
+                    fault.with_kind(FaultKind::InvalidName)
                 } else {
                     fault
                 });
@@ -399,14 +404,14 @@ impl<'a> Fields<'a> {
     }
 
     fn annotations(&mut self) -> Annotations {
-        self.holder("annotations", Holder::Annotations);
+        self.report_misspelt("annotations", Holder::Annotations);
         self.typed("annotations", "MCP hints, each true or false")
             .unwrap_or_default()
     }
 
     fn safety(&mut self) -> Option<Safety> {
-        // What is mistaken for a member is not told twice.
-        if self.holder("safety", Holder::Safety) {
+        // A member with a misspelt name is reported only once.
+        if self.report_misspelt("safety", Holder::Safety) {
             return None;
         }
         self.typed(
@@ -415,77 +420,89 @@ impl<'a> Fields<'a> {
         )
     }
 
-    /// Returns `true` if something within a member is mistaken for policy, and reports it.
-    fn holder(&mut self, field: &'static str, holder: Holder) -> bool {
-        let Some((at, key, Value::Object(object))) = self.get(field) else {
+    /// Reports the misspelt policy members of an object; returns `true` if it has some.
+    fn report_misspelt(&mut self, field: &'static str, holder: Holder) -> bool {
+        let Some((pointer, key, Value::Object(object))) = self.get(field) else {
             return false;
         };
-        let found = policy::faults(holder, &[(format!("{at}/{key}"), object)]);
-        let any = !found.is_empty();
-        self.faults.extend(found);
-        any
+        let faults = policy::faults(holder, &[(format!("{pointer}/{key}"), object)]);
+        let has_faults = !faults.is_empty();
+        self.faults.extend(faults);
+        has_faults
     }
 
-    /// Capabilities as a list, or as an object of booleans.
+    /// Reads capabilities: a list, or an object of booleans.
     fn capabilities(&mut self) -> BTreeSet<String> {
         match self.get("capabilities") {
-            Some((at, key, Value::Object(flags))) => {
-                for (name, flag) in flags.iter().filter(|(_, flag)| !flag.is_boolean()) {
-                    let message = format!("the capability is {}, not true or false", kind(flag));
-                    self.faults.push(EntryFault::new(
-                        format!("{at}/{key}/{name}"),
-                        message,
-                        "say whether the tool has it",
-                    ));
+            Some((pointer, key, Value::Object(flags))) => {
+                let mut capabilities = BTreeSet::new();
+                for (name, flag) in flags {
+                    let Value::Bool(has_capability) = flag else {
+                        let message =
+                            format!("the capability is {}, not true or false", kind(flag));
+                        self.faults.push(EntryFault::new(
+                            format!("{pointer}/{key}/{name}"),
+                            message,
+                            "give true if the tool has it, else false",
+                        ));
+                        continue;
+                    };
+                    if *has_capability {
+                        capabilities.insert(name.clone());
+                    }
                 }
-                flags
-                    .iter()
-                    .filter(|(_, on)| **on == Value::Bool(true))
-                    .map(|(name, _)| name.clone())
-                    .collect()
+                capabilities
             }
             _ => self.set("capabilities"),
         }
     }
 
     fn aliases(&mut self) -> Vec<Alias> {
-        let Some((at, key, value)) = self.get("aliases") else {
+        let Some((pointer, key, value)) = self.get("aliases") else {
             return Vec::new();
         };
-        let read = |value: &Value| match value {
-            Value::String(name) => Some(Alias {
-                name: name.clone(),
-                deprecated: false,
-            }),
-            Value::Object(object) => Some(Alias {
-                name: object.get("name")?.as_str()?.to_owned(),
-                deprecated: object
-                    .get("deprecated")
-                    .map_or(Some(false), Value::as_bool)?,
-            }),
-            _ => None,
-        };
-        let aliases = value
-            .as_array()
-            .and_then(|items| items.iter().map(read).collect());
+        let aliases = parse_aliases(value);
         aliases.unwrap_or_else(|| {
             let remedy =
                 "give an array of names, or of objects {\"name\": …, \"deprecated\": true}";
             let fault = EntryFault::new(
-                format!("{at}/{key}"),
+                format!("{pointer}/{key}"),
                 "the aliases are not a list of names",
                 remedy,
             );
-            self.faults.push(fault.of(FaultKind::InvalidName));
+            self.faults.push(fault.with_kind(FaultKind::InvalidName));
             Vec::new()
         })
     }
 
     fn no_schema_mode(&mut self) -> Option<NoSchemaMode> {
         let allowed = self.boolean("allow_no_schema").unwrap_or(false);
-        self.typed("no_schema_mode", "read-only, human-approval or full")
-            .filter(|_| allowed)
+        let mode = self.typed("no_schema_mode", "read-only, human-approval or full");
+        if allowed { mode } else { None }
     }
+}
+
+/// Parses a list of names, or of objects with a name; `None` if an item is neither.
+fn parse_aliases(value: &Value) -> Option<Vec<Alias>> {
+    let items = value.as_array()?;
+    let mut aliases = Vec::with_capacity(items.len());
+    for item in items {
+        aliases.push(match item {
+            Value::String(name) => Alias {
+                name: name.clone(),
+                deprecated: false,
+            },
+            Value::Object(object) => Alias {
+                name: object.get("name")?.as_str()?.to_owned(),
+                deprecated: match object.get("deprecated") {
+                    Some(flag) => flag.as_bool()?,
+                    None => false,
+                },
+            },
+            _ => return None,
+        });
+    }
+    Some(aliases)
 }
 
 #[cfg(test)]
@@ -494,7 +511,7 @@ mod tests {
     use crate::catalog::policy::{camel_case, policy_fields};
 
     #[test]
-    fn a_field_of_several_words_is_read_in_camel_case_too() {
+    fn snake_case_fields_are_read_in_camel_case_too() {
         let fields: Vec<&str> = NATIVE_FIELDS
             .into_iter()
             .chain(policy_fields())

@@ -1,4 +1,4 @@
-//! What can go wrong with a catalog.
+//! Errors and faults of catalogs.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::reader::DocumentError;
 use crate::excerpt::{MAX_LISTED, MAX_NAME_CHARS, marked};
 
-/// The most characters that are shown of a fault's message.
+/// The length of a fault's message, in characters; longer messages are shortened.
 const MAX_MESSAGE_CHARS: usize = 400;
 
 /// An error from reading or validating a catalog; its text shows the first faults.
@@ -20,64 +20,69 @@ pub enum CatalogError {
     /// The file or folder cannot be read.
     #[error("cannot read the catalog {}", path.display())]
     Read {
-        /// What was to be read.
+        /// The path.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         source: std::io::Error,
     },
     /// The file of the operator's aliases cannot be read.
     #[error("cannot read the aliases {}", path.display())]
     ReadAliases {
-        /// What was to be read.
+        /// The path.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         source: std::io::Error,
     },
-    /// Aliases of the operator are no names, or mean no tool of the catalog.
+    /// An operator alias is not a valid name, or refers to no tool of the catalog.
     #[error("{}", FaultList("the operator's aliases", faults))]
     Aliases {
-        /// Every fault found, in the order of the file.
+        /// Every fault, in the order of the file.
         faults: Vec<CatalogFault>,
     },
     /// The folder holds no catalog file.
-    #[error("the folder {} holds no *.json, *.jsonl, *.yaml or *.yml file; name a file, or a folder that has one", path.display())]
+    #[error(
+        "the folder {} has no *.json, *.jsonl, *.yaml or *.yml file; \
+         name a file, or a folder that has one",
+        path.display()
+    )]
     NoCatalogInFolder {
         /// The folder.
         path: PathBuf,
     },
     /// The bytes are not UTF-8.
     #[error(
-        "{origin}: line {line} is not valid UTF-8 (byte {column} of the line); save the file as UTF-8"
+        "{origin}: line {line} is not valid UTF-8 (byte {column} of the line); \
+         save the file as UTF-8"
     )]
     NotUtf8 {
-        /// Where the bytes come from.
+        /// The origin of the bytes.
         origin: String,
-        /// Line, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// Byte in the line, from 1.
+        /// The byte in the line, from 1.
         column: usize,
     },
     /// The text is not JSON.
     #[error("{origin}: line {line}, column {column}: {message}")]
     Syntax {
-        /// Where the text comes from.
+        /// The origin of the text.
         origin: String,
-        /// Line, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// Column, from 1.
+        /// The column, from 1.
         column: usize,
-        /// What the parser expected.
+        /// The parser's message.
         message: String,
     },
-    /// A member stands twice beside the tools, so that nobody knows which was meant.
-    #[error("{origin}: the member {pointer:?} stands twice; remove one of them")]
-    Repeated {
-        /// Where the text comes from.
+    /// A duplicate key outside the tools.
+    #[error("{origin}: duplicate key {pointer:?}; remove one of them")]
+    DuplicateKey {
+        /// The origin of the text.
         origin: String,
-        /// JSON pointer to the member.
+        /// The JSON pointer to the member.
         pointer: String,
     },
-    /// A document of a format with a reader of its own cannot be read.
+    /// A document with a [`DocumentReader`](super::DocumentReader) cannot be read.
     #[error("cannot read the {format} {origin}")]
     Document {
         /// The file or other origin of the document.
@@ -87,75 +92,77 @@ pub enum CatalogError {
         /// The reader's error.
         source: DocumentError,
     },
-    /// Policy stands beside the tools, where it counts for none of them.
+    /// A policy field outside the tools, which would have no effect.
     #[error(
-        "{origin}: the member {pointer:?} stands beside the list of tools, where it counts for nothing; put it into each \
-         tool, or remove it"
+        "{origin}: the policy field {pointer:?} outside the list of tools has no effect; \
+         move it into each tool, or remove it"
     )]
-    PolicyBeside {
-        /// Where the text comes from.
+    PolicyOutsideTools {
+        /// The origin of the text.
         origin: String,
-        /// JSON pointer to the member.
+        /// The JSON pointer to the member.
         pointer: String,
     },
-    /// The JSON is of no known catalog format.
+    /// The JSON has no known catalog format.
     #[error(
-        "{origin}: no catalog format recognised ({found}); expected tool definitions as a JSON array, JSON Lines, \
-         an object with `tools`, MCP tools/list results, tools of OpenAI, Anthropic, Gemini or Ollama, or an OpenAPI document"
+        "{origin}: no catalog format recognised ({found}); expected tool definitions as a JSON \
+         array, JSON Lines, an object with `tools`, MCP tools/list results, tools of OpenAI, \
+         Anthropic, Gemini or Ollama, or an OpenAPI document"
     )]
     UnknownFormat {
-        /// Where the text comes from.
+        /// The origin of the text.
         origin: String,
-        /// What was found instead.
+        /// The content that was found instead.
         found: String,
     },
-    /// One or more entries are not valid.
+    /// One or more entries are invalid.
     #[error("{}", FaultList(origin, faults))]
     Invalid {
-        /// Where the entries come from.
+        /// The origin of the entries.
         origin: String,
-        /// Every fault found, in the order of the entries.
+        /// Every fault, in the order of the entries.
         faults: Vec<CatalogFault>,
     },
 }
 
-/// Where something stands that has a fault.
+/// The position of a fault.
 ///
-/// Positions stand in the order of the files, and of what is in them.
+/// Positions are ordered by file, and by the position in the file.
+///
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Position {
-    /// Not in the catalog's entries.
+    /// The skills in general.
     Skills,
-    /// One skill, by its path.
+    /// A skill, by its path.
     Skill(String),
-    /// One of the operator's aliases.
+    /// An alias of the operator.
     OperatorAlias(String),
     /// A line of JSON Lines, from 1.
     Line(usize),
     /// An entry of an array, from 1.
     Entry(usize),
-    /// A tool, from 1, of a line or entry that holds several: a page of `tools/list`, or Gemini's
+    /// A tool, from 1, of a line or entry with several tools: a page of `tools/list`, or Gemini's
     /// declarations.
     Part(Box<Self>, usize),
     /// An operation of an OpenAPI document, such as `GET /pets`.
     Operation(String),
-    /// A place as a saved index notes it.
-    Noted(String),
-    /// Somewhere in one of several files.
+    /// The text of a position, as a saved index stores it.
+    Text(String),
+    /// A position in one of several files.
     File {
-        /// Which file it is, from 1.
+        /// The number of the file, from 1.
         number: usize,
-        /// Where it comes from.
+        /// The origin of the file.
         origin: Arc<str>,
-        /// Where in it.
+        /// The position in the file.
         position: Box<Self>,
     },
 }
 
 impl Position {
-    /// What it is ordered by: the number of the file, the kind of place with its text or number,
-    /// and the part.
+    /// Returns the sort key: the number of the file, the kind of position with its text or number,
+    /// and the tool in the entry.
     fn key(&self) -> (usize, u8, &str, usize, usize) {
         match self {
             Self::Skills => (0, 0, "", 0, 0),
@@ -164,18 +171,18 @@ impl Position {
             Self::Line(number) => (0, 3, "", *number, 0),
             Self::Entry(number) => (0, 4, "", *number, 0),
             Self::Operation(operation) => (0, 5, operation, 0, 0),
-            Self::Noted(place) => (0, 6, place, 0, 0),
-            Self::Part(whole, part) => {
-                let (file, kind, text, number, _) = whole.key();
-                (file, kind, text, number, *part)
+            Self::Text(text) => (0, 6, text, 0, 0),
+            Self::Part(entry, tool) => {
+                let (file, kind, text, number, _) = entry.key();
+                (file, kind, text, number, *tool)
             }
             Self::File {
                 number: file,
                 position,
                 ..
             } => {
-                let (_, kind, text, number, part) = position.key();
-                (*file, kind, text, number, part)
+                let (_, kind, text, number, tool) = position.key();
+                (*file, kind, text, number, tool)
             }
         }
     }
@@ -203,10 +210,8 @@ impl fmt::Display for Position {
             }
             Self::Line(line) => write!(f, "line {line}"),
             Self::Entry(entry) => write!(f, "entry {entry}"),
-            Self::Operation(place) | Self::Noted(place) => {
-                f.write_str(&marked(place, MAX_NAME_CHARS))
-            }
-            Self::Part(whole, part) => write!(f, "{whole}, tool {part}"),
+            Self::Operation(text) | Self::Text(text) => f.write_str(&marked(text, MAX_NAME_CHARS)),
+            Self::Part(entry, tool) => write!(f, "{entry}, tool {tool}"),
             Self::File {
                 origin, position, ..
             } => write!(f, "{origin}: {position}"),
@@ -222,55 +227,56 @@ impl Serialize for Position {
 
 impl<'de> Deserialize<'de> for Position {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(Self::Noted)
+        String::deserialize(deserializer).map(Self::Text)
     }
 }
 
-/// What kind of fault it is.
+/// The kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum FaultKind {
     /// The entry is not a valid tool definition.
     InvalidEntry,
-    /// A name, id, source or alias is empty, too long, of another type, or holds hidden characters.
+    /// A name, id, source or alias is empty, too long, of another type, or has hidden characters.
     InvalidName,
-    /// A schema is invalid, too large, or refers to something outside itself.
+    /// A schema is invalid or too large, or refers to something outside itself.
     InvalidSchema,
-    /// Two tools have one identity.
+    /// Two tools have the same id.
     DuplicateTool,
-    /// A name looks like another.
+    /// A name is confusable with another name.
     ConfusableName,
-    /// An alias is claimed twice, is a tool's name, or is given to another tool by the operator.
+    /// Two tools claim an alias, the alias is a tool's name, or the operator gives it to another
+    /// tool.
     AliasConflict,
-    /// An alias of an untrusted source does not count.
+    /// An alias of an untrusted source is ignored.
     UntrustedAlias,
-    /// The examples of an untrusted source do not count.
+    /// The examples of an untrusted source are ignored.
     UntrustedExamples,
-    /// An alias of the operator means no tool, or several.
+    /// An alias of the operator refers to no tool, or to several.
     OperatorAlias,
     /// A tool that the provider defines itself is left out.
     ProviderTool,
-    /// An operation of an OpenAPI document, or a tool of an MCP server, is left out, because it
-    /// makes no valid tool.
+    /// An operation of an OpenAPI document, or a tool of an MCP server, is left out, because it is
+    /// not a valid tool.
     LeftOut,
 }
 
-/// One fault of one catalog entry.
+/// A fault of a catalog entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CatalogFault {
-    /// Where the entry stands; as JSON the text `line 3` or `entry 4`.
+    /// The position of the entry; in JSON the text `line 3` or `entry 4`.
     pub position: Position,
-    /// What kind of fault it is.
+    /// The kind of the fault.
     pub kind: FaultKind,
-    /// The entry's name, where it has one.
+    /// The entry's name, if it has one.
     pub name: Option<String>,
-    /// JSON pointer into the entry; empty for the whole entry.
+    /// The JSON pointer into the entry; empty for the entry itself.
     pub pointer: String,
-    /// What is wrong.
+    /// The description of the fault.
     pub message: String,
-    /// How to mend it.
+    /// The action that fixes it.
     pub remedy: String,
 }
 
@@ -289,17 +295,18 @@ impl fmt::Display for CatalogFault {
     }
 }
 
+/// An origin with its faults, of which the text lists the first ones.
 struct FaultList<'a>(&'a str, &'a Vec<CatalogFault>);
 
 impl fmt::Display for FaultList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = if self.1.len() == 1 { "fault" } else { "faults" };
-        write!(f, "{}: {} {plural}", self.0, self.1.len())?;
-        self.1
-            .iter()
-            .take(MAX_LISTED)
-            .try_for_each(|fault| write!(f, "\n  {fault}"))?;
-        match self.1.len().saturating_sub(MAX_LISTED) {
+        let Self(origin, faults) = self;
+        let noun = if faults.len() == 1 { "fault" } else { "faults" };
+        write!(f, "{origin}: {} {noun}", faults.len())?;
+        for fault in faults.iter().take(MAX_LISTED) {
+            write!(f, "\n  {fault}")?;
+        }
+        match faults.len().saturating_sub(MAX_LISTED) {
             0 => Ok(()),
             more => write!(f, "\n  … and {more} more"),
         }

@@ -1,4 +1,4 @@
-//! Which files a catalog is read from.
+//! Files of a catalog.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,22 +8,21 @@ use serde_json::Value;
 use super::error::CatalogError;
 use crate::excerpt::{MAX_NAME_CHARS, marked};
 
-/// File names that stand for all of a folder, in this order: a set of an evaluation has other files
-/// beside them.
+/// File names that represent their folder, in this order of preference: the folder of an evaluation
+/// set has other files too.
 const FOLDER_FILES: [&str; 2] = ["tools.jsonl", "tools.json"];
 
-/// The endings of the files that are read of a folder.
+/// The endings of the files that are read in a folder.
 const ENDINGS: [&str; 4] = ["json", "jsonl", "yaml", "yml"];
 
-/// File names without their ending that do not tell what an OpenAPI document describes: its title
-/// does.
-const SILENT_NAMES: [&str; 6] = ["openapi", "swagger", "api", "spec", "api-docs", "apispec"];
+/// File stems that do not identify an OpenAPI document; its title does.
+const GENERIC_STEMS: [&str; 6] = ["openapi", "swagger", "api", "spec", "api-docs", "apispec"];
 
-/// What MCP has of a tool, and a catalog too.
+/// The members of an MCP tool that a catalog uses.
 ///
-/// Source: `modelcontextprotocol.io/specification`, revision 2026-07-28, `Tool`; `icons` and
-/// `_meta` are for others.
-const MEMBERS_OF_MCP: [&str; 6] = [
+/// Source: `modelcontextprotocol.io/specification`, revision 2026-07-28, `Tool`. The other members,
+/// `icons` and `_meta`, are not used.
+const MCP_MEMBERS: [&str; 6] = [
     "name",
     "title",
     "description",
@@ -32,19 +31,19 @@ const MEMBERS_OF_MCP: [&str; 6] = [
     "annotations",
 ];
 
-/// A file of a catalog, or what stands for one.
+/// A file of a catalog, or content from elsewhere in its place.
 #[derive(Debug, Clone)]
 pub struct CatalogFile {
     pub(super) origin: String,
     pub(super) bytes: Vec<u8>,
-    /// The source of tools that name none, where nothing else is said.
+    /// The default source of tools, if the options have none.
     pub(super) source: Option<String>,
-    /// Whether one entry that makes no valid tool is left out instead of refusing all.
+    /// `true` if an invalid entry is left out; otherwise it invalidates the catalog.
     pub(super) is_live: bool,
 }
 
 impl CatalogFile {
-    /// Makes a file of what was read elsewhere; `origin` names it in messages.
+    /// Makes a file from content in memory; `origin` names it in messages.
     pub fn new(origin: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         Self {
             origin: origin.into(),
@@ -54,25 +53,12 @@ impl CatalogFile {
         }
     }
 
-    /// Makes a file of the tools that an MCP server sent. What the protocol does not have is left
-    /// out: a server must not say whom to trust, or that its tools come from another. One that
-    /// makes no valid tool, or has the name of one before it, is left out and stands in
+    /// Makes a file from the tools that an MCP server sent. Members that MCP lacks are removed: a
+    /// server must not declare trust, or attribute its tools to another source. A tool is left out
+    /// if it is invalid or has the name of an earlier one, with a notice in
     /// [`Catalog::notices`](super::Catalog::notices).
-    pub fn of_server(name: &str, tools: &[Value]) -> Self {
-        let own = |tool: &Value| match tool {
-            Value::Object(members) => {
-                let known = members
-                    .iter()
-                    .filter(|(key, _)| MEMBERS_OF_MCP.contains(&key.as_str()));
-                Value::Object(
-                    known
-                        .map(|(key, value)| (key.clone(), value.clone()))
-                        .collect(),
-                )
-            }
-            other => other.clone(),
-        };
-        let tools = Value::Array(tools.iter().map(own).collect());
+    pub fn from_server(name: &str, tools: &[Value]) -> Self {
+        let tools = Value::Array(tools.iter().map(keep_mcp_members).collect());
         let origin = format!("MCP server {}", marked(name, MAX_NAME_CHARS));
         Self {
             origin,
@@ -82,7 +68,7 @@ impl CatalogFile {
         }
     }
 
-    /// Whether its tools were sent by a server.
+    /// Returns `true` if a server sent the tools.
     pub fn is_live(&self) -> bool {
         self.is_live
     }
@@ -97,35 +83,35 @@ impl CatalogFile {
         &self.bytes
     }
 
-    /// Reads a file, or the files of a folder: its `tools.jsonl` or `tools.json` where it holds
-    /// one, else all that end in `.json`, `.jsonl`, `.yaml` or `.yml`, in the order of their names.
-    /// Hidden files and folders within are not read.
+    /// Reads a file, or the files of a folder: its `tools.jsonl` or `tools.json` if it has one,
+    /// else all that end in `.json`, `.jsonl`, `.yaml` or `.yml`, in the order of their names.
+    /// Hidden files and subfolders are skipped.
     ///
     /// # Errors
     ///
-    /// [`CatalogError`] when something cannot be read, or a folder holds nothing to read.
+    /// [`CatalogError`] if something cannot be read, or a folder has no file to read.
     pub fn open(path: impl AsRef<Path>) -> Result<Vec<Self>, CatalogError> {
         Self::paths(path)?
             .iter()
-            .map(|file| Self::read(file))
+            .map(|file| Self::read_file(file))
             .collect()
     }
 
-    /// Returns which files [`open`](Self::open) reads.
+    /// Returns the paths of the files that [`open`](Self::open) reads.
     ///
     /// # Errors
     ///
-    /// [`CatalogError`] when a folder cannot be read, or holds nothing to read.
+    /// [`CatalogError`] if a folder cannot be read, or has no file to read.
     pub fn paths(path: impl AsRef<Path>) -> Result<Vec<PathBuf>, CatalogError> {
         let path = path.as_ref();
         if path.is_dir() {
-            of_folder(path)
+            folder_files(path)
         } else {
             Ok(vec![path.to_owned()])
         }
     }
 
-    fn read(path: &Path) -> Result<Self, CatalogError> {
+    fn read_file(path: &Path) -> Result<Self, CatalogError> {
         let bytes = fs::read(path).map_err(|source| CatalogError::Read {
             path: path.to_owned(),
             source,
@@ -139,23 +125,24 @@ impl CatalogFile {
     }
 }
 
-fn of_folder(folder: &Path) -> Result<Vec<PathBuf>, CatalogError> {
-    if let Some(file) = FOLDER_FILES
-        .iter()
-        .map(|name| folder.join(name))
-        .find(|file| file.is_file())
-    {
-        return Ok(vec![file]);
+fn folder_files(folder: &Path) -> Result<Vec<PathBuf>, CatalogError> {
+    for name in FOLDER_FILES {
+        let file = folder.join(name);
+        if file.is_file() {
+            return Ok(vec![file]);
+        }
     }
     let error = |source| CatalogError::Read {
         path: folder.to_owned(),
         source,
     };
-    let paths = fs::read_dir(folder)
-        .map_err(error)?
-        .map(|entry| entry.map(|entry| entry.path()));
-    let mut paths = paths.collect::<Result<Vec<_>, _>>().map_err(error)?;
-    paths.retain(|path| is_catalog(path));
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).map_err(error)? {
+        let path = entry.map_err(error)?.path();
+        if is_catalog(&path) {
+            paths.push(path);
+        }
+    }
     paths.sort();
     if paths.is_empty() {
         return Err(CatalogError::NoCatalogInFolder {
@@ -165,26 +152,38 @@ fn of_folder(folder: &Path) -> Result<Vec<PathBuf>, CatalogError> {
     Ok(paths)
 }
 
-fn is_catalog(path: &Path) -> bool {
-    let hidden = path
-        .file_name()
-        .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-    let ending = path
-        .extension()
-        .is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known));
-    ending && !hidden && path.is_file()
+/// Returns an MCP tool with the members that a catalog uses.
+fn keep_mcp_members(tool: &Value) -> Value {
+    let Value::Object(members) = tool else {
+        return tool.clone();
+    };
+    let mut mcp_members = members.clone();
+    mcp_members.retain(|key, _| MCP_MEMBERS.contains(&key.as_str()));
+    Value::Object(mcp_members)
 }
 
-/// The folder's name for a file of a usual name, else the file's name without its ending.
+fn is_catalog(path: &Path) -> bool {
+    let is_hidden = path
+        .file_name()
+        .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let has_ending = path
+        .extension()
+        .is_some_and(|extension| ENDINGS.iter().any(|ending| extension == *ending));
+    has_ending && !is_hidden && path.is_file()
+}
+
+/// Returns the folder's name for `tools.jsonl` and `tools.json`, else the file's name without its
+/// ending.
 fn default_source(file: &Path) -> Option<String> {
-    // `tools.json` alone does not tell its folder.
+    // A relative path such as `tools.json` lacks the folder.
     let file = file.canonicalize().ok()?;
-    let usual = FOLDER_FILES.iter().any(|name| file.ends_with(name));
-    let name = if usual {
+    let represents_folder = FOLDER_FILES.iter().any(|name| file.ends_with(name));
+    let name = if represents_folder {
         file.parent()?.file_name()
     } else {
         file.file_stem()
     };
-    let name = name.map(|name| name.to_string_lossy().into_owned());
-    name.filter(|name| !SILENT_NAMES.contains(&name.to_lowercase().as_str()))
+    let name = name?.to_string_lossy().into_owned();
+    let is_generic = GENERIC_STEMS.contains(&name.to_lowercase().as_str());
+    if is_generic { None } else { Some(name) }
 }

@@ -1,5 +1,5 @@
-//! From bytes to entries: text encoding, JSON or JSON Lines, and the wrappers around a list of
-//! tools.
+//! Splitting of bytes into entries: text encoding, JSON or JSON Lines, and the wrappers around a
+//! list of tools.
 
 use std::sync::Arc;
 
@@ -15,19 +15,18 @@ use crate::excerpt::marked;
 use crate::json::{self, Json};
 use crate::schema::kind;
 
-/// How much is shown of a key that is not known.
+/// The length of an unknown key in messages, in characters.
 const MAX_KEY_CHARS: usize = 60;
 
-/// One entry, or the fault that kept it from being read.
+/// An entry, or the fault because of which it cannot be read.
 pub(super) struct Entry {
     pub(super) position: Position,
     pub(super) value: Result<Value, EntryFault>,
-    /// Pointers to its members that stand twice.
+    /// The pointers to its duplicate keys.
     pub(super) repeated: Vec<String>,
-    /// The source that is stated for the list that it stands in; of an operation the title of its
-    /// document.
+    /// The source of the list that holds the entry; for an operation, the title of its document.
     pub(super) source: Option<Arc<str>>,
-    /// Whether it is an operation of an OpenAPI document: one that makes no valid tool is left out.
+    /// `true` for an operation of an OpenAPI document: one that is not a valid tool is left out.
     pub(super) is_operation: bool,
 }
 
@@ -47,17 +46,17 @@ pub(super) fn split(
     match serde_json::from_str::<Json>(text) {
         Ok(json) => match readers.iter().find(|reader| reader.recognizes(&json.value)) {
             Some(reader) => match json.repeated.into_iter().next() {
-                Some(pointer) => Err(CatalogError::Repeated {
+                Some(pointer) => Err(CatalogError::DuplicateKey {
                     origin: origin.to_owned(),
                     pointer,
                 }),
-                None => operations(reader.format(), reader.read(&json.value), origin),
+                None => operation_entries(reader.format(), reader.read(&json.value), origin),
             },
-            None => unwrap(json, origin),
+            None => unwrap_list(json, origin),
         },
-        Err(_) if is_json_lines(text) => Ok(lines(text)),
+        Err(_) if is_json_lines(text) => Ok(split_lines(text)),
         Err(error) => match readers.iter().find(|reader| reader.recognizes_text(text)) {
-            Some(reader) => operations(reader.format(), reader.read_text(text), origin),
+            Some(reader) => operation_entries(reader.format(), reader.read_text(text), origin),
             None => Err(CatalogError::Syntax {
                 origin: origin.to_owned(),
                 line: error.line(),
@@ -68,13 +67,13 @@ pub(super) fn split(
     }
 }
 
-/// Makes an entry of each operation of a document.
-fn operations(
+/// Makes an entry from each operation of a document.
+fn operation_entries(
     format: &'static str,
-    read: Result<ToolDocument, DocumentError>,
+    document: Result<ToolDocument, DocumentError>,
     origin: &str,
 ) -> Result<Vec<Entry>, CatalogError> {
-    let document = read.map_err(|source| CatalogError::Document {
+    let document = document.map_err(|source| CatalogError::Document {
         origin: origin.to_owned(),
         format,
         source,
@@ -93,10 +92,10 @@ fn operations(
 fn utf8<'a>(bytes: &'a [u8], origin: &str) -> Result<&'a str, CatalogError> {
     std::str::from_utf8(bytes).map_err(|error| {
         let valid = &bytes[..error.valid_up_to()];
-        let line_start = valid
-            .iter()
-            .rposition(|&byte| byte == b'\n')
-            .map_or(0, |at| at + 1);
+        let line_start = match valid.iter().rposition(|&byte| byte == b'\n') {
+            Some(line_feed) => line_feed + 1,
+            None => 0,
+        };
         CatalogError::NotUtf8 {
             origin: origin.to_owned(),
             line: valid.iter().filter(|&&byte| byte == b'\n').count() + 1,
@@ -105,14 +104,14 @@ fn utf8<'a>(bytes: &'a [u8], origin: &str) -> Result<&'a str, CatalogError> {
     })
 }
 
-/// A text is JSON Lines if its first line with content is a whole object.
+/// Returns `true` if a text is JSON Lines: its first nonblank line is a complete object.
 fn is_json_lines(text: &str) -> bool {
     text.lines()
         .find(|line| !line.trim().is_empty())
         .is_some_and(|line| matches!(serde_json::from_str(line), Ok(Value::Object(_))))
 }
 
-fn lines(text: &str) -> Vec<Entry> {
+fn split_lines(text: &str) -> Vec<Entry> {
     let lines: Vec<(usize, &str)> = text
         .lines()
         .enumerate()
@@ -137,7 +136,7 @@ fn lines(text: &str) -> Vec<Entry> {
                 );
                 vec![Entry::invalid(
                     position,
-                    EntryFault::new("", message, "mend or remove the line"),
+                    EntryFault::new("", message, "fix or remove the line"),
                 )]
             }
         }
@@ -145,22 +144,20 @@ fn lines(text: &str) -> Vec<Entry> {
     entries.collect()
 }
 
-/// Takes the list of tools out of what stands around it.
-fn unwrap(
-    Json {
+/// Extracts the entries from the list of tools in a document.
+fn unwrap_list(json: Json, origin: &str) -> Result<Vec<Entry>, CatalogError> {
+    let Json {
         mut value,
         repeated,
-    }: Json,
-    origin: &str,
-) -> Result<Vec<Entry>, CatalogError> {
+    } = json;
     let unknown = |found: String| CatalogError::UnknownFormat {
         origin: origin.to_owned(),
         found,
     };
     let list = match &mut value {
-        Value::Array(_) => List {
+        Value::Array(_) => ToolList {
             tools: value,
-            at: "",
+            pointer: "",
             source: None,
             policy: Vec::new(),
         },
@@ -192,24 +189,29 @@ fn unwrap(
         other => return Err(unknown(kind(other).to_owned())),
     };
     if let Some(pointer) = list.policy.first() {
-        return Err(CatalogError::PolicyBeside {
+        return Err(CatalogError::PolicyOutsideTools {
             origin: origin.to_owned(),
             pointer: pointer.clone(),
         });
     }
     let (items, repeated) = list
         .items(repeated)
-        .map_err(|found| unknown(format!("`tools` is {found}, not an array")))?;
+        .map_err(|kind| unknown(format!("`tools` is {kind}, not an array")))?;
     if let Some(pointer) = repeated.into_iter().next() {
-        return Err(CatalogError::Repeated {
+        return Err(CatalogError::DuplicateKey {
             origin: origin.to_owned(),
             pointer,
         });
     }
-    let items = items.into_iter().enumerate();
-    Ok(items
-        .flat_map(|(index, item)| unfold(Position::Entry(index + 1), item))
-        .collect())
+    Ok(unfold_items(items))
+}
+
+fn unfold_items(items: Vec<Item>) -> Vec<Entry> {
+    let mut entries = Vec::with_capacity(items.len());
+    for (index, item) in items.into_iter().enumerate() {
+        entries.append(&mut unfold(Position::Entry(index + 1), item));
+    }
+    entries
 }
 
 impl Entry {
@@ -224,124 +226,123 @@ impl Entry {
     }
 }
 
-/// A value that may stand for several tools.
+/// A value that may hold several tools.
 struct Item {
     value: Value,
     repeated: Vec<String>,
     source: Option<Arc<str>>,
 }
 
-/// What stands in the place of a list of tools.
-struct List {
+/// A list of tools, with the context around it.
+struct ToolList {
     tools: Value,
-    /// The pointer to it.
-    at: &'static str,
+    /// The pointer to the list.
+    pointer: &'static str,
     source: Option<Arc<str>>,
-    /// Pointers to the policy that stands beside it.
+    /// The pointers to policy fields outside the tools.
     policy: Vec<String>,
 }
 
-impl List {
-    /// Returns the items, each with its members that stand twice, and those that stand twice beside
-    /// the list; an error is what it is in place of a list.
+impl ToolList {
+    /// Returns the items, each with its duplicate keys, and the duplicate keys outside the list.
+    /// The error is the kind of a value that is not a list.
     fn items(self, repeated: Vec<String>) -> Result<(Vec<Item>, Vec<String>), &'static str> {
         let Value::Array(values) = self.tools else {
             return Err(kind(&self.tools));
         };
-        let item = |value| Item {
-            value,
-            repeated: Vec::new(),
-            source: self.source.clone(),
-        };
-        let mut items: Vec<Item> = values.into_iter().map(item).collect();
-        let mut beside = Vec::new();
-        for pointer in repeated {
-            let within = pointer
-                .strip_prefix(self.at)
-                .and_then(|rest| rest.strip_prefix('/')?.split_once('/'));
-            let item = within.and_then(|(index, member)| {
-                Some((items.get_mut(index.parse::<usize>().ok()?)?, member))
+        let mut items: Vec<Item> = Vec::with_capacity(values.len());
+        for value in values {
+            items.push(Item {
+                value,
+                repeated: Vec::new(),
+                source: self.source.clone(),
             });
-            match item {
-                Some((item, member)) => item.repeated.push(format!("/{member}")),
-                None => beside.push(pointer),
+        }
+        let mut outside = Vec::new();
+        for pointer in repeated {
+            match split_item_pointer(&pointer, self.pointer) {
+                Some((index, member)) if index < items.len() => {
+                    items[index].repeated.push(format!("/{member}"));
+                }
+                _ => outside.push(pointer),
             }
         }
-        Ok((items, beside))
+        Ok((items, outside))
     }
 }
 
-/// Takes the tools out of a request, a `tools/list` result, or the JSON-RPC response with one.
-fn take_list(object: &mut Map<String, Value>) -> Option<List> {
-    let (tools, at) = match object.get_mut("result") {
+/// Returns the index of the item of `list` that a pointer leads into, and the rest of the pointer
+/// without the first `/`.
+fn split_item_pointer<'p>(pointer: &'p str, list: &str) -> Option<(usize, &'p str)> {
+    let path = pointer.strip_prefix(list)?.strip_prefix('/')?;
+    let (index, member) = path.split_once('/')?;
+    Some((index.parse().ok()?, member))
+}
+
+/// Removes the tools from an API request, a `tools/list` result, or a JSON-RPC response with such a
+/// result.
+fn take_list(object: &mut Map<String, Value>) -> Option<ToolList> {
+    let (tools, pointer) = match object.get_mut("result") {
         Some(Value::Object(result)) if result.contains_key("tools") => {
             (result.shift_remove("tools")?, "/result/tools")
         }
         _ => (object.shift_remove("tools")?, "/tools"),
     };
-    let result = object
-        .get("result")
-        .and_then(Value::as_object)
-        .filter(|_| at == "/result/tools");
-    let around = [("", Some(&*object)), ("/result", result)];
-    let around = || {
-        around
-            .into_iter()
-            .filter_map(|(at, object)| Some((at, object?)))
+    let result = match object.get("result") {
+        Some(Value::Object(result)) if pointer == "/result/tools" => Some(result),
+        _ => None,
     };
-    let source = around()
-        .find_map(|(_, object)| object.get("source")?.as_str())
-        .map(Arc::from);
-    let policy = around().flat_map(|(at, object)| {
-        object
-            .iter()
-            .filter(|(key, value)| is_policy(key) && !value.is_null())
-            .map(move |(key, _)| format!("{at}/{key}"))
-    });
-    Some(List {
+    let wrappers = [("", Some(&*object)), ("/result", result)];
+    let mut source = None;
+    let mut policy = Vec::new();
+    for (prefix, wrapper) in wrappers {
+        let Some(wrapper) = wrapper else { continue };
+        if source.is_none() {
+            let name = wrapper.get("source").and_then(Value::as_str);
+            source = name.map(Arc::from);
+        }
+        for (key, value) in wrapper {
+            if is_policy(key) && !value.is_null() {
+                policy.push(format!("{prefix}/{key}"));
+            }
+        }
+    }
+    Some(ToolList {
         tools,
-        at,
+        pointer,
         source,
-        policy: policy.collect(),
+        policy,
     })
 }
 
-/// Takes the tools out of an item that holds several: a page of a list, or Gemini's declarations.
+/// Makes an entry from each tool in an item that may hold several: a page of a list, or Gemini's
+/// declarations.
 fn unfold(position: Position, item: Item) -> Vec<Entry> {
     let (mut items, mut faults) = (Vec::new(), Vec::new());
-    let several = collect(item, &mut items, &mut faults);
-    let entry = |(
-        index,
-        Item {
-            value,
-            repeated,
-            source,
-        },
-    ): (usize, Item)| {
-        let position = if several {
+    let is_list = collect_tools(item, &mut items, &mut faults);
+    let mut entries = Vec::with_capacity(items.len() + faults.len());
+    for (index, item) in items.into_iter().enumerate() {
+        let position = if is_list {
             Position::Part(Box::new(position.clone()), index + 1)
         } else {
             position.clone()
         };
-        Entry {
+        entries.push(Entry {
             position,
-            value: Ok(value),
-            repeated,
-            source,
+            value: Ok(item.value),
+            repeated: item.repeated,
+            source: item.source,
             is_operation: false,
-        }
-    };
-    let mut entries: Vec<Entry> = items.into_iter().enumerate().map(entry).collect();
-    entries.extend(
-        faults
-            .into_iter()
-            .map(|fault| Entry::invalid(position.clone(), fault)),
-    );
+        });
+    }
+    for fault in faults {
+        entries.push(Entry::invalid(position.clone(), fault));
+    }
     entries
 }
 
-/// Collects the tools of an item, and returns `true` if it is a list.
-fn collect(mut item: Item, items: &mut Vec<Item>, faults: &mut Vec<EntryFault>) -> bool {
+/// Collects the tools of an item, and returns `true` if the item is a list.
+fn collect_tools(mut item: Item, items: &mut Vec<Item>, faults: &mut Vec<EntryFault>) -> bool {
     let object = item.value.as_object_mut().filter(|object| {
         !["name", "function"]
             .iter()
@@ -354,14 +355,14 @@ fn collect(mut item: Item, items: &mut Vec<Item>, faults: &mut Vec<EntryFault>) 
     let declarations = gemini::take_declarations(object);
     let is_gemini = declarations.is_some();
     let list = match declarations {
-        Some((at, tools)) => List {
+        Some((pointer, tools)) => ToolList {
             tools,
-            at,
+            pointer,
             source: item.source.clone(),
             policy: Vec::new(),
         },
         None => match take_list(object) {
-            Some(list) => List {
+            Some(list) => ToolList {
                 source: list.source.or(item.source.clone()),
                 ..list
             },
@@ -371,38 +372,42 @@ fn collect(mut item: Item, items: &mut Vec<Item>, faults: &mut Vec<EntryFault>) 
             }
         },
     };
-    let at = list.at;
-    faults.extend(list.policy.iter().map(entry::beside_list));
-    let (within, beside) = match list.items(item.repeated) {
-        Ok(found) => found,
-        Err(found) => {
+    let pointer = list.pointer;
+    faults.extend(list.policy.iter().map(entry::policy_outside_tools));
+    let (tools, duplicates) = match list.items(item.repeated) {
+        Ok(items_and_duplicates) => items_and_duplicates,
+        Err(kind) => {
             faults.push(EntryFault::new(
-                at,
-                format!("it is {found}, not an array"),
+                pointer,
+                format!("it is {kind}, not an array"),
                 "give a list of tools",
             ));
             return true;
         }
     };
-    faults.extend(beside.iter().map(entry::repeated));
-    if is_gemini {
-        items.extend(within.into_iter().map(|item| Item {
-            value: gemini::native(item.value),
-            ..item
-        }));
-        let rest = std::mem::take(object).into_iter();
-        let (own, others): (Map<_, _>, Map<_, _>) =
-            rest.partition(|(key, _)| provider_tools::is_geminis(key));
-        items.extend(own.into_iter().map(|own| Item {
-            value: Value::Object(Map::from_iter([own])),
-            repeated: Vec::new(),
-            source: None,
-        }));
-        faults.extend(others.keys().map(|key| gemini::beside(key)));
-    } else {
-        within.into_iter().for_each(|item| {
-            collect(item, items, faults);
+    faults.extend(duplicates.iter().map(entry::duplicate_key));
+    if !is_gemini {
+        for tool in tools {
+            collect_tools(tool, items, faults);
+        }
+        return true;
+    }
+    for tool in tools {
+        items.push(Item {
+            value: gemini::native(tool.value),
+            ..tool
         });
+    }
+    for (key, value) in std::mem::take(object) {
+        if provider_tools::is_gemini_tool(&key) {
+            items.push(Item {
+                value: Value::Object(Map::from_iter([(key, value)])),
+                repeated: Vec::new(),
+                source: None,
+            });
+        } else {
+            faults.push(gemini::member_outside_declarations(&key));
+        }
     }
     true
 }

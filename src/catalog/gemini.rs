@@ -1,19 +1,19 @@
-//! Gemini's function declarations as native entries.
+//! Conversion of Gemini's function declarations to native entries.
 //!
 //! Source: `ai.google.dev/api`: `Tool`, `FunctionDeclaration`, `Schema`. Its schemas are JSON
-//! Schema but for a few keywords, which are written as JSON Schema has them.
+//! Schema apart from a few keywords, which are converted.
 
 use serde_json::{Map, Value};
 
 use super::entry::{EntryFault, SCHEMA_KEYS};
 use super::policy::is_field;
 use crate::excerpt::marked;
-use crate::schema::{Holds, holds, take_null};
+use crate::schema::{SubschemaForm, allow_null, subschema_form};
 
-/// Under which names a tool holds its declarations; JSON for protocol buffers knows both.
+/// The names of a tool's list of declarations; JSON for protocol buffers accepts both.
 pub(super) const LISTS: [&str; 2] = ["functionDeclarations", "function_declarations"];
 
-/// Whole numbers that JSON for protocol buffers writes as text.
+/// Integers that JSON for protocol buffers writes as text.
 const COUNTS: [&str; 6] = [
     "minItems",
     "maxItems",
@@ -23,29 +23,29 @@ const COUNTS: [&str; 6] = [
     "maxLength",
 ];
 
-/// Takes the declarations out of a tool, with the pointer to them.
+/// Removes the declarations from a tool, and returns them with their pointer.
 pub(super) fn take_declarations(tool: &mut Map<String, Value>) -> Option<(&'static str, Value)> {
-    let at = ["/functionDeclarations", "/function_declarations"];
-    at.into_iter()
-        .find_map(|at| Some((at, tool.shift_remove(&at[1..])?)))
+    let pointers = ["/functionDeclarations", "/function_declarations"];
+    pointers
+        .into_iter()
+        .find_map(|pointer| Some((pointer, tool.shift_remove(&pointer[1..])?)))
 }
 
-/// The fault of a member that stands beside the declarations.
-pub(super) fn beside(key: &str) -> EntryFault {
-    let message = "it stands beside the function declarations, where it counts for nothing";
+/// Returns the fault of a member outside the declarations.
+pub(super) fn member_outside_declarations(key: &str) -> EntryFault {
     EntryFault::new(
         format!("/{}", marked(key, 60)),
-        message,
-        "put it into each declaration, or remove it",
+        "a member outside the function declarations has no effect",
+        "move it into each declaration, or remove it",
     )
 }
 
-/// Makes a native entry of a declaration.
+/// Converts a declaration to a native entry.
 pub(super) fn native(mut declaration: Value) -> Value {
     let Some(members) = declaration.as_object_mut() else {
         return declaration;
     };
-    for (theirs, json, ours) in [
+    for (gemini_key, json_schema_keys, native_key) in [
         (
             "parameters",
             ["parametersJsonSchema", "parameters_json_schema"],
@@ -57,17 +57,23 @@ pub(super) fn native(mut declaration: Value) -> Value {
             "output_schema",
         ),
     ] {
-        if let Some(mut schema) = members.shift_remove(theirs) {
-            json_schema(&mut schema);
-            members.insert(ours.to_owned(), schema);
-        } else if let Some(schema) = json.into_iter().find_map(|key| members.shift_remove(key)) {
-            members.insert(ours.to_owned(), schema);
+        let schema = match members.shift_remove(gemini_key) {
+            Some(mut schema) => {
+                convert_schema(&mut schema);
+                Some(schema)
+            }
+            None => json_schema_keys
+                .into_iter()
+                .find_map(|key| members.shift_remove(key)),
+        };
+        if let Some(schema) = schema {
+            members.insert(native_key.to_owned(), schema);
         }
     }
-    let says = |field| members.keys().any(|key| is_field(key, field));
+    let has_field = |field| members.keys().any(|key| is_field(key, field));
     if !SCHEMA_KEYS.iter().any(|key| members.contains_key(*key))
-        && !says("allow_no_schema")
-        && !says("no_schema_mode")
+        && !has_field("allow_no_schema")
+        && !has_field("no_schema_mode")
     {
         // A function without parameters takes no arguments.
         members.insert("parameters".to_owned(), Value::Object(Map::new()));
@@ -75,7 +81,8 @@ pub(super) fn native(mut declaration: Value) -> Value {
     declaration
 }
 
-fn json_schema(schema: &mut Value) {
+/// Converts one of Gemini's schemas to JSON Schema.
+fn convert_schema(schema: &mut Value) {
     let Some(members) = schema.as_object_mut() else {
         return;
     };
@@ -92,13 +99,17 @@ fn json_schema(schema: &mut Value) {
     if members.get("nullable").is_some_and(Value::is_boolean)
         && members.shift_remove("nullable") == Some(true.into())
     {
-        take_null(members);
+        allow_null(members);
     }
     for (key, value) in members.iter_mut() {
-        match (holds(key), value) {
-            (Some(Holds::One), value) => json_schema(value),
-            (Some(Holds::List), Value::Array(list)) => list.iter_mut().for_each(json_schema),
-            (Some(Holds::Named), Value::Object(named)) => named.values_mut().for_each(json_schema),
+        match (subschema_form(key), value) {
+            (Some(SubschemaForm::One), value) => convert_schema(value),
+            (Some(SubschemaForm::List), Value::Array(list)) => {
+                list.iter_mut().for_each(convert_schema)
+            }
+            (Some(SubschemaForm::Named), Value::Object(named)) => {
+                named.values_mut().for_each(convert_schema)
+            }
             _ => {}
         }
     }

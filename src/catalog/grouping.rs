@@ -1,4 +1,4 @@
-//! Which tools of a catalog are of one policy and one source, and so decided on together.
+//! Tools of a catalog grouped by policy and source, so that one decision covers a group.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -13,27 +13,28 @@ use crate::saved::{SavedError, SavedFile, Writer};
 /// The tools of a catalog grouped by equal policy and source.
 #[derive(Debug)]
 pub(crate) struct Grouping {
-    /// Group of each tool.
-    pub(crate) of: Arc<[u32]>,
+    /// The group of each tool.
+    pub(crate) group_by_tool: Arc<[u32]>,
     pub(crate) groups: Vec<Group>,
-    /// A tool of each policy, which stands for it.
+    /// One tool for each policy, which represents it.
     pub(crate) policies: Vec<ToolId>,
 }
 
-/// Tools of one policy and one source.
+/// Tools with one policy and one source.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// A tool that stands for it.
+    /// A tool that represents the group.
     pub(crate) tool: ToolId,
     pub(crate) policy: usize,
     pub(crate) size: usize,
 }
 
-const OF: &str = "policies.group-of";
+const GROUP_BY_TOOL: &str = "policies.group-of";
 const GROUPS: &str = "policies.groups";
 const POLICIES: &str = "policies.tools";
 
-/// What tools are decided on alike by, wherever they come from.
+/// Returns the policy of a tool as a comparable key. Tools with equal keys get equal decisions,
+/// apart from their sources.
 pub fn policy(tool: &Tool) -> impl Eq + Hash + Debug {
     (
         tool.is_unsafe(),
@@ -50,7 +51,7 @@ impl Grouping {
     pub(super) fn new(catalog: &Catalog) -> Self {
         let (mut numbers, mut policy_numbers) = (HashMap::new(), HashMap::new());
         let (mut groups, mut policies): (Vec<Group>, Vec<ToolId>) = (Vec::new(), Vec::new());
-        let mut of = Vec::with_capacity(catalog.len());
+        let mut group_by_tool = Vec::with_capacity(catalog.len());
         for (id, tool) in catalog.outlines() {
             let policy = *policy_numbers.entry(policy(tool)).or_insert_with(|| {
                 policies.push(id);
@@ -65,10 +66,10 @@ impl Grouping {
                 groups.len() - 1
             });
             groups[number].size += 1;
-            of.push(u32::try_from(number).expect("no more groups than tools"));
+            group_by_tool.push(u32::try_from(number).expect("no more groups than tools"));
         }
         Self {
-            of: of.into(),
+            group_by_tool: group_by_tool.into(),
             groups,
             policies,
         }
@@ -76,7 +77,7 @@ impl Grouping {
 
     pub(super) fn save(&self, writer: &mut Writer) -> Result<(), SavedError> {
         let number = |index: usize| u32::try_from(index).expect("no more groups than tools");
-        writer.numbers(OF, &self.of)?;
+        writer.numbers(GROUP_BY_TOOL, &self.group_by_tool)?;
         let groups: Vec<u32> = self
             .groups
             .iter()
@@ -88,29 +89,32 @@ impl Grouping {
     }
 
     pub(super) fn open(file: &SavedFile, tools: usize) -> Result<Self, SavedError> {
-        let of: Vec<u32> = file.numbers(OF)?;
+        let group_by_tool: Vec<u32> = file.numbers(GROUP_BY_TOOL)?;
         let pairs: Vec<u32> = file.numbers(GROUPS)?;
         let policies: Vec<u32> = file.numbers(POLICIES)?;
         let (pairs, rest) = pairs.as_chunks::<2>();
         let is_tool = |tool: u32| (tool as usize) < tools;
-        let sound = of.len() == tools
+        let is_valid = group_by_tool.len() == tools
             && rest.is_empty()
-            && of.iter().all(|&group| (group as usize) < pairs.len())
+            && group_by_tool
+                .iter()
+                .all(|&group| (group as usize) < pairs.len())
             && pairs
                 .iter()
                 .all(|&[tool, policy]| is_tool(tool) && (policy as usize) < policies.len())
             && policies.iter().all(|&tool| is_tool(tool));
-        file.ensure(sound, GROUPS)?;
+        file.ensure(is_valid, GROUPS)?;
         let group = |&[tool, policy]: &[u32; 2]| Group {
             tool: ToolId(tool),
             policy: policy as usize,
             size: 0,
         };
         let mut groups: Vec<Group> = pairs.iter().map(group).collect();
-        of.iter()
-            .for_each(|&group| groups[group as usize].size += 1);
+        for &group in &group_by_tool {
+            groups[group as usize].size += 1;
+        }
         Ok(Self {
-            of: of.into(),
+            group_by_tool: group_by_tool.into(),
             groups,
             policies: policies.into_iter().map(ToolId).collect(),
         })

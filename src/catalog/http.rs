@@ -1,54 +1,53 @@
-//! Calls over HTTP: method, URL, arguments and authentication of a tool that is an operation of an
-//! HTTP interface.
+//! HTTP operations behind tools: method, URL, arguments and authentication.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// How a tool is called over HTTP: kept for whoever runs it, and never shown to a model.
+/// The HTTP operation behind a tool. The caller that runs the tool uses it; models never see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpOperation {
-    /// The method, in capitals.
+    /// The method, in upper case.
     pub method: String,
-    /// Server and path, with `{name}` where a parameter of the path goes; without a host where the
-    /// document names none.
+    /// The server and path, with `{name}` for a path parameter; without a host if the document has
+    /// none.
     pub url: String,
-    /// Where each argument goes.
+    /// The location of each argument in the HTTP request.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub arguments: BTreeMap<String, Argument>,
-    /// The media type of the body, where there is one.
+    /// The media type of the body, if there is a body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// What a caller proves who it is by: one of these sets of schemes by their names; none where
-    /// it need not.
+    /// The alternatives for authentication: each is a set of security schemes by name. Empty if no
+    /// authentication is needed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub security: Vec<BTreeMap<String, SecurityScheme>>,
 }
 
-/// Where an argument goes.
+/// The location of an argument in the HTTP request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Argument {
-    /// Into which part of the request.
+    /// The part of the HTTP request.
     #[serde(rename = "in")]
-    pub place: Place,
-    /// Its name there, where it is another.
+    pub place: ArgumentLocation,
+    /// The name in that part, if it differs from the argument's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// How lists and objects are written, where that is not the default of the place:
-    /// `spaceDelimited`, `deepObject`, ….
+    /// The style of lists and objects, if it differs from the default: `spaceDelimited`,
+    /// `deepObject`, ….
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub style: Option<String>,
-    /// Whether each item of a list is written by itself, where the document says.
+    /// `true` if each item of a list becomes a parameter; `None` if the document does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explode: Option<bool>,
 }
 
-/// A part of a request.
+/// A part of an HTTP request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Place {
+pub enum ArgumentLocation {
     /// The path of the URL.
     Path,
     /// The query of the URL.
@@ -63,8 +62,8 @@ pub enum Place {
     Body,
 }
 
-impl Place {
-    /// Returns its name, as it is written in JSON.
+impl ArgumentLocation {
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Path => "path",
@@ -77,12 +76,12 @@ impl Place {
     }
 }
 
-/// How a caller proves who it is. What it proves it with is never in a document.
+/// A method of authentication, without the credentials, which are never in a document.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecurityScheme {
-    /// `apiKey`, `http`, `oauth2`, `openIdConnect` or `mutualTLS`; empty where the document does
-    /// not define the scheme.
+    /// `apiKey`, `http`, `oauth2`, `openIdConnect` or `mutualTLS`; empty if the document does not
+    /// define the scheme.
     #[serde(rename = "type")]
     pub kind: String,
     /// For `http`: `basic`, `bearer`, ….
@@ -94,7 +93,7 @@ pub struct SecurityScheme {
     /// For `apiKey`: the name of the parameter, header or cookie.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What the caller must be allowed.
+    /// The scopes that the caller needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
 }

@@ -1,11 +1,11 @@
-//! The immutable corpus: definitions and reading.
+//! Catalogs of tool definitions: reading, checking and changing them.
 //!
-//! A [`Catalog`] is made once and never changes; [`Catalog::with_tools`] and [`Catalog::filtered`]
-//! make a new one that shares the tools that stay. Reading goes through four rooms: `files` finds
-//! the files, `format` splits bytes into entries, `entry` turns one entry of whatever published
-//! shape into a [`Tool`], and `conflicts` looks at all of them together. Each collects faults
-//! instead of stopping at the first, so that one run reports them all. `options` says what becomes
-//! of conflicts and of untrusted sources.
+//! A [`Catalog`] is immutable; [`Catalog::with_tools`] and [`Catalog::filtered`] make a new one
+//! that shares the unchanged tools. Reading has four steps. `files` finds the files, `format`
+//! splits bytes into entries, and `entry` turns an entry of any published shape into a [`Tool`].
+//! `conflicts` then compares all tools. Each step collects faults instead of stopping at the first,
+//! so that one run reports them all. `options` sets the treatment of conflicts and of untrusted
+//! sources.
 
 mod aliases;
 mod changes;
@@ -50,28 +50,29 @@ pub use error::{CatalogError, CatalogFault, FaultKind, Position};
 pub use files::CatalogFile;
 pub use grouping::policy;
 pub(crate) use grouping::{Group, Grouping};
+pub use options::{CatalogExamination, Entries};
 pub use options::{CatalogOptions, Conflicts};
-pub use options::{Entries, Examined};
-use part::Part;
-pub use part::{PartTool, Whole, WholeGroup};
+use part::ShardContext;
+pub use part::{CatalogStats, PolicyGroup, ShardTool};
 pub use reader::{DocumentError, DocumentOperation, DocumentReader, OperationFault, ToolDocument};
-pub use sources::{Known as KnownSources, Sources};
+pub use sources::{KnownSources, Sources};
 pub use unknown::UnknownValue;
 
 pub use crate::ranking::ToolId;
-use crate::saved::{SavedError, SavedFile, Texts};
-use crate::schema::{self, Check, Validators};
+use crate::saved::{SavedError, SavedFile, TextTable};
+use crate::schema::{self, ArgumentCheck, Validators};
 pub use crate::schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 
-/// The tools that are picked from, in registration order.
+/// The tools that the engine picks from, in registration order.
 ///
 /// ```
 /// use picktools::{Catalog, Tool};
 ///
 /// let catalog = Catalog::from_tools([Tool::without_arguments("send_email", "Sends an email")])?;
-/// let more = catalog.with_tools([Tool::without_arguments("get_forecast", "Weather for the coming days")])?;
+/// let forecast = Tool::without_arguments("get_forecast", "Weather for the coming days");
+/// let more = catalog.with_tools([forecast])?;
 /// assert_eq!((catalog.len(), more.len()), (1, 2));
-/// let id = more.find("get_forecast").expect("it was added");
+/// let id = more.find("get_forecast").expect("the tool is in the new catalog");
 /// assert_eq!(more.tool(id).name, "get_forecast");
 /// # Ok::<(), picktools::catalog::CatalogError>(())
 /// ```
@@ -86,31 +87,31 @@ pub struct Catalog {
     exemplified: Arc<[ToolId]>,
     digest: String,
     notices: Vec<CatalogFault>,
-    /// How it was made, which holds for tools that are added later.
+    /// The options of the catalog, which also apply to tools that are added later.
     options: CatalogOptions,
     grouping: Arc<OnceLock<Arc<Grouping>>>,
-    /// Shared with the catalogs that are made of this one.
+    /// The validators, shared with the catalogs that are derived from this one.
     validators: Arc<Validators<Tool>>,
-    /// The index that it was opened from.
+    /// The saved index that the catalog was opened from.
     saved: Option<Arc<SavedFile>>,
-    /// What was wrong with the first definition of an index that could not be read; shared with the
-    /// catalogs that are made of this one, which may have what stands for it.
+    /// The error of the first definition of a saved index that cannot be read. Derived catalogs
+    /// share it, because they may hold the placeholder for that definition.
     fault: Arc<OnceLock<SavedError>>,
-    /// Of what it is a part, where it holds some tools of a larger one.
-    part: Option<Part>,
+    /// The statistics of the full catalog, if this catalog is a shard.
+    shard: Option<ShardContext>,
 }
 
-/// The tools' identities.
+/// The tools by id.
 #[derive(Debug)]
 struct Ids {
-    texts: Texts,
-    /// The tool of each.
+    texts: TextTable,
+    /// The tool of each id.
     tools: Vec<u32>,
 }
 
 impl Catalog {
-    /// Reads a catalog file, or the files of a folder, as [`CatalogOptions::open`] does where
-    /// nothing is set.
+    /// Reads a catalog file, or the files of a folder, with default options; see
+    /// [`CatalogOptions::open`].
     ///
     /// # Errors
     ///
@@ -119,8 +120,8 @@ impl Catalog {
         CatalogOptions::default().open(path)
     }
 
-    /// Reads a catalog from bytes, as [`CatalogOptions::read`] does; `default_source` becomes the
-    /// source of tools that name none.
+    /// Reads a catalog from bytes; see [`CatalogOptions::read`]. `default_source` becomes the
+    /// source of tools that have none.
     ///
     /// # Errors
     ///
@@ -138,8 +139,7 @@ impl Catalog {
         .read(bytes, origin)
     }
 
-    /// Makes a catalog of tools that are already in memory, as [`CatalogOptions::collect`] does
-    /// where nothing is set.
+    /// Makes a catalog from tools in memory, with default options; see [`CatalogOptions::collect`].
     ///
     /// # Errors
     ///
@@ -148,10 +148,10 @@ impl Catalog {
         CatalogOptions::default().collect(tools)
     }
 
-    /// Makes a new catalog that has `more` tools at the end and shares the others with this one.
+    /// Makes a new catalog with `more` tools at the end. It shares the other tools with this one.
     ///
-    /// The options that this catalog was made with hold for them too: a tool that is added to an
-    /// untrusted source is untrusted, and the operator's aliases count above its own.
+    /// The options of this catalog apply to the new tools. A tool of an untrusted source is
+    /// untrusted, and the operator's aliases take precedence over its own.
     ///
     /// # Errors
     ///
@@ -163,25 +163,29 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Makes a new catalog in which tools have come, changed or gone, and which shares the others
-    /// with this one. What comes is held to the same rules as in [`with_tools`](Self::with_tools);
-    /// a tool that is replaced keeps its place.
+    /// Makes a new catalog with added, replaced and removed tools. It shares the other tools with
+    /// this one. The rules of [`with_tools`](Self::with_tools) apply to the new tools. A replaced
+    /// tool keeps its position.
     ///
     /// ```
     /// use picktools::{Catalog, Tool, catalog::Changes};
     ///
-    /// let tools = [Tool::without_arguments("send_email", "Sends"), Tool::without_arguments("get_forecast", "Weather")];
-    /// let catalog = Catalog::from_tools(tools)?;
-    /// let put = vec![Tool::without_arguments("send_email", "Sends an email")];
-    /// let changed = catalog.with_changes(Changes { put, remove: vec!["get_forecast".to_owned()] })?;
+    /// let catalog = Catalog::from_tools([
+    ///     Tool::without_arguments("send_email", "Sends"),
+    ///     Tool::without_arguments("get_forecast", "Weather"),
+    /// ])?;
+    /// let changed = catalog.with_changes(Changes {
+    ///     put: vec![Tool::without_arguments("send_email", "Sends an email")],
+    ///     remove: vec!["get_forecast".to_owned()],
+    /// })?;
     /// assert_eq!((changed.len(), changed.tools()[0].description.as_str()), (1, "Sends an email"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`ChangeError`] for an id that no tool has, and for tools that are not valid or clash, where
-    /// conflicts are not settled.
+    /// [`ChangeError`] for an id that no tool has, for invalid tools, and for conflicts that the
+    /// options do not resolve.
     pub fn with_changes(&self, changes: Changes) -> Result<Self, ChangeError> {
         let mut catalog = self.options.change(self, changes)?;
         catalog.validators = Arc::clone(&self.validators);
@@ -189,8 +193,8 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Makes a new catalog of the tools that `keep` accepts, shared with this one. The operator's
-    /// aliases of the others go with them.
+    /// Makes a new catalog of the tools that `keep` accepts, and shares them with this one. The
+    /// operator's aliases of the other tools are removed.
     #[must_use]
     pub fn filtered(&self, mut keep: impl FnMut(&Tool) -> bool) -> Self {
         let tools: Vec<Arc<Tool>> = self
@@ -201,7 +205,7 @@ impl Catalog {
             .collect();
         let mut options = self.options.clone();
         if let Some(aliases) = &mut options.aliases {
-            aliases.keep_for(&tools);
+            aliases.retain_for(&tools);
         }
         Self {
             validators: Arc::clone(&self.validators),
@@ -209,46 +213,50 @@ impl Catalog {
         }
     }
 
-    /// `known` has some of the tools already.
+    /// Makes a catalog; `previous` holds some of the tools already.
     fn new(
         tools: Vec<Arc<Tool>>,
         notices: Vec<CatalogFault>,
         options: CatalogOptions,
-        known: Option<&Self>,
+        previous: Option<&Self>,
     ) -> Self {
         let ids = || {
             let ids = tools
                 .par_iter()
                 .enumerate()
                 .map(|(index, tool)| (tool.id.as_str(), ToolId::from_index(index).0));
-            Texts::new(ids.collect())
+            TextTable::new(ids.collect())
         };
+        let mut exemplified = Vec::new();
+        for (index, tool) in tools.iter().enumerate() {
+            if !tool.examples.is_empty() {
+                exemplified.push(ToolId::from_index(index));
+            }
+        }
         let sources = || Sources::new(tools.iter().map(|tool| tool.source.as_deref()));
-        let ((texts, of), (sources, digests)) =
-            rayon::join(ids, || (sources(), digests(&tools, known)));
+        let ((texts, id_tools), (sources, digests)) =
+            rayon::join(ids, || (sources(), digests(&tools, previous)));
         Self {
-            ids: Arc::new(Ids { texts, tools: of }),
+            ids: Arc::new(Ids {
+                texts,
+                tools: id_tools,
+            }),
             sources: Arc::new(sources),
-            exemplified: tools
-                .iter()
-                .enumerate()
-                .filter(|(_, tool)| !tool.examples.is_empty())
-                .map(|(index, _)| ToolId::from_index(index))
-                .collect(),
+            exemplified: exemplified.into(),
             digest: digest(&digests),
             digests,
             notices,
             validators: Arc::new(Validators::new(options.schema_compiler.clone())),
             options,
             grouping: Arc::default(),
-            definitions: Definitions::Read(tools),
+            definitions: Definitions::InMemory(tools),
             saved: None,
-            part: None,
-            fault: known.map_or_else(Arc::default, |known| Arc::clone(&known.fault)),
+            shard: None,
+            fault: previous.map_or_else(Arc::default, |catalog| Arc::clone(&catalog.fault)),
         }
     }
 
-    /// Returns the tools in registration order. Of a saved index it reads all definitions, which
+    /// Returns the tools in registration order. For a saved index it reads all definitions, which
     /// takes a while; see [`read_all`](Self::read_all).
     pub fn tools(&self) -> &[Arc<Tool>] {
         self.definitions.all()
@@ -259,14 +267,14 @@ impl Catalog {
         self.definitions.len()
     }
 
-    /// Returns `true` if there are no tools.
+    /// Returns `true` if the catalog is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the tool at `id`. Of a saved index it reads the definition when that is first
-    /// needed; one that cannot be read is an unsafe tool called `unreadable`, which no call of is
-    /// valid, and stands in [`Catalog::fault`] from then on.
+    /// Returns the tool at `id`. For a saved index it reads the definition on first use. If the
+    /// definition cannot be read, the result is an unsafe tool called `unreadable`: every call of
+    /// it is invalid, and [`Catalog::fault`] returns the error.
     ///
     /// # Panics
     ///
@@ -275,8 +283,8 @@ impl Catalog {
         self.definitions.tool(id.index())
     }
 
-    /// Returns what names the tool at `id` and decides on it: description, schemas, and how it is
-    /// called over HTTP may be left out.
+    /// Returns the outline of the tool at `id`: its names and policy. The description, the schemas
+    /// and the HTTP operation may be missing.
     pub(crate) fn outline(&self, id: ToolId) -> &Tool {
         self.definitions.outline(id.index())
     }
@@ -288,47 +296,54 @@ impl Catalog {
 
     /// Returns the source of a tool.
     pub(crate) fn source(&self, tool: ToolId) -> Option<&str> {
-        self.sources.of(tool.index())
+        self.sources.source(tool.index())
     }
 
-    /// Returns the number of a tool's source among [`source_names`](Self::source_names).
+    /// Returns the index of a tool's source in [`source_names`](Self::source_names).
     pub(crate) fn source_number(&self, tool: ToolId) -> Option<usize> {
         self.sources.number(tool.index())
     }
 
-    /// Returns the sources, in the order of the tools.
+    /// Returns the names of the sources, in the order of the tools.
     pub(crate) fn source_names(&self) -> &[String] {
         self.sources.all()
     }
 
-    /// Reads all definitions that a saved index still holds.
+    /// Reads all definitions that are still in the saved index.
     ///
     /// # Errors
     ///
-    /// [`SavedError`] when one of them cannot be read or is not what was saved.
+    /// [`SavedError`] if a definition cannot be read or is damaged.
     pub fn read_all(&self) -> Result<&[Arc<Tool>], &SavedError> {
         let tools = self.tools();
-        self.fault().map_or(Ok(tools), Err)
+        match self.fault() {
+            Some(fault) => Err(fault),
+            None => Ok(tools),
+        }
     }
 
-    /// Returns what was wrong with the first definition of a saved index that could not be read. No
-    /// tool is picked from such a catalog, nor from one that is made of it.
+    /// Returns the error of the first definition of a saved index that cannot be read. Picks from
+    /// such a catalog fail, and so do picks from catalogs derived from it.
     pub fn fault(&self) -> Option<&SavedError> {
         self.fault.get()
     }
 
-    /// Returns what was left out while the catalog was made, and why.
+    /// Returns the notices of reading: everything that was left out, and why.
     pub fn notices(&self) -> &[CatalogFault] {
         &self.notices
     }
 
-    /// Returns the untrusted sources of the catalog's options that none of its tools is of.
+    /// Returns the untrusted sources in the catalog's options that none of its tools has.
     pub fn unknown_values(&self) -> Vec<UnknownValue> {
         self.options.unknown_values(&self.sources)
     }
 
-    /// What arguments of calls of a tool with this schema are held to.
-    pub fn check(&self, tool: ToolId, schema: &serde_json::Value) -> Result<Arc<Check>, String> {
+    /// Returns the validator for the arguments of a tool with this schema.
+    pub fn check(
+        &self,
+        tool: ToolId,
+        schema: &serde_json::Value,
+    ) -> Result<Arc<ArgumentCheck>, String> {
         self.validators.get(self.tool(tool), schema)
     }
 
@@ -336,12 +351,10 @@ impl Catalog {
         &self.sources
     }
 
-    /// Finds a tool by its identity.
+    /// Finds a tool by its id.
     pub fn find(&self, id: &str) -> Option<ToolId> {
-        self.ids
-            .texts
-            .find(id)
-            .map(|place| ToolId(self.ids.tools[place]))
+        let index = self.ids.texts.find(id)?;
+        Some(ToolId(self.ids.tools[index]))
     }
 
     /// Returns the SHA-256 over all definitions in order, as 64 hexadecimal digits.
@@ -359,10 +372,10 @@ impl Catalog {
         &self.digests
     }
 
-    /// Returns how many bytes it takes beside the definitions.
+    /// Returns the memory that the catalog takes in addition to the definitions, in bytes.
     pub(crate) fn memory(&self) -> usize {
         let ids = self.ids.texts.memory() + size_of_val(&*self.ids.tools);
-        let groups = size_of_val(&*self.grouping().of);
+        let groups = size_of_val(&*self.grouping().group_by_tool);
         ids + groups + size_of_val(&*self.digests) + self.definitions.memory()
     }
 
@@ -371,55 +384,52 @@ impl Catalog {
         &self.exemplified
     }
 
-    /// Returns which tools are decided on together.
+    /// Returns the tools grouped by policy and source.
     pub(crate) fn grouping(&self) -> &Arc<Grouping> {
         self.grouping.get_or_init(|| Arc::new(Grouping::new(self)))
     }
 
-    /// Returns a tool of each policy that there is.
+    /// Returns one tool for each policy; for a shard, for each policy of the full catalog.
     pub(crate) fn policies(&self) -> impl Iterator<Item = &Tool> {
-        let of_whole = self.part.iter().flat_map(|part| &part.whole.policies);
-        let own = self.part.is_none().then(|| {
+        let full_catalog = self.shard.iter().flat_map(|shard| &shard.stats.policies);
+        let this_catalog = self.shard.is_none().then(|| {
             self.grouping()
                 .policies
                 .iter()
                 .map(|&tool| self.outline(tool))
         });
-        of_whole.chain(own.into_iter().flatten())
+        full_catalog.chain(this_catalog.into_iter().flatten())
     }
 
-    /// Returns the index that this catalog was opened from.
+    /// Returns the saved index that this catalog was opened from.
     pub(crate) fn saved(&self) -> Option<&Arc<SavedFile>> {
         self.saved.as_ref()
     }
 }
 
-/// Digests definitions, but for those that `known` has.
-fn digests(tools: &[Arc<Tool>], known: Option<&Catalog>) -> Arc<[Digest]> {
+/// Returns the digests of definitions; those in `previous` are copied.
+fn digests(tools: &[Arc<Tool>], previous: Option<&Catalog>) -> Arc<[Digest]> {
     let address = |tool: &Arc<Tool>| Arc::as_ptr(tool).addr();
-    let known: HashMap<usize, &Digest> = known.map_or_else(HashMap::default, |known| {
-        known
-            .tools()
-            .iter()
-            .map(address)
-            .zip(known.digests.iter())
-            .collect()
-    });
-    let digest = |tool: &Arc<Tool>| {
-        known
-            .get(&address(tool))
-            .map_or_else(|| digest_of(tool), |digest| **digest)
+    let mut previous_digests: HashMap<usize, &Digest> = HashMap::default();
+    if let Some(catalog) = previous {
+        let addresses = catalog.tools().iter().map(address);
+        previous_digests.extend(addresses.zip(catalog.digests.iter()));
+    }
+    let digest = |tool: &Arc<Tool>| match previous_digests.get(&address(tool)) {
+        Some(digest) => **digest,
+        None => digest_tool(tool),
     };
     tools.par_iter().map(digest).collect::<Vec<_>>().into()
 }
 
-fn digest_of(tool: &Tool) -> Digest {
+fn digest_tool(tool: &Tool) -> Digest {
     Sha256::digest(serialise(tool)).into()
 }
 
+/// Returns the digest of a catalog from the digests of its definitions.
 fn digest(digests: &[Digest]) -> String {
-    let whole = Sha256::digest(digests.as_flattened());
-    whole.iter().map(|byte| format!("{byte:02x}")).collect()
+    let bytes = Sha256::digest(digests.as_flattened());
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl entry::EntryFault {
@@ -435,19 +445,16 @@ impl entry::EntryFault {
     }
 }
 
-/// Refuses a schema, or the lack of one, with pointers below `field`.
+/// Returns the faults of a schema, with pointers below `field`.
 fn schema_faults(field: &str, value: &serde_json::Value) -> Vec<entry::EntryFault> {
-    schema::check(value)
-        .err()
-        .into_iter()
-        .flatten()
-        .map(|fault| {
-            entry::EntryFault::new(
-                format!("/{field}{}", fault.pointer),
-                fault.message,
-                fault.remedy,
-            )
-        })
-        .map(|fault| fault.of(FaultKind::InvalidSchema))
-        .collect()
+    let Err(schema_faults) = schema::check(value) else {
+        return Vec::new();
+    };
+    let mut faults = Vec::with_capacity(schema_faults.len());
+    for fault in schema_faults {
+        let pointer = format!("/{field}{}", fault.pointer);
+        let fault = entry::EntryFault::new(pointer, fault.message, fault.remedy);
+        faults.push(fault.with_kind(FaultKind::InvalidSchema));
+    }
+    faults
 }

@@ -1,4 +1,4 @@
-//! How a catalog is read: what becomes of conflicts, whom to trust, and the operator's own aliases.
+//! Options of reading a catalog: conflicts, untrusted sources, and the operator's aliases.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::aliases::{OperatorAliases, is_reserved};
 use super::changes::{ChangeError, Changes};
 use super::definition::{Alias, Tool};
+use super::entry::EntryFault;
 use super::error::{CatalogError, CatalogFault, FaultKind, Position};
 use super::files::CatalogFile;
 use super::format::{self, Entry};
@@ -21,26 +22,32 @@ use super::{Catalog, conflicts, entry};
 use crate::ranking::ToolId;
 use crate::schema::SchemaCompiler;
 
-/// What becomes of names and aliases that two tools claim.
+/// The treatment of names and aliases that two tools claim.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Conflicts {
-    /// The catalog is refused; suits files.
+    /// Rejects the catalog; suits files.
     #[default]
     Strict,
-    /// Who comes first keeps the name, the other tool or alias is left out and stands in
-    /// [`Catalog::notices`]; suits live sources, of which one must not take down the others. Tools
-    /// that are trusted come before those that are not.
+    /// Keeps the name or alias of the tool that has precedence, leaves out the other tool or alias,
+    /// and adds a notice to [`Catalog::notices`]. Suits live sources, which must not break each
+    /// other. Trusted tools have precedence over untrusted ones, and otherwise earlier ones over
+    /// later ones.
     Warn,
 }
 
-/// How a catalog is read.
+/// Options of reading a catalog.
 ///
 /// ```
 /// use picktools::CatalogOptions;
 ///
-/// let options = CatalogOptions { untrusted_sources: ["stranger".to_owned()].into(), ..CatalogOptions::default() };
-/// let entries = br#"[{"name": "run", "source": "stranger", "aliases": ["bash"], "parameters": {}}]"#;
+/// let options = CatalogOptions {
+///     untrusted_sources: ["stranger".to_owned()].into(),
+///     ..CatalogOptions::default()
+/// };
+/// let entries = br#"[
+///     {"name": "run", "source": "stranger", "aliases": ["bash"], "parameters": {}}
+/// ]"#;
 /// let catalog = options.read(entries, "tools.json")?;
 /// assert!(catalog.tools()[0].untrusted && catalog.tools()[0].aliases.is_empty());
 /// println!("{}", catalog.notices()[0]);
@@ -48,82 +55,84 @@ pub enum Conflicts {
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct CatalogOptions {
-    /// What becomes of names and aliases that two tools claim.
+    /// The treatment of names and aliases that two tools claim.
     pub conflicts: Conflicts,
-    /// Untrusted sources, and all that look like one: their tools become [`Tool::untrusted`].
+    /// Untrusted sources. They include sources with confusable names. Their tools become
+    /// [`Tool::untrusted`].
     pub untrusted_sources: BTreeSet<String>,
-    /// Whether aliases that untrusted sources claim count, ecosystem names (`bash`, `read_file`)
-    /// excepted.
+    /// `true` to accept aliases of untrusted sources, except well-known names such as `bash` and
+    /// `read_file`.
     pub allow_claimed_aliases: bool,
-    /// The operator's aliases, which count above all others.
+    /// The operator's aliases, which take precedence over all others.
     pub aliases: Option<OperatorAliases>,
-    /// The source of tools that name none.
+    /// The source of tools that have none.
     pub default_source: Option<String>,
-    /// Makes what arguments of calls are held to; `JsonSchema` if it is `None`.
+    /// The compiler of the validators for arguments; `None` uses `JsonSchema`.
     pub schema_compiler: Option<Arc<dyn SchemaCompiler>>,
-    /// Readers of document formats that are no lists of tools, such as OpenAPI
+    /// Readers of document formats other than lists of tools, such as OpenAPI
     /// (`picktools_import::readers`).
     pub readers: Vec<Arc<dyn DocumentReader>>,
 }
 
-/// What was read before anything was settled between the tools.
+/// The entries of files, before conflicts are resolved.
 #[derive(Default)]
 pub struct Entries {
-    /// Each with its position.
+    /// The tools, each with its position.
     pub(crate) tools: Vec<(Position, Tool)>,
     pub(crate) faults: Vec<CatalogFault>,
-    /// Tools of the provider, and operations that make no tool.
+    /// Notices about provider tools, and about operations that are not valid tools.
     pub(crate) left_out: Vec<CatalogFault>,
 }
 
-/// Everything that is wrong with what was read, and the tools as they were before anything gave
-/// way.
-pub struct Examined {
-    /// Each with its position.
+/// All faults of the entries, and the tools before conflicts are resolved.
+pub struct CatalogExamination {
+    /// The tools, each with its position.
     pub tools: Vec<(Position, Arc<Tool>)>,
-    /// What is wrong with each entry by itself.
+    /// The faults of single entries.
     pub faults: Vec<CatalogFault>,
-    /// What is wrong between them.
+    /// The conflicts between tools.
     pub conflicts: Vec<CatalogFault>,
-    /// What is wrong with the operator's aliases.
+    /// The faults of the operator's aliases.
     pub alias_faults: Vec<CatalogFault>,
-    /// Tools of the provider.
+    /// Notices about provider tools.
     pub left_out: Vec<CatalogFault>,
-    /// Untrusted sources that are none of the catalog's.
+    /// Untrusted sources in the options that no tool has.
     pub unknown_values: Vec<UnknownValue>,
 }
 
 impl CatalogOptions {
     /// Reads a catalog file, or the files of a folder ([`CatalogFile::open`]).
     ///
-    /// The format is detected from the content; see [`CatalogOptions::read`]. Where
-    /// [`CatalogOptions::default_source`] is not set, it is the file's name without its ending (the
-    /// folder's name for `tools.jsonl` and `tools.json`).
+    /// The format is detected from the content; see [`CatalogOptions::read`]. If
+    /// [`CatalogOptions::default_source`] is not set, the source is the file name without its
+    /// ending, or the folder's name for `tools.jsonl` and `tools.json`.
     ///
     /// # Errors
     ///
-    /// [`CatalogError`] when the path cannot be read or its content is not a valid catalog; faults
-    /// of entries are reported all at once.
+    /// [`CatalogError`] if the path cannot be read or its content is not a valid catalog; the error
+    /// lists the faults of all entries.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Catalog, CatalogError> {
         self.read_files(&CatalogFile::open(path)?)
     }
 
     /// Reads a catalog from bytes.
     ///
-    /// Accepted are native tool definitions, MCP `tools/list` results (bare or as a JSON-RPC
-    /// response), and the tools of an API request to OpenAI (Chat Completions and Responses),
-    /// Anthropic, Gemini or Ollama: as a JSON array, as JSON Lines, or in the `tools` member of an
-    /// object. A line may be a page of `tools/list`. Gemini's schemas are made JSON Schemas. The
-    /// operations of an OpenAPI document, JSON or YAML, are tools as well with the reader of
-    /// `picktools-import` ([`CatalogOptions::readers`]); one that cannot be read is left out and
-    /// stands in [`Catalog::notices`].
+    /// Accepts native tool definitions and MCP `tools/list` results, bare or as a JSON-RPC
+    /// response. Accepts the tools of an API request to OpenAI (Chat Completions and Responses),
+    /// Anthropic, Gemini or Ollama too. They come as a JSON array, as JSON Lines, or in the `tools`
+    /// member of an object. A line may be a page of `tools/list`. Gemini's schemas are converted to
+    /// JSON Schema.
+    ///
+    /// With the reader of `picktools-import` ([`CatalogOptions::readers`]), the operations of an
+    /// OpenAPI document, JSON or YAML, become tools too. An operation that cannot be read is left
+    /// out, with a notice in [`Catalog::notices`].
     ///
     /// Every field of a tool (`aliases`, `tags`, `requires`, `safe`, …) counts in each of these
-    /// shapes, in snake or camel case, within a wrapper such as `{"function": …}` and beside it.
-    /// Policy beside a list of tools is refused, and so are two places that say different things of
-    /// one field; members that are no field of a tool are let be.
+    /// shapes: in snake or camel case, inside a wrapper such as `{"function": …}` and outside it.
+    /// Policy outside the tools of a list is an error, and so are two different values of one
+    /// field. Other members are ignored.
     ///
-    /// A tool that the provider defines itself, such as `web_search`, is left out and stands in
+    /// A tool that the provider defines itself, such as `web_search`, is left out, with a notice in
     /// [`Catalog::notices`]. `origin` names the bytes in messages.
     ///
     /// # Errors
@@ -149,45 +158,42 @@ impl CatalogOptions {
         self.build(None, entries, &origin)
     }
 
-    /// Makes a catalog of tools that are already in memory, by the same rules as those of a file: a
-    /// tool that is marked untrusted, or whose source is, loses the aliases that it claims and an
-    /// id of its own choice.
+    /// Makes a catalog from tools in memory, by the rules for files. A tool that is marked
+    /// untrusted or has an untrusted source loses the aliases and the id that it claims.
     ///
     /// # Errors
     ///
-    /// [`CatalogError::Invalid`] with every fault: schemas, missing schemas, and conflicts between
-    /// the tools where [`CatalogOptions::conflicts`] is strict. [`CatalogError::Aliases`] when an
-    /// alias of the operator means no tool.
+    /// [`CatalogError::Invalid`] with every fault: invalid schemas, missing schemas, and conflicts
+    /// if [`CatalogOptions::conflicts`] is strict. [`CatalogError::Aliases`] if an alias of the
+    /// operator refers to no tool.
     pub fn collect(&self, tools: impl IntoIterator<Item = Tool>) -> Result<Catalog, CatalogError> {
         self.append(None, tools)
     }
 
-    /// Puts `more` behind tools that are settled already, which stay as they are unless a conflict
-    /// changes them.
+    /// Adds `more` tools to a catalog, whose tools stay as they are unless a conflict changes them.
     pub(super) fn append(
         &self,
-        known: Option<&Catalog>,
+        previous: Option<&Catalog>,
         more: impl IntoIterator<Item = Tool>,
     ) -> Result<Catalog, CatalogError> {
-        let entries = self.entries(known.map_or(0, Catalog::len), more);
-        self.build(known, entries, "tools")
+        let entries = self.check_tools(previous.map_or(0, Catalog::len), more);
+        self.build(previous, entries, "tools")
     }
 
-    /// Checks tools that are already in memory, each by itself; the first is behind `first` others.
-    fn entries(&self, first: usize, more: impl IntoIterator<Item = Tool>) -> Entries {
-        let placed = more.into_iter().enumerate().map(|(index, mut tool)| {
+    /// Checks each of the tools in memory by itself. `first` is the number of tools in front of
+    /// them.
+    fn check_tools(&self, first: usize, more: impl IntoIterator<Item = Tool>) -> Entries {
+        let mut tools: Vec<(Position, Tool)> = Vec::new();
+        for (index, mut tool) in more.into_iter().enumerate() {
             if tool.source.is_none() && self.default_source.is_some() {
-                let named = tool.id != tool.name;
+                let has_own_id = tool.id != tool.name;
                 tool.source.clone_from(&self.default_source);
-                tool.id = if named {
-                    tool.id
-                } else {
-                    tool.qualified_name()
-                };
+                if !has_own_id {
+                    tool.id = tool.qualified_name();
+                }
             }
-            (Position::Entry(first + index + 1), tool)
-        });
-        let tools: Vec<(Position, Tool)> = placed.collect();
+            tools.push((Position::Entry(first + index + 1), tool));
+        }
         let faults = tools
             .par_iter()
             .flat_map_iter(|(position, tool)| {
@@ -203,63 +209,62 @@ impl CatalogOptions {
         }
     }
 
-    /// Makes a catalog of what `known` has and `changes` change.
+    /// Makes a catalog from `previous` and its changes.
     pub(super) fn change(
         &self,
-        known: &Catalog,
+        previous: &Catalog,
         Changes { put, remove }: Changes,
     ) -> Result<Catalog, ChangeError> {
-        let tools = known.read_all().map_err(|fault| ChangeError::Damaged {
+        let previous_tools = previous.read_all().map_err(|fault| ChangeError::Damaged {
             reason: fault.to_string(),
         })?;
-        let mut gone = HashSet::new();
+        let mut removed = HashSet::new();
         for id in remove {
-            match known.find(&id) {
-                Some(tool) => gone.insert(tool),
+            match previous.find(&id) {
+                Some(tool) => removed.insert(tool),
                 None => return Err(ChangeError::UnknownTool { id }),
             };
         }
-        let mut entries = self.entries(tools.len(), put);
-        // What takes the place of an untrusted tool is no more to be trusted.
-        let is_untrusted = |id: ToolId| !gone.contains(&id) && known.tool(id).untrusted;
+        let mut entries = self.check_tools(previous_tools.len(), put);
+        // The replacement of an untrusted tool is untrusted too.
+        let is_untrusted = |id: ToolId| !removed.contains(&id) && previous.tool(id).untrusted;
         for (_, tool) in &mut entries.tools {
-            tool.untrusted |= known.find(&tool.id).is_some_and(is_untrusted);
+            tool.untrusted |= previous.find(&tool.id).is_some_and(is_untrusted);
         }
-        let (mut entries, notices) = self.marked(entries);
-        // A tool that has been there keeps its place, once.
-        let mut replacing: HashMap<ToolId, (Position, Arc<Tool>)> = HashMap::new();
-        let mut more = Vec::new();
+        let (mut entries, notices) = self.apply_trust(entries);
+        // The first replacement of a tool takes its position.
+        let mut replacements: HashMap<ToolId, (Position, Arc<Tool>)> = HashMap::new();
+        let mut added = Vec::new();
         for (position, tool) in entries.tools.drain(..) {
-            let before = known
-                .find(&tool.id)
-                .filter(|tool| !gone.contains(tool) && !replacing.contains_key(tool));
+            let replaced = previous.find(&tool.id);
             let tool = (position, Arc::new(tool));
-            match before {
-                Some(before) => drop(replacing.insert(before, tool)),
-                None => more.push(tool),
+            match replaced {
+                Some(id) if !removed.contains(&id) && !replacements.contains_key(&id) => {
+                    replacements.insert(id, tool);
+                }
+                _ => added.push(tool),
             }
         }
-        let kept = known
-            .ids()
-            .zip(tools)
-            .filter(|(id, _)| !gone.contains(id))
-            .map(|(id, tool)| {
-                replacing
-                    .remove(&id)
-                    .unwrap_or_else(|| (Position::Entry(id.index() + 1), Arc::clone(tool)))
-            });
-        let tools = kept.collect::<Vec<_>>().into_iter().chain(more).collect();
-        let mut catalog = self.settle(tools, entries.faults, "changes", Some(known))?;
+        let mut tools = Vec::with_capacity(previous_tools.len() + added.len());
+        for (id, tool) in previous.ids().zip(previous_tools) {
+            if removed.contains(&id) {
+                continue;
+            }
+            let unchanged = || (Position::Entry(id.index() + 1), Arc::clone(tool));
+            tools.push(replacements.remove(&id).unwrap_or_else(unchanged));
+        }
+        tools.extend(added);
+        let mut catalog = self.resolve(tools, entries.faults, "changes", Some(previous))?;
         catalog.notices.splice(..0, notices);
         Ok(catalog)
     }
 
-    /// Reads the entries of files, and says what they come from.
+    /// Reads the entries of files. Returns the origin for messages too.
     pub fn read_entries(&self, files: &[CatalogFile]) -> Result<(String, Entries), CatalogError> {
         let mut all = Entries::default();
         for (index, file) in files.iter().enumerate() {
             let origin: Arc<str> = file.origin.as_str().into();
-            let place = |position: Position| match files {
+            let locate = |position: Position| match files {
                 [_] => position,
                 _ => Position::File {
                     number: index + 1,
@@ -267,7 +272,7 @@ impl CatalogOptions {
                     position: Box::new(position),
                 },
             };
-            self.read_file(file, place, &mut all)?;
+            self.read_file(file, locate, &mut all)?;
         }
         let origin = match files {
             [file] => file.origin.clone(),
@@ -279,124 +284,105 @@ impl CatalogOptions {
     fn read_file(
         &self,
         file: &CatalogFile,
-        place: impl Fn(Position) -> Position,
+        locate: impl Fn(Position) -> Position,
         all: &mut Entries,
     ) -> Result<(), CatalogError> {
         let entries = format::split(&file.bytes, &file.origin, &self.readers)?;
         let source = self.default_source.as_deref().or(file.source.as_deref());
-        // Each entry is given up where it was read: thousands of them take as long to free as to
-        // read.
-        let read: Vec<_> = entries
+        // Each entry is dropped on the thread that read it: dropping thousands of them takes as
+        // long as reading them.
+        let read_entries: Vec<ReadEntry> = entries
             .into_par_iter()
-            .map(
-                |Entry {
-                     position,
-                     value,
-                     repeated,
-                     source: stated,
-                     is_operation,
-                 }| {
-                    let stated = stated.as_deref();
-                    let source = if is_operation {
-                        source.or(stated)
-                    } else {
-                        stated.or(source)
-                    };
-                    let (tool, mut faults) = match value {
-                        Ok(value) => entry::read(value, source),
-                        Err(fault) => (None, vec![fault]),
-                    };
-                    faults.extend(repeated.iter().map(entry::repeated));
-                    (position, is_operation, tool, faults)
-                },
-            )
+            .map(|entry| ReadEntry::new(entry, source))
             .collect();
-        all.tools.reserve(read.len());
-        for (position, is_operation, mut tool, faults) in read {
-            let position = place(position);
-            let left_out = (is_operation || file.is_live) && !faults.is_empty();
-            for fault in faults {
-                let fault = if left_out {
-                    fault.of(FaultKind::LeftOut)
+        all.tools.reserve(read_entries.len());
+        for entry in read_entries {
+            let position = locate(entry.position);
+            let is_optional = entry.is_operation || file.is_live;
+            let is_left_out = is_optional && !entry.faults.is_empty();
+            for fault in entry.faults {
+                let fault = if is_left_out {
+                    fault.with_kind(FaultKind::LeftOut)
                 } else {
                     fault
                 };
-                let fault = fault.at(&position, tool.as_ref());
-                let notice = matches!(fault.kind, FaultKind::ProviderTool | FaultKind::LeftOut);
-                if notice {
-                    &mut all.left_out
-                } else {
-                    &mut all.faults
+                let fault = fault.at(&position, entry.tool.as_ref());
+                match fault.kind {
+                    FaultKind::ProviderTool | FaultKind::LeftOut => all.left_out.push(fault),
+                    _ => all.faults.push(fault),
                 }
-                .push(fault);
             }
-            if left_out {
-                tool = None;
+            if let Some(tool) = entry.tool
+                && !is_left_out
+            {
+                all.tools.push((position, tool));
             }
-            all.tools.extend(tool.map(|tool| (position, tool)));
         }
         Ok(())
     }
 
-    /// The one way to a catalog: trust first, then what is wrong between the tools.
+    /// Builds every catalog: applies trust first, then resolves conflicts.
     fn build(
         &self,
-        known: Option<&Catalog>,
+        previous: Option<&Catalog>,
         entries: Entries,
         origin: &str,
     ) -> Result<Catalog, CatalogError> {
-        let (Entries { tools, faults, .. }, mut notices) = self.marked(entries);
-        let placed = known.map_or(&[][..], Catalog::tools).iter().enumerate();
-        let placed = placed.map(|(index, tool)| (Position::Entry(index + 1), Arc::clone(tool)));
-        let more = tools
-            .into_iter()
-            .map(|(position, tool)| (position, Arc::new(tool)));
-        let mut catalog = self.settle(placed.chain(more).collect(), faults, origin, known)?;
+        let (Entries { tools, faults, .. }, mut notices) = self.apply_trust(entries);
+        let previous_tools = match previous {
+            Some(previous) => previous.tools(),
+            None => &[],
+        };
+        let mut all = Vec::with_capacity(previous_tools.len() + tools.len());
+        for (index, tool) in previous_tools.iter().enumerate() {
+            all.push((Position::Entry(index + 1), Arc::clone(tool)));
+        }
+        for (position, tool) in tools {
+            all.push((position, Arc::new(tool)));
+        }
+        let mut catalog = self.resolve(all, faults, origin, previous)?;
         notices.append(&mut catalog.notices);
         catalog.notices = notices;
         Ok(catalog)
     }
 
-    /// Marks what is untrusted and takes from it what does not count; with what was left out.
-    fn marked(&self, mut entries: Entries) -> (Entries, Vec<CatalogFault>) {
-        self.mark(&mut entries.tools);
+    /// Marks untrusted tools, and removes their ignored members. Returns the notices too.
+    fn apply_trust(&self, mut entries: Entries) -> (Entries, Vec<CatalogFault>) {
+        self.mark_untrusted(&mut entries.tools);
         let mut notices = std::mem::take(&mut entries.left_out);
-        notices.extend(
-            entries
-                .tools
-                .iter_mut()
-                .flat_map(|(position, tool)| self.distrust(position, tool)),
-        );
+        for (position, tool) in &mut entries.tools {
+            notices.append(&mut self.distrust(position, tool));
+        }
         (entries, notices)
     }
 
-    /// Looks for everything that is wrong with what was read, and leaves nothing out.
-    pub fn examine(&self, entries: Entries) -> Examined {
+    /// Finds all faults of entries, and leaves nothing out.
+    pub fn examine(&self, entries: Entries) -> CatalogExamination {
         let Entries {
             mut tools,
             faults,
             left_out,
         } = entries;
-        let unknown_values = self.unknown_values(&self.mark(&mut tools));
+        let unknown_values = self.unknown_values(&self.mark_untrusted(&mut tools));
         let tools: Vec<(Position, Arc<Tool>)> = tools
             .into_iter()
             .map(|(position, tool)| (position, Arc::new(tool)))
             .collect();
-        // Aliases that do not count clash with none.
-        let counting = tools.iter().map(|(position, tool)| {
+        // Ignored aliases cause no conflicts.
+        let trusted_parts = tools.iter().map(|(position, tool)| {
             let mut tool = Arc::clone(tool);
             if tool.untrusted {
                 self.distrust(position, Arc::make_mut(&mut tool));
             }
             (position.clone(), tool)
         });
-        let settled = conflicts::settle(counting.collect(), self.aliases.as_ref());
-        let conflicts::Settled {
+        let resolved = conflicts::resolve(trusted_parts.collect(), self.aliases.as_ref());
+        let conflicts::ResolvedTools {
             conflicts,
             alias_faults,
             ..
-        } = settled;
-        Examined {
+        } = resolved;
+        CatalogExamination {
             tools,
             faults,
             conflicts,
@@ -407,7 +393,7 @@ impl CatalogOptions {
     }
 
     /// Marks the tools of untrusted sources, and returns all sources.
-    fn mark(&self, tools: &mut [(Position, Tool)]) -> Sources {
+    fn mark_untrusted(&self, tools: &mut [(Position, Tool)]) -> Sources {
         let sources = Sources::new(tools.iter().map(|(_, tool)| tool.source.as_deref()));
         let untrusted = sources.restricted(&self.untrusted_sources);
         for (_, tool) in tools {
@@ -419,29 +405,37 @@ impl CatalogOptions {
         sources
     }
 
-    /// The untrusted sources that are not among `sources`.
+    /// Returns the untrusted sources that are not among `sources`.
     pub(super) fn unknown_values(&self, sources: &Sources) -> Vec<UnknownValue> {
-        let unknown = self
-            .untrusted_sources
-            .iter()
-            .filter(|name| sources.restricts_none(name));
+        let mut unknown = Vec::new();
+        for name in &self.untrusted_sources {
+            if sources.restricts_none(name) {
+                unknown.push(UnknownValue::new(
+                    "untrusted_sources",
+                    name,
+                    sources.names(),
+                ));
+            }
+        }
         unknown
-            .map(|name| UnknownValue::new("untrusted_sources", name, sources.names()))
-            .collect()
     }
 
-    /// Takes from an untrusted tool its examples and the aliases that do not count, and says which;
-    /// an id of its own choice could be another's name.
+    /// Removes the examples and the ignored aliases of an untrusted tool, and returns notices about
+    /// them. Its id becomes the qualified name, because an id of its own choice could be another
+    /// tool's name.
     fn distrust(&self, position: &Position, tool: &mut Tool) -> Vec<CatalogFault> {
         if !tool.untrusted {
             return Vec::new();
         }
         tool.id = tool.qualified_name();
-        let (counting, left_out): (Vec<_>, Vec<_>) = std::mem::take(&mut tool.aliases)
-            .into_iter()
-            .enumerate()
-            .partition(|(_, alias)| self.allow_claimed_aliases && !is_reserved(&alias.name));
-        tool.aliases = counting.into_iter().map(|(_, alias)| alias).collect();
+        let mut ignored = Vec::new();
+        for (index, alias) in std::mem::take(&mut tool.aliases).into_iter().enumerate() {
+            if self.allow_claimed_aliases && !is_reserved(&alias.name) {
+                tool.aliases.push(alias);
+            } else {
+                ignored.push((index, alias));
+            }
+        }
         let examples = std::mem::take(&mut tool.examples);
         let notice = |kind, pointer, message, remedy: &str| CatalogFault {
             position: position.clone(),
@@ -451,50 +445,36 @@ impl CatalogOptions {
             message,
             remedy: remedy.to_owned(),
         };
-        let of_alias = |(index, Alias { name, .. }): (usize, Alias)| {
-            let message = format!(
-                "the alias '{name}' is claimed by a source that is not trusted, and does not count"
-            );
-            let remedy = "give it in the operator's aliases where it is wanted";
-            notice(
-                FaultKind::UntrustedAlias,
-                format!("/aliases/{index}"),
-                message,
-                remedy,
-            )
-        };
-        let of_examples = (!examples.is_empty()).then(|| {
-            let message =
-                "the examples are given by a source that is not trusted, and do not count"
-                    .to_owned();
-            let remedy = "give those that are wanted in a file of examples";
-            notice(
-                FaultKind::UntrustedExamples,
-                "/examples".to_owned(),
-                message,
-                remedy,
-            )
-        });
-        left_out
-            .into_iter()
-            .map(of_alias)
-            .chain(of_examples)
-            .collect()
+        let mut notices = Vec::new();
+        for (index, Alias { name, .. }) in ignored {
+            let pointer = format!("/aliases/{index}");
+            let message = format!("the alias '{name}' is ignored: its source is untrusted");
+            let remedy = "add it to the operator's aliases to use it";
+            notices.push(notice(FaultKind::UntrustedAlias, pointer, message, remedy));
+        }
+        if !examples.is_empty() {
+            let pointer = "/examples".to_owned();
+            let message = "the examples are ignored: their source is untrusted".to_owned();
+            let remedy = "add them to an example file to use them";
+            let kind = FaultKind::UntrustedExamples;
+            notices.push(notice(kind, pointer, message, remedy));
+        }
+        notices
     }
 
-    /// Settles what is wrong between the tools; `faults` is what is wrong with each by itself.
-    fn settle(
+    /// Resolves the conflicts between tools; `faults` are the faults of single tools.
+    fn resolve(
         &self,
         tools: Vec<(Position, Arc<Tool>)>,
         mut faults: Vec<CatalogFault>,
         origin: &str,
-        known: Option<&Catalog>,
+        previous: Option<&Catalog>,
     ) -> Result<Catalog, CatalogError> {
-        let settled = conflicts::settle(tools, self.aliases.as_ref());
-        let mut notices = settled.overruled;
+        let resolved = conflicts::resolve(tools, self.aliases.as_ref());
+        let mut notices = resolved.replaced_aliases;
         match self.conflicts {
-            Conflicts::Strict => faults.extend(settled.conflicts),
-            Conflicts::Warn => notices.extend(settled.conflicts),
+            Conflicts::Strict => faults.extend(resolved.conflicts),
+            Conflicts::Warn => notices.extend(resolved.conflicts),
         }
         if !faults.is_empty() {
             faults.sort_by(|a, b| a.position.cmp(&b.position));
@@ -503,11 +483,51 @@ impl CatalogOptions {
                 faults,
             });
         }
-        if !settled.alias_faults.is_empty() {
+        if !resolved.alias_faults.is_empty() {
             return Err(CatalogError::Aliases {
-                faults: settled.alias_faults,
+                faults: resolved.alias_faults,
             });
         }
-        Ok(Catalog::new(settled.tools, notices, self.clone(), known))
+        let options = self.clone();
+        Ok(Catalog::new(resolved.tools, notices, options, previous))
+    }
+}
+
+/// An entry after its tool was read.
+struct ReadEntry {
+    position: Position,
+    is_operation: bool,
+    tool: Option<Tool>,
+    faults: Vec<EntryFault>,
+}
+
+impl ReadEntry {
+    /// Reads the tool of an entry. The default source takes precedence over the title of an
+    /// OpenAPI document, but not over the source of a list.
+    fn new(entry: Entry, default_source: Option<&str>) -> Self {
+        let Entry {
+            position,
+            value,
+            repeated,
+            source,
+            is_operation,
+        } = entry;
+        let list_source = source.as_deref();
+        let source = if is_operation {
+            default_source.or(list_source)
+        } else {
+            list_source.or(default_source)
+        };
+        let (tool, mut faults) = match value {
+            Ok(value) => entry::read_entry(value, source),
+            Err(fault) => (None, vec![fault]),
+        };
+        faults.extend(repeated.iter().map(entry::duplicate_key));
+        Self {
+            position,
+            is_operation,
+            tool,
+            faults,
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! What of a definition names a tool and decides on it, read without the rest.
+//! Outlines: the names and the policy of a definition, read without the rest.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use super::definition::{Alias, Annotations, NoSchemaMode, Safety, Tool};
 use super::entry;
 
-/// A tool as it is serialised and in no other spelling. Description, schemas and how it is called
-/// over HTTP are passed over.
+/// A tool in its serialised form only, without other spellings. The description, the schemas and
+/// the HTTP operation are skipped.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Outline {
@@ -54,7 +54,7 @@ struct Outline {
     _http: Option<IgnoredAny>,
 }
 
-/// Hints, and nothing that may be mistaken for one.
+/// The MCP hints; other members are rejected, because they may be misspelt hints.
 #[derive(Deserialize)]
 #[serde(remote = "Annotations", rename_all = "camelCase", deny_unknown_fields)]
 struct Hints {
@@ -66,32 +66,32 @@ struct Hints {
 }
 
 impl Tool {
-    /// Reads the outline of what was serialised. Parameters are `{}` where there are any.
+    /// Reads the outline of a serialised tool. Parameters are `{}` if the tool has any.
     pub(super) fn read_outline(serialised: &[u8]) -> Result<Self, serde_json::Error> {
-        let read: Outline = serde_json::from_slice(serialised)?;
+        let outline: Outline = serde_json::from_slice(serialised)?;
         let tool = Self {
-            id: read.id,
-            name: read.name,
-            title: read.title,
+            id: outline.id,
+            name: outline.name,
+            title: outline.title,
             description: String::new(),
-            aliases: read.aliases,
-            tags: read.tags,
-            examples: read.examples,
-            parameters: read.parameters.map(|_| Value::Object(Map::new())),
+            aliases: outline.aliases,
+            tags: outline.tags,
+            examples: outline.examples,
+            parameters: outline.parameters.map(|_| Value::Object(Map::new())),
             provider_schema: None,
             output_schema: None,
-            source: read.source,
-            untrusted: read.untrusted,
-            strict: read.strict,
-            no_schema_mode: read.no_schema_mode.filter(|_| read.allow_no_schema),
-            safe: read.safe,
-            safety: read.safety,
-            annotations: read.annotations,
-            capabilities: read.capabilities,
-            allowed_roles: read.allowed_roles,
-            modes: read.modes,
-            cost: read.cost,
-            requires: read.requires,
+            source: outline.source,
+            untrusted: outline.untrusted,
+            strict: outline.strict,
+            no_schema_mode: outline.no_schema_mode.filter(|_| outline.allow_no_schema),
+            safe: outline.safe,
+            safety: outline.safety,
+            annotations: outline.annotations,
+            capabilities: outline.capabilities,
+            allowed_roles: outline.allowed_roles,
+            modes: outline.modes,
+            cost: outline.cost,
+            requires: outline.requires,
             http: None,
         };
         match entry::check(&tool).first() {
@@ -103,7 +103,7 @@ impl Tool {
         }
     }
 
-    /// Returns what is read of it as its outline.
+    /// Returns the outline that [`Tool::read_outline`] reads for this tool.
     #[cfg(test)]
     pub(super) fn outline(&self) -> Self {
         Self {

@@ -1,8 +1,8 @@
-//! A catalog of some tools of a larger one, which is decided on as the larger one would be.
+//! A shard: a catalog of some tools of a full catalog, with the same access decisions.
 //!
-//! What a name permits, which tool a bare name belongs to and which roles there are depends on
-//! tools that a part does not hold. So a part knows of the whole what such decisions rest on, and
-//! never takes its own tools for all.
+//! Access decisions depend on tools that a shard does not hold: on all sources, all names and all
+//! policies. So a shard carries these facts as [`CatalogStats`], and never treats its own tools as
+//! the full catalog.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,61 +10,62 @@ use serde::{Deserialize, Serialize};
 
 use super::definitions::{Definitions, Digest, LazyTool};
 use super::options::CatalogOptions;
-use super::sources::{Known, Sources};
+use super::sources::{KnownSources, Sources};
 use super::{Catalog, Ids, Tool};
 use crate::ranking::ToolId;
-use crate::saved::Texts;
+use crate::saved::TextTable;
 use crate::schema::Validators;
 
-/// What decisions on a part of a catalog rest on.
+/// The facts about a full catalog that access decisions on its shards need.
 #[derive(Debug)]
-pub struct Whole {
-    /// The digest of the whole.
+pub struct CatalogStats {
+    /// The digest of the full catalog.
     pub digest: String,
-    /// A tool of each policy, without anything else.
+    /// One tool for each policy; only its policy is set.
     pub policies: Vec<Tool>,
-    /// Sources of the catalog.
-    pub sources: Arc<Known>,
-    /// Tools grouped by policy and source.
-    pub groups: Vec<WholeGroup>,
-    /// How many tools each policy has.
-    pub of_policies: Vec<usize>,
-    /// The untrusted sources, which unknown values are told of.
+    /// The sources of the full catalog.
+    pub sources: Arc<KnownSources>,
+    /// The number of tools by policy and source.
+    pub groups: Vec<PolicyGroup>,
+    /// The number of tools of each policy.
+    pub policy_sizes: Vec<usize>,
+    /// Options with the untrusted sources, which [`Catalog::unknown_values`] compares with the
+    /// sources.
     pub options: CatalogOptions,
 }
 
-/// How many tools of one policy and one source there are.
+/// The number of tools with one policy and one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WholeGroup {
-    /// The number of the policy.
+pub struct PolicyGroup {
+    /// The index of the policy.
     pub policy: u32,
-    /// The number of the source.
+    /// The index of the source.
     pub source: Option<u32>,
-    /// Number of tools in the group.
+    /// The number of tools in the group.
     pub size: usize,
 }
 
-/// What makes a catalog a part of another.
+/// The context of a shard: its full catalog, and facts about its tools.
 #[derive(Debug, Clone)]
-pub(crate) struct Part {
-    pub(crate) whole: Arc<Whole>,
-    /// The untrusted tools that do not have their bare names; ascending.
+pub(crate) struct ShardContext {
+    pub(crate) stats: Arc<CatalogStats>,
+    /// The untrusted tools whose bare names belong to other tools; ascending.
     nameless: Arc<[ToolId]>,
 }
 
-/// A tool of a part.
+/// A tool of a shard.
 #[derive(Debug, Clone)]
-pub struct PartTool {
-    /// The definition, which is read when it is needed.
+pub struct ShardTool {
+    /// The definition, which is read on first use.
     pub tool: Arc<LazyTool>,
-    /// SHA-256 of the definition.
+    /// The SHA-256 of the definition.
     pub digest: Digest,
-    /// Whether the bare name is its own, as the whole has it.
+    /// `true` if the bare name is the tool's own in the full catalog.
     pub has_bare_name: bool,
 }
 
-impl WholeGroup {
-    /// Adds up how many tools each of so many policies has.
+impl PolicyGroup {
+    /// Returns the number of tools of each of `policies` policies.
     pub fn sizes(groups: &[Self], policies: usize) -> Vec<usize> {
         let mut sizes = vec![0; policies];
         groups
@@ -74,18 +75,18 @@ impl WholeGroup {
     }
 }
 
-impl Whole {
-    /// Returns how many tools there are.
+impl CatalogStats {
+    /// Returns the number of tools in the full catalog.
     pub fn tools(&self) -> usize {
-        self.of_policies.iter().sum()
+        self.policy_sizes.iter().sum()
     }
 
-    /// Says of a catalog what decisions on its parts rest on.
-    pub fn of(catalog: &Catalog) -> Self {
+    /// Collects the statistics of a catalog.
+    pub fn from_catalog(catalog: &Catalog) -> Self {
         let grouping = catalog.grouping();
         let number =
-            |number: usize| u32::try_from(number).expect("a catalog holds fewer than 2^32 tools");
-        let group = |group: &super::Group| WholeGroup {
+            |index: usize| u32::try_from(index).expect("a catalog holds fewer than 2^32 tools");
+        let group = |group: &super::Group| PolicyGroup {
             policy: number(group.policy),
             source: catalog.source_number(group.tool).map(number),
             size: group.size,
@@ -93,14 +94,14 @@ impl Whole {
         let policies: Vec<Tool> = grouping
             .policies
             .iter()
-            .map(|&tool| policy_of(catalog.tool(tool)))
+            .map(|&tool| policy_only(catalog.tool(tool)))
             .collect();
-        let groups: Vec<WholeGroup> = grouping.groups.iter().map(group).collect();
+        let groups: Vec<PolicyGroup> = grouping.groups.iter().map(group).collect();
         Self {
             digest: catalog.digest().to_owned(),
-            of_policies: WholeGroup::sizes(&groups, policies.len()),
+            policy_sizes: PolicyGroup::sizes(&groups, policies.len()),
             policies,
-            sources: Arc::clone(catalog.sources().known()),
+            sources: Arc::clone(catalog.sources().known_sources()),
             groups,
             options: CatalogOptions {
                 untrusted_sources: catalog.options.untrusted_sources.clone(),
@@ -110,8 +111,8 @@ impl Whole {
     }
 }
 
-/// Returns a tool that is decided on as `tool` is, wherever it comes from.
-fn policy_of(tool: &Tool) -> Tool {
+/// Returns a tool with the policy of `tool`, and nothing else.
+fn policy_only(tool: &Tool) -> Tool {
     Tool {
         safe: tool.safe,
         annotations: tool.annotations.clone(),
@@ -126,44 +127,45 @@ fn policy_of(tool: &Tool) -> Tool {
 }
 
 impl Catalog {
-    /// Makes a catalog of some tools of a larger one, in the order of that.
-    pub fn part(whole: &Arc<Whole>, tools: Vec<PartTool>) -> Self {
-        let places = || (0..tools.len()).map(ToolId::from_index);
-        let outlines = || tools.iter().map(|part| part.tool.outline());
-        let (texts, of) = Texts::new(
-            outlines()
-                .zip(places())
-                .map(|(tool, id)| (tool.id.as_str(), id.0))
-                .collect(),
-        );
-        let nameless = tools
+    /// Makes a catalog of some tools of a full catalog, in the order of the full catalog.
+    pub fn shard(stats: &Arc<CatalogStats>, tools: Vec<ShardTool>) -> Self {
+        let mut ids = Vec::with_capacity(tools.len());
+        let (mut exemplified, mut nameless) = (Vec::new(), Vec::new());
+        for (index, entry) in tools.iter().enumerate() {
+            let (id, outline) = (ToolId::from_index(index), entry.tool.outline());
+            ids.push((outline.id.as_str(), id.0));
+            if !outline.examples.is_empty() {
+                exemplified.push(id);
+            }
+            if outline.untrusted && !entry.has_bare_name {
+                nameless.push(id);
+            }
+        }
+        let (texts, id_tools) = TextTable::new(ids);
+        let sources = tools
             .iter()
-            .zip(places())
-            .filter(|(part, _)| part.tool.outline().untrusted && !part.has_bare_name);
+            .map(|entry| entry.tool.outline().source.as_deref());
+        let sources = Sources::among(&stats.sources, sources);
         let fault = Arc::new(OnceLock::new());
         Self {
-            ids: Arc::new(Ids { texts, tools: of }),
-            sources: Arc::new(Sources::among(
-                &whole.sources,
-                outlines().map(|tool| tool.source.as_deref()),
-            )),
-            exemplified: outlines()
-                .zip(places())
-                .filter(|(tool, _)| !tool.examples.is_empty())
-                .map(|(_, id)| id)
-                .collect(),
-            digest: whole.digest.clone(),
-            digests: tools.iter().map(|part| part.digest).collect(),
+            ids: Arc::new(Ids {
+                texts,
+                tools: id_tools,
+            }),
+            sources: Arc::new(sources),
+            exemplified: exemplified.into(),
+            digest: stats.digest.clone(),
+            digests: tools.iter().map(|entry| entry.digest).collect(),
             notices: Vec::new(),
             validators: Arc::new(Validators::new(None)),
-            options: whole.options.clone(),
+            options: stats.options.clone(),
             grouping: Arc::default(),
-            part: Some(Part {
-                whole: Arc::clone(whole),
-                nameless: nameless.map(|(_, id)| id).collect(),
+            shard: Some(ShardContext {
+                stats: Arc::clone(stats),
+                nameless: nameless.into(),
             }),
             definitions: Definitions::lazy(
-                tools.into_iter().map(|part| part.tool).collect(),
+                tools.into_iter().map(|entry| entry.tool).collect(),
                 &fault,
             ),
             saved: None,
@@ -171,23 +173,22 @@ impl Catalog {
         }
     }
 
-    /// Whether it is a part of a catalog that has more tools.
+    /// Returns `true` if the full catalog has tools that this shard lacks.
     pub(crate) fn lacks_tools(&self) -> bool {
-        self.part
+        self.shard
             .as_ref()
-            .is_some_and(|part| part.whole.tools() > self.len())
+            .is_some_and(|shard| shard.stats.tools() > self.len())
     }
 
-    /// Returns what this catalog is a part of.
-    pub(crate) fn whole(&self) -> Option<&Arc<Whole>> {
-        self.part.as_ref().map(|part| &part.whole)
+    /// Returns the statistics of the full catalog, if this catalog is a shard.
+    pub(crate) fn full_stats(&self) -> Option<&Arc<CatalogStats>> {
+        Some(&self.shard.as_ref()?.stats)
     }
 
-    /// Returns `true` if a tool's bare name may be its own, as far as tools are concerned that this
-    /// catalog does not hold.
+    /// Returns `false` if a tool's bare name belongs to a tool that this shard does not hold.
     pub(crate) fn may_have_bare_name(&self, tool: ToolId) -> bool {
-        self.part
+        self.shard
             .as_ref()
-            .is_none_or(|part| part.nameless.binary_search(&tool).is_err())
+            .is_none_or(|shard| shard.nameless.binary_search(&tool).is_err())
     }
 }

@@ -1,8 +1,7 @@
-//! The members that decide who may see and run a tool, and what is mistaken for them.
+//! Policy members, which decide which callers may see and run a tool, and their misspellings.
 //!
-//! A policy member of another spelling would go unread and let everyone see the tool. So each that
-//! looks like one is an error that gives the right name; members that mean nothing to policy are
-//! let be.
+//! A misspelt policy member would be ignored and admit everyone. So a member that resembles a
+//! policy member is an error that gives the right name. Other unknown members are ignored.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,11 +23,11 @@ pub(super) enum Holder {
 /// A policy member.
 struct Member {
     holder: Holder,
-    /// Its name; in snake case, its camel case is as good.
+    /// The name; a name in snake case is also read in camel case.
     name: &'static str,
-    /// How it is written.
+    /// An example of the member in JSON.
     example: &'static str,
-    /// What it is elsewhere called, without case and separators.
+    /// The names in other formats, without case and separators.
     foreign: &'static [&'static str],
 }
 
@@ -167,9 +166,9 @@ static MEMBERS: [Member; 18] = [
     member(Tool, "aliases", "\"aliases\": []", &[]),
 ];
 
-/// Frequent members that are no policy, though `required` is one letter away from `requires` and
-/// `model` from `modes`.
-const OTHERS: [&str; 17] = [
+/// Frequent members apart from policy. `required` is one letter away from `requires`, and `model`
+/// from `modes`.
+const OTHER_MEMBERS: [&str; 17] = [
     "name",
     "description",
     "parameters",
@@ -189,17 +188,19 @@ const OTHERS: [&str; 17] = [
     "model",
 ];
 
-/// The members by their names and foreign names, as [`fold`] leaves them and by their looks.
-static BY_LOOK: LazyLock<HashMap<String, &'static Member>> = LazyLock::new(|| {
-    let names = MEMBERS.iter().flat_map(|member| {
-        let foreign = member.foreign.iter().map(|name| (*name).to_owned());
-        foreign
-            .chain([fold(member.name)])
-            .map(move |name| (name, member))
-    });
-    names
-        .flat_map(|(name, member)| [(skeleton(&name), member), (name, member)])
-        .collect()
+/// The policy members by their names and foreign names, folded and as skeletons.
+static BY_NAME: LazyLock<HashMap<String, &'static Member>> = LazyLock::new(|| {
+    let mut by_name = HashMap::new();
+    for member in &MEMBERS {
+        for name in member.foreign {
+            by_name.insert(skeleton(name), member);
+            by_name.insert((*name).to_owned(), member);
+        }
+        let own_name = fold(member.name);
+        by_name.insert(skeleton(&own_name), member);
+        by_name.insert(own_name, member);
+    }
+    by_name
 });
 
 /// Returns `true` if a key is the name of a policy member of a tool.
@@ -209,7 +210,7 @@ pub(super) fn is_policy(key: &str) -> bool {
         .any(|member| member.holder == Tool && is_field(key, member.name))
 }
 
-/// The policy members of a tool.
+/// Returns the policy members of a tool.
 #[cfg(test)]
 pub(super) fn policy_fields() -> impl Iterator<Item = &'static str> {
     MEMBERS
@@ -218,8 +219,8 @@ pub(super) fn policy_fields() -> impl Iterator<Item = &'static str> {
         .map(|member| member.name)
 }
 
-/// Finds what is mistaken for policy in an object of an entry, and what stands twice in two
-/// spellings. `objects` are of one kind, each with the pointer to it.
+/// Finds the misspelt policy members and the duplicates in two spellings. `objects` are of one
+/// kind, each with its pointer.
 pub(super) fn faults(
     holder: Holder,
     objects: &[(impl fmt::Display, &Map<String, Value>)],
@@ -227,52 +228,55 @@ pub(super) fn faults(
     let keys = || {
         objects
             .iter()
-            .flat_map(|(at, object)| object.keys().map(move |key| (at, key)))
+            .flat_map(|(pointer, object)| object.keys().map(move |key| (pointer, key)))
     };
-    let mistaken = keys().filter_map(|(at, key)| {
-        let meant = meant(holder, key)?;
-        let message = format!(
-            "the field {key:?} is unknown and much like {:?}",
-            meant.name
-        );
-        let remedy = format!("write {}, or give the field another name", meant.example);
-        Some(EntryFault::new(format!("{at}/{key}"), message, remedy))
-    });
-    let own = MEMBERS.iter().filter(|member| member.holder == holder);
-    let twice = own.filter_map(|member| {
-        let mut places = keys().filter(|(_, key)| is_field(key, member.name));
-        let ((first_at, first), (at, key)) = (places.next()?, places.next()?);
-        let message = format!(
-            "{:?} stands twice, first at {first_at}/{first}",
-            member.name
-        );
-        Some(EntryFault::new(
-            format!("{at}/{key}"),
-            message,
-            "remove one of them",
-        ))
-    });
-    mistaken.chain(twice).collect()
+    let mut faults = Vec::new();
+    for (pointer, key) in keys() {
+        if let Some(member) = resembled_member(holder, key) {
+            let message = format!("unknown field {key:?}, which resembles {:?}", member.name);
+            let remedy = format!("write {}, or give the field another name", member.example);
+            faults.push(EntryFault::new(format!("{pointer}/{key}"), message, remedy));
+        }
+    }
+    for member in &MEMBERS {
+        if member.holder != holder {
+            continue;
+        }
+        let mut spellings = keys().filter(|(_, key)| is_field(key, member.name));
+        if let (Some((first_pointer, first_key)), Some((pointer, key))) =
+            (spellings.next(), spellings.next())
+        {
+            let message = format!(
+                "duplicate field {:?}, first at {first_pointer}/{first_key}",
+                member.name
+            );
+            let pointer = format!("{pointer}/{key}");
+            faults.push(EntryFault::new(pointer, message, "remove one of them"));
+        }
+    }
+    faults
 }
 
-/// The member that a key is mistaken for.
-fn meant(holder: Holder, key: &str) -> Option<&'static Member> {
-    let own = || MEMBERS.iter().filter(move |member| member.holder == holder);
-    if OTHERS.contains(&key) || own().any(|member| is_field(key, member.name)) {
+/// Returns the policy member that an unknown key resembles.
+fn resembled_member(holder: Holder, key: &str) -> Option<&'static Member> {
+    let holder_members = || MEMBERS.iter().filter(move |member| member.holder == holder);
+    if OTHER_MEMBERS.contains(&key) || holder_members().any(|member| is_field(key, member.name)) {
         return None;
     }
-    let near = || own().find(|member| looks_like(&snake_case(key), &snake_case(member.name)));
-    BY_LOOK.get(&fold(key)).copied().or_else(near)
+    let similar =
+        || holder_members().find(|member| is_similar(&snake_case(key), &snake_case(member.name)));
+    BY_NAME.get(&fold(key)).copied().or_else(similar)
 }
 
-/// Returns `true` if a key is the field's name, or the camel-case form of it.
+/// Returns `true` if a key is the field's name, or its camel-case form.
 pub(super) fn is_field(key: &str, field: &str) -> bool {
-    // Most keys are far from it, which is quickly seen.
+    // Most keys fail this cheap comparison.
     let may_be = key.len() < field.len() && key.as_bytes().first() == field.as_bytes().first();
     key == field || (may_be && key == camel_case(field))
 }
 
-/// A key without case, separators and invisible characters; one that is not ASCII by its looks.
+/// Returns a key without case, separators and invisible characters; a key that is not ASCII becomes
+/// its skeleton.
 fn fold(key: &str) -> String {
     let folded = normalise(key);
     if folded.is_ascii() {
@@ -282,8 +286,9 @@ fn fold(key: &str) -> String {
     }
 }
 
-/// Two slips in a long word, one in a short word that begins alike.
-fn looks_like(key: &str, field: &str) -> bool {
+/// Returns `true` for at most two slips in a long word, or one slip in a short word with the same
+/// first letter.
+fn is_similar(key: &str, field: &str) -> bool {
     let slips = strsim::osa_distance(key, field);
     if field.len() < 6 {
         slips == 1 && key.as_bytes().first() == field.as_bytes().first()
@@ -294,25 +299,28 @@ fn looks_like(key: &str, field: &str) -> bool {
 
 pub(super) fn camel_case(key: &str) -> String {
     let mut words = key.split('_');
-    let first = words.next().unwrap_or_default().to_owned();
-    words.fold(first, |mut camel, word| {
+    let mut camel = words.next().unwrap_or_default().to_owned();
+    for word in words {
         let mut letters = word.chars();
-        camel.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        if let Some(first) = letters.next() {
+            camel.push(first.to_ascii_uppercase());
+        }
         camel.push_str(letters.as_str());
-        camel
-    })
+    }
+    camel
 }
 
 fn snake_case(key: &str) -> String {
-    key.chars().fold(String::new(), |mut snake, letter| {
+    let mut snake = String::new();
+    for letter in key.chars() {
         if letter.is_ascii_uppercase()
-            && snake.ends_with(|before: char| before.is_ascii_lowercase())
+            && snake.ends_with(|previous: char| previous.is_ascii_lowercase())
         {
             snake.push('_');
         }
         snake.push(letter.to_ascii_lowercase());
-        snake
-    })
+    }
+    snake
 }
 
 #[cfg(test)]
@@ -320,16 +328,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_foreign_name_means_one_member() {
+    fn foreign_names_refer_to_one_member_each() {
         let foreign = || {
             MEMBERS
                 .iter()
                 .flat_map(|member| member.foreign.iter().map(move |name| (*name, member.name)))
         };
         for (name, right) in foreign() {
-            assert_eq!(fold(name), name, "it is written as it is compared");
+            assert_eq!(fold(name), name, "the name is folded");
             assert_eq!(
-                meant(Holder::Tool, name).map(|member| member.name),
+                resembled_member(Holder::Tool, name).map(|member| member.name),
                 Some(right),
                 "{name}"
             );

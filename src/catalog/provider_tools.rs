@@ -1,8 +1,8 @@
-//! Tools that a provider defines itself, such as its search of the web. An entry of such a tool
-//! says nothing that could be ranked or validated.
+//! Tools that a provider defines itself, such as its web search. An entry of such a tool has no
+//! definition to rank or to validate.
 //!
-//! They are known by their types, and only where an entry holds no definition and no policy: a slip
-//! in an entry of the caller's own must not make it vanish.
+//! They are recognised by their types, and only if an entry has no definition and no policy:
+//! otherwise a slip in a definition would remove the tool.
 //!
 //! Sources: `platform.claude.com`, "Tool reference"; `developers.openai.com/api/reference`,
 //! Responses, `tools`; `ai.google.dev/api`, `Tool`, and the Vertex AI reference.
@@ -14,10 +14,11 @@ use super::error::FaultKind;
 use super::policy::{self, Holder, is_field, is_policy};
 use crate::excerpt::marked;
 
-/// How much is shown of a type.
+/// The length of a type in messages, in characters.
 const MAX_TYPE_CHARS: usize = 80;
 
-/// Types without a date; with one, Anthropic's are `NAME_YYYYMMDD`, and OpenAI's `NAME_YYYY_MM_DD`.
+/// Types without a date. With a date, Anthropic's are `NAME_YYYYMMDD`, and OpenAI's
+/// `NAME_YYYY_MM_DD`.
 const TYPES: [&str; 17] = [
     "apply_patch",
     "code_execution",
@@ -38,10 +39,10 @@ const TYPES: [&str; 17] = [
     "web_search_preview",
 ];
 
-/// Types that are never without a date.
+/// Types that always have a date.
 const DATED_TYPES: [&str; 3] = ["bash", "memory", "text_editor"];
 
-/// The members of Gemini's `Tool`, each of which is a tool.
+/// The members of Gemini's `Tool` that are provider tools.
 const GEMINI: [&str; 10] = [
     "code_execution",
     "computer_use",
@@ -55,21 +56,22 @@ const GEMINI: [&str; 10] = [
     "url_context",
 ];
 
-/// Returns `true` if a key is a member of Gemini's `Tool` that is a tool of the provider.
-pub(super) fn is_geminis(key: &str) -> bool {
+/// Returns `true` if a key is a member of Gemini's `Tool` that is a provider tool.
+pub(super) fn is_gemini_tool(key: &str) -> bool {
     GEMINI.iter().any(|member| is_field(key, member))
 }
 
-/// Says why an entry without a definition is left out or refused; `None` where it may have one.
+/// Returns the reason why an entry without a definition is left out or rejected; `None` if it may
+/// have a definition.
 pub(super) fn fault(entry: &Map<String, Value>) -> Option<EntryFault> {
     let kind = entry.get("type").and_then(Value::as_str);
-    let geminis = || !entry.is_empty() && entry.keys().all(|key| is_geminis(key));
+    let is_gemini_entry = || !entry.is_empty() && entry.keys().all(|key| is_gemini_tool(key));
     let (pointer, tool) = match kind {
-        Some(kind) if is_type(kind) => ("/type".to_owned(), kind),
-        None if geminis() => (String::new(), entry.keys().next()?.as_str()),
+        Some(kind) if is_provider_type(kind) => ("/type".to_owned(), kind),
+        None if is_gemini_entry() => (String::new(), entry.keys().next()?.as_str()),
         None => return None,
         Some("custom") => {
-            let message = "a custom tool takes free text, not the JSON that calls are held to";
+            let message = "a custom tool takes free text, not arguments in JSON";
             return Some(EntryFault::new(
                 "/type",
                 message,
@@ -78,7 +80,7 @@ pub(super) fn fault(entry: &Map<String, Value>) -> Option<EntryFault> {
         }
         Some(kind) => {
             let message = format!(
-                "the type {:?} is not known, and there is no schema",
+                "unknown type {:?}, and no schema",
                 marked(kind, MAX_TYPE_CHARS)
             );
             let remedy =
@@ -87,52 +89,50 @@ pub(super) fn fault(entry: &Map<String, Value>) -> Option<EntryFault> {
         }
     };
     let tool = marked(tool, MAX_TYPE_CHARS);
-    if let Some(own) = own_member(entry) {
-        let message = format!(
-            "it stands in the entry of {tool:?}, a tool of the provider, where it counts for nothing"
-        );
+    if let Some(member) = definition_member(entry) {
+        let message =
+            format!("it has no effect in the entry of {tool:?}, which is a provider tool");
         return Some(EntryFault::new(
-            own,
+            member,
             message,
             "remove it, or give a definition with a schema",
         ));
     }
-    let message =
-        format!("{tool:?} is a tool of the provider without a definition, and is left out");
-    let mut fault = EntryFault::new(pointer, message, "give it to the provider beside the picks")
-        .of(FaultKind::ProviderTool);
-    fault.name = entry
-        .get("name")
-        .and_then(Value::as_str)
-        .map(|name| marked(name, MAX_TYPE_CHARS).into_owned());
+    let message = format!("{tool:?} is left out: a provider tool without a definition");
+    let remedy = "send it to the provider together with the picks";
+    let mut fault = EntryFault::new(pointer, message, remedy).with_kind(FaultKind::ProviderTool);
+    if let Some(Value::String(name)) = entry.get("name") {
+        fault.name = Some(marked(name, MAX_TYPE_CHARS).into_owned());
+    }
     Some(fault)
 }
 
-fn is_type(kind: &str) -> bool {
-    let digits =
+/// Returns `true` if a type is the type of a provider tool, with or without a date.
+fn is_provider_type(kind: &str) -> bool {
+    let is_digits =
         |text: &str, count| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
-    let dated = |&name: &&str| {
-        let date = kind
-            .strip_prefix(name)
-            .and_then(|rest| rest.strip_prefix('_'));
-        date.is_some_and(|date| {
-            digits(date, 8) || (date.len() == 10 && digits(&date.replace('_', ""), 8))
+    let has_date = |&name: &&str| {
+        let Some(rest) = kind.strip_prefix(name) else {
+            return false;
+        };
+        rest.strip_prefix('_').is_some_and(|date| {
+            is_digits(date, 8) || (date.len() == 10 && is_digits(&date.replace('_', ""), 8))
         })
     };
-    TYPES.contains(&kind) || TYPES.iter().chain(&DATED_TYPES).any(dated)
+    TYPES.contains(&kind) || TYPES.iter().chain(&DATED_TYPES).any(has_date)
 }
 
-/// The pointer to a member that the caller means to define a tool by.
-fn own_member(entry: &Map<String, Value>) -> Option<String> {
-    let own = entry
+/// Returns the pointer to a member that belongs to a definition: a description, or policy in any
+/// spelling.
+fn definition_member(entry: &Map<String, Value>) -> Option<String> {
+    let member = entry
         .keys()
-        .find(|key| *key == "description" || is_policy(key))
-        .map(|key| format!("/{key}"));
-    // OpenAI's `mcp` has an approval of its own.
-    let mistaken = || {
-        policy::faults(Holder::Tool, &[(String::new(), entry)])
-            .into_iter()
-            .map(|fault| fault.pointer)
-    };
-    own.or_else(|| mistaken().find(|pointer| pointer != "/require_approval"))
+        .find(|key| *key == "description" || is_policy(key));
+    if let Some(key) = member {
+        return Some(format!("/{key}"));
+    }
+    let misspelt = policy::faults(Holder::Tool, &[(String::new(), entry)]);
+    let mut pointers = misspelt.into_iter().map(|fault| fault.pointer);
+    // `require_approval` is a member of OpenAI's `mcp` tool.
+    pointers.find(|pointer| pointer != "/require_approval")
 }

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 /// A reader of one document format.
 ///
-/// A catalog asks the readers of [`CatalogOptions::readers`](super::CatalogOptions::readers) for
-/// every file. `picktools-import` has the one for OpenAPI.
+/// A catalog tries the readers of [`CatalogOptions::readers`](super::CatalogOptions::readers) on
+/// every file. `picktools-import` has the reader of OpenAPI.
 pub trait DocumentReader: fmt::Debug + Send + Sync {
-    /// Names the format with a noun, such as `OpenAPI document`.
+    /// Returns the name of the format, a noun such as `OpenAPI document`.
     fn format(&self) -> &'static str;
 
     /// Returns `true` if a JSON value is a document of this format.
@@ -40,25 +40,25 @@ pub type DocumentError = Box<dyn Error + Send + Sync>;
 /// The tools of a document.
 #[derive(Debug, Clone, Default)]
 pub struct ToolDocument {
-    /// The source of its tools if the caller names none.
+    /// The source of the tools if the caller gives none.
     pub source: Option<String>,
-    /// Its operations, in the order in which the catalog registers them.
+    /// The operations, in the order in which the catalog registers them.
     pub operations: Vec<DocumentOperation>,
 }
 
 /// An operation of a document.
 #[derive(Debug, Clone)]
 pub struct DocumentOperation {
-    /// Its name in messages, such as `GET /pets`.
+    /// The name in messages, such as `GET /pets`.
     pub label: String,
-    /// Its tool definition as JSON, or the reason why there is none.
+    /// The tool definition as JSON, or the reason why the operation makes no tool.
     pub tool: Result<Value, OperationFault>,
 }
 
 /// The reason why an operation makes no tool.
 #[derive(Debug, Clone)]
 pub struct OperationFault {
-    /// JSON pointer into the document.
+    /// The JSON pointer into the document.
     pub pointer: String,
     /// The fault.
     pub message: String,

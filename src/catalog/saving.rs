@@ -1,4 +1,4 @@
-//! A catalog as a saved index holds it.
+//! Catalogs in a saved index.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::options::{CatalogOptions, Conflicts};
 use super::sources::Sources;
 use super::{Catalog, Ids, digest};
 use crate::ranking::ToolId;
-use crate::saved::{SavedError, SavedFile, Texts, Writer, index_path};
+use crate::saved::{SavedError, SavedFile, TextTable, Writer, index_path};
 use crate::schema::Validators;
 
 const DIGESTS: &str = "catalog.digests";
@@ -23,10 +23,10 @@ const ID_TOOLS: &str = "catalog.id-tools";
 const EXEMPLIFIED: &str = "catalog.exemplified";
 const SETTINGS: &str = "catalog.settings";
 
-/// How a catalog was made, and what was left out of it.
+/// The options and notices of a catalog, as they are saved.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Settings {
+struct SavedOptions {
     conflicts: Conflicts,
     untrusted_sources: BTreeSet<String>,
     allow_claimed_aliases: bool,
@@ -37,49 +37,54 @@ struct Settings {
 
 impl Catalog {
     /// Opens the catalog of a saved index ([`Engine::save`](crate::Engine::save)). Definitions are
-    /// read when they are needed, and an engine of this catalog takes from the index what was
-    /// indexed, as far as it has the same models.
+    /// read on first use. An engine of this catalog takes the indexed data from the saved index, as
+    /// far as it has the same models.
     ///
-    /// An index is as trustworthy as the catalog that it was made of: who can write it can write
-    /// tools. Calls are held to their schemas by `JsonSchema`, whatever the catalog's options said.
+    /// An index is as trustworthy as its catalog: anyone with write access to it can add tools.
+    /// `JsonSchema` validates calls, even if the options of the original catalog had another
+    /// compiler.
     ///
     /// ```
     /// use picktools::{Catalog, Engine, PickOptions, Query, Tool};
     ///
     /// # let folder = tempfile::tempdir()?;
     /// # let folder = folder.path();
-    /// let tools = [Tool::without_arguments("get_forecast", "Weather for the coming days"), Tool::without_arguments("book_room", "Books")];
+    /// let tools = [
+    ///     Tool::without_arguments("get_forecast", "Weather for the coming days"),
+    ///     Tool::without_arguments("book_room", "Books"),
+    /// ];
     /// Engine::new(Catalog::from_tools(tools)?)?.save(folder, serde_json::Value::Null)?;
     ///
     /// let engine = Engine::new(Catalog::open_saved(folder)?)?;
-    /// let selection = engine.pick(&Query::new("will the weather hold?"), &PickOptions::default())?;
+    /// let query = Query::new("will the weather hold?");
+    /// let selection = engine.pick(&query, &PickOptions::default())?;
     /// assert_eq!(selection.picks[0].tool.name, "get_forecast");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`SavedError`] when there is no index, it is damaged, or another version wrote it.
+    /// [`SavedError`] if the folder has no index, or the index is damaged or of another version.
     pub fn open_saved(folder: impl AsRef<Path>) -> Result<Self, SavedError> {
         let file = Arc::new(SavedFile::open(folder.as_ref())?);
         let tools = file.header.tools;
         let digests: Arc<[_]> = file.numbers(DIGESTS)?.into();
-        let whole = digest(&digests);
+        let digest = digest(&digests);
         file.ensure(
-            digests.len() == tools && u32::try_from(tools).is_ok() && whole == file.header.catalog,
+            digests.len() == tools && u32::try_from(tools).is_ok() && digest == file.header.catalog,
             DIGESTS,
         )?;
-        let (texts, of) = (Texts::open(IDS, &file)?, file.numbers::<u32>(ID_TOOLS)?);
-        let all_known = texts.len() == tools
-            && of.len() == tools
-            && of.iter().all(|&tool| (tool as usize) < tools);
-        file.ensure(all_known, IDS)?;
+        let (texts, id_tools) = (TextTable::open(IDS, &file)?, file.numbers::<u32>(ID_TOOLS)?);
+        let are_valid = texts.len() == tools
+            && id_tools.len() == tools
+            && id_tools.iter().all(|&tool| (tool as usize) < tools);
+        file.ensure(are_valid, IDS)?;
         let exemplified: Vec<u32> = file.numbers(EXEMPLIFIED)?;
         file.ensure(
             exemplified.iter().all(|&tool| (tool as usize) < tools),
             EXEMPLIFIED,
         )?;
-        let Settings {
+        let SavedOptions {
             conflicts,
             untrusted_sources,
             allow_claimed_aliases,
@@ -100,51 +105,36 @@ impl Catalog {
         Ok(Self {
             definitions: Definitions::open(&file, &digests, &fault)?,
             digests,
-            ids: Arc::new(Ids { texts, tools: of }),
+            ids: Arc::new(Ids {
+                texts,
+                tools: id_tools,
+            }),
             sources: Arc::new(Sources::open(&file, tools)?),
             exemplified: exemplified.into_iter().map(ToolId).collect(),
-            digest: whole,
+            digest,
             notices,
             validators: Arc::new(Validators::new(None)),
             options,
             grouping: Arc::new(OnceLock::from(Arc::new(Grouping::open(&file, tools)?))),
             saved: Some(file),
-            part: None,
+            shard: None,
             fault,
         })
     }
 
-    /// Returns `true` if the folder holds a saved index, whole or not.
+    /// Returns `true` if the folder has a saved index, intact or not.
     pub fn is_saved(folder: impl AsRef<Path>) -> bool {
         index_path(folder.as_ref()).is_file()
     }
 
-    /// Returns what the index that this catalog was opened from was saved with; `None` where it was
-    /// made otherwise.
+    /// Returns the note of the saved index that this catalog was opened from; `None` for other
+    /// catalogs.
     pub fn note(&self) -> Option<&serde_json::Value> {
         self.saved.as_ref().map(|file| &file.header.note)
     }
 
     pub(crate) fn save(&self, writer: &mut Writer) -> Result<(), SavedError> {
-        let mut ends = Vec::with_capacity(self.len());
-        let mut end = 0;
-        let mut failed = None;
-        let pieces = (0..self.len()).map_while(|place| match self.definitions.serialised(place) {
-            Ok(definition) => {
-                end += definition.len() as u64;
-                ends.push(end);
-                Some(definition)
-            }
-            Err(error) => {
-                failed = Some(error);
-                None
-            }
-        });
-        writer.streamed(DEFINITIONS, pieces)?;
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        writer.numbers(ENDS, &ends)?;
+        self.save_definitions(writer)?;
         writer.numbers(DIGESTS, &self.digests)?;
         self.ids.texts.save(IDS, writer)?;
         writer.numbers(ID_TOOLS, &self.ids.tools)?;
@@ -167,7 +157,7 @@ impl Catalog {
             ..
         } = self.options.clone();
         let notices = self.notices.clone();
-        let settings = Settings {
+        let settings = SavedOptions {
             conflicts,
             untrusted_sources,
             allow_claimed_aliases,
@@ -176,5 +166,28 @@ impl Catalog {
             notices,
         };
         writer.json(SETTINGS, &settings)
+    }
+
+    fn save_definitions(&self, writer: &mut Writer) -> Result<(), SavedError> {
+        let mut ends = Vec::with_capacity(self.len());
+        let mut end = 0;
+        let mut read_error = None;
+        let serialised =
+            (0..self.len()).map_while(|tool| match self.definitions.serialised(tool) {
+                Ok(definition) => {
+                    end += definition.len() as u64;
+                    ends.push(end);
+                    Some(definition)
+                }
+                Err(error) => {
+                    read_error = Some(error);
+                    None
+                }
+            });
+        writer.streamed(DEFINITIONS, serialised)?;
+        match read_error {
+            Some(error) => Err(error),
+            None => writer.numbers(ENDS, &ends),
+        }
     }
 }

@@ -1,9 +1,9 @@
-//! The sources of a catalog, and which of them a policy means.
+//! The sources of a catalog, and their lookup by the names in a policy.
 //!
-//! People write `Chat` and `chat ` for `chat`, and a hostile source calls itself `сhat` with a
-//! Cyrillic letter. So what restricts a source holds for every one that looks like it, while what
-//! permits one never reaches a look-alike: it means the very name, or else the only source of that
-//! name but for case and spaces.
+//! People write `Chat` and `chat ` for `chat`, and a hostile source may call itself `сhat` with a
+//! Cyrillic letter. So a restriction applies to every source with a confusable name. A permission
+//! never does: it needs the exact name, or the name without case and spaces if only one source has
+//! that name.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -14,35 +14,35 @@ use super::spelling::skeleton;
 use crate::excerpt::shows;
 use crate::saved::{SavedError, SavedFile, Writer};
 
-/// The sources of a catalog by how they are written and how they look.
+/// The sources of a catalog's tools.
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
-    known: Arc<Known>,
-    /// The number of each tool's source; [`NONE`] where it has none.
+    known: Arc<KnownSources>,
+    /// The index of each tool's source, or [`NONE`].
     numbers: Vec<u32>,
 }
 
-/// Which sources there are, whatever tools they have.
+/// The sources of a catalog by name, without their tools.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct KnownSources {
     by_name: HashMap<String, Source>,
-    /// The sources of a look, in order.
-    by_look: HashMap<String, Vec<String>>,
-    /// The sources of a plain name, in order.
+    /// The sources of each skeleton, in order.
+    by_skeleton: HashMap<String, Vec<String>>,
+    /// The sources of each plain name, in order.
     by_plain: HashMap<String, Vec<String>>,
-    /// All of them, in the order of the tools.
+    /// The names of all sources, in the order of the tools.
     names: Vec<String>,
 }
 
 #[derive(Debug)]
 struct Source {
-    /// Its place among all.
+    /// The index in the list of sources.
     number: u32,
-    /// What its name looks like.
-    look: String,
+    /// The skeleton of its name, which confusable names share.
+    skeleton: String,
 }
 
-/// Stands for no source.
+/// The number of a missing source.
 const NONE: u32 = u32::MAX;
 
 /// The sections of a saved index that hold sources.
@@ -52,36 +52,37 @@ const NUMBERS: &str = "sources.of";
 impl Sources {
     /// Collects the source of each tool.
     pub fn new<'a>(sources: impl Iterator<Item = Option<&'a str>>) -> Self {
-        let (mut known, mut names) = (HashMap::new(), Vec::new());
+        let (mut numbers_by_name, mut names) = (HashMap::new(), Vec::new());
         let mut last = (None, NONE);
         let number = |source: Option<&'a str>| {
-            // The tools of a source mostly stand together.
+            // The tools of a source mostly follow each other.
             if source != last.0 {
-                let number = source.map_or(NONE, |source| {
-                    *known.entry(source).or_insert_with(|| {
+                let number = match source {
+                    Some(source) => *numbers_by_name.entry(source).or_insert_with(|| {
                         names.push(source.to_owned());
                         u32::try_from(names.len() - 1)
                             .expect("a catalog holds fewer than 2^32 tools")
-                    })
-                });
+                    }),
+                    None => NONE,
+                };
                 last = (source, number);
             }
             last.1
         };
         let numbers = sources.map(number).collect();
-        Self::of_numbers(names, numbers)
+        Self::from_numbers(names, numbers)
     }
 
-    fn of_numbers(names: Vec<String>, numbers: Vec<u32>) -> Self {
+    fn from_numbers(names: Vec<String>, numbers: Vec<u32>) -> Self {
         Self {
-            known: Arc::new(Known::new(names)),
+            known: Arc::new(KnownSources::new(names)),
             numbers,
         }
     }
 
-    /// Collects the source of each tool, as the sources of a larger catalog are numbered.
+    /// Collects the source of each tool, with the numbers of the sources of a full catalog.
     pub(crate) fn among<'a>(
-        known: &Arc<Known>,
+        known: &Arc<KnownSources>,
         sources: impl Iterator<Item = Option<&'a str>>,
     ) -> Self {
         let number = |source| known.by_name.get(source).map(|source| source.number);
@@ -104,65 +105,61 @@ impl Sources {
             numbers.len() == tools && numbers.iter().all(is_known),
             NUMBERS,
         )?;
-        Ok(Self::of_numbers(names, numbers))
+        Ok(Self::from_numbers(names, numbers))
     }
 
     /// Returns the source of a tool.
-    pub(crate) fn of(&self, tool: usize) -> Option<&str> {
-        self.known
-            .names
-            .get(self.numbers[tool] as usize)
-            .map(String::as_str)
+    pub(crate) fn source(&self, tool: usize) -> Option<&str> {
+        let name = self.known.names.get(self.numbers[tool] as usize)?;
+        Some(name)
     }
 
-    /// Returns the number of a tool's source among [`all`](Self::all).
+    /// Returns the index of a tool's source in [`all`](Self::all).
     pub(crate) fn number(&self, tool: usize) -> Option<usize> {
-        Some(self.numbers[tool])
-            .filter(|number| *number != NONE)
-            .map(|number| number as usize)
+        match self.numbers[tool] {
+            NONE => None,
+            number => Some(number as usize),
+        }
     }
 
-    /// Returns all of them, in the order of the tools.
+    /// Returns the names of all sources, in the order of the tools.
     pub(crate) fn all(&self) -> &[String] {
         &self.known.names
     }
 
-    /// Returns how many there are; having none counts as one.
+    /// Returns the number of sources; tools without a source count as one.
     pub(crate) fn count(&self) -> usize {
         self.known.by_name.len() + usize::from(self.numbers.contains(&NONE))
     }
 
-    /// Returns which there are.
-    pub(crate) fn known(&self) -> &Arc<Known> {
+    /// Returns the sources without their tools.
+    pub(crate) fn known_sources(&self) -> &Arc<KnownSources> {
         &self.known
     }
 
-    /// As [`Known::restricted`].
+    /// Returns [`KnownSources::restricted`].
     pub(crate) fn restricted(&self, names: &BTreeSet<String>) -> HashSet<&str> {
         self.known.restricted(names)
     }
 
-    /// As [`Known::permitted`].
+    /// Returns [`KnownSources::permitted`].
     pub(crate) fn permitted(&self, names: &BTreeSet<String>) -> HashSet<&str> {
         self.known.permitted(names)
     }
 
-    /// Returns what a source of the catalog shares with those that look like it.
-    pub fn look_of(&self, source: Option<&str>) -> Option<&str> {
-        self.known
-            .by_name
-            .get(source?)
-            .map(|source| source.look.as_str())
+    /// Returns the skeleton of a source of the catalog, which confusable names share.
+    pub fn skeleton(&self, source: Option<&str>) -> Option<&str> {
+        Some(&self.known.by_name.get(source?)?.skeleton)
     }
 
     /// Returns `true` if a name restricts no source.
     pub(crate) fn restricts_none(&self, name: &str) -> bool {
-        !self.known.by_look.contains_key(&look(name))
+        !self.known.by_skeleton.contains_key(&source_skeleton(name))
     }
 
     /// Returns `true` if a name permits no source.
     pub(crate) fn permits_none(&self, name: &str) -> bool {
-        self.known.named(name).is_none()
+        self.known.find_permitted(name).is_none()
     }
 
     /// Returns the sources, in any order.
@@ -171,47 +168,56 @@ impl Sources {
     }
 }
 
-impl Known {
-    /// Takes the sources in order, each once.
+impl KnownSources {
+    /// Makes a lookup of the sources, which are distinct and in order.
     pub fn new(names: Vec<String>) -> Self {
         let distinct: BTreeMap<&String, u32> = names.iter().zip(0..).collect();
-        let mut known = Self::default();
+        let mut lookup = Self::default();
         for (name, number) in distinct {
-            let look = look(name);
-            known
-                .by_look
-                .entry(look.clone())
+            let skeleton = source_skeleton(name);
+            lookup
+                .by_skeleton
+                .entry(skeleton.clone())
                 .or_default()
                 .push(name.clone());
-            known
+            lookup
                 .by_plain
                 .entry(plain(name))
                 .or_default()
                 .push(name.clone());
-            known.by_name.insert(name.clone(), Source { number, look });
+            lookup
+                .by_name
+                .insert(name.clone(), Source { number, skeleton });
         }
-        Self { names, ..known }
+        Self { names, ..lookup }
     }
 
-    /// Returns them in order.
+    /// Returns the names in order.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Returns the sources that `names` restrict: all that look like one of them.
+    /// Returns the sources that `names` restrict: all whose names are confusable with one of them.
     pub(crate) fn restricted(&self, names: &BTreeSet<String>) -> HashSet<&str> {
-        let meant = names
-            .iter()
-            .filter_map(|name| self.by_look.get(&look(name)));
-        meant.flatten().map(String::as_str).collect()
+        let mut restricted = HashSet::new();
+        for name in names {
+            if let Some(confusable) = self.by_skeleton.get(&source_skeleton(name)) {
+                restricted.extend(confusable.iter().map(String::as_str));
+            }
+        }
+        restricted
     }
 
-    /// Returns the sources that `names` permit: each the one that is written so, and no look-alike.
+    /// Returns the sources that `names` permit: one at most for each name, without confusable
+    /// names.
     pub(crate) fn permitted(&self, names: &BTreeSet<String>) -> HashSet<&str> {
-        names.iter().filter_map(|name| self.named(name)).collect()
+        names
+            .iter()
+            .filter_map(|name| self.find_permitted(name))
+            .collect()
     }
 
-    fn named(&self, name: &str) -> Option<&str> {
+    fn find_permitted(&self, name: &str) -> Option<&str> {
         if let Some((source, _)) = self.by_name.get_key_value(name) {
             return Some(source);
         }
@@ -222,7 +228,7 @@ impl Known {
     }
 }
 
-/// A source's name without case, spaces and characters that do not show.
+/// Returns a source's name without case, spaces and invisible characters.
 fn plain(source: &str) -> String {
     source
         .chars()
@@ -231,8 +237,8 @@ fn plain(source: &str) -> String {
         .collect()
 }
 
-/// What a source's name looks like.
-fn look(source: &str) -> String {
+/// Returns the skeleton of a source's plain name.
+fn source_skeleton(source: &str) -> String {
     skeleton(&plain(source))
 }
 
@@ -245,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_restricts_reaches_look_alikes_and_what_permits_does_not() {
+    fn restrictions_cover_confusable_sources_and_permissions_do_not() {
         let sources = Sources::new(
             ["chat", "Chat", "chat ", "\u{441}hat", "mail", "Files"]
                 .into_iter()
@@ -284,10 +290,9 @@ mod tests {
                 "{name:?}"
             );
         }
-        assert_eq!(
-            sources.look_of(Some("chat ")),
-            sources.look_of(Some("\u{441}hat"))
-        );
-        assert_ne!(sources.look_of(Some("chat")), sources.look_of(Some("mail")));
+        let [spaced, cyrillic, latin, mail] =
+            ["chat ", "\u{441}hat", "chat", "mail"].map(|name| sources.skeleton(Some(name)));
+        assert_eq!(spaced, cyrillic);
+        assert_ne!(latin, mail);
     }
 }

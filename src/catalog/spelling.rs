@@ -1,7 +1,6 @@
-//! How names are compared: in a variant spelling, and by their looks.
+//! Name comparison: by normalised spelling, and by confusable characters.
 
-/// The letters and digits of a name, in lowercase letters, and the slash that parts it from its
-/// source.
+/// Returns the letters and digits of a name in lower case, and the slash between source and name.
 pub fn normalise(name: &str) -> String {
     let mut normalised = String::with_capacity(name.len());
     for c in name.chars() {
@@ -14,14 +13,14 @@ pub fn normalise(name: &str) -> String {
     normalised
 }
 
-/// What a name looks like: its skeleton by Unicode Technical Standard #39, §4, without case. Two
-/// names of one skeleton cannot be told apart by eye.
+/// Returns the skeleton of a name without case (Unicode Technical Standard #39, §4). Names with
+/// equal skeletons are confusable.
 pub(crate) fn skeleton(name: &str) -> String {
     unicode_security::skeleton(&name.to_lowercase()).collect()
 }
 
-/// Returns `true` if two different names look alike, and not for their case alone. Names in ASCII
-/// are taken as they are: `l` and `1` look alike in every catalog.
+/// Returns `true` if two names are confusable and differ in more than case. Two ASCII names never
+/// are: `l` and `1` look alike in every catalog.
 pub(crate) fn confusable(name: &str, other: &str) -> bool {
     !(name.is_ascii() && other.is_ascii())
         && name.to_lowercase() != other.to_lowercase()
@@ -33,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn look_alikes_are_confusable_and_names_of_one_writing_are_not() {
+    fn look_alikes_are_confusable_and_other_names_are_not() {
         for (name, other) in [
             ("rеad_file", "read_file"),
             ("ｂａｓｈ", "bash"),

@@ -1,23 +1,23 @@
-//! What a policy names and no tool of a catalog has.
+//! Values in a policy that no tool of the catalog has.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// How alike a known value is to be suggested, 0..1 (Jaro–Winkler).
+/// The lowest similarity of a suggested value, 0..1 (Jaro–Winkler).
 const SUGGESTION_SIMILARITY: f64 = 0.8;
 
-/// A value of a policy that no tool of the catalog has, such as a misspelt role or source. It is
-/// not an error, and never lets more be seen.
+/// A value in a policy that no tool of the catalog has, such as a misspelt role or source. It is
+/// not an error, and it never admits more tools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[non_exhaustive]
 pub struct UnknownValue {
     /// The field of the policy.
     pub field: &'static str,
-    /// The value as it was given.
+    /// The unknown value.
     pub value: String,
-    /// The nearest value that the catalog has.
+    /// The nearest value in the catalog.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nearest: Option<String>,
 }
@@ -26,14 +26,15 @@ impl UnknownValue {
     pub(crate) fn new<'a>(
         field: &'static str,
         value: &str,
-        known: impl Iterator<Item = &'a str>,
+        candidates: impl Iterator<Item = &'a str>,
     ) -> Self {
         let lower = value.to_lowercase();
-        let near = known.map(|known| (strsim::jaro_winkler(&lower, &known.to_lowercase()), known));
-        let near = near.filter(|(similarity, _)| *similarity >= SUGGESTION_SIMILARITY);
-        let nearest = near
+        let similarity = |candidate: &str| strsim::jaro_winkler(&lower, &candidate.to_lowercase());
+        let scored = candidates.map(|candidate| (similarity(candidate), candidate));
+        let similar = scored.filter(|(similarity, _)| *similarity >= SUGGESTION_SIMILARITY);
+        let nearest = similar
             .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(a.1)))
-            .map(|(_, known)| known.to_owned());
+            .map(|(_, candidate)| candidate.to_owned());
         Self {
             field,
             value: value.to_owned(),

@@ -1,9 +1,8 @@
-//! A few threads for work that has a deadline.
+//! A bounded thread pool for jobs with a deadline.
 //!
-//! Work that comes too late cannot be stopped: it keeps its thread until it returns. So there are
-//! only so many threads, and once all of them are held by work that nobody waits for any longer,
-//! new work is refused with that reason. Threads are made when they are needed, kept for further
-//! work, and end when there has been none for a while.
+//! A late job cannot be stopped: it keeps its thread until it returns. So the number of threads is
+//! bounded. If late jobs without a waiting caller occupy all threads, new work is refused with that
+//! reason. Threads are created on demand, reused, and end after an idle timeout.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,100 +12,99 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Missed;
+use super::DeadlineError;
 use crate::sync::lock;
 
-/// How long a thread looks for further work before it sleeps.
-const AWAKE: Duration = Duration::from_micros(50);
+/// The time for which a thread polls for further work before it sleeps.
+const SPIN_TIME: Duration = Duration::from_micros(50);
 
-/// Threads, and the work that they are given.
+/// A pool of threads with a queue of work.
 pub(super) struct Pool {
-    most_threads: usize,
-    /// How long a thread stays without work.
-    idle_for: Duration,
-    state: Mutex<State>,
-    /// How much work is in the queue, for threads that look before they sleep.
+    max_threads: usize,
+    /// The time after which an idle thread ends.
+    idle_timeout: Duration,
+    state: Mutex<PoolState>,
+    /// The length of the queue, for threads that poll before they sleep.
     queued: AtomicUsize,
-    /// There is work in the queue.
-    given: Condvar,
-    /// Work has ended, or its caller has given up on it.
-    changed: Condvar,
+    /// Signals that the queue has work.
+    work_queued: Condvar,
+    /// Signals that a job has ended, or that its caller has given up on it.
+    job_ended: Condvar,
 }
 
-struct State {
+struct PoolState {
     threads: usize,
-    /// Work that has a thread, or is about to get one: whether its caller has given up on it, by
-    /// its number.
+    /// Jobs that run or are queued, by number: `true` if the caller has given up on the job.
     running: BTreeMap<u64, bool>,
-    /// The part of it that no thread has taken up yet.
+    /// The work of the jobs that no thread has taken yet.
     queue: VecDeque<Work>,
     next_number: u64,
 }
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Work that has a thread. Who lets go of it waits for it no longer.
-pub struct Started<T> {
+/// A job that runs or is queued. Dropping it means that its caller has given up on it.
+pub struct StartedJob<T> {
     pool: &'static Pool,
     number: u64,
     deadline: Instant,
     receiver: Receiver<thread::Result<T>>,
 }
 
-impl<T> Started<T> {
-    /// Waits for the work until the deadline.
-    pub(crate) fn wait(self) -> Result<T, Missed> {
+impl<T> StartedJob<T> {
+    /// Waits for the job until the deadline.
+    pub(crate) fn wait(self) -> Result<T, DeadlineError> {
         match self
             .receiver
             .recv_timeout(self.deadline.saturating_duration_since(Instant::now()))
         {
-            Ok(answer) => answer.map_err(|_| Missed::panicked()),
-            Err(_) => Err(Missed::Expired),
+            Ok(answer) => answer.map_err(|_| DeadlineError::panicked()),
+            Err(_) => Err(DeadlineError::Expired),
         }
     }
 }
 
-impl<T> Drop for Started<T> {
+impl<T> Drop for StartedJob<T> {
     fn drop(&mut self) {
         self.pool.give_up(self.number);
     }
 }
 
 impl Pool {
-    pub(super) const fn new(most_threads: usize, idle_for: Duration) -> Self {
-        let state = State {
+    pub(super) const fn new(max_threads: usize, idle_timeout: Duration) -> Self {
+        let state = PoolState {
             threads: 0,
             running: BTreeMap::new(),
             queue: VecDeque::new(),
             next_number: 0,
         };
-        let (given, changed) = (Condvar::new(), Condvar::new());
+        let (work_queued, job_ended) = (Condvar::new(), Condvar::new());
         Self {
-            most_threads,
-            idle_for,
+            max_threads,
+            idle_timeout,
             state: Mutex::new(state),
             queued: AtomicUsize::new(0),
-            given,
-            changed,
+            work_queued,
+            job_ended,
         }
     }
 
-    /// Starts `work` on a thread of the pool, for which it waits no longer than until the deadline.
+    /// Starts `work` on a thread of the pool. Waits for a free thread until the deadline.
     pub(super) fn start<T: Send + 'static>(
         &'static self,
         deadline: Instant,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<Started<T>, Missed> {
+    ) -> Result<StartedJob<T>, DeadlineError> {
         let (sender, receiver) = mpsc::sync_channel(1);
         let number = self.queue(deadline, move |number| {
             Box::new(move || {
                 let answer = catch_unwind(AssertUnwindSafe(work));
-                self.ended(number);
-                // Nobody listens any more once the deadline has passed.
-                let _too_late = sender.send(answer);
+                self.finish(number);
+                // Fails if the caller has given up on the job.
+                let _unreceived = sender.send(answer);
             })
         })?;
-        Ok(Started {
+        Ok(StartedJob {
             pool: self,
             number,
             deadline,
@@ -114,102 +112,104 @@ impl Pool {
         })
     }
 
-    /// Runs `work` on a thread of the pool and waits for it until the deadline, and for a thread no
-    /// longer than that.
+    /// Runs `work` on a thread of the pool. Waits for a thread and for the work until the deadline.
     #[cfg(test)]
     fn run<T: Send + 'static>(
         &'static self,
         deadline: Instant,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Missed> {
+    ) -> Result<T, DeadlineError> {
         self.start(deadline, work)?.wait()
     }
 
-    /// Gives a thread to the work that `work` makes of its number, once there is one.
+    /// Queues the work that `work` returns for its job number, once a thread is free.
     fn queue(
         &'static self,
         deadline: Instant,
         work: impl FnOnce(u64) -> Work,
-    ) -> Result<u64, Missed> {
+    ) -> Result<u64, DeadlineError> {
         let mut state = self.lock();
-        while state.running.len() >= self.most_threads {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || state.running.values().all(|&late| late) {
+        while state.running.len() >= self.max_threads {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() || state.running.values().all(|&late| late) {
                 let count = state.running.len();
-                return Err(Missed::Lost(format!(
+                return Err(DeadlineError::Lost(format!(
                     "{count} earlier requests are still being answered"
                 )));
             }
             state = self
-                .changed
-                .wait_timeout(state, left)
+                .job_ended
+                .wait_timeout(state, remaining)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
         let number = state.next_number;
         if state.threads == state.running.len() {
             let thread = thread::Builder::new().name("picktools-worker".to_owned());
-            thread.spawn(|| self.serve()).map_err(Missed::no_thread)?;
+            thread
+                .spawn(|| self.serve())
+                .map_err(DeadlineError::no_thread)?;
             state.threads += 1;
         }
         state.next_number += 1;
         state.running.insert(number, false);
         state.queue.push_back(work(number));
         self.queued.fetch_add(1, Ordering::Relaxed);
-        self.given.notify_one();
+        self.work_queued.notify_one();
         Ok(number)
     }
 
-    /// What a thread does: one piece of work after another, until there has been none for a while.
+    /// Runs queued work on the current thread, until no work has arrived for the idle timeout.
     fn serve(&self) {
         let mut state = self.lock();
         loop {
             if let Some(work) = state.queue.pop_front() {
                 self.queued.fetch_sub(1, Ordering::Relaxed);
                 drop(state);
-                // A panic of the work itself is its answer; this one is of an answer that nobody
-                // took.
+                // A panic of the work itself is sent as its answer. Only dropping an unreceived
+                // answer can panic here.
                 let _panic = catch_unwind(AssertUnwindSafe(work));
                 state = self.lock();
                 continue;
             }
-            // Work often follows work at once, and a thread that is awake takes it up sooner.
+            // New work often arrives at once, and a thread that polls takes it sooner than one that
+            // must wake up.
             drop(state);
-            let begun = Instant::now();
-            while begun.elapsed() < AWAKE && self.queued.load(Ordering::Relaxed) == 0 {
+            let idle_since = Instant::now();
+            while idle_since.elapsed() < SPIN_TIME && self.queued.load(Ordering::Relaxed) == 0 {
                 std::hint::spin_loop();
             }
             state = self.lock();
             if !state.queue.is_empty() {
                 continue;
             }
-            let (after, waited) = self
-                .given
-                .wait_timeout(state, self.idle_for)
+            let (woken_state, wait) = self
+                .work_queued
+                .wait_timeout(state, self.idle_timeout)
                 .unwrap_or_else(PoisonError::into_inner);
-            state = after;
-            if waited.timed_out() && state.queue.is_empty() {
+            state = woken_state;
+            if wait.timed_out() && state.queue.is_empty() {
                 state.threads -= 1;
                 return;
             }
         }
     }
 
-    fn ended(&self, number: u64) {
+    fn finish(&self, number: u64) {
         self.lock().running.remove(&number);
-        self.changed.notify_one();
+        self.job_ended.notify_one();
     }
 
-    /// Notes that nobody waits any longer for what may still be running.
+    /// Marks a job, if it still runs, as one that no caller waits for.
     fn give_up(&self, number: u64) {
         if let Some(late) = self.lock().running.get_mut(&number) {
             *late = true;
-            // The last thread may have become late, which all who wait for one have to know.
-            self.changed.notify_all();
+            // If all jobs are late now, every caller that waits for a thread must fail.
+            self.job_ended.notify_all();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         lock(&self.state)
     }
 }
@@ -226,111 +226,113 @@ mod tests {
     const SOON: Duration = Duration::from_millis(5);
     const FAR: Duration = Duration::from_secs(30);
 
-    fn pool(most_threads: usize, idle_for: Duration) -> &'static Pool {
-        Box::leak(Box::new(Pool::new(most_threads, idle_for)))
+    fn pool(max_threads: usize, idle_timeout: Duration) -> &'static Pool {
+        Box::leak(Box::new(Pool::new(max_threads, idle_timeout)))
     }
 
-    fn here() -> ThreadId {
+    fn thread_id() -> ThreadId {
         thread::current().id()
     }
 
-    /// Fills the pool with work that its callers have given up on, and that returns when the sender
-    /// is dropped.
-    fn filled(pool: &'static Pool) -> Sender<()> {
-        let (held, hold) = mpsc::channel::<()>();
-        let hold: Arc<Mutex<Receiver<()>>> = Arc::new(Mutex::new(hold));
-        for _ in 0..pool.most_threads {
-            let hold = Arc::clone(&hold);
-            let waits = move || hold.lock().expect("nobody panicked").recv();
-            assert_eq!(pool.run(Instant::now() + SOON, waits), Err(Missed::Expired));
+    /// Fills the pool with jobs that their callers have given up on. The jobs return when the
+    /// sender is dropped.
+    fn fill_with_late_jobs(pool: &'static Pool) -> Sender<()> {
+        let (release, receiver) = mpsc::channel::<()>();
+        let receiver: Arc<Mutex<Receiver<()>>> = Arc::new(Mutex::new(receiver));
+        for _ in 0..pool.max_threads {
+            let receiver = Arc::clone(&receiver);
+            let work = move || receiver.lock().expect("no job panicked").recv();
+            let answer = pool.run(Instant::now() + SOON, work);
+            assert_eq!(answer, Err(DeadlineError::Expired));
         }
-        held
+        release
     }
 
     fn wait_until(mut done: impl FnMut() -> bool) {
-        let begun = Instant::now();
+        let start = Instant::now();
         while !done() {
-            assert!(begun.elapsed() < FAR, "it never came to that");
+            assert!(start.elapsed() < FAR, "the condition never held");
             thread::sleep(Duration::from_millis(1));
         }
     }
 
     #[test]
-    fn a_thousand_late_jobs_make_no_more_threads_than_the_bound() {
+    fn thousand_late_jobs_use_at_most_the_maximum_of_threads() {
         const CALLERS: usize = 20;
         let pool = pool(8, FAR);
-        let (held, hold) = mpsc::channel::<()>();
-        let (hold, threads) = (
-            Arc::new(Mutex::new(hold)),
+        let (release, receiver) = mpsc::channel::<()>();
+        let (receiver, threads) = (
+            Arc::new(Mutex::new(receiver)),
             Arc::new(Mutex::new(HashSet::new())),
         );
-        let late = || {
+        let start_late_jobs = || {
             for _ in 0..1_000 / CALLERS {
-                let (hold, threads) = (Arc::clone(&hold), Arc::clone(&threads));
+                let (receiver, threads) = (Arc::clone(&receiver), Arc::clone(&threads));
                 let answer = pool.run(Instant::now() + SOON, move || {
-                    threads.lock().expect("nobody panicked").insert(here());
-                    hold.lock().expect("nobody panicked").recv()
+                    threads.lock().expect("no job panicked").insert(thread_id());
+                    receiver.lock().expect("no job panicked").recv()
                 });
                 assert!(answer.is_err(), "nothing was sent");
             }
         };
-        thread::scope(|scope| (0..CALLERS).for_each(|_| drop(scope.spawn(late))));
+        thread::scope(|scope| (0..CALLERS).for_each(|_| drop(scope.spawn(start_late_jobs))));
         assert_eq!(pool.lock().threads, 8);
-        // All of them begin work in the end, and no other thread does.
-        wait_until(|| threads.lock().expect("nobody panicked").len() == 8);
-        drop(held);
+        // Each of these threads gets work in the end, and no other thread does.
+        wait_until(|| threads.lock().expect("no job panicked").len() == 8);
+        drop(release);
     }
 
     #[test]
-    fn what_finds_all_threads_held_by_late_work_is_refused_at_once() {
+    fn work_is_refused_at_once_if_late_jobs_hold_all_threads() {
         let pool = pool(3, FAR);
-        let held = filled(pool);
-        let begun = Instant::now();
-        let refused = Missed::Lost("3 earlier requests are still being answered".to_owned());
-        assert_eq!(pool.run(begun + FAR, || 7), Err(refused));
-        assert!(begun.elapsed() < FAR / 2, "it was waited for");
-        drop(held);
+        let release = fill_with_late_jobs(pool);
+        let start = Instant::now();
+        let refusal = DeadlineError::Lost("3 earlier requests are still being answered".to_owned());
+        assert_eq!(pool.run(start + FAR, || 7), Err(refusal));
+        assert!(start.elapsed() < FAR / 2, "the call waited");
+        drop(release);
         wait_until(|| pool.run(Instant::now() + FAR, || 7) == Ok(7));
     }
 
     #[test]
-    fn what_finds_all_threads_held_by_timely_work_waits_for_one() {
+    fn work_waits_for_a_thread_if_jobs_in_time_hold_all() {
         let pool = pool(1, FAR);
-        let (begin, begun) = mpsc::channel();
+        let (sender, started) = mpsc::channel();
         thread::scope(|scope| {
             let first = scope.spawn(move || {
                 pool.run(Instant::now() + FAR, move || {
-                    begin.send(()).expect("the test waits");
+                    sender.send(()).expect("the test waits");
                     thread::sleep(4 * SOON);
                 })
             });
-            begun.recv().expect("it begins");
+            started.recv().expect("the job starts");
             let impatient = pool.run(Instant::now() + SOON, || 7);
             assert_eq!(
                 impatient,
-                Err(Missed::Lost(
+                Err(DeadlineError::Lost(
                     "1 earlier requests are still being answered".to_owned()
                 ))
             );
             assert_eq!(pool.run(Instant::now() + FAR, || 7), Ok(7));
-            assert_eq!(first.join().expect("it does not panic"), Ok(()));
+            assert_eq!(first.join().expect("the job does not panic"), Ok(()));
         });
     }
 
     #[test]
-    fn a_thread_is_used_again_even_after_a_panic() {
+    fn thread_is_reused_even_after_a_panic() {
         let pool = pool(8, FAR);
-        let first = pool.run(Instant::now() + FAR, here);
+        let first = pool.run(Instant::now() + FAR, thread_id);
         assert!(first.is_ok());
         for _ in 0..20 {
-            let lost: Result<(), Missed> = pool.run(Instant::now() + FAR, || panic!("on purpose"));
-            assert_eq!(lost, Err(Missed::panicked()));
-            assert_eq!(pool.run(Instant::now() + FAR, here), first);
+            let lost: Result<(), DeadlineError> =
+                pool.run(Instant::now() + FAR, || panic!("on purpose"));
+            assert_eq!(lost, Err(DeadlineError::panicked()));
+            assert_eq!(pool.run(Instant::now() + FAR, thread_id), first);
         }
     }
 
     #[test]
-    fn a_thread_without_work_ends() {
+    fn idle_thread_ends() {
         let pool = pool(8, SOON);
         assert_eq!(pool.run(Instant::now() + FAR, || 7), Ok(7));
         wait_until(|| pool.lock().threads == 0);

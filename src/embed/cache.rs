@@ -1,14 +1,14 @@
-//! Embedding vectors kept on disk, so that no text is embedded twice.
+//! A cache of embedding vectors on disk, so that no text is embedded twice.
 //!
-//! # What
+//! # Layout
 //!
-//! A [`VectorCache`] maps (model identity, [`Role`], text) to a vector. Opening one reads every
-//! vector the model has on disk into memory; [`VectorCache::get`] then never touches the disk, and
-//! [`VectorCache::insert_all`] adds a batch to both.
+//! A [`VectorCache`] maps (model identity, [`TextRole`], text) to a vector. Opening a cache reads
+//! all vectors of the model from disk into memory. [`VectorCache::get`] then never touches the
+//! disk, and [`VectorCache::insert_all`] adds a batch to both.
 //!
 //! On disk a model has one folder, named by a digest of (format version, dimensions, model
-//! identity). In it lie *segments*: files that are written beside their final place, renamed into
-//! it, and never changed. A segment is
+//! identity). It contains *segments*: files that are written under a temporary name, renamed, and
+//! never changed. A segment is
 //!
 //! ```text
 //! magic          8 bytes   "picktvec"
@@ -20,41 +20,40 @@
 //! digest         SHA-256 of all of the above
 //! ```
 //!
-//! and is called `<generation, 16 hex digits>-<digest, 64 hex digits>.vec`. A new segment's
-//! generation is one above the highest its writer knows. Where segments disagree about a key, the
-//! higher generation wins.
+//! and is called `<generation, 16 hex digits>-<digest, 64 hex digits>.vec`. The generation of a new
+//! segment is one above the highest generation that its writer knows. If segments disagree about a
+//! key, the higher generation wins.
 //!
-//! # Why so
+//! # Design
 //!
-//! *No locks.* Segments never change and their names say what they hold, so two processes can only
-//! add different files, or the same file twice. Merging keeps their number bounded: a writer that
-//! finds sixteen writes the smaller ones into one and removes those. It removes a segment only once
-//! all its keys stand in a segment of a higher generation. No two writers can therefore each remove
-//! the other's copy, and a reader that meets a removed file finds its content by listing again. The
-//! larger segments stay as they are, so a few new queries do not rewrite a whole catalog. Two
-//! processes that miss the same text at the same moment both embed it: the price of having no lock.
+//! *No locks.* Segments never change and their names contain their digests, so two processes can
+//! only add different files, or the same file twice. Merging bounds their number: a writer that
+//! finds sixteen segments writes the smaller ones into one new segment and removes them. It removes
+//! a segment only after all its keys are in a segment of a higher generation. So two writers can
+//! never each remove the other's copy, and a reader that misses a removed file finds its content by
+//! listing again. The larger segments stay, so a few new queries do not rewrite a catalog. Two
+//! processes that miss the same text at the same time both embed it: the price of having no lock.
 //!
-//! *Self-healing.* A segment that is not exactly what its header, name and digest say is removed
-//! (or, if that fails, ignored) and counted; its texts are simply missing, are embedded again, and
-//! land in a new segment. A header is held against the file's length before it is believed.
+//! *Self-healing.* A segment that does not match its header, name and digest is removed (or
+//! ignored, if that fails) and counted. Its texts are then missing, are embedded again, and go into
+//! a new segment. A header is compared with the file's length before it is used.
 //!
-//! *Never in the way.* A cache that cannot be read or written is still a cache in memory. The fact
-//! is not silent: [`VectorCache::status`] carries it, and what could not be saved is tried again
-//! with the next batch.
+//! *Failures are not fatal.* A cache that cannot be read or written still works in memory.
+//! [`VectorCache::status`] reports the failure, and the next batch retries the write.
 //!
-//! Deliberately absent: a limit on entries, and the removal of folders of models no longer used.
+//! Deliberately missing: a limit on entries, and the removal of folders of unused models.
 //!
-//! # How to use
+//! # Usage
 //!
-//! The model identity must name everything a vector depends on beside role and text: model,
-//! revision, digest of the weights, quantisation, prefixes, normalisation.
+//! The model identity must contain everything that a vector depends on apart from role and text:
+//! model, revision, digest of the weights, quantisation, prefixes, normalisation.
 //!
 //! ```text
 //! let mut cache = VectorCache::open(root, embedder.identity(), embedder.dimensions());
 //! let mut missing = texts.clone();
-//! missing.retain(|text| cache.get(Role::Document, text).is_none());
+//! missing.retain(|text| cache.get(TextRole::Document, text).is_none());
 //! let vectors = embedder.embed(&missing)?;
-//! cache.insert_all(Role::Document, missing.iter().zip(vectors))?;
+//! cache.insert_all(TextRole::Document, missing.iter().zip(vectors))?;
 //! if let Some(error) = cache.status().write_error { /* tell the user */ }
 //! ```
 
@@ -68,39 +67,39 @@ use std::time::Duration;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::disk::{Staged, TEMPORARY_EXTENSION};
+use crate::disk::{StagedFile, TEMPORARY_EXTENSION};
 
-/// Version of the segment layout; a change leaves older folders unread.
+/// The version of the segment layout; after a change, older folders are not read.
 const FORMAT_VERSION: u32 = 1;
-/// First bytes of every segment.
+/// The first bytes of every segment.
 const MAGIC: &[u8; 8] = b"picktvec";
-/// Bytes of magic, version, dimensions and count.
+/// The length of magic, version, dimensions and count, in bytes.
 const HEADER_BYTES: usize = 20;
-/// Bytes of a SHA-256 digest, as a key and as a segment's end.
+/// The length of a SHA-256 digest, in bytes.
 const DIGEST_BYTES: usize = 32;
-/// A writer that finds this many segments merges.
+/// The number of segments at which a writer merges.
 const MAX_SEGMENTS: usize = 16;
-/// The largest segments, which a merge leaves alone.
+/// The number of largest segments that a merge leaves alone.
 const KEPT_BY_MERGE: usize = MAX_SEGMENTS / 2;
-/// Listings after which a refresh stops waiting for two that agree.
+/// The number of listings after which a refresh stops waiting for two equal ones.
 const MAX_LISTINGS: usize = 16;
-/// Age at which a temporary file's writer is taken to have died.
+/// The age after which a temporary file is considered abandoned by its writer.
 const STALE_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// SHA-256 of (role ‖ 0x00 ‖ text).
-type Key = [u8; DIGEST_BYTES];
+/// The SHA-256 of (role ‖ 0x00 ‖ text).
+type CacheKey = [u8; DIGEST_BYTES];
 
-/// What a text is to the model; some models embed the two differently.
+/// The role of a text; some models embed queries and documents differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum TextRole {
     /// A text that is searched.
     Document,
     /// A text that is searched for.
     Query,
 }
 
-impl Role {
-    /// Names the role as it enters the key; never changes within a format version.
+impl TextRole {
+    /// Returns the name of the role in the key; it never changes within a format version.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -110,126 +109,128 @@ impl Role {
     }
 }
 
-/// Why a batch was refused; nothing of it was taken.
+/// An error that rejects a complete batch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum CacheError {
-    /// A vector's length is not the model's.
-    #[error("vector {entry} of the batch has {found} dimensions, the cache holds {expected}")]
+    /// A vector has another number of dimensions than the cache.
+    #[error("vector {entry} of the batch has {actual} dimensions; expected {expected}")]
     Dimensions {
-        /// Position in the batch, from 0.
+        /// The index in the batch, from 0.
         entry: usize,
-        /// The cache's dimensions.
+        /// The number of dimensions of the cache.
         expected: usize,
-        /// The vector's length.
-        found: usize,
+        /// The number of dimensions of the vector.
+        actual: usize,
     },
-    /// A vector holds a NaN or an infinity.
+    /// A vector has a NaN or an infinite value.
     #[error("vector {entry} of the batch has a value that is not finite")]
     NotFinite {
-        /// Position in the batch, from 0.
+        /// The index in the batch, from 0.
         entry: usize,
     },
 }
 
-/// What a cache of embeddings holds and what went wrong around it.
+/// The content of an embedding cache, and its failures.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CacheStatus {
-    /// Vectors held in memory.
+    /// The number of vectors in memory.
     pub entries: usize,
-    /// Of these, vectors that are not on disk because writing failed.
+    /// The number of these vectors that are not on disk because a write failed.
     pub unsaved: usize,
-    /// Sound segments on disk, as last seen.
+    /// The number of intact segments in the last listing of the disk.
     pub segments: usize,
-    /// Damaged segments met since opening; removed where possible, ignored otherwise.
+    /// The number of damaged segments found since opening; they were removed if possible, and are
+    /// ignored otherwise.
     pub damaged_segments: usize,
-    /// Why the folder or a segment could not be read, the last time that was tried.
+    /// The error of the last read of the folder or a segment, if it failed.
     pub read_error: Option<String>,
-    /// Why the folder or a segment could not be created or removed, the last time that was tried.
+    /// The error of the last creation or removal of the folder or a segment, if it failed.
     pub write_error: Option<String>,
 }
 
 /// The cached vectors of one model.
 ///
-/// Any number of handles, in any number of processes, may have the same model open. A handle sees
-/// what others wrote when it is opened and with each [`insert_all`](Self::insert_all).
+/// Any number of handles in any number of processes may open the cache of one model. A handle sees
+/// the writes of others when it is opened and with each [`insert_all`](Self::insert_all).
 #[derive(Debug)]
 pub(crate) struct VectorCache {
     folder: PathBuf,
     dimensions: usize,
-    /// One row of `dimensions` values after the other.
+    /// Rows of `dimensions` values.
     vectors: Vec<f32>,
-    slots: HashMap<Key, Slot>,
-    unsaved: BTreeSet<Key>,
-    /// The keys of each sound segment, by file name.
-    segments: BTreeMap<String, Vec<Key>>,
+    entries: HashMap<CacheKey, CachedVector>,
+    unsaved: BTreeSet<CacheKey>,
+    /// The keys of each intact segment, by file name.
+    segments: BTreeMap<String, Vec<CacheKey>>,
     /// Damaged segments that could not be removed.
     ignored: BTreeSet<String>,
-    /// Highest generation met or given.
+    /// The highest generation that was read or written.
     generation: u64,
-    /// What went wrong; the counts are filled in when asked for.
-    trouble: CacheStatus,
+    /// The failures; [`status`](Self::status) adds the counts.
+    failures: CacheStatus,
 }
 
-/// Where a vector is held, and the generation it came with.
+/// The row of a cached vector, and the generation of its segment.
 #[derive(Debug, Clone, Copy)]
-struct Slot {
+struct CachedVector {
     row: usize,
     generation: u64,
 }
 
 impl VectorCache {
-    /// Opens the cache of one model below `root`, creating its folder and reading what it holds.
+    /// Opens the cache of one model below `root`: creates its folder and reads its vectors.
     ///
-    /// Never fails: a folder that cannot be created or read leaves a cache that works in memory,
-    /// and [`status`](Self::status) says so.
+    /// Never fails: if the folder cannot be created or read, the cache works in memory, and
+    /// [`status`](Self::status) reports the error.
     #[must_use]
     pub(crate) fn open(root: &Path, model_identity: &str, dimensions: usize) -> Self {
         let mut cache = Self {
             folder: root.join(folder_name(model_identity, dimensions)),
             dimensions,
             vectors: Vec::new(),
-            slots: HashMap::new(),
+            entries: HashMap::new(),
             unsaved: BTreeSet::new(),
             segments: BTreeMap::new(),
             ignored: BTreeSet::new(),
             generation: 0,
-            trouble: CacheStatus::default(),
+            failures: CacheStatus::default(),
         };
         if let Err(error) = fs::create_dir_all(&cache.folder) {
-            cache.trouble.write_error = Some(cache.describe("create", &error));
+            cache.failures.write_error = Some(cache.describe("create", &error));
         }
         cache.refresh();
         cache
     }
 
-    /// Returns the vector of `text`, if it is held.
+    /// Returns the vector of `text`, if it is cached.
     ///
     /// # Complexity
     ///
     /// One SHA-256 over the text and one look-up; no disk access.
     #[must_use]
-    pub(crate) fn get(&self, role: Role, text: &str) -> Option<&[f32]> {
+    pub(crate) fn get(&self, role: TextRole, text: &str) -> Option<&[f32]> {
         self.vector(&key(role, text))
     }
 
-    /// Takes a batch of texts and their vectors into memory and writes what is new as one segment.
+    /// Inserts a batch of texts and vectors into memory, and writes the new ones as one segment.
     ///
-    /// A text that is already held gets the new vector. What the disk refuses stays in memory, is
+    /// A cached text gets the new vector. A vector that cannot be written stays in memory, is
     /// reported by [`status`](Self::status), and is written with the next batch.
     ///
     /// # Errors
     ///
-    /// Refuses the whole batch, as [`CacheError`] says, when a vector is not one the model can have
-    /// made. A failure to write is not an error here.
+    /// [`CacheError`], which rejects the complete batch, if a vector cannot come from the model. A
+    /// failed write is not an error here.
     ///
     /// # Complexity
     ///
-    /// Lists the folder twice and writes one file, however large the batch; so make batches large.
+    /// Lists the folder twice and writes one file for any size of batch; so large batches are
+    /// cheaper.
     pub(crate) fn insert_all(
         &mut self,
-        role: Role,
+        role: TextRole,
         entries: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<[f32]>)>,
     ) -> Result<(), CacheError> {
         let mut batch = Vec::new();
@@ -237,66 +238,67 @@ impl VectorCache {
             check(entry, vector.as_ref(), self.dimensions)?;
             batch.push((key(role, text.as_ref()), vector));
         }
-        // What others wrote comes first: this batch is then the later one in memory as on disk.
+        // The writes of others are read first, so that this batch is the later one in memory and on
+        // disk.
         self.refresh();
         self.generation = self.generation.saturating_add(1);
         for (key, vector) in batch {
             let vector = vector.as_ref();
             if !self
                 .vector(&key)
-                .is_some_and(|held| same_bits(held, vector))
+                .is_some_and(|cached| same_bits(cached, vector))
             {
-                self.hold(key, vector, self.generation);
+                self.store(key, vector, self.generation);
                 self.unsaved.insert(key);
             }
         }
         if !self.unsaved.is_empty() {
             let saved = self.save();
-            self.trouble.write_error = saved.err().map(|error| self.describe("write to", &error));
+            self.failures.write_error = saved.err().map(|error| self.describe("write to", &error));
         }
         Ok(())
     }
 
-    /// Reports what is held and what went wrong.
+    /// Returns the content of the cache and its failures.
     #[must_use]
     pub(crate) fn status(&self) -> CacheStatus {
         CacheStatus {
-            entries: self.slots.len(),
+            entries: self.entries.len(),
             unsaved: self.unsaved.len(),
             segments: self.segments.len(),
-            ..self.trouble.clone()
+            ..self.failures.clone()
         }
     }
 
-    fn vector(&self, key: &Key) -> Option<&[f32]> {
-        let slot = self.slots.get(key)?;
-        Some(row(&self.vectors, slot.row, self.dimensions))
+    fn vector(&self, key: &CacheKey) -> Option<&[f32]> {
+        let entry = self.entries.get(key)?;
+        Some(row(&self.vectors, entry.row, self.dimensions))
     }
 
-    fn hold(&mut self, key: Key, vector: &[f32], generation: u64) {
-        let row = self.slots.len();
-        if let Some(slot) = self.slots.get_mut(&key) {
-            slot.generation = generation;
-            let start = slot.row * self.dimensions;
+    fn store(&mut self, key: CacheKey, vector: &[f32], generation: u64) {
+        let row = self.entries.len();
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.generation = generation;
+            let start = entry.row * self.dimensions;
             self.vectors[start..start + self.dimensions].copy_from_slice(vector);
         } else {
-            self.slots.insert(key, Slot { row, generation });
+            self.entries.insert(key, CachedVector { row, generation });
             self.vectors.extend_from_slice(vector);
         }
     }
 
-    /// Reads the segments that are new since the last time, oldest first.
+    /// Reads the segments added since the last refresh, oldest first.
     ///
     /// A merge in another process may remove a file before it is read, and a listing may miss both
-    /// it and what replaced it; hence listing until two listings agree.
+    /// the file and its replacement. So it lists until two listings agree.
     fn refresh(&mut self) {
-        self.trouble.read_error = None;
+        self.failures.read_error = None;
         let mut previous = None;
         for _ in 0..MAX_LISTINGS {
             let listing = match list_segments(&self.folder) {
                 Ok(listing) => listing,
                 Err(error) => {
-                    self.trouble.read_error = Some(self.describe("list", &error));
+                    self.failures.read_error = Some(self.describe("list", &error));
                     return;
                 }
             };
@@ -307,18 +309,18 @@ impl VectorCache {
             self.ignored.retain(|name| listing.contains(name));
             for name in &listing {
                 if !self.segments.contains_key(name) && !self.ignored.contains(name) {
-                    self.read(name);
+                    self.read_segment(name);
                 }
             }
             previous = Some(listing);
         }
     }
 
-    fn read(&mut self, name: &str) {
+    fn read_segment(&mut self, name: &str) {
         let path = self.folder.join(name);
         match read_segment(&path, name, self.dimensions) {
-            Ok(segment) => self.absorb(name, segment),
-            // Merged away by another process.
+            Ok(segment) => self.add_segment(name, segment),
+            // Another process merged the segment.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error)
                 if matches!(
@@ -327,31 +329,33 @@ impl VectorCache {
                 ) =>
             {
                 tracing::warn!(path = %path.display(), %error, "damaged embedding cache segment");
-                self.trouble.damaged_segments += 1;
+                self.failures.damaged_segments += 1;
                 if remove(&path).is_err() {
                     self.ignored.insert(name.to_owned());
                 }
             }
-            // Says nothing about the content; the file stays and is tried again.
+            // The error says nothing about the content, so the file stays, and the next refresh
+            // retries.
             Err(error) => {
-                self.trouble.read_error = Some(self.describe("read a segment in", &error));
+                self.failures.read_error = Some(self.describe("read a segment in", &error));
             }
         }
     }
 
-    fn absorb(&mut self, name: &str, segment: Segment) {
+    fn add_segment(&mut self, name: &str, segment: CacheSegment) {
         let generation = segment.generation;
         self.generation = self.generation.max(generation);
-        for (n, key) in segment.keys.iter().enumerate() {
-            let held = self.slots.get(key);
-            if held.is_none_or(|slot| slot.generation <= generation) {
-                self.hold(*key, row(&segment.vectors, n, self.dimensions), generation);
+        for (index, key) in segment.keys.iter().enumerate() {
+            let cached = self.entries.get(key);
+            if cached.is_none_or(|entry| entry.generation <= generation) {
+                let vector = row(&segment.vectors, index, self.dimensions);
+                self.store(*key, vector, generation);
             }
         }
         self.segments.insert(name.to_owned(), segment.keys);
     }
 
-    /// Writes what is unsaved, and with it the segments that are due for merging; removes those.
+    /// Writes the unsaved vectors together with the segments to merge, and removes these segments.
     fn save(&mut self) -> io::Result<()> {
         let merged = self.segments_to_merge();
         let mut keys = self.unsaved.clone();
@@ -371,7 +375,7 @@ impl VectorCache {
         Ok(())
     }
 
-    /// All but the largest segments, once there are too many.
+    /// Returns all but the largest segments if there are too many, else none.
     fn segments_to_merge(&self) -> Vec<String> {
         if self.segments.len() < MAX_SEGMENTS {
             return Vec::new();
@@ -382,7 +386,7 @@ impl VectorCache {
     }
 
     /// Writes the vectors of `keys` as one segment and returns its name.
-    fn write(&self, keys: &BTreeSet<Key>) -> io::Result<String> {
+    fn write(&self, keys: &BTreeSet<CacheKey>) -> io::Result<String> {
         let mut bytes = header(self.dimensions, keys.len()).ok_or(ErrorKind::FileTooLarge)?;
         bytes.extend(keys.iter().flatten());
         for value in keys.iter().filter_map(|key| self.vector(key)).flatten() {
@@ -391,12 +395,12 @@ impl VectorCache {
         let digest = Sha256::digest(&bytes);
         let name = segment_name(self.generation, &digest);
         fs::create_dir_all(&self.folder)?;
-        let mut file = Staged::in_folder(&self.folder).map_err(|error| error.source)?;
+        let mut file = StagedFile::in_folder(&self.folder).map_err(|error| error.source)?;
         file.write_all(&bytes)?;
         file.write_all(&digest)?;
-        // A merge removes what this file replaces, so this file must have reached the disk: it has
-        // once it is placed.
-        file.place(&name).map_err(|error| error.source)?;
+        // A merge removes the files that this file replaces. So this file must be on disk first;
+        // placing it ensures that.
+        file.persist_as(&name).map_err(|error| error.source)?;
         Ok(name)
     }
 
@@ -405,44 +409,44 @@ impl VectorCache {
     }
 }
 
-/// A segment that was read and found sound.
-struct Segment {
+/// An intact segment.
+struct CacheSegment {
     generation: u64,
-    keys: Vec<Key>,
+    keys: Vec<CacheKey>,
     vectors: Vec<f32>,
 }
 
-/// Reads a segment and checks all that can be checked.
+/// Reads a segment and checks it completely.
 ///
-/// Damage is an error of kind `InvalidData` or `UnexpectedEof`.
-fn read_segment(path: &Path, name: &str, dimensions: usize) -> io::Result<Segment> {
-    // Asked before opening, since opening a named pipe would wait for its other end.
-    sound(fs::metadata(path)?.is_file(), "not a regular file")?;
+/// Damage is an error of the kind `InvalidData` or `UnexpectedEof`.
+fn read_segment(path: &Path, name: &str, dimensions: usize) -> io::Result<CacheSegment> {
+    // The check comes before opening, because opening a named pipe would wait for its other end.
+    ensure(fs::metadata(path)?.is_file(), "not a regular file")?;
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
-    let mut start = [0; HEADER_BYTES];
-    file.read_exact(&mut start)?;
-    let [.., a, b, c, d] = start;
+    let mut header_bytes = [0; HEADER_BYTES];
+    file.read_exact(&mut header_bytes)?;
+    let [.., a, b, c, d] = header_bytes;
     let count = u32::from_le_bytes([a, b, c, d]) as usize;
-    sound(
-        header(dimensions, count).is_some_and(|header| header == start),
+    ensure(
+        header(dimensions, count).is_some_and(|header| header == header_bytes),
         "header",
     )?;
     // In 128 bits no product of two 32-bit numbers overflows.
     let entries = count as u128 * (DIGEST_BYTES as u128 + 4 * dimensions as u128);
     let expected = entries + (HEADER_BYTES + DIGEST_BYTES) as u128;
-    sound(expected == u128::from(length), "length")?;
+    ensure(expected == u128::from(length), "length")?;
 
-    let mut bytes = start.to_vec();
+    let mut bytes = header_bytes.to_vec();
     file.take(length).read_to_end(&mut bytes)?;
-    sound(bytes.len() as u64 == length, "length changed")?;
-    let (content, end) = bytes.split_at(bytes.len() - DIGEST_BYTES);
-    sound(Sha256::digest(content)[..] == *end, "digest")?;
+    ensure(bytes.len() as u64 == length, "length changed")?;
+    let (content, digest) = bytes.split_at(bytes.len() - DIGEST_BYTES);
+    ensure(Sha256::digest(content)[..] == *digest, "digest")?;
     let generation = name
         .get(..16)
         .and_then(|hex| u64::from_str_radix(hex, 16).ok())
         .unwrap_or(0);
-    sound(segment_name(generation, end) == name, "name")?;
+    ensure(segment_name(generation, digest) == name, "name")?;
     let (keys, values) = content[HEADER_BYTES..].split_at(count * DIGEST_BYTES);
     let vectors: Vec<f32> = values
         .as_chunks()
@@ -450,27 +454,27 @@ fn read_segment(path: &Path, name: &str, dimensions: usize) -> io::Result<Segmen
         .iter()
         .map(|bytes| f32::from_le_bytes(*bytes))
         .collect();
-    sound(
+    ensure(
         vectors.iter().all(|value| value.is_finite()),
         "a value is not finite",
     )?;
     let keys = keys.as_chunks().0.to_vec();
-    Ok(Segment {
+    Ok(CacheSegment {
         generation,
         keys,
         vectors,
     })
 }
 
-fn sound(holds: bool, otherwise: &'static str) -> io::Result<()> {
-    if holds {
+fn ensure(condition: bool, fault: &'static str) -> io::Result<()> {
+    if condition {
         Ok(())
     } else {
-        Err(io::Error::new(ErrorKind::InvalidData, otherwise))
+        Err(io::Error::new(ErrorKind::InvalidData, fault))
     }
 }
 
-/// The first bytes of a segment, unless a number does not fit.
+/// Returns the header of a segment; `None` if a number exceeds its field.
 fn header(dimensions: usize, count: usize) -> Option<Vec<u8>> {
     let mut bytes = MAGIC.to_vec();
     for word in [
@@ -487,7 +491,7 @@ fn segment_name(generation: u64, digest: &[u8]) -> String {
     format!("{generation:016x}-{}.vec", hex(digest))
 }
 
-/// Names of the segments in `folder`, oldest first; none where there is no folder.
+/// Returns the names of the segments in `folder`, oldest first; none if the folder does not exist.
 fn list_segments(folder: &Path) -> io::Result<BTreeSet<String>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -502,12 +506,12 @@ fn list_segments(folder: &Path) -> io::Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// Removes what writers that died left behind.
+/// Removes the temporary files that dead writers left.
 ///
-/// The time is the file system's own, at which `written` was written.
+/// The current time is the modification time of `written`, by the file system's clock.
 fn remove_stale_temporaries(folder: &Path, written: &str) -> io::Result<()> {
     let modified = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified());
-    // A file that another process removes in the meantime is as good as removed here.
+    // If another process removed the file, that process also removes the temporary files.
     let Ok(now) = modified(&folder.join(written)) else {
         return Ok(());
     };
@@ -525,7 +529,7 @@ fn remove_stale_temporaries(folder: &Path, written: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a file; one that is gone already is no failure.
+/// Removes a file; a missing file is not an error.
 fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -533,14 +537,14 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Refuses a vector that the model cannot have made.
+/// Rejects a vector that cannot come from the model.
 fn check(entry: usize, vector: &[f32], expected: usize) -> Result<(), CacheError> {
-    let found = vector.len();
-    if found != expected {
+    let actual = vector.len();
+    if actual != expected {
         return Err(CacheError::Dimensions {
             entry,
             expected,
-            found,
+            actual,
         });
     }
     if !vector.iter().all(|value| value.is_finite()) {
@@ -549,11 +553,12 @@ fn check(entry: usize, vector: &[f32], expected: usize) -> Result<(), CacheError
     Ok(())
 }
 
-fn key(role: Role, text: &str) -> Key {
+fn key(role: TextRole, text: &str) -> CacheKey {
     Sha256::digest([role.as_str(), "\0", text].concat()).into()
 }
 
-/// Dimensions take part, so that two lengths of one model's vectors are not each other's damage.
+/// Returns the name of a model's folder. The dimensions are part of it, so that vectors of two
+/// lengths do not count as damage of each other.
 fn folder_name(model_identity: &str, dimensions: usize) -> String {
     let identity = format!("{FORMAT_VERSION}\0{dimensions}\0{model_identity}");
     hex(&Sha256::digest(identity)[..16])
@@ -563,8 +568,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn row(vectors: &[f32], n: usize, dimensions: usize) -> &[f32] {
-    &vectors[n * dimensions..(n + 1) * dimensions]
+fn row(vectors: &[f32], index: usize, dimensions: usize) -> &[f32] {
+    &vectors[index * dimensions..(index + 1) * dimensions]
 }
 
 fn same_bits(left: &[f32], right: &[f32]) -> bool {

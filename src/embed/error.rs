@@ -1,4 +1,4 @@
-//! What can go wrong with an embedding model.
+//! Errors of embedding models.
 
 use std::path::PathBuf;
 
@@ -10,41 +10,48 @@ use crate::excerpt::list;
 pub enum EmbedError {
     /// The ONNX Runtime library cannot be loaded.
     #[error(
-        "cannot load ONNX Runtime{}: {reason}; install it (for example `pip install onnxruntime==1.31.1`) and name its \
-         shared library, onnxruntime/capi/libonnxruntime.so.1.31.1, as the runtime to load",
+        "cannot load ONNX Runtime{}: {reason}; install it (for example `pip install \
+         onnxruntime==1.31.1`) and name its shared library, \
+         onnxruntime/capi/libonnxruntime.so.1.31.1, as the runtime to load",
         path.as_ref().map(|p| format!(" from {}", p.display())).unwrap_or_default()
     )]
     Runtime {
-        /// The library that was to be loaded, where one was named.
+        /// The path of the library, if one was given.
         path: Option<PathBuf>,
-        /// Why it failed.
+        /// The cause.
         reason: String,
     },
-    /// There is no such folder.
+    /// The model folder does not exist.
     #[error(
-        "there is no folder {}; name one that holds model.onnx and tokenizer.json, or a model by its name",
+        "no such folder: {}; name one that holds model.onnx and tokenizer.json, \
+         or a model by its name",
         path.display()
     )]
     MissingFolder {
-        /// What was named.
+        /// The path of the folder.
         path: PathBuf,
     },
     /// A model folder lacks files.
     #[error(
-        "the model folder {} lacks {}; it needs an ONNX model (model.onnx) and its tokenizer (tokenizer.json)",
+        "the model folder {} lacks {}; it needs an ONNX model (model.onnx) and its tokenizer \
+         (tokenizer.json)",
         path.display(), missing.join(" and ")
     )]
     MissingFiles {
         /// The folder.
         path: PathBuf,
-        /// The files that are not there.
+        /// The missing files.
         missing: Vec<String>,
     },
-    /// The model's name is not known.
-    #[error("no model is called {name:?}{}; name a folder that holds model.onnx and tokenizer.json, or one of: {}",
-        suggestion.as_ref().map(|s| format!(" (did you mean {s:?}?)")).unwrap_or_default(), list(known, ", "))]
+    /// The model's name is unknown.
+    #[error(
+        "unknown model {name:?}{}; name a folder that holds model.onnx and tokenizer.json, \
+         or one of: {}",
+        suggestion.as_ref().map(|s| format!(" (did you mean {s:?}?)")).unwrap_or_default(),
+        list(known, ", ")
+    )]
     UnknownModel {
-        /// What was asked for.
+        /// The unknown name.
         name: String,
         /// The nearest known name.
         suggestion: Option<String>,
@@ -56,9 +63,9 @@ pub enum EmbedError {
     Download {
         /// The model's name.
         name: String,
-        /// Why it failed.
+        /// The cause.
         reason: String,
-        /// What to do instead.
+        /// The alternative.
         remedy: String,
     },
     /// A file of the model is damaged or of another kind.
@@ -66,29 +73,29 @@ pub enum EmbedError {
     Load {
         /// The model's name or folder.
         name: String,
-        /// Why it failed.
+        /// The cause.
         reason: String,
     },
-    /// An embedding endpoint cannot be asked: its URL, the model's name or the key is invalid.
+    /// The options of an embedding endpoint are invalid: its URL, the model's name or the key.
     #[error("cannot use the embedding endpoint {url}: {reason}; {remedy}")]
     InvalidEndpoint {
-        /// What was named, without user, password and query.
+        /// The URL, without user, password and query.
         url: String,
-        /// What is wrong.
+        /// The cause.
         reason: String,
-        /// How to mend it.
+        /// The action that fixes it.
         remedy: String,
     },
-    /// An embedding endpoint did not give what it was asked for.
+    /// A request to an embedding endpoint failed.
     #[error("cannot embed with the model {model:?} at {url}: {reason}; {remedy}")]
     Endpoint {
-        /// Where it is, without user, password and query.
+        /// The URL, without user, password and query.
         url: String,
-        /// The model it was asked for.
+        /// The model's name.
         model: String,
-        /// Why it failed, with what came back, shortened.
+        /// The cause, with the shortened response.
         reason: String,
-        /// What to do.
+        /// The action that may help.
         remedy: String,
     },
     /// The model failed on a text.
@@ -96,20 +103,19 @@ pub enum EmbedError {
     Inference {
         /// The model's identity.
         model: String,
-        /// Why it failed.
+        /// The cause.
         reason: String,
     },
-    /// The model was not ready when the deadline passed.
+    /// The deadline passed before the model was ready.
     #[error("the model was not ready in time: {reason}")]
     Late {
-        /// How far it had come.
+        /// The state of the work at the deadline.
         reason: String,
     },
 }
 
 impl EmbedError {
-    /// Returns `true` if it may be no fault of the caller's and pass: an endpoint failed, or time
-    /// ran out.
+    /// Returns `true` if the error may be temporary: an endpoint failed, or the deadline passed.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(self, Self::Endpoint { .. } | Self::Late { .. })
     }

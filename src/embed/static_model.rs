@@ -1,14 +1,13 @@
-//! The static model: a table of token vectors inside the program.
+//! The static model: a table of token vectors in the binary.
 //!
-//! A text is cut into word pieces, the pieces' vectors are added up, and the sum is scaled to unit
-//! length. That costs microseconds and needs no library and no download. People ask in other words
-//! than tools are written in, so frequent pieces have two vectors, one for requests and one for
-//! tools. `crates/models/static/README.md` tells how the table was made, from what, and what it can
-//! and cannot do.
+//! A text is split into word pieces, the vectors of the pieces are added up, and the sum is scaled
+//! to unit length. That takes microseconds and needs no library and no download. Requests use other
+//! words than tool texts, so frequent pieces have two vectors: one for requests and one for tools.
+//! `crates/models/static/README.md` describes the training, the data and the limits.
 //!
-//! Other languages have pieces of their own, laid into the same space, so that a request in one
-//! finds a tool that is written in another. Which vocabulary cuts a text is decided by its words:
-//! `die` and `la` are other words in English. Words in other scripts need no decision.
+//! Other languages have pieces of their own in the same vector space, so that a request finds a
+//! tool in another language. The words of a text decide which vocabulary splits it: `die` and `la`
+//! have other meanings in English. Words in other scripts need no decision.
 
 use std::borrow::Cow;
 use std::fs;
@@ -21,58 +20,85 @@ use pulp::{Arch, NullaryFnOnce};
 use rayon::prelude::*;
 use unicode_script::{Script, UnicodeScript};
 
-use super::static_file::{DAMAGED, Lean, Parts};
+use super::static_file::{DAMAGED, LanguageHint, StaticModelFile};
 use super::word_pieces::{Ideographs, WordPieces, each_word};
-use super::{EmbedProgress, Embedder, ModelKind, Role, WordVectors};
+use super::{EmbedProgress, Embedder, ModelKind, TextRole, WordVectors};
 use crate::embed::EmbedError;
 
-/// Read on first use; a damaged file is a build error that the tests find.
+/// The shared model, which is read on first use. The tests find a damaged file.
 #[cfg(feature = "static-model")]
 static SHARED: LazyLock<Result<Arc<StaticEmbedder>, String>> =
-    LazyLock::new(|| StaticEmbedder::read(picktools_models::STATIC_MODEL).map(Arc::new));
+    LazyLock::new(|| StaticEmbedder::from_built_in(picktools_models::STATIC_MODEL).map(Arc::new));
 
-/// Up to this many texts are embedded on the thread that asks.
+/// The largest number of texts that are embedded on the calling thread.
 const FEW_TEXTS: usize = 32;
 
-/// A static model: the one inside the program, or another from a file.
+/// A static model: the one in the binary, or another from a file.
 pub struct StaticEmbedder {
     identity: String,
     dimensions: usize,
-    /// Pieces of English, numbered from 0.
+    /// The English pieces, numbered from 0.
     english: WordPieces,
     english_pieces: usize,
-    /// Pieces of other languages, which are numbered behind them.
+    /// The pieces of other languages, numbered after the English ones.
     others: WordPieces,
-    /// So many English pieces, the first, have a second row, for tools; these come after those of
-    /// all English pieces.
+    /// The number of English pieces with a second row, for tools. These pieces come first; the
+    /// second rows follow the rows of all English pieces.
     second: usize,
-    /// What each piece says of a text's language.
-    leans: Vec<Lean>,
+    /// The language hint of each piece.
+    hints: Vec<LanguageHint>,
     scales: Vec<f32>,
     /// Shape: rows × dimensions.
     rows: Cow<'static, [u8]>,
-    /// What each English piece adds to the evidence that tools serve a request, and what there is
-    /// without any.
-    scope: (Vec<f32>, f32),
+    /// The weights for the decision if tools serve a request.
+    scope: RequestScope,
+}
+
+/// The weights of a linear model that decides if tools serve an English request at all.
+struct RequestScope {
+    /// The weight of each English piece.
+    weights: Vec<f32>,
+    intercept: f32,
 }
 
 /// A word of a text, as it is looked up.
-struct Word {
-    text: Range<usize>,
-    /// Where it stands in the text as it was given, in bytes.
-    place: Range<usize>,
-    /// The English piece that it is.
+struct TextWord {
+    /// The range of the normalised word in the text of [`LookedUpText`].
+    normalised: Range<usize>,
+    /// The range of the word in the original text, in bytes.
+    range: Range<usize>,
+    /// The English piece that equals the word.
     english: Option<u32>,
-    /// It is not in Latin letters.
-    is_elsewhere: bool,
+    /// `true` if the word is not in Latin letters.
+    has_other_script: bool,
+}
+
+/// A text after normalisation and lookup of its words.
+struct LookedUpText {
+    /// The normalised words, one after the other.
+    text: String,
+    words: Vec<TextWord>,
+}
+
+impl LookedUpText {
+    fn word_text(&self, word: &TextWord) -> &str {
+        &self.text[word.normalised.clone()]
+    }
+}
+
+/// A piece of a word, with the index of the word.
+#[derive(Clone, Copy)]
+struct WordPiece {
+    word: usize,
+    piece: u32,
 }
 
 impl StaticEmbedder {
-    /// Returns the model inside the program, which is read once a process.
+    /// Returns the model in the binary, which is read once in a process.
     ///
     /// # Errors
     ///
-    /// [`EmbedError::Load`] when the program was built with a damaged model file.
+    /// [`EmbedError::Load`] if the binary was built with a damaged model file.
     #[cfg(feature = "static-model")]
     pub fn shared() -> Result<Arc<Self>, EmbedError> {
         SHARED.clone().map_err(|reason| EmbedError::Load {
@@ -81,82 +107,80 @@ impl StaticEmbedder {
         })
     }
 
-    /// Returns the size in bytes of the file of the built-in model.
+    /// Returns the size of the built-in model's file, in bytes.
     #[cfg(feature = "static-model")]
     pub fn built_in_size() -> u64 {
         picktools_models::STATIC_MODEL.len() as u64
     }
 
-    /// Reads another model of this kind from a file: one made by `models/train/static`.
+    /// Reads another static model from a file that `models/train/static` made.
     ///
     /// # Errors
     ///
-    /// [`EmbedError::Load`] when the file cannot be read, is damaged, or is no such model.
+    /// [`EmbedError::Load`] if the file cannot be read, is damaged, or is not such a model.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, EmbedError> {
         let path = path.as_ref();
-        let read = || {
+        let load = || {
             let bytes = fs::read(path).map_err(|error| error.to_string())?;
-            let parts = Parts::of(&bytes)?;
+            let file = StaticModelFile::parse(&bytes)?;
             Self::new(
-                &parts,
+                &file,
                 |pieces| Cow::Owned(pieces.to_owned()),
-                Cow::Owned(parts.rows.to_vec()),
+                Cow::Owned(file.rows.to_vec()),
             )
         };
-        read().map_err(|reason: String| EmbedError::Load {
+        load().map_err(|reason: String| EmbedError::Load {
             name: path.display().to_string(),
             reason,
         })
     }
 
     #[cfg(feature = "static-model")]
-    fn read(bytes: &'static [u8]) -> Result<Self, String> {
-        let parts = Parts::of_program(bytes)?;
-        Self::new(&parts, Cow::Borrowed, Cow::Borrowed(parts.rows))
+    fn from_built_in(bytes: &'static [u8]) -> Result<Self, String> {
+        let file = StaticModelFile::parse_built_in(bytes)?;
+        Self::new(&file, Cow::Borrowed, Cow::Borrowed(file.rows))
     }
 
     fn new<'a>(
-        parts: &Parts<'a>,
+        file: &StaticModelFile<'a>,
         text: impl Fn(&'a str) -> Cow<'static, str>,
         rows: Cow<'static, [u8]>,
     ) -> Result<Self, String> {
-        let ([english, others], scope) = (parts.pieces, &parts.scope);
-        let pieces = |pieces: &'a str, first, count| {
+        let [english, others] = file.pieces;
+        let vocabulary = |pieces: &'a str, first, count| {
             WordPieces::new(text(pieces), first)
-                .filter(|found| found.len() == count)
+                .filter(|vocabulary| vocabulary.len() == count)
                 .ok_or(DAMAGED)
         };
-        let hex: String = parts
+        let hex: String = file
             .digest
             .iter()
             .take(8)
             .map(|byte| format!("{byte:02x}"))
             .collect();
+        let step = file.scope.step;
+        let weights = file.scope.weights.iter();
+        let weights = weights.map(|weight| step * f32::from(weight.cast_signed()));
         Ok(Self {
             identity: format!("static:{hex}"),
-            dimensions: parts.dimensions,
-            english: pieces(english, 0, parts.english)?,
-            english_pieces: parts.english,
-            others: pieces(others, parts.english, parts.leans.len() - parts.english)?,
-            second: parts.second,
-            leans: parts.leans.clone(),
-            scales: parts.scales.clone(),
+            dimensions: file.dimensions,
+            english: vocabulary(english, 0, file.english)?,
+            english_pieces: file.english,
+            others: vocabulary(others, file.english, file.hints.len() - file.english)?,
+            second: file.second,
+            hints: file.hints.clone(),
+            scales: file.scales.clone(),
             rows,
-            scope: (
-                scope
-                    .weights
-                    .iter()
-                    .map(|weight| scope.step * f32::from(weight.cast_signed()))
-                    .collect(),
-                scope.intercept,
-            ),
+            scope: RequestScope {
+                weights: weights.collect(),
+                intercept: file.scope.intercept,
+            },
         })
     }
 
-    /// Returns the sums of the vectors of pieces, one sum for each word, one after the other; each
-    /// piece comes with the number of its word. The words are numbered from 0 and have a piece
-    /// each.
-    fn sums(&self, role: Role, words: usize, pieces: &[(usize, u32)]) -> Vec<f32> {
+    /// Returns the sum of the piece vectors for each word, one word after the other. The words are
+    /// numbered from 0, and each has at least one piece.
+    fn sums(&self, role: TextRole, words: usize, pieces: &[WordPiece]) -> Vec<f32> {
         let mut sums = Vec::with_capacity(words * self.dimensions);
         Arch::new().dispatch(Sums {
             model: self,
@@ -167,102 +191,96 @@ impl StaticEmbedder {
         sums
     }
 
-    /// Returns where the words of a text stand that have pieces, in bytes, and each piece with the
-    /// number of its word.
+    /// Returns the ranges of the words with pieces, in bytes, and the pieces.
     ///
-    /// Nothing where less than half of the letters stand in such words: what is left of a text in
-    /// another script, a unit or a code, says nothing of the text.
-    fn words_and_pieces(&self, text: &str) -> (Vec<Range<usize>>, Vec<(usize, u32)>) {
-        let (read, found) = self.look_up(text);
-        let is_other = self.is_of_another_language(&read, &found);
-        let (mut words, mut pieces) = (
-            Vec::with_capacity(found.len()),
-            Vec::with_capacity(found.len()),
-        );
-        for word in found {
-            let before = pieces.len();
-            self.each_piece(&read[word.text.clone()], &word, is_other, |piece| {
-                pieces.push((words.len(), piece))
+    /// Both are empty if less than half of the letters are in such words: the rest of a text in
+    /// another script, such as a unit or a code, says nothing about the text.
+    fn words_and_pieces(&self, text: &str) -> (Vec<Range<usize>>, Vec<WordPiece>) {
+        let looked_up = self.look_up(text);
+        let is_other = self.is_other_language(&looked_up);
+        let mut words = Vec::with_capacity(looked_up.words.len());
+        let mut pieces = Vec::with_capacity(looked_up.words.len());
+        for word in &looked_up.words {
+            let previous = pieces.len();
+            let index = words.len();
+            self.each_piece(looked_up.word_text(word), word, is_other, |piece| {
+                pieces.push(WordPiece { word: index, piece });
             });
-            if pieces.len() > before {
-                words.push(word.place);
+            if pieces.len() > previous {
+                words.push(word.range.clone());
             }
         }
-        let letters = |text: &str| text.chars().filter(|c| c.is_alphabetic()).count();
-        let known = || {
+        let count_letters = |text: &str| text.chars().filter(|c| c.is_alphabetic()).count();
+        let count_letters_in_words = || {
             words
                 .iter()
-                .map(|word| letters(&text[word.clone()]))
+                .map(|word| count_letters(&text[word.clone()]))
                 .sum::<usize>()
         };
-        if text.is_ascii() || 2 * known() >= letters(text) {
+        if text.is_ascii() || 2 * count_letters_in_words() >= count_letters(text) {
             (words, pieces)
         } else {
             Default::default()
         }
     }
 
-    /// Returns the words of a text one after the other, as they are looked up, and what there is to
-    /// say of each.
-    fn look_up(&self, text: &str) -> (String, Vec<Word>) {
-        let (mut read, mut words) = (
-            String::with_capacity(text.len()),
-            Vec::with_capacity(text.len() / 4),
-        );
-        each_word(text, Ideographs::Together, |word, place| {
-            let start = read.len();
-            read.push_str(word);
-            let is_elsewhere = word
+    /// Normalises a text and looks up its words.
+    fn look_up(&self, text: &str) -> LookedUpText {
+        let mut looked_up = LookedUpText {
+            text: String::with_capacity(text.len()),
+            words: Vec::with_capacity(text.len() / 4),
+        };
+        each_word(text, Ideographs::Together, |word, range| {
+            let start = looked_up.text.len();
+            looked_up.text.push_str(word);
+            let has_other_script = word
                 .chars()
                 .next()
                 .is_some_and(|c| !c.is_ascii() && c.script() != Script::Latin);
             let english = self.english.number(word);
-            words.push(Word {
-                text: start..read.len(),
-                place: place.clone(),
+            looked_up.words.push(TextWord {
+                normalised: start..looked_up.text.len(),
+                range: range.clone(),
                 english,
-                is_elsewhere,
+                has_other_script,
             });
         });
-        (read, words)
+        looked_up
     }
 
-    /// Returns `true` if a text is rather in another language than in English.
+    /// Returns `true` if a text is probably in another language than English.
     pub fn finds_another_language(&self, text: &str) -> bool {
-        let (read, words) = self.look_up(text);
-        self.is_of_another_language(&read, &words)
+        self.is_other_language(&self.look_up(text))
     }
 
-    /// Returns `true` if more words of a text speak for another language than for English.
-    fn is_of_another_language(&self, read: &str, words: &[Word]) -> bool {
-        let lean = |word: &Word| {
-            let text = &read[word.text.clone()];
-            if word.is_elsewhere {
+    /// Returns `true` if more words indicate another language than English.
+    fn is_other_language(&self, looked_up: &LookedUpText) -> bool {
+        let vote = |word: &TextWord| {
+            let text = looked_up.word_text(word);
+            if word.has_other_script {
                 return i32::from(text.starts_with(char::is_alphabetic));
             }
             let piece = word.english.or_else(|| self.others.number(text));
-            match piece.map(|piece| self.leans[piece as usize]) {
-                Some(Lean::Other) => 1,
-                Some(Lean::English) => -1,
-                Some(Lean::Neither) | None => 0,
+            match piece.map(|piece| self.hints[piece as usize]) {
+                Some(LanguageHint::Other) => 1,
+                Some(LanguageHint::English) => -1,
+                Some(LanguageHint::Neither) | None => 0,
             }
         };
-        words.iter().map(lean).sum::<i32>() > 0
+        looked_up.words.iter().map(vote).sum::<i32>() > 0
     }
 
     /// Calls `each` with the pieces of a word of a text.
     ///
-    /// In a text of another language, and in another script, a word is a piece of the other
-    /// languages, else one of English, else made of pieces of the former where they cover it.
-    fn each_piece(&self, text: &str, word: &Word, is_other: bool, mut each: impl FnMut(u32)) {
-        let looks_elsewhere = is_other || word.is_elsewhere;
-        let other = looks_elsewhere.then(|| self.others.number(text)).flatten();
+    /// In a text of another language, and for a word in another script, the order of preference is:
+    /// one piece of the other languages, one English piece, several pieces of the other languages
+    /// that cover the word, several English pieces.
+    fn each_piece(&self, text: &str, word: &TextWord, is_other: bool, mut each: impl FnMut(u32)) {
+        let prefers_others = is_other || word.has_other_script;
+        let other = prefers_others.then(|| self.others.number(text)).flatten();
         if let Some(piece) = other.or(word.english) {
             each(piece);
-        } else if let Some(pieces) = looks_elsewhere
-            .then(|| self.others.covering(text))
-            .flatten()
-        {
+        } else if let Some(pieces) = prefers_others.then(|| self.others.covering(text)).flatten() {
             pieces.into_iter().for_each(each);
         } else {
             self.english.each_piece(text, each);
@@ -271,21 +289,21 @@ impl StaticEmbedder {
 
     /// Returns the row of a piece.
     #[inline(always)]
-    fn row(&self, role: Role, piece: u32) -> usize {
+    fn row(&self, role: TextRole, piece: u32) -> usize {
         let (piece, english) = (piece as usize, self.english_pieces);
         match role {
-            Role::Document if piece < self.second => english + piece,
+            TextRole::Document if piece < self.second => english + piece,
             _ if piece >= english => self.second + piece,
             _ => piece,
         }
     }
 
-    fn vector(&self, role: Role, text: &str) -> Vec<f32> {
+    fn vector(&self, role: TextRole, text: &str) -> Vec<f32> {
         let (_, mut pieces) = self.words_and_pieces(text);
         if pieces.is_empty() {
             return vec![0.0; self.dimensions];
         }
-        pieces.iter_mut().for_each(|(word, _)| *word = 0);
+        pieces.iter_mut().for_each(|piece| piece.word = 0);
         let mut sum = self.sums(role, 1, &pieces);
         let length = sum.iter().map(|value| value * value).sum::<f32>().sqrt();
         if length > 0.0 {
@@ -295,12 +313,12 @@ impl StaticEmbedder {
     }
 }
 
-/// The loops of [`StaticEmbedder::sums`]: compiled once for each set of vector instructions, of
-/// which the processor's is taken.
+/// The loops of [`StaticEmbedder::sums`], compiled for each set of vector instructions. The
+/// processor decides which version runs.
 struct Sums<'a> {
     model: &'a StaticEmbedder,
-    role: Role,
-    pieces: &'a [(usize, u32)],
+    role: TextRole,
+    pieces: &'a [WordPiece],
     sums: &'a mut Vec<f32>,
 }
 
@@ -315,7 +333,7 @@ impl NullaryFnOnce for Sums<'_> {
             rows,
             ..
         } = self.model;
-        for &(word, piece) in self.pieces {
+        for &WordPiece { word, piece } in self.pieces {
             let row = self.model.row(self.role, piece);
             let (scale, row) = (scales[row], row * dimensions);
             let values = rows[row..row + dimensions]
@@ -352,7 +370,7 @@ impl Embedder for StaticEmbedder {
 
     fn embed(
         &self,
-        role: Role,
+        role: TextRole,
         texts: &[&str],
         progress: EmbedProgress<'_>,
     ) -> Result<Vec<Vec<f32>>, EmbedError> {
@@ -370,25 +388,25 @@ impl Embedder for StaticEmbedder {
     }
 
     fn scope(&self, request: &str) -> Option<f32> {
-        let (read, words) = self.look_up(request);
-        if self.is_of_another_language(&read, &words) {
+        let looked_up = self.look_up(request);
+        if self.is_other_language(&looked_up) {
             return None;
         }
-        let mut pieces = Vec::with_capacity(words.len());
-        for word in &words {
-            self.each_piece(&read[word.text.clone()], word, false, |piece| {
+        let mut pieces = Vec::with_capacity(looked_up.words.len());
+        for word in &looked_up.words {
+            self.each_piece(looked_up.word_text(word), word, false, |piece| {
                 pieces.push(piece as usize)
             });
         }
         pieces.retain(|&piece| piece < self.english_pieces);
         pieces.sort_unstable();
         pieces.dedup();
-        let (weights, intercept) = &self.scope;
+        let RequestScope { weights, intercept } = &self.scope;
         let sum: f32 = pieces.iter().map(|&piece| weights[piece]).sum();
         (!pieces.is_empty()).then(|| intercept + sum / (pieces.len() as f32).sqrt())
     }
 
-    fn word_vectors(&self, role: Role, text: &str) -> Option<WordVectors> {
+    fn word_vectors(&self, role: TextRole, text: &str) -> Option<WordVectors> {
         let (words, pieces) = self.words_and_pieces(text);
         let vectors = self.sums(role, words.len(), &pieces);
         Some(WordVectors { words, vectors })
@@ -411,29 +429,33 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_vectors_of_the_words_add_up_to_the_vector_of_the_text(
+        fn word_vectors_add_up_to_the_text_vector(
             text in "([a-zA-Z_,.é查]{1,9} ?|\\PC){0,20}",
-            role in prop_oneof![Just(Role::Query), Just(Role::Document)],
+            role in prop_oneof![Just(TextRole::Query), Just(TextRole::Document)],
         ) {
             let model = StaticEmbedder::shared().expect("the model is valid");
-            let found = model.word_vectors(role, &text).expect("it can tell");
-            prop_assert_eq!(found.vectors.len(), found.words.len() * model.dimensions());
-            prop_assert!(found.words.iter().all(|word| text.get(word.clone()).is_some_and(|word| !word.is_empty())));
-            let mut sum = vec![0.0; model.dimensions()];
-            for (at, value) in found.vectors.iter().enumerate() {
-                sum[at % model.dimensions()] += value;
+            let words = model.word_vectors(role, &text).expect("the model adds up words");
+            prop_assert_eq!(words.vectors.len(), words.words.len() * model.dimensions());
+            for word in &words.words {
+                prop_assert!(text.get(word.clone()).is_some_and(|word| !word.is_empty()));
             }
-            let length = sum.iter().map(|value| value * value).sum::<f32>().sqrt().max(f32::MIN_POSITIVE);
-            for (total, own) in sum.iter().zip(model.vector(role, &text)) {
-                prop_assert!((total / length - own).abs() < 1e-4, "{} {}", total / length, own);
+            let mut sum = vec![0.0; model.dimensions()];
+            for (index, value) in words.vectors.iter().enumerate() {
+                sum[index % model.dimensions()] += value;
+            }
+            let length = sum.iter().map(|value| value * value).sum::<f32>().sqrt();
+            let length = length.max(f32::MIN_POSITIVE);
+            for (total, expected) in sum.iter().zip(model.vector(role, &text)) {
+                let value = total / length;
+                prop_assert!((value - expected).abs() < 1e-4, "{} {}", value, expected);
             }
         }
     }
 
     #[test]
-    fn what_is_left_of_a_text_in_another_script_says_nothing() {
+    fn text_in_an_unknown_script_has_a_zero_vector() {
         let model = StaticEmbedder::shared().expect("the model is valid");
-        for (text, known) in [
+        for (text, is_known) in [
             ("ᏙᎯᏧ ᎭᏩ? SF20391", false),
             ("я могу ᏙᎯᏧ ᎣᏏᏲ ᎣᏍᏓ ᏍᎩ ABC", false),
             ("你好 world", true),
@@ -442,30 +464,30 @@ mod tests {
         ] {
             assert_eq!(
                 model
-                    .vector(Role::Query, text)
+                    .vector(TextRole::Query, text)
                     .iter()
                     .any(|&value| value != 0.0),
-                known,
+                is_known,
                 "{text}"
             );
             assert_eq!(
                 model
-                    .word_vectors(Role::Query, text)
-                    .is_some_and(|found| !found.words.is_empty()),
-                known,
+                    .word_vectors(TextRole::Query, text)
+                    .is_some_and(|vectors| !vectors.words.is_empty()),
+                is_known,
                 "{text}"
             );
         }
     }
 
     #[test]
-    fn pieces_of_one_word_are_one_word() {
+    fn pieces_of_one_word_count_as_one_word() {
         let text = "reschedule unboxings, twice";
-        let found = StaticEmbedder::shared()
-            .expect("it is valid")
-            .word_vectors(Role::Document, text);
-        let words: Vec<&str> = found
-            .expect("it can tell")
+        let vectors = StaticEmbedder::shared()
+            .expect("the model is valid")
+            .word_vectors(TextRole::Document, text);
+        let words: Vec<&str> = vectors
+            .expect("the model adds up words")
             .words
             .into_iter()
             .map(|word| &text[word])
@@ -474,16 +496,16 @@ mod tests {
     }
 
     fn similarity(request: &str, tool: &str) -> f32 {
-        let model = StaticEmbedder::shared().expect("it is valid");
+        let model = StaticEmbedder::shared().expect("the model is valid");
         let (request, tool) = (
-            model.vector(Role::Query, request),
-            model.vector(Role::Document, tool),
+            model.vector(TextRole::Query, request),
+            model.vector(TextRole::Document, tool),
         );
         request.iter().zip(&tool).map(|(a, b)| a * b).sum()
     }
 
     #[test]
-    fn a_request_in_another_language_is_near_what_it_asks_for() {
+    fn requests_in_other_languages_are_near_their_tools() {
         let tools = [
             "send email: Send an email message",
             "get weather: Get the weather forecast for a city",
@@ -513,14 +535,13 @@ mod tests {
     }
 
     #[test]
-    fn an_english_request_is_read_by_the_english_pieces() {
-        let model = StaticEmbedder::shared().expect("it is valid");
-        let others = |text: &str| {
-            model
-                .words_and_pieces(text)
-                .1
+    fn english_requests_use_english_pieces_only() {
+        let model = StaticEmbedder::shared().expect("the model is valid");
+        let uses_other_pieces = |text: &str| {
+            let (_, pieces) = model.words_and_pieces(text);
+            pieces
                 .iter()
-                .any(|&(_, piece)| piece as usize >= model.english_pieces)
+                .any(|piece| piece.piece as usize >= model.english_pieces)
         };
         for text in [
             "let the old sessions die",
@@ -528,7 +549,7 @@ mod tests {
             "list de facto standards",
             "son of the man on main",
         ] {
-            assert!(!others(text), "{text}");
+            assert!(!uses_other_pieces(text), "{text}");
         }
         for text in [
             "die alten Sitzungen löschen",
@@ -536,7 +557,7 @@ mod tests {
             "list the 文件 here",
             "order a 🍕",
         ] {
-            assert!(others(text), "{text}");
+            assert!(uses_other_pieces(text), "{text}");
         }
     }
 
@@ -544,20 +565,20 @@ mod tests {
     struct Reference {
         text: String,
         pieces: Vec<String>,
-        /// The first components of its vector as a request.
+        /// The first components of the vector as a request.
         request: Vec<f32>,
-        /// The same as a tool.
+        /// The first components of the vector as a tool.
         tool: Vec<f32>,
         scope: Option<f32>,
     }
 
     #[test]
-    fn pieces_vectors_and_scope_are_those_of_the_training() {
+    fn pieces_vectors_and_scope_equal_the_training_reference() {
         let model = StaticEmbedder::shared().expect("the model is valid");
         let names: Vec<&str> = model.english.names().chain(model.others.names()).collect();
         let references: Vec<Reference> =
             serde_json::from_str(include_str!("../../crates/models/static/reference.json"))
-                .expect("it is valid");
+                .expect("the model is valid");
         assert!(references.len() >= 20);
         assert!(
             references
@@ -572,23 +593,24 @@ mod tests {
             scope,
         } in references
         {
-            let (_, found) = model.words_and_pieces(&text);
-            let found: Vec<&str> = found
+            let (_, word_pieces) = model.words_and_pieces(&text);
+            let piece_names: Vec<&str> = word_pieces
                 .iter()
-                .map(|&(_, piece)| names[piece as usize])
+                .map(|piece| names[piece.piece as usize])
                 .collect();
-            assert_eq!(found, pieces, "{text}");
-            let own = model.scope(&text);
-            assert_eq!(own.is_some(), scope.is_some(), "{text}");
+            assert_eq!(piece_names, pieces, "{text}");
+            let actual_scope = model.scope(&text);
+            assert_eq!(actual_scope.is_some(), scope.is_some(), "{text}");
             assert!(
-                own.zip(scope)
-                    .is_none_or(|(own, scope)| (own - scope).abs() < 1e-4),
-                "{text}: {own:?} {scope:?}"
+                actual_scope
+                    .zip(scope)
+                    .is_none_or(|(actual, expected)| (actual - expected).abs() < 1e-4),
+                "{text}: {actual_scope:?} {scope:?}"
             );
-            for (role, vector) in [(Role::Query, request), (Role::Document, tool)] {
-                let own = model.vector(role, &text);
-                assert_eq!(own.len(), model.dimensions());
-                for (a, b) in own.iter().zip(&vector) {
+            for (role, expected) in [(TextRole::Query, request), (TextRole::Document, tool)] {
+                let vector = model.vector(role, &text);
+                assert_eq!(vector.len(), model.dimensions());
+                for (a, b) in vector.iter().zip(&expected) {
                     assert!((a - b).abs() < 1e-5, "{text}: {a} {b}");
                 }
             }
@@ -596,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_text_has_a_vector_of_unit_length_or_none() {
+    fn hostile_texts_have_unit_or_zero_vectors() {
         let model = StaticEmbedder::shared().expect("the model is valid");
         for text in [
             "",
@@ -607,7 +629,7 @@ mod tests {
             "混合 text 查询",
         ] {
             let length = model
-                .vector(Role::Document, text)
+                .vector(TextRole::Document, text)
                 .iter()
                 .map(|value| value * value)
                 .sum::<f32>()
@@ -620,21 +642,21 @@ mod tests {
     }
 
     #[test]
-    fn a_file_gives_the_vectors_of_the_program() {
+    fn model_file_gives_the_vectors_of_the_built_in_model() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/models/static/model.bin");
         let (shared, file) = (
-            StaticEmbedder::shared().expect("it is valid"),
+            StaticEmbedder::shared().expect("the model is valid"),
             StaticEmbedder::from_file(path),
         );
-        let file = file.expect("it is valid");
+        let file = file.expect("the model is valid");
         assert_eq!(file.identity(), shared.identity());
-        for role in [Role::Query, Role::Document] {
+        for role in [TextRole::Query, TextRole::Document] {
             assert_eq!(
                 file.vector(role, "send a message"),
                 shared.vector(role, "send a message")
             );
         }
-        let error = StaticEmbedder::from_file("no/such.bin").expect_err("there is none");
+        let error = StaticEmbedder::from_file("no/such.bin").expect_err("the file does not exist");
         assert!(error.to_string().contains("no/such.bin"), "{error}");
     }
 }

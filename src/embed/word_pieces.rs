@@ -1,8 +1,7 @@
-//! Cutting a text into the pieces of a vocabulary, as both models of our own were trained: BERT's
-//! basic tokenizer, then for each word the longest piece that fits, again and again (WordPiece).
+//! Splitting of a text into the pieces of a vocabulary, as in the training of both models: BERT's
+//! basic tokenizer, then for each word the longest piece that fits, repeatedly (WordPiece).
 //!
-//! Scripts that put no blanks between words have pieces that stand anywhere in a run of their
-//! letters.
+//! In scripts without blanks between words, a piece may occur anywhere in a run of letters.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher};
@@ -13,49 +12,49 @@ use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::canonical_combining_class;
 use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
 
-/// Longer words are no words and have no pieces, in characters.
+/// The length of the longest word with pieces, in characters.
 const MAX_WORD_CHARS: usize = 100;
-/// Marks a piece that goes on a word.
+/// The mark of a piece that continues a word.
 const CONTINUATION: &str = "##";
 
-/// A vocabulary of word pieces, numbered in their order.
+/// A vocabulary of word pieces, numbered in order.
 ///
-/// A program that is asked once reads its vocabularies once, so reading is what must be quick: the
-/// pieces stay in the text that lists them, and a table of their hashes finds them there.
+/// A short-lived process reads its vocabularies for one request, so reading must be fast. The
+/// pieces stay in the text that lists them, and a hash table finds them.
 #[derive(Default)]
 pub struct WordPieces {
     /// The pieces, separated by line feeds.
     text: Cow<'static, str>,
-    /// Where each begins, and where one more would.
+    /// The start offset of each piece, and one more offset after the last piece.
     starts: Vec<u32>,
-    /// The number of the first.
+    /// The number of the first piece.
     first: u32,
-    /// A hash table of a power of two of slots, at least half of them [`FREE`]: the lower half of a
-    /// piece's hash, and its place among the pieces. A piece stands in the first free slot from
-    /// that of its hash on.
+    /// A hash table with a power of two of slots, of which at least half are [`FREE`]. A slot has
+    /// the lower half of a piece's hash and the index of the piece. A piece is in the first free
+    /// slot from the slot of its hash on.
     slots: Vec<(u32, u32)>,
     distinct: usize,
-    /// The longest piece, in bytes.
+    /// The length of the longest piece, in bytes.
     longest: usize,
 }
 
-/// Where in a word a piece stands.
+/// The position of a piece in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stands {
-    /// It is a whole word or begins one, or stands for something else, such as `[CLS]`.
-    First,
-    /// It goes on a word, which its mark says.
-    Later,
+enum PiecePosition {
+    /// A complete word, the start of a word, or a special piece such as `[CLS]`.
+    Start,
+    /// The continuation of a word, which has a mark.
+    Continuation,
 }
 
 /// A slot without a piece.
 const FREE: (u32, u32) = (0, u32::MAX);
 
 impl WordPieces {
-    /// Reads pieces that are separated by line feeds and numbered from `first`; an empty text has
-    /// none. Of equal ones the last counts. `None` where they are 4 GiB or more.
+    /// Reads pieces that are separated by line feeds, and numbers them from `first`; an empty text
+    /// has none. Of equal pieces the last counts. Returns `None` for a text of 4 GiB or more.
     pub fn new(text: Cow<'static, str>, first: usize) -> Option<Self> {
-        let behind = u32::try_from(text.len()).ok()?.checked_add(1)?;
+        let end = u32::try_from(text.len()).ok()?.checked_add(1)?;
         let mut starts = Vec::with_capacity(text.len() / 8);
         if !text.is_empty() {
             starts.push(0);
@@ -65,7 +64,7 @@ impl WordPieces {
                     .filter_map(|(next, byte)| (byte == b'\n').then_some(next)),
             );
         }
-        starts.push(behind);
+        starts.push(end);
         let pieces = starts.len() - 1;
         let slots = vec![FREE; (2 * pieces).next_power_of_two()];
         let first = u32::try_from(first).ok()?;
@@ -77,52 +76,51 @@ impl WordPieces {
             distinct: 0,
             longest: 0,
         };
-        for place in 0..u32::try_from(pieces).ok()? {
-            let (piece, stands) = vocabulary.piece(place);
-            let hash = hash(piece, stands);
-            let (length, (slot, known)) = (piece.len(), vocabulary.slot(piece, stands, hash));
+        for index in 0..u32::try_from(pieces).ok()? {
+            let (piece, position) = vocabulary.piece(index);
+            let hash = hash(piece, position);
+            let (length, (slot, earlier)) = (piece.len(), vocabulary.slot(piece, position, hash));
             vocabulary.longest = vocabulary.longest.max(length);
-            vocabulary.distinct += usize::from(known.is_none());
-            vocabulary.slots[slot] = (lower(hash), place);
+            vocabulary.distinct += usize::from(earlier.is_none());
+            vocabulary.slots[slot] = (lower_half(hash), index);
         }
         Some(vocabulary)
     }
 
-    /// Returns the piece at a place among all, without its mark.
-    fn piece(&self, place: u32) -> (&str, Stands) {
-        let [start, end] = [0, 1].map(|one| self.starts[place as usize + one] as usize);
+    /// Returns the piece at an index, without its mark.
+    fn piece(&self, index: u32) -> (&str, PiecePosition) {
+        let [start, end] = [0, 1].map(|offset| self.starts[index as usize + offset] as usize);
         let piece = &self.text[start..end - 1];
         match piece.strip_prefix(CONTINUATION) {
-            Some("") | None => (piece, Stands::First),
-            Some(piece) => (piece, Stands::Later),
+            Some("") | None => (piece, PiecePosition::Start),
+            Some(piece) => (piece, PiecePosition::Continuation),
         }
     }
 
-    /// Returns the slot of a piece, and its place among all; where it is none, the slot that it
-    /// would have.
-    fn slot(&self, piece: &str, stands: Stands, hash: u64) -> (usize, Option<u32>) {
+    /// Returns the slot of a piece and its index; for a missing piece, the slot that it would have.
+    fn slot(&self, piece: &str, position: PiecePosition, hash: u64) -> (usize, Option<u32>) {
         let mask = self.slots.len() - 1;
         let mut slot = (hash >> 32) as u32 as usize & mask;
         loop {
             match self.slots[slot] {
                 FREE => return (slot, None),
-                (lower_half, place)
-                    if lower_half == lower(hash) && self.piece(place) == (piece, stands) =>
+                (half, index)
+                    if half == lower_half(hash) && self.piece(index) == (piece, position) =>
                 {
-                    return (slot, Some(place));
+                    return (slot, Some(index));
                 }
                 _ => slot = (slot + 1) & mask,
             }
         }
     }
 
-    fn find(&self, piece: &str, stands: Stands) -> Option<u32> {
+    fn find(&self, piece: &str, position: PiecePosition) -> Option<u32> {
         if self.slots.is_empty() {
             return None;
         }
-        self.slot(piece, stands, hash(piece, stands))
+        self.slot(piece, position, hash(piece, position))
             .1
-            .map(|place| self.first + place)
+            .map(|index| self.first + index)
     }
 
     /// Returns the pieces in order, with their marks.
@@ -136,13 +134,13 @@ impl WordPieces {
         self.distinct
     }
 
-    /// Returns the number of a piece that is a whole word or begins one, or stands for something
-    /// else, such as `[CLS]`.
+    /// Returns the number of a piece that is a complete word, the start of a word, or a special
+    /// piece such as `[CLS]`.
     pub fn number(&self, piece: &str) -> Option<u32> {
-        self.find(piece, Stands::First)
+        self.find(piece, PiecePosition::Start)
     }
 
-    /// Returns the pieces of `text`; a character that no piece begins with is passed over.
+    /// Returns the pieces of `text`; a character without a piece is skipped.
     pub fn cut(&self, text: &str) -> Vec<u32> {
         let mut pieces = Vec::new();
         each_word(text, Ideographs::Apart, |word, _| {
@@ -151,73 +149,82 @@ impl WordPieces {
         pieces
     }
 
-    /// Calls `each` with the pieces of a word; a character that no piece begins with is passed
-    /// over.
+    /// Calls `each` with the pieces of a word; a character without a piece is skipped.
     pub(super) fn each_piece(&self, word: &str, mut each: impl FnMut(u32)) {
         if is_too_long(word) {
             return;
         }
-        let mut at = 0;
-        while at < word.len() {
-            let stands = if at == 0 {
-                Stands::First
+        let mut offset = 0;
+        while offset < word.len() {
+            let position = if offset == 0 {
+                PiecePosition::Start
             } else {
-                Stands::Later
+                PiecePosition::Continuation
             };
-            match self.longest_of(stands, word, at) {
+            match self.longest_piece(position, word, offset) {
                 Some((end, piece)) => {
                     each(piece);
-                    at = end;
+                    offset = end;
                 }
-                None => at = word.ceil_char_boundary(at + 1),
+                None => offset = word.ceil_char_boundary(offset + 1),
             }
         }
     }
 
-    /// Returns the pieces of a word where they are all of it. Of a run of letters without blanks,
-    /// what no piece begins with is passed over, as long as there is a piece.
+    /// Returns the pieces of a word if they cover it completely. In a run of letters without
+    /// blanks, characters without a piece are skipped, as long as there is one piece.
     pub(super) fn covering(&self, word: &str) -> Option<Vec<u32>> {
         let is_run = word.chars().next().is_some_and(is_without_blanks);
         if !is_run && is_too_long(word) {
             return None;
         }
-        let (mut at, mut pieces) = (0, Vec::new());
-        while at < word.len() {
-            let stands = if at == 0 || is_run {
-                Stands::First
+        let (mut offset, mut pieces) = (0, Vec::new());
+        while offset < word.len() {
+            let position = if offset == 0 || is_run {
+                PiecePosition::Start
             } else {
-                Stands::Later
+                PiecePosition::Continuation
             };
-            match self.longest_of(stands, word, at) {
+            match self.longest_piece(position, word, offset) {
                 Some((end, piece)) => {
                     pieces.push(piece);
-                    at = end;
+                    offset = end;
                 }
-                None if is_run => at = word.ceil_char_boundary(at + 1),
+                None if is_run => offset = word.ceil_char_boundary(offset + 1),
                 None => return None,
             }
         }
         (!pieces.is_empty()).then_some(pieces)
     }
 
-    /// Returns the longest piece that stands at a place of a word, with where it ends.
-    fn longest_of(&self, stands: Stands, word: &str, at: usize) -> Option<(usize, u32)> {
-        let longest = word.floor_char_boundary(at + self.longest);
-        let mut ends = (at + 1..=longest)
+    /// Returns the longest piece at an offset of a word, with the offset of its end.
+    fn longest_piece(
+        &self,
+        position: PiecePosition,
+        word: &str,
+        start: usize,
+    ) -> Option<(usize, u32)> {
+        let longest = word.floor_char_boundary(start + self.longest);
+        let mut ends = (start + 1..=longest)
             .rev()
             .filter(|&end| word.is_char_boundary(end));
-        ends.find_map(|end| self.find(&word[at..end], stands).map(|piece| (end, piece)))
+        ends.find_map(|end| {
+            let piece = self.find(&word[start..end], position)?;
+            Some((end, piece))
+        })
     }
 }
 
-/// The same in every process: what is looked up was chosen before anything was asked.
-fn hash(piece: &str, stands: Stands) -> u64 {
-    let mut hasher = FixedState::with_seed(u64::from(stands == Stands::Later)).build_hasher();
+/// Returns the hash of a piece. A fixed seed is safe, because the vocabulary was chosen before any
+/// request.
+fn hash(piece: &str, position: PiecePosition) -> u64 {
+    let mut hasher =
+        FixedState::with_seed(u64::from(position == PiecePosition::Continuation)).build_hasher();
     hasher.write(piece.as_bytes());
     hasher.finish()
 }
 
-fn lower(hash: u64) -> u32 {
+fn lower_half(hash: u64) -> u32 {
     (hash & 0xffff_ffff) as u32
 }
 
@@ -225,21 +232,21 @@ fn is_too_long(word: &str) -> bool {
     word.len() > MAX_WORD_CHARS && word.chars().count() > MAX_WORD_CHARS
 }
 
-/// What becomes of letters that stand without blanks between words.
+/// The treatment of letters without blanks between words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ideographs {
-    /// Each Chinese character is a word, and the others are letters like all, as BERT has it.
+    /// Each Chinese character is a word, and other letters are not special, as in BERT.
     Apart,
-    /// A run of them is a word.
+    /// A run of such letters is a word.
     Together,
 }
 
-/// Cuts a text as BERT's basic tokenizer does: lower case, no accents, every punctuation mark a
-/// word of its own, and every Chinese character unless told otherwise. `each` is called with each
-/// word, and with where it stands in the text, in bytes.
+/// Splits a text like BERT's basic tokenizer: lower case, no accents, and every punctuation mark as
+/// a word. Chinese characters depend on `ideographs`. Calls `each` with each word and its range in
+/// the text, in bytes.
 ///
-/// Characters are decomposed (NFD) one by one, each together with the marks that follow it, for
-/// only among marks does the order change.
+/// Characters are decomposed (NFD) one by one, each together with the marks that follow it, because
+/// decomposition reorders only marks.
 pub(super) fn each_word(
     text: &str,
     ideographs: Ideographs,
@@ -248,7 +255,7 @@ pub(super) fn each_word(
     let mut word = Word {
         ideographs,
         text: String::with_capacity(32),
-        place: 0..0,
+        range: 0..0,
         is_run: false,
     };
     let mut cluster = String::new();
@@ -264,96 +271,103 @@ pub(super) fn each_word(
             continue;
         }
         let mut letters = text[start..].char_indices().filter(|&(_, c)| !is_noise(c));
-        let Some((at, c)) = letters.next() else { break };
-        let mut place = start + at..start + at + c.len_utf8();
+        let Some((offset, c)) = letters.next() else {
+            break;
+        };
+        let mut range = start + offset..start + offset + c.len_utf8();
         if c.is_ascii() {
-            word.take(c, &place, &mut each);
+            word.add_character(c, &range, &mut each);
         } else {
             cluster.clear();
             cluster.push(c);
-            for (at, mark) in letters.take_while(|&(_, mark)| canonical_combining_class(mark) != 0)
-            {
+            let marks = letters.take_while(|&(_, mark)| canonical_combining_class(mark) != 0);
+            for (offset, mark) in marks {
                 cluster.push(mark);
-                place.end = start + at + mark.len_utf8();
+                range.end = start + offset + mark.len_utf8();
             }
-            cluster.nfd().for_each(|c| word.take(c, &place, &mut each));
+            cluster
+                .nfd()
+                .for_each(|c| word.add_character(c, &range, &mut each));
         }
-        start = place.end;
+        start = range.end;
     }
     word.end(&mut each);
 }
 
-/// A word as far as it is read.
+/// A word that is being read.
 struct Word {
     ideographs: Ideographs,
     text: String,
-    place: Range<usize>,
-    /// It is a run of letters without blanks between words.
+    range: Range<usize>,
+    /// `true` for a run of letters without blanks between words.
     is_run: bool,
 }
 
 impl Word {
-    /// Reads a decomposed character, which comes from `place` in the text.
-    fn take(&mut self, c: char, place: &Range<usize>, each: &mut impl FnMut(&str, &Range<usize>)) {
+    /// Adds a decomposed character, whose range in the text is `range`.
+    fn add_character(
+        &mut self,
+        c: char,
+        range: &Range<usize>,
+        each: &mut impl FnMut(&str, &Range<usize>),
+    ) {
         if c.is_whitespace() {
             self.end(each);
         } else if is_punctuation(c) || self.ideographs == Ideographs::Apart && is_han(c) {
             self.end(each);
-            self.push([c], place);
+            self.push([c], range);
             self.end(each);
         } else if c.general_category() == GeneralCategory::NonspacingMark {
-            self.push([], place);
+            self.push([], range);
         } else {
-            self.go_on_as(
-                self.ideographs == Ideographs::Together && is_without_blanks(c),
-                each,
-            );
-            self.push(c.to_lowercase(), place);
+            let is_run = self.ideographs == Ideographs::Together && is_without_blanks(c);
+            self.set_run(is_run, each);
+            self.push(c.to_lowercase(), range);
         }
     }
 
-    /// Ends the word where letters of the other kind follow.
-    fn go_on_as(&mut self, is_run: bool, each: &mut impl FnMut(&str, &Range<usize>)) {
+    /// Ends the word if letters of the other kind follow.
+    fn set_run(&mut self, is_run: bool, each: &mut impl FnMut(&str, &Range<usize>)) {
         if self.is_run != is_run {
             self.end(each);
             self.is_run = is_run;
         }
     }
 
-    /// Reads letters and digits of ASCII, which stand at `start`.
+    /// Adds ASCII letters and digits, which start at `start`.
     fn push_str(
         &mut self,
         letters: &str,
         start: usize,
         each: &mut impl FnMut(&str, &Range<usize>),
     ) {
-        self.go_on_as(false, each);
+        self.set_run(false, each);
         if self.text.is_empty() {
-            self.place.start = start;
+            self.range.start = start;
         }
-        self.place.end = start + letters.len();
-        let read = self.text.len();
+        self.range.end = start + letters.len();
+        let previous = self.text.len();
         self.text.push_str(letters);
-        self.text[read..].make_ascii_lowercase();
+        self.text[previous..].make_ascii_lowercase();
     }
 
-    fn push(&mut self, letters: impl IntoIterator<Item = char>, place: &Range<usize>) {
+    fn push(&mut self, letters: impl IntoIterator<Item = char>, range: &Range<usize>) {
         if self.text.is_empty() {
-            self.place.start = place.start;
+            self.range.start = range.start;
         }
-        self.place.end = place.end;
+        self.range.end = range.end;
         self.text.extend(letters);
     }
 
     fn end(&mut self, each: &mut impl FnMut(&str, &Range<usize>)) {
         if !self.text.is_empty() {
-            each(&self.text, &self.place);
+            each(&self.text, &self.range);
             self.text.clear();
         }
     }
 }
 
-/// Control and format characters, and the mark of text that could not be decoded.
+/// Returns `true` for control and format characters, and for the replacement character.
 fn is_noise(c: char) -> bool {
     !c.is_ascii_graphic()
         && !c.is_whitespace()
@@ -371,11 +385,12 @@ fn is_han(c: char) -> bool {
         | 0x2B920..=0x2CEAF | 0x2F800..=0x2FA1F)
 }
 
-/// Letters of scripts that put no blanks between words (Thai, Lao, Burmese, Khmer, kana and Chinese
-/// characters), and pictures, which stand side by side as well.
+/// Returns `true` for letters of scripts without blanks between words: Thai, Lao, Burmese, Khmer,
+/// kana and Chinese characters. Pictographs count too, because they follow each other directly.
 pub(super) fn is_without_blanks(c: char) -> bool {
     matches!(u32::from(c),
-        0x0E00..=0x0EFF | 0x1000..=0x109F | 0x1780..=0x17FF | 0x2600..=0x27BF | 0x3040..=0x30FF | 0x1F000..=0x1FAFF)
+        0x0E00..=0x0EFF | 0x1000..=0x109F | 0x1780..=0x17FF | 0x2600..=0x27BF | 0x3040..=0x30FF
+        | 0x1F000..=0x1FAFF)
         || is_han(c)
 }
 
@@ -384,17 +399,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// BERT's basic tokenizer as its authors describe it: the whole text is decomposed first.
+    /// BERT's basic tokenizer by its published description: the complete text is decomposed first.
     fn naive_words(text: &str, ideographs: Ideographs) -> Vec<String> {
         let together = ideographs == Ideographs::Together;
         let mut words = vec![String::new()];
         for c in text.chars().filter(|&c| !is_noise(c)).nfd() {
-            let alone = is_punctuation(c) || !together && is_han(c);
-            if alone || c.is_whitespace() {
-                words.extend([
-                    if alone { c.to_string() } else { String::new() },
-                    String::new(),
-                ]);
+            let is_single = is_punctuation(c) || !together && is_han(c);
+            if is_single || c.is_whitespace() {
+                let single = if is_single {
+                    c.to_string()
+                } else {
+                    String::new()
+                };
+                words.extend([single, String::new()]);
             } else if c.general_category() != GeneralCategory::NonspacingMark {
                 let last = words.last().and_then(|word| word.chars().last());
                 if together
@@ -404,7 +421,7 @@ mod tests {
                 }
                 words
                     .last_mut()
-                    .expect("there is one")
+                    .expect("the list is never empty")
                     .extend(c.to_lowercase());
             }
         }
@@ -414,15 +431,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn words_are_those_of_the_definition_and_stand_where_they_are_said_to(
-            text in "([a-zA-Z_.]{1,3}|[éÜ査查한각カ🍕] ?|\\PC|[\u{300}\u{302e}\u{1d165}\u{1d16d}\u{0}]){0,12}",
+        fn words_and_ranges_match_the_naive_tokenizer(
+            text in concat!(
+                "([a-zA-Z_.]{1,3}|[éÜ査查한각カ🍕] ?|\\PC|",
+                "[\u{300}\u{302e}\u{1d165}\u{1d16d}\u{0}]){0,12}"
+            ),
             ideographs in prop_oneof![Just(Ideographs::Apart), Just(Ideographs::Together)],
         ) {
             let mut words = Vec::new();
             let mut last = 0;
             each_word(&text, ideographs, |word, range| {
                 assert!(range.start >= last, "{text:?}: {range:?} comes after {last}");
-                assert!(naive_words(&text[range.clone()], ideographs).contains(&word.to_owned()), "{text:?}: {word} at {range:?}");
+                let naive = naive_words(&text[range.clone()], ideographs);
+                assert!(naive.contains(&word.to_owned()), "{text:?}: {word} at {range:?}");
                 last = range.start;
                 words.push(word.to_owned());
             });
@@ -431,15 +452,15 @@ mod tests {
     }
 
     #[test]
-    fn pieces_know_where_their_word_stands() {
+    fn pieces_have_the_range_of_their_word() {
         let vocabulary = vocabulary(&PIECES, 0);
         let text = "Read_Filesüb, UBER u\u{308}ber 查";
-        let mut found = Vec::new();
+        let mut piece_words = Vec::new();
         each_word(text, Ideographs::Apart, |word, range| {
-            vocabulary.each_piece(word, |_| found.push(&text[range.clone()]));
+            vocabulary.each_piece(word, |_| piece_words.push(&text[range.clone()]));
         });
         assert_eq!(
-            found,
+            piece_words,
             [
                 "Read",
                 "_",
@@ -459,7 +480,7 @@ mod tests {
     ];
 
     fn vocabulary(pieces: &[&str], first: usize) -> WordPieces {
-        WordPieces::new(Cow::Owned(pieces.join("\n")), first).expect("they are few")
+        WordPieces::new(Cow::Owned(pieces.join("\n")), first).expect("the text is short")
     }
 
     fn cut(text: &str) -> Vec<String> {
@@ -471,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_cut_into_the_longest_pieces() {
+    fn words_are_split_into_the_longest_pieces() {
         for (text, pieces) in [
             ("read files", &["read", "file", "##s"][..]),
             (
@@ -490,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_covered_or_not() {
+    fn covering_needs_pieces_for_a_complete_word() {
         let pieces = ["read", "##er", "查询", "文件", "メール"];
         let vocabulary = vocabulary(&pieces, 10);
         assert_eq!(vocabulary.covering("reader"), Some(vec![10, 11]));
@@ -502,52 +523,50 @@ mod tests {
         assert_eq!(
             vocabulary.covering("把文件查询"),
             Some(vec![13, 12]),
-            "any piece stands anywhere in a run"
+            "a piece may occur anywhere in a run"
         );
         assert_eq!(vocabulary.covering("你好"), None);
         assert_eq!(
             vocabulary
                 .covering(&"文件".repeat(MAX_WORD_CHARS))
-                .map(|found| found.len()),
+                .map(|pieces| pieces.len()),
             Some(MAX_WORD_CHARS)
         );
         assert_eq!(vocabulary.covering(&"read".repeat(MAX_WORD_CHARS)), None);
     }
 
     #[test]
-    fn what_has_no_piece_is_passed_over() {
+    fn characters_without_a_piece_are_skipped() {
         assert_eq!(cut("readxyzs🚀 a"), ["read", "##s", "a"]);
         assert!(
             cut("🚀read").is_empty(),
-            "what follows is no beginning of a word"
+            "the rest is not the start of a word"
         );
         assert!(cut("").is_empty() && cut("🚀 ☃ жук").is_empty());
         assert!(
             cut(&"a".repeat(MAX_WORD_CHARS + 1)).is_empty(),
-            "it is no word"
+            "the word is too long"
         );
         assert_eq!(cut(&"b".repeat(MAX_WORD_CHARS)).len(), MAX_WORD_CHARS);
         assert!(WordPieces::default().cut("anything").is_empty());
     }
 
     #[test]
-    fn a_text_cannot_name_a_special_piece() {
+    fn special_pieces_cannot_occur_in_a_text() {
         assert!(
             !cut("[CLS] [UNK]")
                 .iter()
                 .any(|piece| piece == "[CLS]" || piece == "[UNK]")
         );
-        {
-            let vocabulary = vocabulary(&PIECES, 0);
-            assert_eq!(
-                (vocabulary.number("[CLS]"), vocabulary.number("[SEP]")),
-                (Some(1), None)
-            );
-        }
+        let vocabulary = vocabulary(&PIECES, 0);
+        assert_eq!(
+            (vocabulary.number("[CLS]"), vocabulary.number("[SEP]")),
+            (Some(1), None)
+        );
     }
 
     #[test]
-    fn pieces_are_counted_once() {
+    fn equal_pieces_count_once() {
         let vocabulary = vocabulary(&["a", "##a", "a", ""], 0);
         assert_eq!(vocabulary.len(), 3);
         assert_eq!(vocabulary.cut("aa").len(), 2);

@@ -1,25 +1,25 @@
-//! By which aliases a pick uses tools: each is logged, and the deprecated ones are told.
+//! The aliases that a pick uses: each use is logged, and deprecated aliases are reported.
 
 use super::request::Request;
-use crate::names::{Resolved, ResolvedVia, log_use};
+use crate::names::{ResolvedTool, ResolvedVia, log_use};
 use crate::select::{Decision, picks};
-use crate::selection::{AskedBy, DeprecatedAlias};
+use crate::selection::{DeprecatedAlias, NameOrigin};
 
-/// The most deprecated aliases that are told.
-const MAX_TOLD: usize = 50;
+/// The largest number of deprecated aliases that are reported.
+const MAX_REPORTED: usize = 50;
 
 /// Returns the deprecated aliases that the request, the caller, the task, the picked skills
-/// (`of_skills`) and the picks name tools by, each once per user.
-pub(super) fn used(
+/// (`skill_tool_names`) and the picks use for tools, each once per user.
+pub(super) fn deprecated_aliases(
     request: &Request<'_>,
-    of_skills: &[&str],
+    skill_tool_names: &[&str],
     decisions: &[Decision],
 ) -> Vec<DeprecatedAlias> {
     let catalog = &request.index.catalog;
     let access = &request.options.access;
-    let mut told: Vec<DeprecatedAlias> = Vec::new();
-    let mut look_at = |name: &str, used_by: AskedBy| {
-        for &Resolved {
+    let mut aliases: Vec<DeprecatedAlias> = Vec::new();
+    let mut record_use = |name: &str, used_by: NameOrigin| {
+        for &ResolvedTool {
             tool,
             via,
             deprecated,
@@ -30,45 +30,34 @@ pub(super) fn used(
             }
             let tool = catalog.tool(tool);
             log_use(name, None, tool, deprecated);
-            let found = DeprecatedAlias {
+            let alias = DeprecatedAlias {
                 alias: name.to_owned(),
                 tool_id: tool.id.clone(),
                 used_by,
             };
-            if deprecated && told.len() < MAX_TOLD && !told.contains(&found) {
-                told.push(found);
+            if deprecated && aliases.len() < MAX_REPORTED && !aliases.contains(&alias) {
+                aliases.push(alias);
             }
         }
     };
-    request
-        .mentions
-        .iter()
-        .for_each(|mention| look_at(&mention.name, AskedBy::Request));
-    let excluded = access
-        .exclude
-        .iter()
-        .chain(access.quotas.keys())
-        .chain(&access.quarantine);
-    request
-        .options
-        .always_include
-        .iter()
-        .chain(excluded)
-        .for_each(|name| look_at(name, AskedBy::Caller));
-    request
-        .in_use
-        .tools
-        .values()
-        .for_each(|name| look_at(name, AskedBy::Task));
-    of_skills
-        .iter()
-        .for_each(|name| look_at(name, AskedBy::Skill));
-    for (tool, _) in picks(decisions) {
-        catalog
-            .tool(tool)
-            .requires
-            .iter()
-            .for_each(|name| look_at(name, AskedBy::Tool));
+    for mention in &request.mentions {
+        record_use(&mention.name, NameOrigin::Request);
     }
-    told
+    let excluded = access.exclude.iter().chain(access.quotas.keys());
+    let always_included = request.options.always_include.iter();
+    for name in always_included.chain(excluded).chain(&access.quarantine) {
+        record_use(name, NameOrigin::Caller);
+    }
+    for name in request.in_use.tools.values() {
+        record_use(name, NameOrigin::Task);
+    }
+    for name in skill_tool_names {
+        record_use(name, NameOrigin::Skill);
+    }
+    for (tool, _) in picks(decisions) {
+        for name in &catalog.tool(tool).requires {
+            record_use(name, NameOrigin::Tool);
+        }
+    }
+    aliases
 }

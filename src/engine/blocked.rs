@@ -1,40 +1,43 @@
-//! The best match that may not be used: whoever asks should learn that the tool exists, and why it
-//! is not among the picks.
+//! The best match among ineligible tools. It tells the caller that the tool exists, and why it is
+//! not a pick.
 
-use super::ranked::Ranked;
+use super::ranked::RequestRanking;
 use super::request::Request;
 use crate::access::IneligibleReason;
-use crate::options::TellBlocked;
+use crate::options::BlockedReporting;
 use crate::ranking::ToolId;
 use crate::selection::BlockedMatch;
 
-/// Ranks the request again as if the ineligible tools that may be told of were eligible, and
-/// returns the best of all where that is one of them and would have been picked.
-pub(super) fn blocked_match(request: &Request<'_>, ranked: &Ranked<'_>) -> Option<BlockedMatch> {
+/// Ranks the request as if the ineligible tools that the options allow to report were eligible.
+/// Returns the best tool if it is one of them and would have been picked.
+pub(super) fn blocked_match(
+    request: &Request<'_>,
+    ranked: &RequestRanking<'_>,
+) -> Option<BlockedMatch> {
     let Request {
         options,
         eligibility,
         index,
         ..
     } = request;
-    let Ranked::Fused { fused, .. } = ranked else {
+    let RequestRanking::Fused { fused, .. } = ranked else {
         return None;
     };
     let is_role = |reason: &IneligibleReason| matches!(reason, IneligibleReason::Role { .. });
-    let may_tell = |tool: ToolId| match options.tell_blocked {
-        TellBlocked::Never => false,
-        TellBlocked::ExceptRoles => !eligibility.has_reason(tool, is_role),
-        TellBlocked::Always => true,
+    let may_report = |tool: ToolId| match options.tell_blocked {
+        BlockedReporting::Never => false,
+        BlockedReporting::ExceptRoles => !eligibility.has_reason(tool, is_role),
+        BlockedReporting::Always => true,
     };
-    if eligibility.ineligible_count() == 0 || !fused.may_be_beaten(request.rankable()) {
+    if eligibility.ineligible_count() == 0 || !fused.may_be_outranked(request.rankable()) {
         return None;
     }
-    // A copy of what is trusted is ranked in no case.
-    let copies = index.copies.among(|_| true);
+    // Copies of trusted tools are never ranked.
+    let copies = index.clones.among(|_| true);
     let blocked = eligibility
         .ineligible()
-        .filter(|&tool| may_tell(tool) && !copies.contains_key(&tool));
-    let (best, score) = fused.best_beside(eligibility, &request.rankable().with(blocked))?;
+        .filter(|&tool| may_report(tool) && !copies.contains_key(&tool));
+    let (best, score) = fused.best_additional(eligibility, &request.rankable().with(blocked))?;
     let reasons = eligibility.reasons(best);
     let tool_id = index.catalog.tool(best).id.clone();
     (score >= options.min_score).then_some(BlockedMatch {

@@ -1,4 +1,4 @@
-//! What an engine is built of.
+//! The builder of an engine.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::embed::{EmbedError, Embedder, built_in};
 use crate::examples::Examples;
 use crate::fuse::Retriever;
 use crate::index::{
-    ExampleConfig, ExampleIndex, Index, IndexConfig, IndexError, KnownExamples, Optional, Progress,
-    Source,
+    ExampleConfig, ExampleIndex, Index, IndexConfig, IndexError, KnownExamples, OptionalModel,
+    OptionalModelState, Progress,
 };
 use crate::names::Skill;
 use crate::rerank::Reranker;
@@ -22,21 +22,27 @@ use crate::scorer::Scorer;
 use crate::sequences::{Prior, Sequences};
 use crate::tokens::TokenCounter;
 
-/// Builds an [`Engine`]. Unless told otherwise it ranks by words and, with the
-/// [static model](crate::embed::StaticEmbedder), by meaning.
+/// A builder of an [`Engine`]. By default the engine ranks by keywords and, with the
+/// [static model](crate::embed::StaticEmbedder), by semantic similarity.
 ///
 /// ```
 /// use picktools::{Catalog, Engine, Tool, sequences::Sequences};
 ///
-/// let tools = [Tool::without_arguments("send_email", "Sends an email"), Tool::without_arguments("get_forecast", "Weather for the coming days")];
+/// let tools = [
+///     Tool::without_arguments("send_email", "Sends an email"),
+///     Tool::without_arguments("get_forecast", "Weather for the coming days"),
+/// ];
 /// let tasks = Sequences::from_slice(br#"["get_forecast", "send_email"]"#, "tasks.jsonl")?;
-/// let engine = Engine::builder(Catalog::from_tools(tools)?).keyword_only().sequences(tasks).build()?;
+/// let engine = Engine::builder(Catalog::from_tools(tools)?)
+///     .keyword_only()
+///     .sequences(tasks)
+///     .build()?;
 /// assert_eq!(engine.stats().dimensions, None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct EngineBuilder {
     catalog: Catalog,
-    model: Model,
+    model: SemanticModel,
     cache_dir: Option<PathBuf>,
     progress: Progress,
     skills: Option<Vec<Skill>>,
@@ -48,20 +54,39 @@ pub struct EngineBuilder {
     token_counter: Option<Arc<dyn TokenCounter>>,
 }
 
-/// What ranks by meaning.
-enum Model {
+/// The embedding models of an engine.
+enum SemanticModel {
     Static,
-    Given(Arc<dyn Embedder>),
-    Optional(Optional),
+    Embedder(Arc<dyn Embedder>),
+    BestEffort(OptionalModel),
     None,
 }
 
+impl SemanticModel {
+    /// Returns the models that have to work, and the model on a best-effort basis.
+    fn split(self) -> Result<(Vec<Arc<dyn Embedder>>, Option<OptionalModel>), IndexError> {
+        match self {
+            Self::None => Ok((Vec::new(), None)),
+            Self::Static => Ok((Vec::from_iter(built_in()?), None)),
+            Self::BestEffort(model) => Ok((Vec::from_iter(built_in()?), Some(model))),
+            Self::Embedder(embedder) => {
+                let mut embedders = Vec::new();
+                if Retriever::from_embedder(embedder.as_ref()) == Retriever::Model {
+                    embedders.extend(built_in()?);
+                }
+                embedders.push(embedder);
+                Ok((embedders, None))
+            }
+        }
+    }
+}
+
 impl EngineBuilder {
-    /// Starts with the static model and nothing else.
+    /// Makes a builder with the static model and no other component.
     pub(super) fn new(catalog: Catalog) -> Self {
         Self {
             catalog,
-            model: Model::Static,
+            model: SemanticModel::Static,
             cache_dir: None,
             progress: Progress::default(),
             skills: None,
@@ -74,77 +99,79 @@ impl EngineBuilder {
         }
     }
 
-    /// Ranks by meaning with this model. The static one helps it along in the hybrid mode, and
-    /// stands in where it fails, unless this one is a static model too.
+    /// Ranks by semantic similarity with this model. In hybrid mode the static model also
+    /// contributes, and it is the fallback if this one fails, unless this one is a static model
+    /// too.
     #[must_use]
     pub fn embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
-        self.model = Model::Given(embedder);
+        self.model = SemanticModel::Embedder(embedder);
         self
     }
 
-    /// As [`embedder`](Self::embedder), with the model that `open` opens, if it can be had: where
-    /// an endpoint fails, or opening the model and embedding the catalog takes longer than until
-    /// `deadline`, the engine goes without it. The static model stands in, and the semantic stage
-    /// of each pick fails for that reason.
+    /// Like [`embedder`](Self::embedder), with the model that `open` opens, but on a best-effort
+    /// basis. The engine does without the model if an endpoint fails, or if opening the model and
+    /// embedding the catalog takes longer than until `deadline`. Then the static model is the
+    /// fallback, and the semantic stage of each pick fails with the cause.
     ///
-    /// Under a deadline the model works on another thread while everything else is indexed. Work
-    /// that comes too late is left behind; what was embedded by then stays in the cache, so that
-    /// the next engine comes further.
+    /// With a deadline, the model works on another thread while everything else is indexed. Late
+    /// work is abandoned. Embeddings that are complete by then stay in the cache, so the next
+    /// engine gets further.
     #[must_use]
     pub fn optional_embedder(
         mut self,
         deadline: Option<Instant>,
         open: impl FnOnce() -> Result<Arc<dyn Embedder>, EmbedError> + Send + 'static,
     ) -> Self {
-        let model = Source::ToOpen(Box::new(open));
-        self.model = Model::Optional(Optional {
+        let model = OptionalModelState::ToOpen(Box::new(open));
+        self.model = SemanticModel::BestEffort(OptionalModel {
             model,
             deadline: Deadline::at(deadline),
         });
         self
     }
 
-    /// Ranks by words alone: no model is opened and no vector is made.
+    /// Ranks by keywords only: no model is opened and no vector is computed.
     #[must_use]
     pub fn keyword_only(mut self) -> Self {
-        self.model = Model::None;
+        self.model = SemanticModel::None;
         self
     }
 
-    /// Keeps embeddings in this folder, so that no text is embedded twice. Models whose vectors are
-    /// quicker to compute than to look up, as the static one, leave it alone.
+    /// Caches embeddings in this folder, so that no text is embedded twice. Models that compute
+    /// vectors faster than a lookup, such as the static model, do not use it.
     #[must_use]
     pub fn cache_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.cache_dir = Some(folder.into());
         self
     }
 
-    /// Calls `report` with the number of tools embedded so far and of all tools, from any thread.
+    /// Calls `report` with the number of embedded tools and the number of all tools, from any
+    /// thread.
     #[must_use]
     pub fn on_progress(mut self, report: impl Fn(usize, usize) + Send + Sync + 'static) -> Self {
         self.progress = Progress(Some(Arc::new(report)));
         self
     }
 
-    /// Picks skills too, and brings their tools along. Only those are picked whose tools the
-    /// catalog has; see [`Engine::skill_reports`]. They are ranked beside the tools by the built-in
-    /// ranking, also where a custom scorer ranks the tools.
+    /// Picks skills too, and adds their tools to the picks. Only skills whose tools the catalog has
+    /// are picked; see [`Engine::skill_reports`]. The built-in ranking ranks them together with the
+    /// tools, even if a custom scorer ranks the tools.
     #[must_use]
     pub fn skills(mut self, skills: Vec<Skill>) -> Self {
         self.skills = Some(skills);
         self
     }
 
-    /// Raises tools that go with those in use, by what earlier tasks called; see
-    /// [`PickOptions::in_use`](crate::PickOptions::in_use). It changes the order of what
-    /// `min_score` leaves, of a weighted ranking.
+    /// Raises tools that earlier tasks called together with the tools in use; see
+    /// [`PickOptions::in_use`](crate::PickOptions::in_use). It changes the order of the candidates
+    /// above `min_score`, in a weighted fusion only.
     #[must_use]
     pub fn sequences(mut self, sequences: Sequences) -> Self {
         self.sequences = Some(sequences);
         self
     }
 
-    /// Ranks tools by requests that they served, besides those that stand in the catalog
+    /// Ranks tools by requests that they served, in addition to the examples in the catalog
     /// ([`Tool::examples`](crate::Tool::examples)); see [`Engine::example_stats`].
     #[must_use]
     pub fn examples(mut self, examples: Examples) -> Self {
@@ -152,26 +179,26 @@ impl EngineBuilder {
         self
     }
 
-    /// Lets this scorer rank the tools of every pick, in place of the built-in ranking. Skills it
-    /// does not see, and tools in use raise nothing.
+    /// Ranks the tools of every pick with this scorer, in place of the built-in ranking. It does
+    /// not rank skills, and tools in use raise no other tools.
     #[must_use]
     pub fn scorer(mut self, scorer: Arc<dyn Scorer>) -> Self {
         self.scorer = Some(scorer);
         self
     }
 
-    /// Shows the scorer only the best tools of the built-in ranking, at most so many and at least
-    /// one, and those that stay whatever their score: named, always included or in use. No other
-    /// tool is picked, but for those that skills and picked tools bring along. Where the scorer
-    /// fails or is late, the built-in ranking stands.
+    /// Limits the scorer to the best tools of the built-in ranking: at most `tools`, at least one,
+    /// plus the tools that are named, always included or in use. No other tool is picked, except
+    /// the tools of picked skills and those that picks require. If the scorer fails or is late, the
+    /// built-in ranking is used.
     #[must_use]
     pub fn shortlist(mut self, tools: usize) -> Self {
         self.shortlist = Some(tools.max(1));
         self
     }
 
-    /// Lets this reranker put the best candidates in another order, where
-    /// [`PickOptions::rerank`](crate::PickOptions::rerank) asks for it. Skills it does not see.
+    /// Reorders the best candidates with this reranker, if
+    /// [`PickOptions::rerank`](crate::PickOptions::rerank) asks for it. It does not rank skills.
     #[must_use]
     pub fn reranker(mut self, reranker: Arc<dyn Reranker>) -> Self {
         self.reranker = Some(reranker);
@@ -179,8 +206,9 @@ impl EngineBuilder {
     }
 
     /// Counts definitions with `counter` for
-    /// [`PickOptions::token_budget`](crate::PickOptions::token_budget), which is refused without
-    /// one. `picktools_provider::Definitions` is the counter for the formats of model providers.
+    /// [`PickOptions::token_budget`](crate::PickOptions::token_budget), which is rejected without a
+    /// counter. `picktools_provider::Definitions` is the counter for the formats of model
+    /// providers.
     #[must_use]
     pub fn token_counter(mut self, counter: Arc<dyn TokenCounter>) -> Self {
         self.token_counter = Some(counter);
@@ -191,66 +219,55 @@ impl EngineBuilder {
     ///
     /// # Errors
     ///
-    /// [`IndexError`] when the model fails on a tool, or two skills have one name. A cache that
-    /// cannot be used is no error; see [`IndexStats::cache`](crate::engine::IndexStats::cache).
+    /// [`IndexError`] if the model fails on a tool, or two skills have the same name. An unusable
+    /// cache is not an error; see [`IndexStats::cache`](crate::engine::IndexStats::cache).
     pub fn build(self) -> Result<Engine, IndexError> {
-        let mut optional = None;
-        let embedders: Vec<Arc<dyn Embedder>> = match self.model {
-            Model::Static => built_in()?.into_iter().collect(),
-            Model::Given(embedder) => match Retriever::of(embedder.as_ref()) {
-                Retriever::Model => built_in()?.into_iter().chain([embedder]).collect(),
-                Retriever::Keyword | Retriever::Static => vec![embedder],
-            },
-            Model::Optional(model) => {
-                optional = Some(model);
-                built_in()?.into_iter().collect()
-            }
-            Model::None => Vec::new(),
-        };
+        let (embedders, optional) = self.model.split()?;
         let deadline = optional.as_ref().map(|optional| optional.deadline);
         let cache_dir = self.cache_dir.clone();
-        let of_examples = ExampleConfig {
+        let example_config = ExampleConfig {
             cache_dir: cache_dir.clone(),
             progress: self.progress.clone(),
             deadline,
         };
-        let (progress, before) = (self.progress, None);
         let config = IndexConfig {
             embedders,
             optional,
             cache_dir: self.cache_dir,
-            progress,
-            before,
+            progress: self.progress,
+            previous: None,
         };
         let mut index = Index::build(self.catalog, config)?;
-        let skills = self.skills.map(|skills| {
-            let given = skills.into_iter().map(Arc::new).collect();
-            SkillIndex::build(
-                given,
-                &index,
-                IndexConfig {
-                    cache_dir,
-                    ..index.same_models(deadline)
-                },
-            )
-        });
-        let skills = skills.transpose()?;
-        // Tools and skills are ranked beside each other, and so by the same models.
-        if let Some(reason) = skills.as_ref().and_then(SkillIndex::left_out) {
-            index.leave_out(reason);
+        let mut skill_index = None;
+        if let Some(skills) = self.skills {
+            let all_skills = skills.into_iter().map(Arc::new).collect();
+            let config = IndexConfig {
+                cache_dir,
+                ..index.same_models(deadline)
+            };
+            let skills = SkillIndex::build(all_skills, &index, config)?;
+            // Tools and skills are ranked together, so they need the same models.
+            if let Some(reason) = skills.left_out() {
+                index.leave_out(reason);
+            }
+            skill_index = Some(Arc::new(skills));
         }
-        let is_wanted = self.examples.is_some() || !index.catalog.exemplified().is_empty();
-        let (given, none_known) = (self.examples.unwrap_or_default(), KnownExamples::default());
-        let examples = is_wanted
-            .then(|| ExampleIndex::build(&index, given, &of_examples, &none_known).map(Arc::new));
+        let mut example_index = None;
+        if self.examples.is_some() || !index.catalog.exemplified().is_empty() {
+            let examples = self.examples.unwrap_or_default();
+            let no_known_examples = KnownExamples::default();
+            let examples =
+                ExampleIndex::build(&index, examples, &example_config, &no_known_examples)?;
+            example_index = Some(Arc::new(examples));
+        }
         let prior = self
             .sequences
             .map(|sequences| Arc::new(Prior::new(Arc::new(sequences), &index.names)));
         Ok(Engine {
             index: Arc::new(index),
-            skills: skills.map(Arc::new),
+            skills: skill_index,
             prior,
-            examples: examples.transpose()?,
+            examples: example_index,
             scorer: self.scorer,
             shortlist: self.shortlist,
             reranker: self.reranker,

@@ -1,24 +1,24 @@
-//! The built-in ranking in the form of a custom one.
+//! The built-in ranking as a custom scorer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::candidates::MAX_CONSIDERED;
 use super::explain::Explainer;
-use super::ranked::Ranked;
+use super::ranked::RequestRanking;
 use super::request::Request;
 use super::signals::{models, plain_signals};
 use crate::catalog::Tool;
-use crate::fuse::{Fused, Fusion, Mode};
+use crate::fuse::{FusedValues, Fusion, Mode};
 use crate::index::{ExampleIndex, Index};
 use crate::options::PickOptions;
 use crate::query::Query;
-use crate::ranking::{ToolId, top_k};
+use crate::ranking::{Candidate, ToolId, top_k};
 use crate::scorer::{Score, ScoreFuture, Scorer, ScorerError};
 
-/// A built-in ranking as a [`Scorer`]. It scores the tools it is given against each other, and only
-/// tools of the engine's catalog. The best 100 of them have a reason: what the retrievers found in
-/// them.
+/// A built-in ranking as a [`Scorer`]. It scores the given tools relative to each other, and
+/// accepts only tools of the engine's catalog. The best 100 have a reason, which states the
+/// evidence of the retrievers.
 #[derive(Debug, Clone)]
 pub struct BuiltInScorer {
     pub(super) index: Arc<Index>,
@@ -42,15 +42,13 @@ impl Scorer for BuiltInScorer {
                 .examples
                 .as_deref()
                 .filter(|examples| !examples.is_empty());
-            let ids = tools
-                .iter()
-                .map(|tool| {
-                    index
-                        .catalog
-                        .find(&tool.id)
-                        .ok_or_else(|| failed(format!("{:?} is not in its catalog", tool.id)))
-                })
-                .collect::<Result<Vec<ToolId>, _>>()?;
+            let mut ids: Vec<ToolId> = Vec::with_capacity(tools.len());
+            for tool in tools {
+                let Some(id) = index.catalog.find(&tool.id) else {
+                    return Err(failed(format!("{:?} is not in its catalog", tool.id)));
+                };
+                ids.push(id);
+            }
             if models(index, self.mode).is_empty() && self.mode.uses_semantic() {
                 return Err(failed("the engine has no embedding model".to_owned()));
             }
@@ -63,27 +61,32 @@ impl Scorer for BuiltInScorer {
             let request =
                 Request::new(index, query, &options).map_err(|error| failed(error.to_string()))?;
             let mut request = request.with_examples(examples);
-            request.ask_only_of(&ids);
-            let fused = Fused::new(signals, Fusion::Weighted, request.rankable());
+            request.restrict_to(&ids);
+            let fused = FusedValues::new(signals, Fusion::Weighted, request.rankable());
             let best = top_k(
                 fused.candidates(request.rankable(), f32::NEG_INFINITY),
                 MAX_CONSIDERED,
             );
-            let ranked = Ranked::Fused {
+            let ranked = RequestRanking::Fused {
                 mode: self.mode,
                 terms,
                 fused,
             };
-            let why = Explainer::new(&request, &ranked, &[]);
-            let mut reasons: HashMap<ToolId, String> = best
-                .iter()
-                .filter_map(|best| Some((best.tool, why.found_in(best.tool)?)))
-                .collect();
-            let score = |tool| Score {
-                reason: reasons.remove(&tool),
-                ..Score::new(ranked.score(tool))
-            };
-            Ok(ids.into_iter().map(score).collect())
+            let explainer = Explainer::new(&request, &ranked, &[]);
+            let mut reasons: HashMap<ToolId, String> = HashMap::new();
+            for Candidate { tool, .. } in best {
+                if let Some(reason) = explainer.evidence_text(tool) {
+                    reasons.insert(tool, reason);
+                }
+            }
+            let mut scores = Vec::with_capacity(ids.len());
+            for tool in ids {
+                scores.push(Score {
+                    reason: reasons.remove(&tool),
+                    ..Score::new(ranked.score(tool))
+                });
+            }
+            Ok(scores)
         })
     }
 }

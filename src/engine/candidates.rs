@@ -1,107 +1,108 @@
-//! `min_score`: which of the ranked tools are candidates, and how many of them are put in order. A
-//! tool is one by its score for the whole request, or as the good tool of a part.
+//! The candidates: the tools that reach `min_score` for the whole request, or are the good tool of
+//! a subquery.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::parts::Part;
-use super::ranked::Ranked;
+use super::parts::Subquery;
+use super::ranked::RequestRanking;
 use super::report::Report;
 use super::request::Request;
-use crate::index::Twins;
-use crate::options::{Choice, PickOptions};
+use crate::index::DuplicateGroups;
+use crate::options::{PickOptions, SelectionMode};
 use crate::ranking::{Candidate, Ranking, ToolId, top_k};
 use crate::select::{Decision, POOL};
 use crate::selection::Stage;
 
-/// How many candidates an outcome shows the evidence of, beside the picked ones.
+/// The largest number of candidates whose evidence a selection contains, in addition to the picks.
 pub(super) const MAX_CONSIDERED: usize = 100;
 
 /// The tools that may be picked.
 pub(super) struct Candidates<'q> {
-    /// Those that later stages may reach, best first.
+    /// The candidates that later stages may reach, best first.
     pub(super) ranking: Ranking,
-    /// All of them, in no order.
+    /// All candidates, in no order.
     all: Vec<Candidate>,
-    /// How many eligible tools are not candidates.
+    /// The number of eligible tools that are not candidates.
     below_threshold: usize,
-    pub(super) stay: Stay,
-    /// The parts of the request that the picks are to cover; none where it has one.
-    pub(super) parts: Vec<Part<'q>>,
-    /// The good tools of parts, best first by part.
+    pub(super) protected: ProtectedTools,
+    /// The subqueries that the picks should cover; empty if the request has only one.
+    pub(super) subqueries: Vec<Subquery<'q>>,
+    /// The good tools of subqueries, by the score for their subquery, best first.
     pub(super) good: Vec<(ToolId, usize)>,
-    /// The tools that are candidates for a part alone.
-    pub(super) for_part: BTreeMap<ToolId, usize>,
-    /// Whether a reranker has decided on the order.
+    /// The tools that are candidates for one subquery only.
+    pub(super) for_subquery: BTreeMap<ToolId, usize>,
+    /// `true` if a reranker determined the order.
     pub(super) reranked: bool,
 }
 
-/// Tools that stay whatever their score.
-pub(super) struct Stay {
-    /// Because they are named or always included.
-    pub(super) musts: BTreeSet<ToolId>,
-    /// Because they are in use.
-    pub(super) held: BTreeSet<ToolId>,
-    /// Because picked skills need them.
-    pub(super) needed: BTreeSet<ToolId>,
+/// The tools that are picked with any score.
+pub(super) struct ProtectedTools {
+    /// Tools that are named or always included.
+    pub(super) mandatory: BTreeSet<ToolId>,
+    /// Tools in use.
+    pub(super) in_use: BTreeSet<ToolId>,
+    /// Tools of picked skills.
+    pub(super) skill_tools: BTreeSet<ToolId>,
 }
 
-impl Stay {
-    fn new(request: &Request<'_>, ranked: &Ranked<'_>) -> Self {
-        let ranks = |mut tools: BTreeSet<ToolId>| {
+impl ProtectedTools {
+    fn new(request: &Request<'_>, ranked: &RequestRanking<'_>) -> Self {
+        let ranked_only = |mut tools: BTreeSet<ToolId>| {
             tools.retain(|&tool| ranked.ranks(tool));
             tools
         };
         Self {
-            musts: ranks(request.musts()),
-            held: ranks(request.held()),
-            needed: ranks(request.brought()),
+            mandatory: ranked_only(request.mandatory_tools()),
+            in_use: ranked_only(request.tools_in_use()),
+            skill_tools: ranked_only(request.skill_tools()),
         }
     }
 
     fn all(&self) -> BTreeSet<ToolId> {
-        self.musts
-            .iter()
-            .chain(&self.held)
-            .chain(&self.needed)
-            .copied()
-            .collect()
+        let mut all = self.mandatory.clone();
+        all.extend(&self.in_use);
+        all.extend(&self.skill_tools);
+        all
     }
 }
 
 impl<'q> Candidates<'q> {
-    /// Applies `min_score`, and puts at least `window` candidates in order.
+    /// Applies `min_score` and sorts at least the best `window` candidates.
     pub(super) fn new(
         request: &Request<'q>,
-        ranked: &Ranked<'_>,
-        parts: Vec<Part<'q>>,
+        ranked: &RequestRanking<'_>,
+        subqueries: Vec<Subquery<'q>>,
         window: usize,
         report: &mut Report,
     ) -> Self {
-        let stay = Stay::new(request, ranked);
-        let staying = stay.all();
-        let mut all = above(request, ranked, &staying);
+        let protected = ProtectedTools::new(request, ranked);
+        let protected_tools = protected.all();
+        let mut all = above_threshold(request, ranked, &protected_tools);
         match ranked {
-            Ranked::Registration { .. } => report.skipped(Stage::MinScore, "there are no scores"),
-            Ranked::Fused { .. } | Ranked::Custom(_) => report.ran(Stage::MinScore),
+            RequestRanking::Registration { .. } => {
+                report.skipped(Stage::MinScore, "there are no scores")
+            }
+            RequestRanking::Fused { .. } | RequestRanking::Custom(_) => report.ran(Stage::MinScore),
         }
-        let pool = if parts.is_empty() { 0 } else { POOL };
-        let twins = twins(request).map_or(0, Twins::len);
-        let depth = depth(request.options, staying.len())
+        let pool = if subqueries.is_empty() { 0 } else { POOL };
+        let duplicate_count = duplicates(request).map_or(0, DuplicateGroups::len);
+        let depth = sorting_depth(request.options, protected_tools.len())
             .max(pool)
-            .saturating_add(twins)
+            .saturating_add(duplicate_count)
             .max(window);
         let mut ranking = top_k(all.iter().copied(), depth);
-        let good = good(&parts, request.options.min_score);
-        let for_part = for_part(&good, ranked, request, &staying);
-        all.extend(for_part.keys().map(|&tool| ranked.candidate(tool)));
-        // The good tools of parts may be chosen wherever they stand.
-        let placed: BTreeSet<ToolId> = ranking.iter().map(|candidate| candidate.tool).collect();
-        let behind = good
+        let good = good_tools(&subqueries, request.options.min_score);
+        let for_subquery = subquery_candidates(&good, ranked, request, &protected_tools);
+        all.extend(for_subquery.keys().map(|&tool| ranked.candidate(tool)));
+        // The good tools of subqueries may be chosen at any rank.
+        let sorted_tools: BTreeSet<ToolId> =
+            ranking.iter().map(|candidate| candidate.tool).collect();
+        let other_good_tools = good
             .iter()
-            .filter(|(tool, _)| !placed.contains(tool))
+            .filter(|(tool, _)| !sorted_tools.contains(tool))
             .map(|&(tool, _)| ranked.candidate(tool));
-        ranking.extend(top_k(behind, usize::MAX));
-        let unranked = staying
+        ranking.extend(top_k(other_good_tools, usize::MAX));
+        let unranked = protected_tools
             .iter()
             .filter(|&&tool| !request.rankable().admits(tool))
             .count();
@@ -111,20 +112,24 @@ impl<'q> Candidates<'q> {
             ranking,
             all,
             below_threshold,
-            stay,
-            parts,
+            protected,
+            subqueries,
             good,
-            for_part,
+            for_subquery,
             reranked: false,
         }
     }
 
-    /// Returns how many eligible tools are neither candidates nor required by picks.
+    /// Returns the number of eligible tools that are neither candidates nor required by picks.
     pub(super) fn below_threshold(&self, request: &Request<'_>, decisions: &[Decision]) -> usize {
-        let required = decisions.iter().filter_map(Decision::required);
-        let mut required: BTreeSet<ToolId> = required
-            .filter(|&tool| request.rankable().admits(tool))
-            .collect();
+        let mut required = BTreeSet::new();
+        for decision in decisions {
+            if let Some(tool) = decision.required()
+                && request.rankable().admits(tool)
+            {
+                required.insert(tool);
+            }
+        }
         if !required.is_empty() {
             for candidate in &self.all {
                 required.remove(&candidate.tool);
@@ -134,62 +139,69 @@ impl<'q> Candidates<'q> {
     }
 }
 
-/// Which tools are the same, where that matters.
-pub(super) fn twins<'a>(request: &Request<'a>) -> Option<&'a Twins> {
-    Some(&request.index.twins).filter(|_| request.options.choice == Choice::Set)
+/// Returns the duplicates, if the picks are chosen as a set.
+pub(super) fn duplicates<'a>(request: &Request<'a>) -> Option<&'a DuplicateGroups> {
+    if request.options.choice != SelectionMode::Set {
+        return None;
+    }
+    Some(&request.index.duplicates)
 }
 
-/// The tools that score enough, and those that stay, whether or not anything ranked them.
-fn above(request: &Request<'_>, ranked: &Ranked<'_>, staying: &BTreeSet<ToolId>) -> Vec<Candidate> {
+/// Returns the tools that reach the threshold, and the protected tools, ranked or not.
+fn above_threshold(
+    request: &Request<'_>,
+    ranked: &RequestRanking<'_>,
+    protected: &BTreeSet<ToolId>,
+) -> Vec<Candidate> {
     let mut candidates = ranked.reaching(
         request.rankable(),
         ranked.value_at(request.options.min_score),
     );
-    if !staying.is_empty() {
-        let mut others = staying.clone();
+    if !protected.is_empty() {
+        let mut others = protected.clone();
         others.retain(|&tool| candidates.iter().all(|candidate| candidate.tool != tool));
         candidates.extend(others.into_iter().map(|tool| ranked.candidate(tool)));
     }
     candidates
 }
 
-/// The good tools of the parts, each with the first part that it is good for; those of the
-/// best-served parts first.
-fn good(parts: &[Part<'_>], min_score: f32) -> Vec<(ToolId, usize)> {
-    let best = parts
-        .iter()
-        .enumerate()
-        .filter_map(|(part, asked)| Some((asked.good(min_score)?, part)));
+/// Returns the good tools of the subqueries, each with the first subquery that it serves. The tools
+/// of the best-served subqueries come first.
+fn good_tools(subqueries: &[Subquery<'_>], min_score: f32) -> Vec<(ToolId, usize)> {
     let mut good: Vec<(ToolId, usize)> = Vec::new();
-    for (tool, part) in best {
-        if good.iter().all(|(known, _)| *known != tool) {
-            good.push((tool, part));
+    for (position, subquery) in subqueries.iter().enumerate() {
+        if let Some(tool) = subquery.good_tool(min_score)
+            && good.iter().all(|(other, _)| *other != tool)
+        {
+            good.push((tool, position));
         }
     }
-    let score = |&(tool, part): &(ToolId, usize)| parts[part].fused.score_of(tool);
+    let score = |&(tool, position): &(ToolId, usize)| subqueries[position].fused.score(tool);
     good.sort_by(|a, b| score(b).total_cmp(&score(a)));
     good
 }
 
-/// Those of the good tools that are no candidates by their score for the whole request.
-fn for_part(
+/// Returns the good tools that are not candidates by their score for the whole request.
+fn subquery_candidates(
     good: &[(ToolId, usize)],
-    ranked: &Ranked<'_>,
+    ranked: &RequestRanking<'_>,
     request: &Request<'_>,
-    staying: &BTreeSet<ToolId>,
+    protected: &BTreeSet<ToolId>,
 ) -> BTreeMap<ToolId, usize> {
-    let least = ranked.value_at(request.options.min_score);
-    let is_candidate =
-        |tool: ToolId| staying.contains(&tool) || ranked.reaches(ranked.candidate(tool), least);
-    good.iter()
-        .copied()
-        .filter(|&(tool, _)| !is_candidate(tool))
-        .collect()
+    let threshold = ranked.value_at(request.options.min_score);
+    let mut candidates = BTreeMap::new();
+    for &(tool, subquery) in good {
+        let reaches_threshold = || ranked.reaches(ranked.candidate(tool), threshold);
+        if !protected.contains(&tool) && !reaches_threshold() {
+            candidates.insert(tool, subquery);
+        }
+    }
+    candidates
 }
 
-/// How many candidates are put in order; all of them where the cut may reach far down.
-fn depth(options: &PickOptions, staying: usize) -> usize {
-    if staying > 0 || options.max_per_source.is_some() {
+/// Returns the number of candidates to sort: all of them if the cut may reach far down.
+fn sorting_depth(options: &PickOptions, protected: usize) -> usize {
+    if protected > 0 || options.max_per_source.is_some() {
         return usize::MAX;
     }
     options

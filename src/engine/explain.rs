@@ -1,7 +1,6 @@
-//! From numbers and decisions to reasons: evidence for what is returned, and one sentence for
-//! people.
+//! Explanations: the evidence and the reason of each returned tool.
 //!
-//! Nothing here changes a ranking or a decision, and nothing here is computed for a tool that is
+//! This stage changes neither the ranking nor the decisions. It computes nothing for tools that are
 //! not returned (or, with `debug`, considered).
 
 mod reason;
@@ -11,230 +10,237 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use self::reason::{fits, reason};
+use self::reason::{evidence_clauses, reason};
 use self::words::RequestWords;
 use super::candidates::MAX_CONSIDERED;
-use super::parts::Part;
-use super::ranked::{Custom, Ranked};
+use super::parts::Subquery;
+use super::ranked::{CustomRanking, RequestRanking};
 use super::request::Request;
-use super::rerank::Reranked;
+use super::rerank::RerankOutcome;
 use crate::access::MAX_LISTED_INELIGIBLE;
-use crate::examples::Counting;
+use crate::examples::ActiveExample;
 use crate::excerpt::one_line;
-use crate::fuse::{Fused, Fusion, Part as Summand, Raised, Retriever};
+use crate::fuse::{FusedValues, Fusion, Retriever, ValueIncrease, WeightedSignal as Summand};
 use crate::index::{Index, Vectors};
 use crate::query::MAX_SENTENCES;
 use crate::ranking::{Candidate, ToolId};
 use crate::retrieve::FoundTerm;
-use crate::select::{Decision, Fate, Refused, picks};
+use crate::select::{CutOutcome, Decision, IneligibleRequirement, PickDetails, picks};
 use crate::selection::{
-    AskedBy, CalledOften, CalledTogether, Considered, CoverEvidence, Definition, DropReason,
-    Dropped, ExampleEvidence, FusionEvidence, FusionPart, Ineligible, IneligibleTool,
-    KeywordEvidence, Pick, PriorEvidence, Provenance, SemanticEvidence, SourceEvidence,
-    TermEvidence,
+    CallCooccurrence, CallFrequency, ConsideredCandidate, CoverEvidence, DropReason, DroppedTool,
+    ExampleEvidence, FusionEvidence, FusionPart, IneligibleSummary, IneligibleTool,
+    KeywordEvidence, NameOrigin, Pick, PriorEvidence, Provenance, SemanticEvidence,
+    ShownDefinition, SourceEvidence, TermEvidence,
 };
-use crate::sequences::Gain;
 
-/// The most characters that are kept of a tool's words where they meet a term: a pair may have
-/// others in between.
+/// The largest number of characters of a matching term; a pair of words may have others in between.
 const MAX_MEETS_CHARS: usize = 80;
 
-/// Explains one pick.
+/// An explainer for the decisions of a pick.
 pub(super) struct Explainer<'a> {
     request: &'a Request<'a>,
-    ranked: &'a Ranked<'a>,
-    reranked: Option<&'a Reranked>,
+    ranked: &'a RequestRanking<'a>,
+    reranked: Option<&'a RerankOutcome>,
     decisions: &'a [Decision],
-    /// Whether a model failed and another stands in for it.
-    stands_in: bool,
-    /// The parts of the request that picks may be for.
-    parts: &'a [Part<'a>],
-    /// The request's words, where a part of the ranking is the similarity of a model that can tell
-    /// them apart.
+    /// `true` if the semantic evidence comes from a fallback model.
+    uses_fallback: bool,
+    /// The subqueries that picks may serve.
+    subqueries: &'a [Subquery<'a>],
+    /// The vectors of a model and the request's words, if the ranking includes a model with word
+    /// vectors.
     words: Option<(&'a Vectors, RequestWords<'a>)>,
-    /// The most that a source adds to the value of an eligible tool.
+    /// The largest contribution of a source to the value of an eligible tool.
     best_source: f32,
-    /// Of each tool with a value whether it is ranked.
+    /// A flag for each tool with a value: `true` if it is ranked.
     admitted: Cow<'a, [bool]>,
 }
 
 impl<'a> Explainer<'a> {
     pub(super) fn new(
         request: &'a Request<'a>,
-        ranked: &'a Ranked<'a>,
+        ranked: &'a RequestRanking<'a>,
         decisions: &'a [Decision],
     ) -> Self {
-        let mut why = Self {
+        let mut explainer = Self {
             request,
             ranked,
             reranked: None,
             decisions,
-            stands_in: false,
-            parts: &[],
+            uses_fallback: false,
+            subqueries: &[],
             words: None,
             best_source: f32::NEG_INFINITY,
             admitted: Cow::default(),
         };
-        if let (Ranked::Fused { fused, .. }, true) = (ranked, request.options.reasons) {
-            why.words = words(request.index, fused, request.query.wanted());
-            why.admitted = fused.scored.of(request.rankable().flags());
-            why.best_source = fused.best_source(&why.admitted);
+        if let (RequestRanking::Fused { fused, .. }, true) = (ranked, request.options.reasons) {
+            explainer.words = request_words(request.index, fused, request.query.search_text());
+            explainer.admitted = fused.scored.select(request.rankable().flags());
+            explainer.best_source = fused.best_source(&explainer.admitted);
         }
-        why
+        explainer
     }
 
-    /// Explains picks for parts of the request too.
-    pub(super) fn parts(self, parts: &'a [Part<'a>]) -> Self {
-        Self { parts, ..self }
+    /// Adds the subqueries that picks may serve.
+    pub(super) fn subqueries(self, subqueries: &'a [Subquery<'a>]) -> Self {
+        Self { subqueries, ..self }
     }
 
-    /// Says of what a model finds whether that stands in for another that failed.
-    pub(super) fn standing_in(self, stands_in: bool) -> Self {
-        Self { stands_in, ..self }
+    /// Marks the semantic evidence as coming from a fallback model.
+    pub(super) fn fallback(self, uses_fallback: bool) -> Self {
+        Self {
+            uses_fallback,
+            ..self
+        }
     }
 
-    /// Explains reranking too.
-    pub(super) fn reranked(self, reranked: Option<&'a Reranked>) -> Self {
+    /// Adds the outcome of reranking.
+    pub(super) fn reranked(self, reranked: Option<&'a RerankOutcome>) -> Self {
         Self { reranked, ..self }
     }
 
-    /// Returns the picked tools with their reasons, and after them those beside the picks.
+    /// Returns the picks with their reasons, and after them the tools that they require.
     pub(super) fn picks(&self) -> Vec<Pick> {
-        let reranker = self
-            .reranked
-            .map(|reranked| reranked.report.reranker.as_str());
-        let reasons = self.request.options.reasons;
-        let picks = picks(self.decisions).map(|(tool, picked)| {
-            let mut provenance = self.provenance(tool);
-            let requires = |(refused, how): (ToolId, &Refused)| {
-                how.by.contains(&tool).then(|| self.id(refused))
-            };
-            provenance.requires_ineligible = self
-                .decisions
-                .iter()
-                .filter_map(Decision::refused)
-                .filter_map(requires)
-                .collect();
-            provenance.required_by = picked
-                .required_by
-                .iter()
-                .map(|&tool| self.id(tool))
-                .collect();
-            provenance.covers = picked
-                .covers
-                .filter(|_| reasons)
-                .map(|part| self.cover_evidence(part, tool));
-            let twins = self
-                .decisions
-                .iter()
-                .filter(|decision| decision.fate == Fate::SameAs(tool));
-            let definition = self.request.index.catalog.tool(tool);
-            Pick {
-                tool: Arc::clone(definition),
-                score: self.ranked.score(tool),
-                reason: if reasons {
-                    reason(
-                        self.ranked,
-                        (tool, definition),
-                        &self.request.options.access,
-                        &provenance,
-                        reranker,
-                    )
-                } else {
-                    String::new()
-                },
-                provenance,
-                same_as: twins.map(|twin| self.id(twin.tool)).collect(),
-                definition: picked
-                    .shown
-                    .map(|(detail, tokens)| Definition { detail, tokens }),
-            }
-        });
-        picks.collect()
+        let mut explained = Vec::new();
+        for (tool, details) in picks(self.decisions) {
+            explained.push(self.explain_pick(tool, details));
+        }
+        explained
     }
 
-    /// Says what the retrievers found in a tool; `None` where that is nothing.
-    pub(super) fn found_in(&self, tool: ToolId) -> Option<String> {
-        let found = fits(
+    fn explain_pick(&self, tool: ToolId, details: &PickDetails) -> Pick {
+        let definition = self.request.index.catalog.tool(tool);
+        let options = self.request.options;
+        let mut provenance = self.provenance(tool);
+        let mut same_as = Vec::new();
+        for decision in self.decisions {
+            if let Some((required, requirement)) = decision.ineligible_requirement()
+                && requirement.by.contains(&tool)
+            {
+                provenance.requires_ineligible.push(self.id(required));
+            }
+            if decision.outcome == CutOutcome::SameAs(tool) {
+                same_as.push(self.id(decision.tool));
+            }
+        }
+        for &requiring_tool in &details.required_by {
+            provenance.required_by.push(self.id(requiring_tool));
+        }
+        let mut pick_reason = String::new();
+        if options.reasons {
+            if let Some(subquery) = details.covers {
+                provenance.covers = Some(self.cover_evidence(subquery, tool));
+            }
+            let reranker = self.reranked.map(|reranked| &*reranked.report.reranker);
+            pick_reason = reason(
+                self.ranked,
+                (tool, definition),
+                &options.access,
+                &provenance,
+                reranker,
+            );
+        }
+        Pick {
+            tool: Arc::clone(definition),
+            score: self.ranked.score(tool),
+            reason: pick_reason,
+            provenance,
+            same_as,
+            definition: details
+                .definition
+                .map(|(detail, tokens)| ShownDefinition { detail, tokens }),
+        }
+    }
+
+    /// Returns the evidence of the retrievers for a tool as clauses; `None` without evidence.
+    pub(super) fn evidence_text(&self, tool: ToolId) -> Option<String> {
+        let clauses = evidence_clauses(
             &self.provenance(tool),
             self.request.index.catalog.tool(tool),
         );
-        (!found.is_empty()).then(|| found.join("; "))
+        if clauses.is_empty() {
+            return None;
+        }
+        Some(clauses.join("; "))
     }
 
-    /// Returns the evidence of the best [`MAX_CONSIDERED`] candidates, picked or not, and of every
-    /// picked one, which `picks` explain already.
-    pub(super) fn considered(&self, ranking: &[Candidate], explained: &[Pick]) -> Vec<Considered> {
-        let considered =
-            ranking
-                .iter()
-                .enumerate()
-                .filter_map(|(place, &Candidate { tool, .. })| {
-                    let picked = picks(self.decisions)
-                        .position(|(pick, _)| pick == tool)
-                        .map(|pick| &explained[pick]);
-                    (picked.is_some() || place < MAX_CONSIDERED).then(|| Considered {
-                        tool_id: self.id(tool),
-                        score: self.ranked.score(tool),
-                        picked: picked.is_some_and(|_| !self.is_beside(tool)),
-                        untrusted: self.request.index.catalog.outline(tool).untrusted,
-                        provenance: picked
-                            .map_or_else(|| self.provenance(tool), |pick| pick.provenance.clone()),
-                    })
-                });
-        considered.collect()
+    /// Returns the evidence of the best [`MAX_CONSIDERED`] candidates and of every pick. The
+    /// evidence of picks is taken from `explained`.
+    pub(super) fn considered(
+        &self,
+        ranking: &[Candidate],
+        explained: &[Pick],
+    ) -> Vec<ConsideredCandidate> {
+        let mut considered = Vec::new();
+        for (position, &Candidate { tool, .. }) in ranking.iter().enumerate() {
+            let pick_position = picks(self.decisions).position(|(pick, _)| pick == tool);
+            let (picked, provenance) = match pick_position {
+                Some(pick) => {
+                    let provenance = explained[pick].provenance.clone();
+                    (!self.is_only_required(tool), provenance)
+                }
+                None if position < MAX_CONSIDERED => (false, self.provenance(tool)),
+                None => continue,
+            };
+            considered.push(ConsideredCandidate {
+                tool_id: self.id(tool),
+                score: self.ranked.score(tool),
+                picked,
+                untrusted: self.request.index.catalog.outline(tool).untrusted,
+                provenance,
+            });
+        }
+        considered
     }
 
-    /// Returns `true` if the tool stands beside the picks, which require it.
-    pub(super) fn is_beside(&self, tool: ToolId) -> bool {
-        picks(self.decisions).any(|(pick, picked)| pick == tool && picked.beside)
+    /// Returns `true` if the tool is returned only because picks require it.
+    pub(super) fn is_only_required(&self, tool: ToolId) -> bool {
+        picks(self.decisions).any(|(pick, picked)| pick == tool && picked.only_required)
     }
 
-    /// Returns how many tools are picks, and do not stand beside them.
+    /// Returns the number of picks without the tools that are only required.
     pub(super) fn pick_count(&self) -> usize {
         picks(self.decisions)
-            .filter(|(_, picked)| !picked.beside)
+            .filter(|(_, picked)| !picked.only_required)
             .count()
     }
 
-    /// Returns what was not picked although it would have been, but for a limit.
-    pub(super) fn dropped(&self) -> Vec<Dropped> {
-        let dropped = |decision: &Decision| {
-            let reason = match decision.fate {
-                Fate::Picked(_) | Fate::Refused(_) => return None,
-                Fate::OverCutoff => DropReason::MaxCandidates,
-                Fate::OverSource => DropReason::MaxPerSource,
-                Fate::OverRequired => DropReason::MaxRequired,
-                Fate::OverBudget => DropReason::TokenBudget,
-                Fate::SameAs(_) => DropReason::Same,
-                Fate::Copy => DropReason::Copy,
-                Fate::Covered => DropReason::Covered,
+    /// Returns the tools that only a limit excluded.
+    pub(super) fn dropped(&self) -> Vec<DroppedTool> {
+        let mut dropped: Vec<DroppedTool> = Vec::new();
+        for decision in self.decisions {
+            let reason = match decision.outcome {
+                CutOutcome::Picked(_) | CutOutcome::Ineligible(_) => continue,
+                CutOutcome::OverCutoff => DropReason::MaxCandidates,
+                CutOutcome::OverSource => DropReason::MaxPerSource,
+                CutOutcome::OverRequired => DropReason::MaxRequired,
+                CutOutcome::OverBudget => DropReason::TokenBudget,
+                CutOutcome::SameAs(_) => DropReason::Same,
+                CutOutcome::Copy => DropReason::Copy,
+                CutOutcome::Covered => DropReason::Covered,
             };
-            Some((decision.tool, reason))
-        };
-        let mut dropped: Vec<(ToolId, DropReason)> =
-            self.decisions.iter().filter_map(dropped).collect();
-        let over_in_use = self.request.in_use.over.iter().filter(|tool| {
+            dropped.push(DroppedTool {
+                tool_id: self.id(decision.tool),
+                reason,
+            });
+        }
+        let position = dropped.partition_point(|tool| tool.reason == DropReason::MaxCandidates);
+        let surplus_in_use = self.request.in_use.surplus.iter().filter(|tool| {
             self.request.eligibility.admits(**tool)
                 && picks(self.decisions).all(|(pick, _)| pick != **tool)
         });
-        let place = dropped.partition_point(|(_, reason)| *reason == DropReason::MaxCandidates);
         dropped.splice(
-            place..place,
-            over_in_use.map(|&tool| (tool, DropReason::MaxInUse)),
+            position..position,
+            surplus_in_use.map(|&tool| DroppedTool {
+                tool_id: self.id(tool),
+                reason: DropReason::MaxInUse,
+            }),
         );
         dropped
-            .into_iter()
-            .map(|(tool, reason)| Dropped {
-                tool_id: self.id(tool),
-                reason,
-            })
-            .collect()
     }
 
-    /// Returns what the caller may not see; tools that are asked for by name come first, and then
-    /// what picked tools require.
-    pub(super) fn ineligible(&self) -> Ineligible {
+    /// Returns the ineligible tools. Tools that are requested by name come first, then tools that
+    /// picks require.
+    pub(super) fn ineligible(&self) -> IneligibleSummary {
         let Request {
             eligibility,
             mentions,
@@ -242,72 +248,83 @@ impl<'a> Explainer<'a> {
             in_use,
             ..
         } = self.request;
-        let named = mentions.iter().map(|mention| mention.tool);
-        let asked_for: BTreeSet<ToolId> = named
-            .chain(always.keys().copied())
-            .chain(in_use.tools.keys().copied())
-            .collect();
-        let refused: BTreeMap<ToolId, &Refused> = self
-            .decisions
-            .iter()
-            .filter_map(Decision::refused)
-            .collect();
-        let explain = |tool: ToolId| {
-            let required = refused.get(&tool);
-            let name_of = |names: &BTreeMap<ToolId, String>| names.get(&tool).cloned();
-            let asked = (self
-                .request
-                .mention(tool)
-                .map(|name| (name.to_owned(), AskedBy::Request)))
-            .or_else(|| Some((name_of(always)?, AskedBy::Caller)))
-            .or_else(|| Some((name_of(&in_use.tools)?, AskedBy::Task)))
-            .or_else(|| Some((required?.name.clone(), AskedBy::Tool)));
-            let (named, asked_by) = asked.unzip();
-            let required_by = required
-                .iter()
-                .flat_map(|required| &required.by)
-                .map(|&by| self.id(by))
-                .collect();
-            IneligibleTool {
-                tool_id: self.id(tool),
-                named,
-                asked_by,
-                required_by,
-                reasons: eligibility.reasons(tool),
+        let mut requested: BTreeSet<ToolId> = always.keys().copied().collect();
+        requested.extend(in_use.tools.keys());
+        for mention in mentions {
+            requested.insert(mention.tool);
+        }
+        let mut requirements: BTreeMap<ToolId, &IneligibleRequirement> = BTreeMap::new();
+        for decision in self.decisions {
+            if let Some((tool, requirement)) = decision.ineligible_requirement() {
+                requirements.insert(tool, requirement);
             }
-        };
-        let named = asked_for
-            .iter()
-            .copied()
-            .filter(|&tool| !eligibility.admits(tool));
-        let required = refused
-            .keys()
-            .copied()
-            .filter(|tool| !asked_for.contains(tool));
-        let listed = |tool: &ToolId| asked_for.contains(tool) || refused.contains_key(tool);
-        let others = eligibility.ineligible().filter(|tool| !listed(tool));
-        // Nobody asked for the others.
-        let other = |tool: ToolId| IneligibleTool {
-            tool_id: self.id(tool),
-            named: None,
-            asked_by: None,
-            required_by: Vec::new(),
-            reasons: eligibility.reasons(tool),
-        };
-        let mut tools =
-            Vec::with_capacity(MAX_LISTED_INELIGIBLE.min(eligibility.ineligible_count()));
-        tools.extend(
-            named
-                .chain(required)
-                .map(explain)
-                .chain(others.map(other))
-                .take(MAX_LISTED_INELIGIBLE),
-        );
-        Ineligible {
-            total: eligibility.ineligible_count(),
+        }
+        let ineligible_count = eligibility.ineligible_count();
+        let mut tools = Vec::with_capacity(MAX_LISTED_INELIGIBLE.min(ineligible_count));
+        for &tool in &requested {
+            if !eligibility.admits(tool) {
+                tools.push(self.explain_ineligible(tool, requirements.get(&tool).copied()));
+            }
+        }
+        for (&tool, &requirement) in &requirements {
+            if !requested.contains(&tool) {
+                tools.push(self.explain_ineligible(tool, Some(requirement)));
+            }
+        }
+        for tool in eligibility.ineligible() {
+            if tools.len() >= MAX_LISTED_INELIGIBLE {
+                break;
+            }
+            if !requested.contains(&tool) && !requirements.contains_key(&tool) {
+                tools.push(self.explain_ineligible(tool, None));
+            }
+        }
+        tools.truncate(MAX_LISTED_INELIGIBLE);
+        IneligibleSummary {
+            total: ineligible_count,
             counts: eligibility.counts().clone(),
             tools,
         }
+    }
+
+    fn explain_ineligible(
+        &self,
+        tool: ToolId,
+        requirement: Option<&IneligibleRequirement>,
+    ) -> IneligibleTool {
+        let (named, asked_by) = self.name_and_origin(tool, requirement).unzip();
+        let mut required_by = Vec::new();
+        if let Some(requirement) = requirement {
+            for &requiring_tool in &requirement.by {
+                required_by.push(self.id(requiring_tool));
+            }
+        }
+        IneligibleTool {
+            tool_id: self.id(tool),
+            named,
+            asked_by,
+            required_by,
+            reasons: self.request.eligibility.reasons(tool),
+        }
+    }
+
+    /// Returns the name by which a tool is requested or required, and the origin of the name.
+    fn name_and_origin(
+        &self,
+        tool: ToolId,
+        requirement: Option<&IneligibleRequirement>,
+    ) -> Option<(String, NameOrigin)> {
+        let request = self.request;
+        if let Some(name) = request.mention(tool) {
+            return Some((name.to_owned(), NameOrigin::Request));
+        }
+        if let Some(name) = request.always.get(&tool) {
+            return Some((name.clone(), NameOrigin::Caller));
+        }
+        if let Some(name) = request.in_use.tools.get(&tool) {
+            return Some((name.clone(), NameOrigin::Task));
+        }
+        Some((requirement?.name.clone(), NameOrigin::Tool))
     }
 
     fn id(&self, tool: ToolId) -> String {
@@ -329,66 +346,76 @@ impl<'a> Explainer<'a> {
             fusion: None,
             examples: None,
             prior: None,
-            rerank: self
-                .reranked
-                .and_then(|reranked| reranked.evidence.get(&tool).copied()),
+            rerank: None,
             details: None,
         };
+        if let Some(reranked) = self.reranked {
+            provenance.rerank = reranked.evidence.get(&tool).copied();
+        }
         match self.ranked {
             _ if !self.request.options.reasons => {}
-            Ranked::Registration { .. } => {}
-            Ranked::Custom(Custom { scores, .. }) => {
-                provenance.details = scores.get(&tool).and_then(|score| score.details.clone());
-            }
-            Ranked::Fused { terms, fused, .. } => {
-                for part in &fused.parts {
-                    match vectors(self.request.index, part.retriever) {
-                        Some(vectors) => {
-                            let words = self.words.as_ref();
-                            provenance.semantic.push(self.semantic_evidence(
-                                (part, &self.admitted),
-                                vectors,
-                                words,
-                                tool,
-                            ));
-                        }
-                        None => {
-                            provenance.keyword =
-                                Some(self.keyword_evidence((part, &self.admitted), terms, tool))
-                        }
-                    }
+            RequestRanking::Registration { .. } => {}
+            RequestRanking::Custom(CustomRanking { scores, .. }) => {
+                if let Some(score) = scores.get(&tool) {
+                    provenance.details = score.details.clone();
                 }
-                provenance.fusion = Some(FusionEvidence {
-                    method: fused.method,
-                    parts: self.summands(fused, tool),
-                    source: fused.of_source(tool).map(|gain| SourceEvidence {
-                        gain,
-                        best: gain >= self.best_source,
-                    }),
-                    value: fused.value(tool),
-                });
-                provenance.examples = self.example_evidence(fused, tool);
-                provenance.prior = fused
-                    .gains
-                    .get(&tool)
-                    .map(|raised| self.prior_evidence(raised));
+            }
+            RequestRanking::Fused { terms, fused, .. } => {
+                self.add_fused_evidence(terms, fused, tool, &mut provenance);
             }
         }
         provenance
     }
 
-    /// What the tool's examples add, where they add something.
-    fn example_evidence(&self, fused: &Fused, tool: ToolId) -> Option<ExampleEvidence> {
+    /// Adds the evidence of the built-in ranking.
+    fn add_fused_evidence(
+        &self,
+        terms: &[FoundTerm<'_>],
+        fused: &FusedValues,
+        tool: ToolId,
+        provenance: &mut Provenance,
+    ) {
+        for part in &fused.parts {
+            let signal = (part, &*self.admitted);
+            match vectors(self.request.index, part.retriever) {
+                Some(vectors) => {
+                    let words = self.words.as_ref();
+                    let evidence = self.semantic_evidence(signal, vectors, words, tool);
+                    provenance.semantic.push(evidence);
+                }
+                None => provenance.keyword = Some(self.keyword_evidence(signal, terms, tool)),
+            }
+        }
+        provenance.fusion = Some(FusionEvidence {
+            method: fused.method,
+            parts: self.summands(fused, tool),
+            source: fused.source_gain(tool).map(|gain| SourceEvidence {
+                gain,
+                best: gain >= self.best_source,
+            }),
+            value: fused.value(tool),
+        });
+        provenance.examples = self.example_evidence(fused, tool);
+        if let Some(raised) = fused.gains.get(&tool) {
+            provenance.prior = Some(self.prior_evidence(raised));
+        }
+    }
+
+    /// Returns the contribution of the tool's examples, if there is one.
+    fn example_evidence(&self, fused: &FusedValues, tool: ToolId) -> Option<ExampleEvidence> {
         let examples = self.request.examples?;
-        let gain = fused.of_examples(tool);
-        let value = |place: &usize| fused.of_example(*place);
-        // Of equal examples the first.
+        let gain = fused.example_gain(tool);
+        let is_raised = gain > 0.0;
+        if !is_raised {
+            return None;
+        }
+        let value = |place: &usize| fused.example_value(*place);
+        // Of equal examples, the first is chosen.
         let nearest = examples
-            .of(tool)
+            .positions(tool)
             .rev()
-            .max_by(|a, b| value(a).total_cmp(&value(b)))
-            .filter(|_| gain > 0.0)?;
-        let Counting {
+            .max_by(|a, b| value(a).total_cmp(&value(b)))?;
+        let ActiveExample {
             request, origin, ..
         } = examples.example(nearest);
         let share = (gain / fused.value(tool).max(gain)).clamp(0.0, 1.0);
@@ -400,45 +427,41 @@ impl<'a> Explainer<'a> {
         })
     }
 
-    fn prior_evidence(&self, raised: &Raised) -> PriorEvidence {
-        let by = raised.gains.iter().map(
-            |&Gain {
-                 with,
-                 together,
-                 expected,
-                 log_ratio,
-             }| CalledTogether {
-                tool_id: self.id(with),
-                together,
-                expected,
-                log_ratio,
-            },
-        );
-        let popular = raised.popular.map(|popular| CalledOften {
+    fn prior_evidence(&self, raised: &ValueIncrease) -> PriorEvidence {
+        let mut by = Vec::with_capacity(raised.gains.len());
+        for gain in &raised.gains {
+            by.push(CallCooccurrence {
+                tool_id: self.id(gain.with),
+                together: gain.together,
+                expected: gain.expected,
+                log_ratio: gain.log_ratio,
+            });
+        }
+        let popular = raised.popular.map(|popular| CallFrequency {
             tasks: popular.called,
             expected: popular.expected,
             log_ratio: popular.log_ratio,
         });
         PriorEvidence {
             gain: raised.value,
-            by: by.collect(),
+            by,
             popular,
         }
     }
 
-    /// What the retrievers say of the tool for a part of the request alone.
-    fn cover_evidence(&self, part: usize, tool: ToolId) -> CoverEvidence {
-        let Part { text, terms, fused } = &self.parts[part];
-        let words = words(self.request.index, fused, text);
+    /// Returns the evidence of the quick retrievers for a tool and one subquery.
+    fn cover_evidence(&self, subquery: usize, tool: ToolId) -> CoverEvidence {
+        let Subquery { text, terms, fused } = &self.subqueries[subquery];
+        let words = request_words(self.request.index, fused, text);
         let mut evidence = CoverEvidence {
             part: (*text).to_owned(),
-            score: fused.score_of(tool),
+            score: fused.score(tool),
             keyword: None,
             semantic: None,
             examples: None,
         };
         evidence.examples = self.example_evidence(fused, tool);
-        let admitted = fused.scored.of(self.request.rankable().flags());
+        let admitted = fused.scored.select(self.request.rankable().flags());
         for part in &fused.parts {
             match vectors(self.request.index, part.retriever) {
                 Some(vectors) => {
@@ -464,36 +487,43 @@ impl<'a> Explainer<'a> {
         words: Option<&(&Vectors, RequestWords<'_>)>,
         tool: ToolId,
     ) -> SemanticEvidence {
-        let words = words.filter(|(told, _)| std::ptr::eq(*told, vectors));
+        let mut word_evidence = Vec::new();
+        if let Some((word_vectors, words)) = words
+            && std::ptr::eq(*word_vectors, vectors)
+        {
+            let definition = self.request.index.catalog.tool(tool);
+            word_evidence = words.evidence(vectors, definition, tool);
+        }
         SemanticEvidence {
             rank: part.signal.rank(tool, admitted),
-            score: part.signal.of(tool),
-            context: part.signal.of_context(tool),
-            examples: part.signal.of_examples(tool),
+            score: part.signal.score(tool),
+            context: part.signal.context_change(tool),
+            examples: part.signal.example_gain(tool),
             model: vectors.embedder().identity().to_owned(),
-            stands_in: self.stands_in,
-            words: words.map_or_else(Vec::new, |(_, words)| {
-                words.evidence(vectors, self.request.index.catalog.tool(tool), tool)
-            }),
+            stands_in: self.uses_fallback,
+            words: word_evidence,
         }
     }
 
-    /// The summands of a weighted sum; ranks, which the other method adds up, stand with the
-    /// retrievers.
-    fn summands(&self, fused: &Fused, tool: ToolId) -> BTreeMap<String, FusionPart> {
+    /// Returns the parts of a weighted sum. Reciprocal ranks have none: the ranks are in the
+    /// retrievers' evidence.
+    fn summands(&self, fused: &FusedValues, tool: ToolId) -> BTreeMap<String, FusionPart> {
         if fused.method != Fusion::Weighted {
             return BTreeMap::new();
         }
-        let parts = fused.parts.iter().map(|part| {
-            let model = vectors(self.request.index, part.retriever)
-                .map(|vectors| vectors.embedder().identity());
+        let mut parts = BTreeMap::new();
+        for part in &fused.parts {
+            let name = match vectors(self.request.index, part.retriever) {
+                Some(vectors) => vectors.embedder().identity(),
+                None => "keyword",
+            };
             let summand = FusionPart {
                 weight: part.weight,
-                score: part.signal.of(tool),
+                score: part.signal.score(tool),
             };
-            (model.unwrap_or("keyword").to_owned(), summand)
-        });
-        parts.collect()
+            parts.insert(name.to_owned(), summand);
+        }
+        parts
     }
 
     fn keyword_evidence(
@@ -507,47 +537,49 @@ impl<'a> Explainer<'a> {
         for FoundTerm { query, indexed } in terms {
             if let Some((contribution, fields)) = self.request.index.keyword.explain(tool, indexed)
             {
-                query
-                    .sentences()
-                    .for_each(|sentence| by_sentence[sentence] += contribution);
+                for sentence in query.sentences() {
+                    by_sentence[sentence] += contribution;
+                }
                 matches.push((query, contribution, fields));
             }
         }
-        // Of equal sentences any will do: what counts is the sum.
+        // Any of several equal sentences gives the same sum.
         let best = (0..MAX_SENTENCES).max_by(|&a, &b| by_sentence[a].total_cmp(&by_sentence[b]));
-        let own = self.request.index.own_words(tool);
+        let tool_words = self.request.index.original_words(tool);
         let definition = self.request.index.catalog.tool(tool);
-        let evidence = matches.into_iter().map(|(query, contribution, fields)| {
-            let within = query.sentences().any(|sentence| Some(sentence) == best);
-            let own = own.find(definition, (query.key, query.value), query.word, fields[0]);
-            TermEvidence {
+        let mut evidence = Vec::with_capacity(matches.len());
+        for (query, contribution, fields) in matches {
+            let is_in_best = query.sentences().any(|sentence| Some(sentence) == best);
+            let matching_word =
+                tool_words.find(definition, (query.key, query.value), query.word, fields[0]);
+            evidence.push(TermEvidence {
                 word: one_line(query.word, MAX_MEETS_CHARS),
                 value: query.value,
-                meets: one_line(own.unwrap_or(query.word), MAX_MEETS_CHARS),
+                meets: one_line(matching_word.unwrap_or(query.word), MAX_MEETS_CHARS),
                 kind: query.kind,
-                contribution: if within {
+                contribution: if is_in_best {
                     contribution
                 } else {
                     contribution / 2.0
                 },
                 fields,
-            }
-        });
+            });
+        }
         KeywordEvidence {
             rank: part.signal.rank(tool, admitted),
-            score: part.signal.of(tool),
-            context: part.signal.of_context(tool),
-            examples: part.signal.of_examples(tool),
-            terms: evidence.collect(),
+            score: part.signal.score(tool),
+            context: part.signal.context_change(tool),
+            examples: part.signal.example_gain(tool),
+            terms: evidence,
         }
     }
 }
 
-/// The words of a text, where a summand is the similarity of a model that can tell them apart, with
-/// that model's vectors.
-fn words<'a>(
+/// Returns the words of a text and the vectors of a model, if the fusion includes a model with word
+/// vectors.
+fn request_words<'a>(
     index: &'a Index,
-    fused: &Fused,
+    fused: &FusedValues,
     text: &'a str,
 ) -> Option<(&'a Vectors, RequestWords<'a>)> {
     fused.parts.iter().find_map(|part| {
@@ -559,10 +591,10 @@ fn words<'a>(
     })
 }
 
-/// The vectors that a semantic retriever searched.
+/// Returns the vectors that a semantic retriever searched.
 fn vectors(index: &Index, retriever: Retriever) -> Option<&Vectors> {
     index
         .vectors
         .iter()
-        .find(|vectors| Retriever::of(vectors.embedder().as_ref()) == retriever)
+        .find(|vectors| Retriever::from_embedder(vectors.embedder().as_ref()) == retriever)
 }

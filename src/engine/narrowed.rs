@@ -1,5 +1,4 @@
-//! A large catalog, of which only the tools that may be near a request are scored, is picked from
-//! as if all were.
+//! Tests that scoring only the nearby tools of a large catalog gives the same picks as scoring all.
 
 use std::sync::Arc;
 
@@ -75,13 +74,17 @@ const TRADES: [&str; 6] = [
     "farm",
 ];
 
-/// 3,600 tools of 180 sources; one in nine writes something, and some ask for others.
+/// A catalog of 3,600 tools of 180 sources. One in nine is destructive, and some require others.
 fn catalog() -> Catalog {
-    let tools = TRADES
-        .iter()
-        .flat_map(|trade| NOUNS.iter().map(move |noun| (trade, noun)));
-    let tools = tools.enumerate().flat_map(|(source, (trade, noun))| {
-        VERBS.iter().enumerate().map(move |(number, verb)| {
+    let mut sources = Vec::new();
+    for trade in TRADES {
+        for noun in NOUNS {
+            sources.push((trade, noun));
+        }
+    }
+    let mut tools = Vec::new();
+    for (source, (trade, noun)) in sources.into_iter().enumerate() {
+        for (number, verb) in VERBS.into_iter().enumerate() {
             let mut tool = Tool::without_arguments(
                 format!("{verb}_{noun}"),
                 format!("{verb} a {noun} of the {trade}"),
@@ -89,18 +92,18 @@ fn catalog() -> Catalog {
             tool.source = Some(format!("{}-{noun}", trade.replace(' ', "-")));
             tool.id = tool.qualified_name();
             tool.annotations.destructive_hint = Some((source + number) % 9 == 0);
-            if *verb == "merge" {
+            if verb == "merge" {
                 tool.requires = vec![format!("{}-podcast/tag_podcast", trade.replace(' ', "-"))];
             }
-            tool
-        })
-    });
+            tools.push(tool);
+        }
+    }
     Catalog::from_tools(tools).expect("ids differ")
 }
 
-/// An engine that scores all tools, and one that takes them for many.
+/// An engine that scores all tools, and one that treats the catalog as large.
 fn engines() -> (Engine, Engine) {
-    let engine = |take: bool| {
+    let engine = |is_large: bool| {
         let embedders: Vec<Arc<dyn crate::embed::Embedder>> =
             vec![StaticEmbedder::shared().expect("the model is valid")];
         let config = IndexConfig {
@@ -108,68 +111,65 @@ fn engines() -> (Engine, Engine) {
             ..IndexConfig::default()
         };
         let mut index = Index::build(catalog(), config).expect("it can be indexed");
-        if take {
-            index.vectors.iter_mut().for_each(Vectors::take_for_many);
+        if is_large {
+            index.vectors.iter_mut().for_each(Vectors::force_overview);
         }
-        let whole = Engine::new(Catalog::from_tools([]).expect("none")).expect("it can be indexed");
+        let empty = Engine::new(Catalog::from_tools([]).expect("none")).expect("it can be indexed");
         Engine {
             index: Arc::new(index),
-            ..whole
+            ..empty
         }
     };
     (engine(false), engine(true))
 }
 
 fn ids(selection: &Selection) -> Vec<&str> {
-    let both = selection.picks.iter().chain(&selection.required);
-    both.map(|pick| pick.tool.id.as_str()).collect()
+    let picks_and_required = selection.picks.iter().chain(&selection.required);
+    picks_and_required
+        .map(|pick| pick.tool.id.as_str())
+        .collect()
 }
 
-/// Checks that both pick the same tools, in order, for about the same reasons.
-fn check((whole, narrowed): &(Engine, Engine), query: &Query, options: &PickOptions) -> Selection {
-    let [expected, found] =
-        [whole, narrowed].map(|engine| engine.pick(query, options).expect("it picks"));
-    assert_eq!(ids(&found), ids(&expected), "{query:?}");
-    for (found, expected) in found
+/// Checks that both engines pick the same tools in the same order with nearly the same evidence.
+fn check((full, narrowed): &(Engine, Engine), query: &Query, options: &PickOptions) -> Selection {
+    let [expected, actual] =
+        [full, narrowed].map(|engine| engine.pick(query, options).expect("it picks"));
+    assert_eq!(ids(&actual), ids(&expected), "{query:?}");
+    for (actual, expected) in actual
         .picks
         .iter()
         .zip(&expected.picks)
-        .chain(found.required.iter().zip(&expected.required))
+        .chain(actual.required.iter().zip(&expected.required))
     {
         assert!(
-            (found.score - expected.score).abs() < 1e-4,
+            (actual.score - expected.score).abs() < 1e-4,
             "{}: {} {}",
-            found.tool.id,
-            found.score,
+            actual.tool.id,
+            actual.score,
             expected.score
         );
         assert_eq!(
-            found.provenance.covers.is_some(),
+            actual.provenance.covers.is_some(),
             expected.provenance.covers.is_some(),
             "{}",
-            found.tool.id
+            actual.tool.id
         );
-        let terms = |pick: &Pick| {
-            pick.provenance
-                .keyword
-                .as_ref()
-                .map(|keyword| keyword.terms.len())
-        };
-        assert_eq!(terms(found), terms(expected), "{}", found.tool.id);
+        let terms = |pick: &Pick| Some(pick.provenance.keyword.as_ref()?.terms.len());
+        assert_eq!(terms(actual), terms(expected), "{}", actual.tool.id);
     }
     assert!(
-        (found.answerable.unwrap_or_default() - expected.answerable.unwrap_or_default()).abs()
+        (actual.answerable.unwrap_or_default() - expected.answerable.unwrap_or_default()).abs()
             < 1e-4
     );
     assert_eq!(
-        found.blocked.as_ref().map(|blocked| &blocked.tool_id),
+        actual.blocked.as_ref().map(|blocked| &blocked.tool_id),
         expected.blocked.as_ref().map(|blocked| &blocked.tool_id)
     );
     assert_eq!(
-        (found.ineligible.total, &found.ineligible.counts),
+        (actual.ineligible.total, &actual.ineligible.counts),
         (expected.ineligible.total, &expected.ineligible.counts)
     );
-    found
+    actual
 }
 
 const REQUESTS: [&str; 8] = [
@@ -184,7 +184,7 @@ const REQUESTS: [&str; 8] = [
 ];
 
 #[test]
-fn what_is_near_is_picked_as_if_all_were_scored() {
+fn narrowed_pick_equals_full_pick() {
     let engines = engines();
     for request in REQUESTS {
         let mut options = PickOptions::default();
@@ -195,7 +195,7 @@ fn what_is_near_is_picked_as_if_all_were_scored() {
 }
 
 #[test]
-fn a_narrow_role_sees_its_own_tools_however_far_they_are() {
+fn narrowed_pick_for_narrow_role_finds_distant_tools() {
     let engines = engines();
     let sources = ["farm-bridge", "clinic-podcast"];
     let access = Access {
@@ -208,13 +208,13 @@ fn a_narrow_role_sees_its_own_tools_however_far_they_are() {
         ..PickOptions::default()
     };
     for request in REQUESTS {
-        let found = check(&engines, &Query::new(request), &options);
-        assert!(!found.picks.is_empty(), "{request}");
+        let selection = check(&engines, &Query::new(request), &options);
+        assert!(!selection.picks.is_empty(), "{request}");
     }
 }
 
 #[test]
-fn what_is_named_or_required_has_a_score_however_far_it_is() {
+fn narrowed_pick_scores_named_and_required_tools() {
     let engines = engines();
     let mut options = PickOptions::default();
     options
@@ -225,19 +225,19 @@ fn what_is_named_or_required_has_a_score_however_far_it_is() {
         &Query::new("send the invoice of the clinic"),
         &options,
     );
-    let found = check(
+    let selection = check(
         &engines,
         &Query::new("merge the contracts of the city council"),
         &options,
     );
-    let required = found
+    let required = selection
         .required
         .iter()
         .find(|pick| pick.tool.id == "city-council-podcast/tag_podcast");
     assert!(
         required.is_some_and(|pick| pick.score > 0.0),
         "{:?}",
-        ids(&found)
+        ids(&selection)
     );
     check(
         &engines,
@@ -247,7 +247,7 @@ fn what_is_named_or_required_has_a_score_however_far_it_is() {
 }
 
 #[test]
-fn where_all_tools_are_to_have_scores_they_have() {
+fn pick_with_context_or_tools_in_use_scores_all_tools() {
     let engines = engines();
     let query = Query::new("and the contract?").with_context(&["print the invoice of the clinic"]);
     let json = |engine: &Engine, query: &Query, options: &PickOptions| {

@@ -1,73 +1,73 @@
-//! What each part of a request wants: the parts are asked as requests of their own, by the quick
-//! retrievers.
+//! Subqueries: the quick retrievers rank each clause of a request like a request of its own.
 //!
-//! By the whole request alone, the part with the strongest words would take all places: beside it,
-//! the tool that another part wants looks like no candidate at all.
+//! By the whole request alone, the subquery with the strongest words would take all places. Next to
+//! it, the tool for another subquery would not even be a candidate.
 
 use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 
-use super::ranked::Ranked;
+use super::ranked::RequestRanking;
 use super::report::Report;
 use super::request::Request;
 use super::signals::{Embeddings, guarded};
 use crate::deadline::Deadline;
-use crate::function_words::says_something;
-use crate::fuse::{Fused, Fusion, Retriever, Signals};
+use crate::function_words::has_content_word;
+use crate::fuse::{FusedValues, Fusion, Retriever, Signals};
 use crate::index::{Cosines, Vectors};
-use crate::options::Choice;
-use crate::ranking::{Scored, ToolId};
-use crate::retrieve::{self, FoundTerm, ReadTexts, Signal, Similar};
+use crate::options::SelectionMode;
+use crate::ranking::{ScoredTools, ToolId};
+use crate::retrieve::{self, AnalyzedTexts, ExampleSimilarities, FoundTerm, Signal};
 use crate::select::static_vectors;
 use crate::selection::Stage;
 
-/// A part's best tool stands for it where it is more likely right than wrong.
-const GOOD: f32 = 0.5;
+/// The lowest score of a subquery's best tool that counts as good: the tool is more likely right
+/// than wrong.
+const GOOD_SCORE: f32 = 0.5;
 
-/// One part of a request, and what the quick retrievers say of it.
-pub(super) struct Part<'q> {
+/// A subquery with the results of the quick retrievers.
+pub(super) struct Subquery<'q> {
     pub(super) text: &'q str,
     pub(super) terms: Vec<FoundTerm<'q>>,
-    pub(super) fused: Fused,
+    pub(super) fused: FusedValues,
 }
 
-impl Part<'_> {
-    /// Returns the part's best tool if that is good.
-    pub(super) fn good(&self, min_score: f32) -> Option<ToolId> {
-        self.fused
-            .best()
-            .filter(|&best| self.fused.score_of(best) >= GOOD.max(min_score))
+impl Subquery<'_> {
+    /// Returns the best tool of the subquery if it is good.
+    pub(super) fn good_tool(&self, min_score: f32) -> Option<ToolId> {
+        let best = self.fused.best()?;
+        let is_good = self.fused.score(best) >= GOOD_SCORE.max(min_score);
+        is_good.then_some(best)
     }
 }
 
-/// The parts that a request is asked for beside the whole.
-pub(super) struct AskedParts<'q> {
+/// The subqueries of a request with their retrieval results so far.
+pub(super) struct SubqueryResults<'q> {
     texts: Vec<&'q str>,
-    /// The parts as they were read into terms, for whoever reads the same sentences.
-    pub(super) read: ReadTexts<'q>,
-    by_words: Vec<Option<(Vec<FoundTerm<'q>>, Signal)>>,
-    by_meaning: Option<Meaning>,
+    /// The analysed texts of the subqueries, which the whole request reuses.
+    pub(super) analysed: AnalyzedTexts<'q>,
+    keyword: Vec<Option<(Vec<FoundTerm<'q>>, Signal)>>,
+    semantic: Option<SubqueryVectors>,
 }
 
-/// The parts as the static model sees them.
-struct Meaning {
-    /// One part a row; of zeros where the model knows nothing of it.
+/// The subqueries in the vector space of the static model.
+struct SubqueryVectors {
+    /// One row per subquery; zeros if the model knows none of its words.
     vectors: Array2<f32>,
-    /// The rows of the whole request, that of its text and those of its sentences, that are a
-    /// part's too.
-    known: Vec<Option<usize>>,
-    /// How near tools are to each, where that was asked.
+    /// For each subquery, the row of the whole request that has the same vector, if there is one.
+    shared_rows: Vec<Option<usize>>,
+    /// The cosines of the tools with each subquery, if they were computed.
     cosines: Vec<Cosines>,
 }
 
-impl<'q> AskedParts<'q> {
-    /// Returns the parts of the request, where there are several and the picks are to cover them.
+impl<'q> SubqueryResults<'q> {
+    /// Splits the request into subqueries; `None` if there is only one, or if the options do not
+    /// ask for a covering set.
     pub(super) fn new(
         request: &Request<'q>,
         embeddings: &mut Embeddings,
         report: &mut Report,
     ) -> Option<Self> {
         let (index, options) = (request.index, request.options);
-        if options.choice != Choice::Set
+        if options.choice != SelectionMode::Set
             || options.max_candidates < 2
             || options.fusion != Fusion::Weighted
         {
@@ -75,86 +75,91 @@ impl<'q> AskedParts<'q> {
         }
         let mut texts = request.query.clauses();
         if texts.len() > 1 {
-            texts.retain(|text| says_something(text));
+            texts.retain(|text| has_content_word(text));
         }
         if texts.len() < 2 {
             return None;
         }
-        let vectors = static_vectors(index).filter(|_| request.mode.uses_semantic());
-        let by_meaning = match vectors
-            .map(|vectors| Meaning::new(vectors, &texts, request, embeddings))
-            .transpose()
+        let mut semantic = None;
+        if request.mode.uses_semantic()
+            && let Some(vectors) = static_vectors(index)
         {
-            Ok(by_meaning) => by_meaning,
-            Err(reason) => {
-                report.degraded(
-                    Stage::Select,
-                    format!("{reason}; the parts of the request are not told apart"),
-                );
-                return None;
+            match SubqueryVectors::new(vectors, &texts, request, embeddings) {
+                Ok(subquery_vectors) => semantic = Some(subquery_vectors),
+                Err(reason) => {
+                    report.degraded(
+                        Stage::Select,
+                        format!("{reason}; the request is not split into subqueries"),
+                    );
+                    return None;
+                }
             }
-        };
-        let mut read = ReadTexts::default();
-        let by_words = texts.iter().map(|&text| {
-            let asked = || retrieve::keyword(index, read.terms(&[text]), 1, request.examples);
-            request.mode.uses_keyword().then(asked)
-        });
-        let by_words = by_words.collect();
+        }
+        let mut analysed = AnalyzedTexts::default();
+        let mut keyword = Vec::with_capacity(texts.len());
+        for &text in &texts {
+            let mut output = None;
+            if request.mode.uses_keyword() {
+                let terms = analysed.terms(&[text]);
+                output = Some(retrieve::keyword(index, terms, 1, request.examples));
+            }
+            keyword.push(output);
+        }
         Some(Self {
             texts,
-            read,
-            by_words,
-            by_meaning,
+            analysed,
+            keyword,
+            semantic,
         })
     }
 
-    /// Returns what words say of the parts.
-    pub(super) fn by_words(&self) -> impl Iterator<Item = &Signal> {
-        self.by_words.iter().flatten().map(|(_, signal)| signal)
+    /// Returns the keyword signals of the subqueries.
+    pub(super) fn keyword_signals(&self) -> impl Iterator<Item = &Signal> {
+        self.keyword.iter().flatten().map(|(_, signal)| signal)
     }
 
-    /// Keeps what is said of some tools.
-    pub(super) fn restrict(&mut self, scored: &Scored) {
-        self.by_words
-            .iter_mut()
-            .flatten()
-            .for_each(|(_, signal)| signal.restrict(scored));
+    /// Restricts the keyword signals to some tools.
+    pub(super) fn restrict(&mut self, scored: &ScoredTools) {
+        for (_, signal) in self.keyword.iter_mut().flatten() {
+            signal.restrict(scored);
+        }
     }
 
-    /// Looks for the vectors of the whole request and of the parts at once, and returns how near
-    /// tools are to the former.
-    pub(super) fn look(
+    /// Searches the vectors of the whole request and of the subqueries in one scan. Returns the
+    /// cosines of the whole request.
+    pub(super) fn search(
         &mut self,
-        whole: &Array2<f32>,
-        near: impl Fn(ArrayView2<'_, f32>) -> Cosines,
+        request_rows: &Array2<f32>,
+        cosines_of: impl Fn(ArrayView2<'_, f32>) -> Cosines,
     ) -> Cosines {
-        let Some(Meaning {
+        let Some(SubqueryVectors {
             vectors,
-            known,
+            shared_rows,
             cosines,
-        }) = &mut self.by_meaning
+        }) = &mut self.semantic
         else {
-            return near(whole.view());
+            return cosines_of(request_rows.view());
         };
         let new: Vec<usize> = (0..vectors.nrows())
-            .filter(|&part| known[part].is_none())
+            .filter(|&subquery| shared_rows[subquery].is_none())
             .collect();
-        let all = concatenate![Axis(0), whole.view(), vectors.select(Axis(0), &new)];
-        let mut found = near(all.view());
-        let row = |part: usize| match new.iter().position(|&new| new == part) {
-            Some(place) => whole.nrows() + place,
-            None => known[part].unwrap_or_default(),
+        let all = concatenate![Axis(0), request_rows.view(), vectors.select(Axis(0), &new)];
+        let mut all_cosines = cosines_of(all.view());
+        let row = |subquery: usize| match new.iter().position(|&new| new == subquery) {
+            Some(position) => request_rows.nrows() + position,
+            None => shared_rows[subquery].unwrap_or_default(),
         };
-        *cosines = (0..vectors.nrows())
-            .map(|part| found.of(row(part)))
-            .collect();
-        found.truncate(whole.nrows());
-        found
+        *cosines = Vec::with_capacity(vectors.nrows());
+        for subquery in 0..vectors.nrows() {
+            cosines.push(all_cosines.for_vector(row(subquery)));
+        }
+        all_cosines.truncate(request_rows.nrows());
+        all_cosines
     }
 }
 
-impl Meaning {
-    /// Embeds the parts, but for those that are embedded as sentences of the whole request.
+impl SubqueryVectors {
+    /// Embeds the subqueries, except those that are embedded as sentences of the whole request.
     fn new(
         vectors: &Vectors,
         texts: &[&str],
@@ -163,129 +168,134 @@ impl Meaning {
     ) -> Result<Self, String> {
         let (embedder, deadline) = (vectors.embedder(), request.deadline);
         let embedded = embeddings
-            .of(embedder, request.query, deadline)
+            .get_or_embed(embedder, request.query, deadline)
             .as_ref()
             .map_err(String::clone)?;
-        // Its first row is of all of the text, and the others of its sentences, where there are
-        // several.
-        let whole = embedded.request.as_ref().filter(|whole| whole.nrows() > 1);
+        // Its first row is the whole text; the others are its sentences, if there are several.
+        let request_rows = embedded.request.as_ref().filter(|rows| rows.nrows() > 1);
         let sentences: Vec<&str> = request
             .query
             .sentences()
             .into_iter()
             .map(str::trim)
             .collect();
-        let row = |text: &&str| {
-            whole
-                .and(sentences.iter().position(|sentence| sentence == text))
-                .map(|place| 1 + place)
-        };
-        let known: Vec<Option<usize>> = texts.iter().map(row).collect();
-        let new: Vec<&str> = texts
-            .iter()
-            .zip(&known)
-            .filter(|(_, row)| row.is_none())
-            .map(|(text, _)| *text)
-            .collect();
-        let new = if new.is_empty() {
+        let mut shared_rows = Vec::with_capacity(texts.len());
+        let mut new_texts = Vec::new();
+        for text in texts {
+            let sentence = sentences.iter().position(|sentence| sentence == text);
+            match sentence {
+                Some(position) if request_rows.is_some() => shared_rows.push(Some(1 + position)),
+                _ => {
+                    shared_rows.push(None);
+                    new_texts.push(*text);
+                }
+            }
+        }
+        let new_vectors = if new_texts.is_empty() {
             Array2::default((0, 0))
         } else {
-            embed(vectors, &new, deadline)?
+            embed(vectors, &new_texts, deadline)?
         };
-        let mut new = new.rows().into_iter();
-        let rows = known.iter().filter_map(|row| match (row, whole) {
-            (Some(row), Some(whole)) => Some(whole.row(*row)),
-            _ => new.next(),
-        });
-        let rows: Vec<_> = rows.collect();
+        let mut new_rows = new_vectors.rows().into_iter();
+        let mut rows = Vec::with_capacity(texts.len());
+        for shared_row in &shared_rows {
+            match (shared_row, request_rows) {
+                (Some(row), Some(request_rows)) => rows.push(request_rows.row(*row)),
+                _ => rows.extend(new_rows.next()),
+            }
+        }
         let vectors = ndarray::stack(Axis(0), &rows).map_err(|error| error.to_string())?;
         Ok(Self {
             vectors,
-            known,
+            shared_rows,
             cosines: Vec::new(),
         })
     }
 }
 
-/// Says what each part of the request wants, where it was asked.
-pub(super) fn parts<'q>(
+/// Ranks the tools for each subquery.
+pub(super) fn rank_subqueries<'q>(
     request: &Request<'q>,
-    asked: Option<AskedParts<'q>>,
-    ranked: &Ranked<'_>,
-) -> Vec<Part<'q>> {
+    results: Option<SubqueryResults<'q>>,
+    ranked: &RequestRanking<'_>,
+) -> Vec<Subquery<'q>> {
     let (
-        Ranked::Fused { .. },
-        Some(AskedParts {
+        RequestRanking::Fused { .. },
+        Some(SubqueryResults {
             texts,
-            by_words,
-            by_meaning,
+            keyword,
+            semantic,
             ..
         }),
-    ) = (ranked, asked)
+    ) = (ranked, results)
     else {
         return Vec::new();
     };
-    let index = request.index;
-    let mut by_meaning = static_vectors(index)
-        .zip(by_meaning)
-        .map(|(vectors, meaning)| {
-            let of_examples = request
-                .examples
-                .and_then(|examples| examples.cosines(vectors, meaning.vectors.view()));
-            (vectors, meaning, of_examples)
+    let mut static_model = None;
+    if let (Some(vectors), Some(subquery_vectors)) = (static_vectors(request.index), semantic) {
+        let mut example_cosines = None;
+        if let Some(examples) = request.examples {
+            example_cosines = examples.cosines(vectors, subquery_vectors.vectors.view());
+        }
+        static_model = Some((vectors, subquery_vectors, example_cosines));
+    }
+    let mut subqueries = Vec::with_capacity(texts.len());
+    for (position, (text, keyword)) in texts.into_iter().zip(keyword).enumerate() {
+        let mut signals = Signals::new();
+        let mut terms = Vec::new();
+        if let Some((found_terms, signal)) = keyword {
+            signals.push((Retriever::Keyword, signal));
+            terms = found_terms;
+        }
+        if let Some((vectors, subquery_vectors, example_cosines)) = &mut static_model {
+            let example_cosines = example_cosines
+                .as_mut()
+                .map(|cosines| std::mem::take(&mut cosines[position]));
+            let signal = static_signal(
+                request,
+                vectors,
+                subquery_vectors,
+                position,
+                example_cosines,
+            );
+            signals.push((Retriever::Static, signal));
+        }
+        subqueries.push(Subquery {
+            text,
+            terms,
+            fused: FusedValues::new(signals, Fusion::Weighted, request.rankable()),
         });
-    let parts =
-        texts
-            .into_iter()
-            .zip(by_words)
-            .enumerate()
-            .map(|(place, (text, by_words))| {
-                let mut signals = Signals::new();
-                let mut terms = Vec::new();
-                if let Some((found, signal)) = by_words {
-                    signals.push((Retriever::Keyword, signal));
-                    terms = found;
-                }
-                if let Some((
-                    vectors,
-                    Meaning {
-                        vectors: embedded,
-                        cosines,
-                        ..
-                    },
-                    of_examples,
-                )) = &mut by_meaning
-                {
-                    let own = embedded.slice(s![place..=place, ..]);
-                    let cosines = cosines
-                        .get(place)
-                        .cloned()
-                        .unwrap_or_else(|| vectors.cosines(own));
-                    let similar = request.examples.zip(of_examples.as_mut()).map(
-                        |(examples, of_examples)| {
-                            let of_examples = vec![std::mem::take(&mut of_examples[place])];
-                            (
-                                examples,
-                                Similar::new(examples, vectors, &cosines.tools, of_examples),
-                            )
-                        },
-                    );
-                    let mut signal = Signal::cosines(cosines, index, vectors, own);
-                    if let Some((examples, similar)) = similar {
-                        signal = signal.with_similar(examples, similar);
-                    }
-                    signals.push((Retriever::Static, signal));
-                }
-                Part {
-                    text,
-                    terms,
-                    fused: Fused::new(signals, Fusion::Weighted, request.rankable()),
-                }
-            });
-    parts.collect()
+    }
+    subqueries
 }
 
-/// The vectors of parts, one a row; of zeros where the model knows nothing of the part.
+/// Returns the signal of the static model for the subquery at `position`.
+fn static_signal(
+    request: &Request<'_>,
+    vectors: &Vectors,
+    subquery_vectors: &SubqueryVectors,
+    position: usize,
+    example_cosines: Option<Vec<f32>>,
+) -> Signal {
+    let vector = subquery_vectors.vectors.slice(s![position..=position, ..]);
+    let cosines = match subquery_vectors.cosines.get(position) {
+        Some(cosines) => cosines.clone(),
+        None => vectors.cosines(vector),
+    };
+    let mut similarities = None;
+    if let (Some(examples), Some(example_cosines)) = (request.examples, example_cosines) {
+        let example_similarities =
+            ExampleSimilarities::new(examples, vectors, &cosines.tools, vec![example_cosines]);
+        similarities = Some((examples, example_similarities));
+    }
+    let signal = Signal::cosines(cosines, request.index, vectors, vector);
+    match similarities {
+        Some((examples, similarities)) => signal.with_example_similarities(examples, similarities),
+        None => signal,
+    }
+}
+
+/// Embeds subqueries, one per row; a row is zeros if the model knows none of the words.
 fn embed(vectors: &Vectors, texts: &[&str], deadline: Deadline) -> Result<Array2<f32>, String> {
     let texts: Vec<String> = texts.iter().map(|&text| text.to_owned()).collect();
     guarded(vectors.embedder(), deadline, move |embedder| {

@@ -1,79 +1,79 @@
-//! The ranking: what every tool's value and score rest on, and the stages that make it.
+//! The ranking of a request's tools, and the stages that make it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::parts::AskedParts;
+use super::parts::SubqueryResults;
 use super::report::Report;
 use super::request::Request;
-use super::signals::{Embeddings, Said, signals};
+use super::signals::{Embeddings, RetrievalOutput, retrieve};
 use crate::access::Eligibility;
 use crate::catalog::Catalog;
-use crate::fuse::{Fused, Fusion, Mode};
+use crate::fuse::{FusedValues, Fusion, Mode};
 use crate::ranking::{Candidate, ToolId, top_k};
 use crate::retrieve::FoundTerm;
-use crate::scorer::{self, NoScores, Score, Scorer, ScorerError};
-use crate::selection::{NothingFits, Pick, Stage, Uncalibrated};
+use crate::scorer::{self, Score, Scorer, ScorerError, ScorerFailure};
+use crate::selection::{NoMatchKind, Pick, Stage, UncalibratedReason};
 use crate::sequences::Prior;
 
-/// The tools of the smallest catalog that the scores were calibrated on (`models/train/fusion`).
+/// The number of tools in the smallest catalog of the calibration (`models/train/fusion`).
 const CALIBRATED_TOOLS: usize = 45;
-/// How sure the kind of a request that nothing fits must be to be told.
-const SURE: f32 = 0.7;
+/// The lowest probability of a request kind that is reported when no tool fits.
+const MIN_KIND_PROBABILITY: f32 = 0.7;
 
-/// The ranking of a request's tools, by what it rests on.
-pub(super) enum Ranked<'q> {
+/// The ranking of a request's tools, by its origin.
+pub(super) enum RequestRanking<'q> {
     /// The built-in retrievers.
     Fused {
         mode: Mode,
         terms: Vec<FoundTerm<'q>>,
-        fused: Fused,
+        fused: FusedValues,
     },
     /// A custom scorer.
-    Custom(Custom),
-    /// Nothing but the order of the catalog, because what should have ranked failed.
+    Custom(CustomRanking),
+    /// The order of the catalog, because the ranking failed.
     Registration { scorer: String },
 }
 
-/// What a custom scorer says of the tools that it was shown.
-pub(super) struct Custom {
+/// The scores of a custom scorer.
+pub(super) struct CustomRanking {
     pub(super) scorer: String,
     pub(super) scores: BTreeMap<ToolId, Score>,
-    /// Tools whose score is invalid, which are left out.
+    /// Tools with an invalid score, which are excluded.
     invalid: BTreeMap<ToolId, ScorerError>,
-    /// How many tools it was shown, where a shortlist bounds them.
+    /// The number of tools that it received, if a shortlist limits them.
     shortlisted: Option<usize>,
 }
 
-impl Ranked<'_> {
-    /// Falls back to the order of the catalog.
+impl RequestRanking<'_> {
+    /// Makes the fallback ranking: the order of the catalog.
     fn registration(scorer: &str) -> Self {
         Self::Registration {
             scorer: scorer.to_owned(),
         }
     }
 
-    /// Names what ranked.
+    /// Returns the name of the ranking.
     pub(super) fn scorer(&self) -> &str {
         match self {
             Self::Fused { mode, .. } => mode.name(),
-            Self::Custom(Custom { scorer, .. }) | Self::Registration { scorer } => scorer,
+            Self::Custom(CustomRanking { scorer, .. }) | Self::Registration { scorer } => scorer,
         }
     }
 
-    /// Returns the eligible tools that it has something to say of and that reach the value `least`,
-    /// in registration order.
+    /// Returns the eligible tools that have evidence and reach the value `least`, in registration
+    /// order.
     pub(super) fn reaching(&self, eligibility: &Eligibility, least: f32) -> Vec<Candidate> {
         match self {
             Self::Fused { fused, .. } => fused.candidates(eligibility, least).collect(),
-            Self::Custom(Custom { scores, .. }) => {
-                let candidates = scores.iter().map(|(&tool, score)| Candidate {
-                    tool,
-                    score: score.score,
-                });
+            Self::Custom(CustomRanking { scores, .. }) => {
+                let mut candidates = Vec::new();
+                for (&tool, &Score { score, .. }) in scores {
+                    if score >= least {
+                        candidates.push(Candidate { tool, score });
+                    }
+                }
                 candidates
-                    .filter(|candidate| candidate.score >= least)
-                    .collect()
             }
             Self::Registration { .. } => eligibility
                 .admitted()
@@ -82,44 +82,44 @@ impl Ranked<'_> {
         }
     }
 
-    /// Returns `true` if it ranks the tool; one whose score is invalid is left out.
+    /// Returns `true` if it ranks the tool; tools with an invalid score are excluded.
     pub(super) fn ranks(&self, tool: ToolId) -> bool {
         match self {
-            Self::Custom(Custom { invalid, .. }) => !invalid.contains_key(&tool),
+            Self::Custom(CustomRanking { invalid, .. }) => !invalid.contains_key(&tool),
             Self::Fused { .. } | Self::Registration { .. } => true,
         }
     }
 
-    /// Returns `true` if it has a score for the tool: the built-in ranking of a large catalog has
-    /// none for what is far from the request.
-    pub(super) fn has(&self, tool: ToolId) -> bool {
+    /// Returns `true` if it has a score for the tool. In a large catalog, the built-in ranking has
+    /// no score for tools far from the request.
+    pub(super) fn has_score(&self, tool: ToolId) -> bool {
         match self {
             Self::Fused { fused, .. } => fused.has(tool),
             Self::Custom(_) | Self::Registration { .. } => true,
         }
     }
 
-    /// Returns why it leaves out tools whose score is invalid, one error per tool.
+    /// Returns the errors for tools with an invalid score, one per tool.
     pub(super) fn errors(&self) -> Vec<&ScorerError> {
         match self {
-            Self::Custom(Custom { invalid, .. }) => invalid.values().collect(),
+            Self::Custom(CustomRanking { invalid, .. }) => invalid.values().collect(),
             Self::Fused { .. } | Self::Registration { .. } => Vec::new(),
         }
     }
 
-    /// Returns how many tools a custom scorer was shown, where a shortlist bounds them.
+    /// Returns the number of tools that a custom scorer received, if a shortlist limits them.
     pub(super) fn shortlisted(&self) -> Option<usize> {
         match self {
-            Self::Custom(Custom { shortlisted, .. }) => *shortlisted,
+            Self::Custom(CustomRanking { shortlisted, .. }) => *shortlisted,
             Self::Fused { .. } | Self::Registration { .. } => None,
         }
     }
 
-    /// Returns the value by which the tool is ordered.
+    /// Returns the tool with the value that orders it.
     pub(super) fn candidate(&self, tool: ToolId) -> Candidate {
         let score = match self {
             Self::Fused { fused, .. } => fused.value(tool),
-            Self::Custom(Custom { scores, .. }) => {
+            Self::Custom(CustomRanking { scores, .. }) => {
                 scores.get(&tool).map_or(0.0, |score| score.score)
             }
             Self::Registration { .. } => 0.0,
@@ -130,13 +130,12 @@ impl Ranked<'_> {
     /// Returns the tool's score, 0..1.
     pub(super) fn score(&self, tool: ToolId) -> f32 {
         match self {
-            Self::Fused { fused, .. } => fused.score_of(tool),
+            Self::Fused { fused, .. } => fused.score(tool),
             Self::Custom(_) | Self::Registration { .. } => self.candidate(tool).score,
         }
     }
 
-    /// Returns `true` if the tool scores at least as much as one of the value `least`, without what
-    /// it has gained.
+    /// Returns `true` if the tool reaches the value `least` without its gain from the prior.
     pub(super) fn reaches(&self, candidate: Candidate, least: f32) -> bool {
         match self {
             Self::Fused { fused, .. } => fused.reaches(candidate.tool, least),
@@ -144,45 +143,46 @@ impl Ranked<'_> {
         }
     }
 
-    /// Returns the estimated probability that any eligible tool answers the request: no less than
-    /// the score of any that is picked, where scores are probabilities.
+    /// Returns the answerability: the estimated probability that any eligible tool serves the
+    /// request. It is at least the score of each pick, if scores are probabilities.
     pub(super) fn answerable(&self, picks: &[Pick]) -> Option<f32> {
         match self {
             Self::Fused { fused, .. } => {
-                let picked = picks.iter().filter(|_| fused.method == Fusion::Weighted);
-                Some(
-                    picked
-                        .map(|pick| pick.score)
-                        .fold(fused.answerable(), f32::max),
-                )
+                let mut answerable = fused.answerable();
+                if fused.method == Fusion::Weighted {
+                    for pick in picks {
+                        answerable = answerable.max(pick.score);
+                    }
+                }
+                Some(answerable)
             }
             Self::Custom(_) | Self::Registration { .. } => None,
         }
     }
 
-    /// Returns of what kind the request is if nothing fits it, where that can be told.
-    pub(super) fn nothing_fits(&self, catalog: &Catalog) -> Option<NothingFits> {
+    /// Returns the kind of a request that no tool serves, if it is certain enough.
+    pub(super) fn nothing_fits(&self, catalog: &Catalog) -> Option<NoMatchKind> {
         let Self::Fused { fused, .. } = self else {
             return None;
         };
         let near = fused.near_source()?;
-        if near >= SURE {
+        if near >= MIN_KIND_PROBABILITY {
             let source = catalog.source(fused.best()?)?.to_owned();
-            return Some(NothingFits::NearSource { source });
+            return Some(NoMatchKind::NearSource { source });
         }
-        (near <= 1.0 - SURE).then_some(NothingFits::OutOfScope)
+        (near <= 1.0 - MIN_KIND_PROBABILITY).then_some(NoMatchKind::OutOfScope)
     }
 
-    /// Returns why the scores are no probabilities.
-    pub(super) fn uncalibrated(&self, eligibility: &Eligibility) -> Option<Uncalibrated> {
+    /// Returns the reason why the scores are not probabilities.
+    pub(super) fn uncalibrated(&self, eligibility: &Eligibility) -> Option<UncalibratedReason> {
         match self {
             Self::Fused { fused, .. } if fused.method != Fusion::Weighted => {
-                Some(Uncalibrated::Ranks)
+                Some(UncalibratedReason::Ranks)
             }
             Self::Fused { .. } if eligibility.admitted_count() < CALIBRATED_TOOLS => {
-                Some(Uncalibrated::FewTools)
+                Some(UncalibratedReason::FewTools)
             }
-            Self::Custom(_) => Some(Uncalibrated::CustomScorer),
+            Self::Custom(_) => Some(UncalibratedReason::CustomScorer),
             Self::Fused { .. } | Self::Registration { .. } => None,
         }
     }
@@ -197,124 +197,118 @@ impl Ranked<'_> {
     }
 }
 
-/// Retrieves and fuses: the built-in ranking.
+/// Runs the built-in ranking: retrieval and fusion.
 pub(super) fn fuse<'q>(
     request: &Request<'q>,
-    parts: Option<&mut AskedParts<'q>>,
+    subqueries: Option<&mut SubqueryResults<'q>>,
     embeddings: &mut Embeddings,
     report: &mut Report,
-) -> Ranked<'q> {
-    let Said { terms, signals } = signals(request, parts, embeddings, report);
+) -> RequestRanking<'q> {
+    let RetrievalOutput { terms, signals } = retrieve(request, subqueries, embeddings, report);
     if signals.is_empty() && report.is_degraded() {
         report.skipped(Stage::Fuse, "there is nothing to fuse");
-        return Ranked::registration(request.mode.name());
+        return RequestRanking::registration(request.mode.name());
     }
-    let fused = Fused::new(signals, request.options.fusion, request.rankable());
+    let fused = FusedValues::new(signals, request.options.fusion, request.rankable());
     report.ran(Stage::Fuse);
-    Ranked::Fused {
+    RequestRanking::Fused {
         mode: request.mode,
         terms,
         fused,
     }
 }
 
-/// Scores all tools after all where one of some, which are wanted whatever their score, has none.
-pub(super) fn widen<'q>(
-    ranked: &mut Ranked<'q>,
-    mut wanted: impl Iterator<Item = ToolId>,
+/// Ranks again with scores for all tools, if one of `required_scores` has no score yet.
+pub(super) fn rescore_all<'q>(
+    ranked: &mut RequestRanking<'q>,
+    mut required_scores: impl Iterator<Item = ToolId>,
     request: &mut Request<'q>,
     embeddings: &mut Embeddings,
 ) {
-    if wanted.any(|tool| !ranked.has(tool)) {
-        request.whole = true;
+    if required_scores.any(|tool| !ranked.has_score(tool)) {
+        request.score_all = true;
         let mut report = Report::new();
-        let whole = fuse(request, None, embeddings, &mut report);
-        // In haste what there is stands.
+        let full_ranking = fuse(request, None, embeddings, &mut report);
+        // If the deadline prevents that, the first ranking is kept.
         if !report.is_degraded() {
-            *ranked = whole;
+            *ranked = full_ranking;
         }
     }
 }
 
-/// Asks a custom scorer in place of the built-in ranking, or of the best tools of that where there
-/// is a shortlist. What there is without the scorer stands in where it gives nothing: the built-in
-/// ranking, else registration order.
+/// Runs a custom scorer in place of the built-in ranking, or on the shortlist of that ranking. If
+/// the scorer fails, the fallback is the built-in ranking of the shortlist, else registration
+/// order.
 pub(super) fn score<'q>(
     request: &Request<'q>,
     (scorer, shortlist): (&Arc<dyn Scorer>, Option<usize>),
     embeddings: &mut Embeddings,
     report: &mut Report,
-) -> Ranked<'q> {
+) -> RequestRanking<'q> {
     let first_stage = shortlist.map(|most| (fuse(request, None, embeddings, report), most));
-    let shown: Vec<ToolId> = match &first_stage {
-        Some((Ranked::Fused { fused, .. }, most)) => {
-            let best = top_k(
-                fused.candidates(request.rankable(), f32::NEG_INFINITY),
-                *most,
-            );
-            let stay: BTreeSet<ToolId> = request.musts().union(&request.held()).copied().collect();
-            best.iter()
-                .map(|best| best.tool)
-                .chain(stay)
-                .collect::<BTreeSet<_>>()
-                .into_iter()
-                .collect()
+    let candidates: Vec<ToolId> = match &first_stage {
+        Some((RequestRanking::Fused { fused, .. }, most)) => {
+            let all = fused.candidates(request.rankable(), f32::NEG_INFINITY);
+            let mut shortlist = request.mandatory_or_in_use();
+            for candidate in top_k(all, *most) {
+                shortlist.insert(candidate.tool);
+            }
+            shortlist.into_iter().collect()
         }
         Some(_) => {
-            report.skipped(Stage::Scorer, "there is no ranking to make a shortlist of");
-            return Ranked::registration(scorer.name());
+            report.skipped(Stage::Scorer, "no ranking for a shortlist");
+            return RequestRanking::registration(scorer.name());
         }
         None => {
-            let of_examples = request.examples.map(|_| Stage::Examples);
-            for stage in [Stage::Keyword, Stage::Semantic]
-                .into_iter()
-                .chain(of_examples)
-                .chain([Stage::Fuse])
-            {
-                report.skipped(stage, "a custom scorer takes its place");
+            let reason = "a custom scorer replaces it";
+            report.skipped(Stage::Keyword, reason);
+            report.skipped(Stage::Semantic, reason);
+            if request.examples.is_some() {
+                report.skipped(Stage::Examples, reason);
             }
+            report.skipped(Stage::Fuse, reason);
             request.rankable().admitted().collect()
         }
     };
-    let tools = shown
-        .iter()
-        .map(|&tool| Arc::clone(request.index.catalog.tool(tool)))
-        .collect();
-    let missed = match scorer::run(scorer, request.query, tools, request.deadline) {
+    let mut tools = Vec::with_capacity(candidates.len());
+    for &tool in &candidates {
+        tools.push(Arc::clone(request.index.catalog.tool(tool)));
+    }
+    let failure = match scorer::run(scorer, request.query, tools, request.deadline) {
         Ok(scores) => {
             report.ran(Stage::Scorer);
-            let shortlisted = first_stage.map(|_| shown.len());
-            return Ranked::Custom(Custom::new(
+            let shortlisted = first_stage.map(|_| candidates.len());
+            return RequestRanking::Custom(CustomRanking::new(
                 request,
                 scorer.name(),
-                (shown, scores),
+                (candidates, scores),
                 shortlisted,
             ));
         }
-        Err(NoScores::Failed(error)) => error.to_string(),
-        Err(NoScores::Expired) => "the deadline passed before the scorer answered".to_owned(),
+        Err(ScorerFailure::Failed(error)) => error.to_string(),
+        Err(ScorerFailure::Expired) => "the deadline passed before the scorer answered".to_owned(),
     };
-    let (stands, ranked) = match first_stage {
-        Some((ranked, _)) => ("the built-in ranking stands", ranked),
+    let (fallback, ranked) = match first_stage {
+        Some((ranked, _)) => ("the built-in ranking is used instead", ranked),
         None => (
-            "eligible tools stand in registration order",
-            Ranked::registration(scorer.name()),
+            "eligible tools are in registration order",
+            RequestRanking::registration(scorer.name()),
         ),
     };
-    report.failed(Stage::Scorer, format!("{missed}; {stands}"));
+    report.failed(Stage::Scorer, format!("{failure}; {fallback}"));
     ranked
 }
 
-impl Custom {
-    /// Checks a scorer's answer, one score for each tool that it was shown, in order.
+impl CustomRanking {
+    /// Validates a scorer's answer, which has one score per tool in the order of `tools`.
     fn new(
         request: &Request<'_>,
         scorer: &str,
-        (shown, answer): (Vec<ToolId>, Vec<Score>),
+        (tools, answer): (Vec<ToolId>, Vec<Score>),
         shortlisted: Option<usize>,
     ) -> Self {
         let (mut scores, mut invalid) = (BTreeMap::new(), BTreeMap::new());
-        for (tool, score) in shown.into_iter().zip(answer) {
+        for (tool, score) in tools.into_iter().zip(answer) {
             if (0.0..=1.0).contains(&score.score) {
                 scores.insert(tool, score);
             } else {
@@ -335,27 +329,30 @@ impl Custom {
     }
 }
 
-/// Raises what goes with the tools in use, and what is called often where that is to count.
+/// Raises tools that go with the tools in use and, with the option `popularity`, tools that are
+/// called often.
 pub(super) fn raise(
     prior: &Prior,
     request: &Request<'_>,
-    ranked: &mut Ranked,
+    ranked: &mut RequestRanking,
     report: &mut Report,
 ) {
-    let in_use = request.held();
+    let in_use = request.tools_in_use();
     match ranked {
-        Ranked::Fused { .. } if in_use.is_empty() && !request.options.popularity => {
+        RequestRanking::Fused { .. } if in_use.is_empty() && !request.options.popularity => {
             report.skipped(Stage::Prior, "no tool is in use");
         }
-        Ranked::Fused { fused, .. } if fused.method == Fusion::Weighted => {
+        RequestRanking::Fused { fused, .. } if fused.method == Fusion::Weighted => {
             fused.raise(prior.gains(&in_use));
             if request.options.popularity {
                 fused.raise_popular(prior.popular());
             }
             report.ran(Stage::Prior);
         }
-        Ranked::Fused { .. } => report.skipped(Stage::Prior, "ranks cannot be raised"),
-        Ranked::Custom(_) => report.skipped(Stage::Prior, "a custom scorer ranks"),
-        Ranked::Registration { .. } => report.skipped(Stage::Prior, "the ranking failed"),
+        RequestRanking::Fused { .. } => {
+            report.skipped(Stage::Prior, "a fusion of ranks has no prior")
+        }
+        RequestRanking::Custom(_) => report.skipped(Stage::Prior, "a custom scorer ranks"),
+        RequestRanking::Registration { .. } => report.skipped(Stage::Prior, "the ranking failed"),
     }
 }

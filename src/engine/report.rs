@@ -1,12 +1,12 @@
-//! What became of the stages of a pick.
+//! The progress report of a pick.
 
 use std::time::Instant;
 
 use crate::selection::{Degraded, Stage, StageReport, StageStatus, Timings};
 
-/// Which stages ran, were skipped or failed, and how long they took.
+/// A record of the stages that ran, were skipped or failed, with their durations.
 pub(super) struct Report {
-    /// When the last stage ended.
+    /// The end of the last stage.
     last: Instant,
     pub(super) stages: Vec<StageReport>,
     pub(super) degraded: Vec<Degraded>,
@@ -51,18 +51,18 @@ impl Report {
         });
     }
 
-    /// Notes what a stage that ran could not do.
+    /// Records that a stage ran with a worse result.
     pub(super) fn degraded(&mut self, stage: Stage, reason: String) {
         self.degraded.push(Degraded { stage, reason });
     }
 
-    /// Notes a stage that did not run because it has failed recently.
-    pub(super) fn left_out(&mut self, stage: Stage, reason: String) {
+    /// Records a stage that was skipped because of recent failures.
+    pub(super) fn skipped_after_failures(&mut self, stage: Stage, reason: String) {
         self.degraded(stage, reason.clone());
         self.skipped(stage, reason);
     }
 
-    /// Returns `true` if a stage has failed, was left out, or could not do all it should.
+    /// Returns `true` if a stage failed, was skipped after failures, or ran with a worse result.
     pub(super) fn is_degraded(&self) -> bool {
         !self.degraded.is_empty()
     }

@@ -1,11 +1,10 @@
-//! What a request and its options come to for one catalog: who may be seen, what is named, and what
-//! is in use.
+//! A request and its options, resolved for one catalog: eligible tools, mentions and tools in use.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::signals::models;
-use crate::access::{Eligibility, named};
+use crate::access::{Eligibility, resolve_tools};
 use crate::deadline::Deadline;
 use crate::fuse::{Fusion, Mode};
 use crate::index::{ExampleIndex, Index, Vectors};
@@ -14,37 +13,36 @@ use crate::options::{MAX_IN_USE, PickError, PickOptions};
 use crate::query::Query;
 use crate::ranking::ToolId;
 
-/// A request and its options, checked against one catalog.
+/// A request and its options, validated against one catalog.
 pub(super) struct Request<'a> {
     pub(super) index: &'a Index,
-    /// What tools served before, where some have examples.
+    /// The index of examples, if there are any.
     pub(super) examples: Option<&'a ExampleIndex>,
     pub(super) query: &'a Query,
     pub(super) options: &'a PickOptions,
     pub(super) deadline: Deadline,
     pub(super) mode: Mode,
     pub(super) eligibility: Arc<Eligibility>,
-    /// Untrusted tools that are eligible, each with the eligible tool that it copies: they are not
-    /// ranked.
+    /// Eligible untrusted tools, each with the eligible tool that it copies. They are not ranked.
     pub(super) copies: BTreeMap<ToolId, ToolId>,
-    /// The tools that are ranked, where these are not all that are eligible.
+    /// The tools that are ranked, if these are not all eligible tools.
     rankable: Option<Eligibility>,
     /// The sources that `max_per_source` does not limit.
     pub(super) trusted_sources: HashSet<&'a str>,
-    /// Tools that the request names outright, eligible or not.
+    /// Tools that the request mentions, eligible or not.
     pub(super) mentions: Vec<Mention>,
-    /// Tools that the caller wants whatever their score, eligible or not.
+    /// Tools that the caller always includes, eligible or not, with their names.
     pub(super) always: BTreeMap<ToolId, String>,
-    /// Tools that are in use, eligible or not.
-    pub(super) in_use: InUse,
-    /// Tools that picked skills need, eligible or not, with the names of the skills.
+    /// Tools in use, eligible or not.
+    pub(super) in_use: ToolsInUse,
+    /// Tools of picked skills, eligible or not, with the names of the skills.
     pub(super) needed: BTreeMap<ToolId, Vec<String>>,
-    /// Whether each tool is wanted to have a score, however large the catalog is.
-    pub(super) whole: bool,
+    /// `true` if each tool must have a score, even in a large catalog.
+    pub(super) score_all: bool,
 }
 
 impl<'a> Request<'a> {
-    /// Checks the options and decides on eligibility, before anything is scored.
+    /// Validates the options and determines the eligible tools, before any scoring.
     pub(super) fn new(
         index: &'a Index,
         query: &'a Query,
@@ -52,12 +50,12 @@ impl<'a> Request<'a> {
     ) -> Result<Self, PickError> {
         let deadline = Deadline::after(options.timeout);
         options.check()?;
-        let mode = mode(index, options)?;
-        let always = always(index, options)?;
+        let mode = resolve_mode(index, options)?;
+        let always = resolve_always_included(index, options)?;
         let eligibility = index.eligibility(&options.access)?;
         let trusted_sources = index.catalog.sources().permitted(&options.trusted_sources);
-        let mentions = index.names.mentions(query.wanted());
-        let in_use = InUse::new(&index.names, query, options);
+        let mentions = index.names.mentions(query.search_text());
+        let in_use = ToolsInUse::new(&index.names, query, options);
         let needed = BTreeMap::new();
         let (copies, rankable) = (BTreeMap::new(), None);
         let mut request = Self {
@@ -75,13 +73,13 @@ impl<'a> Request<'a> {
             always,
             in_use,
             needed,
-            whole: false,
+            score_all: false,
         };
-        request.leave_copies_out();
+        request.exclude_copies();
         Ok(request)
     }
 
-    /// Ranks by the examples of tools too.
+    /// Adds the index of examples to the ranking.
     pub(super) fn with_examples(self, examples: Option<&'a ExampleIndex>) -> Self {
         Self {
             examples: examples.filter(|examples| !examples.is_empty()),
@@ -89,29 +87,27 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Ranks no copies of what is trusted, but for those that stay whatever their score.
-    fn leave_copies_out(&mut self) {
+    /// Excludes copies of trusted tools from the ranking, except protected ones.
+    fn exclude_copies(&mut self) {
         self.copies = self
             .index
-            .copies
+            .clones
             .among(|tool| self.eligibility.admits(tool));
-        let staying: BTreeSet<ToolId> = self.musts().union(&self.held()).copied().collect();
-        self.copies.retain(|copy, _| !staying.contains(copy));
+        let protected = self.mandatory_or_in_use();
+        self.copies.retain(|copy, _| !protected.contains(copy));
         if !self.copies.is_empty() {
-            let rankable = self
-                .eligibility
-                .admitted()
-                .filter(|tool| !self.copies.contains_key(tool));
-            let rankable: Vec<ToolId> = rankable.collect();
+            let mut rankable: Vec<ToolId> = self.eligibility.admitted().collect();
+            rankable.retain(|tool| !self.copies.contains_key(tool));
             self.rankable = Some(Eligibility::only(&rankable, self.eligibility.tools()));
         }
     }
 
-    /// Returns `true` if it is enough to score the tools of a large catalog that may be near the
-    /// request: one model scores tools, for this request alone, and nothing raises others.
+    /// Returns `true` if it suffices to score only the tools of a large catalog that may be near
+    /// the request. That holds if one model scores tools, for this request alone, and nothing
+    /// raises other tools.
     pub(super) fn may_narrow(&self, vectors: &Vectors) -> bool {
-        vectors.are_many()
-            && !self.whole
+        vectors.needs_overview()
+            && !self.score_all
             && models(self.index, self.mode).len() == 1
             && self.options.fusion == Fusion::Weighted
             && self.query.conversation().is_empty()
@@ -120,45 +116,50 @@ impl<'a> Request<'a> {
             && !self.options.popularity
     }
 
-    /// Asks of these tools alone, each of which may be seen, whatever the request names.
-    pub(super) fn ask_only_of(&mut self, tools: &[ToolId]) {
+    /// Restricts the request to these tools, all of which are eligible, and ignores mentions.
+    pub(super) fn restrict_to(&mut self, tools: &[ToolId]) {
         self.eligibility = Arc::new(Eligibility::only(tools, self.index.catalog.len()));
         (self.copies, self.rankable) = (BTreeMap::new(), None);
         self.mentions.clear();
-        self.in_use = InUse::default();
+        self.in_use = ToolsInUse::default();
     }
 
-    /// Returns which tools are ranked: those that are eligible, without copies.
+    /// Returns the tools that are ranked: the eligible ones without copies.
     pub(super) fn rankable(&self) -> &Eligibility {
         self.rankable.as_ref().unwrap_or(&*self.eligibility)
     }
 
-    /// Returns the eligible tools that stay whatever their score.
-    pub(super) fn musts(&self) -> BTreeSet<ToolId> {
-        let named = self.mentions.iter().map(|mention| mention.tool);
-        named
-            .chain(self.always.keys().copied())
-            .filter(|&tool| self.eligibility.admits(tool))
-            .collect()
+    /// Returns the eligible tools that are mentioned or always included.
+    pub(super) fn mandatory_tools(&self) -> BTreeSet<ToolId> {
+        let mentioned = self.mentions.iter().map(|mention| &mention.tool);
+        self.eligible(mentioned.chain(self.always.keys()))
     }
 
-    /// Returns the eligible tools that stay because they are in use.
-    pub(super) fn held(&self) -> BTreeSet<ToolId> {
-        self.in_use
-            .tools
-            .keys()
-            .copied()
-            .filter(|&tool| self.eligibility.admits(tool))
-            .collect()
+    /// Returns the eligible tools in use.
+    pub(super) fn tools_in_use(&self) -> BTreeSet<ToolId> {
+        self.eligible(self.in_use.tools.keys())
     }
 
-    /// Returns the eligible tools that picked skills bring along.
-    pub(super) fn brought(&self) -> BTreeSet<ToolId> {
-        self.needed
-            .keys()
-            .copied()
-            .filter(|&tool| self.eligibility.admits(tool))
-            .collect()
+    /// Returns the eligible tools of picked skills.
+    pub(super) fn skill_tools(&self) -> BTreeSet<ToolId> {
+        self.eligible(self.needed.keys())
+    }
+
+    /// Returns the eligible tools that are mentioned, always included or in use.
+    pub(super) fn mandatory_or_in_use(&self) -> BTreeSet<ToolId> {
+        let mut tools = self.mandatory_tools();
+        tools.append(&mut self.tools_in_use());
+        tools
+    }
+
+    fn eligible<'t>(&self, tools: impl Iterator<Item = &'t ToolId>) -> BTreeSet<ToolId> {
+        let mut eligible = BTreeSet::new();
+        for &tool in tools {
+            if self.eligibility.admits(tool) {
+                eligible.insert(tool);
+            }
+        }
+        eligible
     }
 
     /// Returns the tool's source.
@@ -166,34 +167,32 @@ impl<'a> Request<'a> {
         self.index.catalog.source(tool)
     }
 
-    /// Returns what the tool's source shares with those that look like it.
+    /// Returns the common form of the tool's source and the sources with confusable names.
     pub(super) fn look(&self, tool: ToolId) -> Option<&'a str> {
-        self.index.catalog.sources().look_of(self.source(tool))
+        self.index.catalog.sources().skeleton(self.source(tool))
     }
 
-    /// Returns the name by which the request names the tool outright.
+    /// Returns the name by which the request mentions the tool.
     pub(super) fn mention(&self, tool: ToolId) -> Option<&str> {
-        self.mentions
-            .iter()
-            .find(|mention| mention.tool == tool)
-            .map(|mention| mention.name.as_str())
+        let mut mentions = self.mentions.iter();
+        let mention = mentions.find(|mention| mention.tool == tool)?;
+        Some(&mention.name)
     }
 }
 
-/// What a task has called so far.
+/// The tools that a task has called so far.
 #[derive(Debug, Default)]
-pub(super) struct InUse {
-    /// The latest [`MAX_IN_USE`] tools, each with the name by which it was called last.
+pub(super) struct ToolsInUse {
+    /// The latest [`MAX_IN_USE`] tools, each with the name of its last call.
     pub(super) tools: BTreeMap<ToolId, String>,
-    /// Tools that were called longer ago, the latest first.
-    pub(super) over: Vec<ToolId>,
-    /// Names that no tool has, the latest first.
+    /// Tools that were called earlier, the latest first.
+    pub(super) surplus: Vec<ToolId>,
+    /// Names that are not in the catalog, the latest first.
     pub(super) unknown: Vec<String>,
 }
 
-impl InUse {
-    /// Resolves the names that the caller gives, and then those of the transcript, each from the
-    /// latest on.
+impl ToolsInUse {
+    /// Resolves the caller's names, then those of the transcript, each from the latest on.
     fn new(names: &NameTable, query: &Query, options: &PickOptions) -> Self {
         let mut in_use = Self::default();
         for name in options
@@ -203,15 +202,15 @@ impl InUse {
             .chain(query.called().iter().rev())
         {
             let mut is_known = false;
-            for tool in names.meant(name) {
+            for tool in names.possible_tools(name) {
                 is_known = true;
-                if in_use.tools.contains_key(&tool) || in_use.over.contains(&tool) {
+                if in_use.tools.contains_key(&tool) || in_use.surplus.contains(&tool) {
                     continue;
                 }
                 if in_use.tools.len() < MAX_IN_USE {
                     in_use.tools.insert(tool, name.clone());
                 } else {
-                    in_use.over.push(tool);
+                    in_use.surplus.push(tool);
                 }
             }
             if !is_known && !in_use.unknown.contains(name) {
@@ -222,7 +221,7 @@ impl InUse {
     }
 }
 
-fn mode(index: &Index, options: &PickOptions) -> Result<Mode, PickError> {
+fn resolve_mode(index: &Index, options: &PickOptions) -> Result<Mode, PickError> {
     match (options.mode, index.vectors.is_empty()) {
         (Some(mode), true) if mode.uses_semantic() => {
             Err(PickError::NoEmbedder { mode: mode.name() })
@@ -233,11 +232,14 @@ fn mode(index: &Index, options: &PickOptions) -> Result<Mode, PickError> {
     }
 }
 
-/// The tools that are always included, with the names that the caller gives them.
-fn always(index: &Index, options: &PickOptions) -> Result<BTreeMap<ToolId, String>, PickError> {
+/// Returns the tools that are always included, with the caller's names for them.
+fn resolve_always_included(
+    index: &Index,
+    options: &PickOptions,
+) -> Result<BTreeMap<ToolId, String>, PickError> {
     let mut always = BTreeMap::new();
     for name in &options.always_include {
-        match named(&index.names, "always_include", name)?[..] {
+        match resolve_tools(&index.names, "always_include", name)?[..] {
             [tool] => always.insert(tool, name.clone()),
             ref several => {
                 let candidates = several

@@ -1,142 +1,143 @@
-//! Whether the reranker is asked, and what its answer makes of the ranking.
+//! The reranking stage: the decision to run the reranker, and the new order of the ranking.
 //!
-//! `min_score` has been applied before, on the calibrated scores, and these stay what the picks
-//! show: reranking puts the admitted candidates in another order, and neither adds nor removes one.
+//! `min_score` was applied before on the calibrated scores, and the picks keep these scores.
+//! Reranking orders the candidates again; it neither adds nor removes one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::candidates::Candidates;
-use super::ranked::Ranked;
+use super::ranked::RequestRanking;
 use super::report::Report;
 use super::request::Request;
 use crate::ranking::{Ranking, ToolId};
-use crate::rerank::{self, NotReranked, Rerank, RerankScore, Reranker};
+use crate::rerank::{self, Rerank, RerankFailure, RerankScore, Reranker};
 use crate::selection::{RerankEvidence, RerankReport, Stage};
 
-/// Scores that lie closer leave open which tool is the better one. `docs/reranking.md` tells what
-/// this and the next constant miss.
+/// The largest difference of scores at which the better tool is uncertain. `docs/how-to/rerank.md`
+/// states what this constant and the next one miss.
 const THIN_MARGIN: f32 = 0.25;
-/// A tool that would be cut and is less likely than this needs no second look, however close the
-/// one before it is.
+/// A candidate below the cutoff with a lower score is unlikely, however close the last pick is. It
+/// needs no reranking.
 const UNLIKELY: f32 = 0.1;
 
-/// What reranking came to: the decision, and the places of the tools that it moved or left.
-pub(super) struct Reranked {
+/// The outcome of reranking: the decision, and the old and new positions of the tools.
+pub(super) struct RerankOutcome {
     pub(super) report: RerankReport,
     pub(super) evidence: BTreeMap<ToolId, RerankEvidence>,
 }
 
-/// How many candidates are put in order for the reranker; none where it is not asked for.
+/// Returns the number of candidates to sort for the reranker; zero if it does not run.
 pub(super) fn window(request: &Request<'_>, reranker: Option<&Arc<dyn Reranker>>) -> usize {
-    let wanted = request.options.rerank != Rerank::Never && reranker.is_some();
-    if wanted {
+    let may_run = request.options.rerank != Rerank::Never && reranker.is_some();
+    if may_run {
         request.options.rerank_window
     } else {
         0
     }
 }
 
-/// Asks the reranker where that is wanted, and puts the best candidates in the order that it gives.
+/// Runs the reranker if the options ask for it, and orders the best candidates by its answer.
 pub(super) fn rerank(
     request: &Request<'_>,
-    ranked: &Ranked<'_>,
+    ranked: &RequestRanking<'_>,
     reranker: Option<&Arc<dyn Reranker>>,
     candidates: &mut Candidates<'_>,
     report: &mut Report,
-) -> Option<Reranked> {
+) -> Option<RerankOutcome> {
     let Some(reranker) = reranker else {
         report.skipped(Stage::Rerank, "no reranker is set");
         return None;
     };
     if request.options.rerank == Rerank::Never {
-        report.skipped(Stage::Rerank, "the options ask for none");
+        report.skipped(Stage::Rerank, "the options ask for no reranking");
         return None;
     }
     let ranking = &mut candidates.ranking;
-    let mut told = numbers(request, ranked, reranker.as_ref(), ranking);
+    let mut decision = rerank_report(request, ranked, reranker.as_ref(), ranking);
     let mut evidence = BTreeMap::new();
-    if let Some(reason) = needless(ranked, &told) {
+    if let Some(reason) = skip_reason(ranked, &decision) {
         report.skipped(Stage::Rerank, reason);
-        return Some(Reranked {
-            report: told,
+        return Some(RerankOutcome {
+            report: decision,
             evidence,
         });
     }
     if request.deadline.has_passed() {
         report.failed(
             Stage::Rerank,
-            "the deadline passed before it began; the prior order stands",
+            "the deadline passed before it began; the previous order is kept",
         );
-        return Some(Reranked {
-            report: told,
+        return Some(RerankOutcome {
+            report: decision,
             evidence,
         });
     }
-    let tools = ranking[..told.window]
-        .iter()
-        .map(|candidate| Arc::clone(request.index.catalog.tool(candidate.tool)))
-        .collect();
+    let mut tools = Vec::with_capacity(decision.window);
+    for candidate in &ranking[..decision.window] {
+        tools.push(Arc::clone(request.index.catalog.tool(candidate.tool)));
+    }
     match rerank::run(reranker, request.query, tools, request.deadline) {
         Ok(order) => {
             report.ran(Stage::Rerank);
-            told.reordered = true;
+            decision.reordered = true;
             for (after, &RerankScore { candidate, score }) in order.iter().enumerate() {
-                let places = RerankEvidence {
+                let positions = RerankEvidence {
                     score,
                     before: candidate + 1,
                     after: after + 1,
                 };
-                evidence.insert(ranking[candidate].tool, places);
+                evidence.insert(ranking[candidate].tool, positions);
             }
             permute(ranking, &order);
-            // Who reads request and tool together has seen the parts.
+            // A reranker reads the whole request, so it has considered the subqueries.
             candidates.reranked = true;
         }
-        Err(NotReranked::Paused(reason)) => {
-            report.left_out(Stage::Rerank, reason + "; the prior order stands")
+        Err(RerankFailure::Paused(reason)) => {
+            report.skipped_after_failures(Stage::Rerank, reason + "; the previous order is kept")
         }
-        Err(NotReranked::Failed(reason)) => {
-            report.failed(Stage::Rerank, reason + "; the prior order stands")
+        Err(RerankFailure::Failed(reason)) => {
+            report.failed(Stage::Rerank, reason + "; the previous order is kept")
         }
     }
-    Some(Reranked {
-        report: told,
+    Some(RerankOutcome {
+        report: decision,
         evidence,
     })
 }
 
-/// The numbers that decide whether the reranker is asked.
-fn numbers(
+/// Returns the numbers that decide whether the reranker runs.
+fn rerank_report(
     request: &Request<'_>,
-    ranked: &Ranked<'_>,
+    ranked: &RequestRanking<'_>,
     reranker: &dyn Reranker,
     ranking: &Ranking,
 ) -> RerankReport {
     let window = ranking.len().min(request.options.rerank_window);
-    let score = |place: usize| {
-        ranking
-            .get(place)
-            .map(|candidate| ranked.score(candidate.tool))
-    };
+    let score = |place: usize| Some(ranked.score(ranking.get(place)?.tool));
     let margin = |place: usize| Some(score(place)? - score(place + 1)?);
-    // Only what stands on both sides of the cutoff can trade places across it.
-    let cut = Some(request.options.max_candidates).filter(|&most| most < window);
+    let max_candidates = request.options.max_candidates;
+    let (mut cut_margin, mut first_cut) = (None, None);
+    // Candidates can cross the cutoff only if the window reaches beyond it.
+    if max_candidates < window {
+        cut_margin = margin(max_candidates - 1);
+        first_cut = score(max_candidates);
+    }
     RerankReport {
         reranker: reranker.name().to_owned(),
         when: request.options.rerank,
         window,
         top_margin: margin(0),
-        cut_margin: cut.and_then(|most| margin(most - 1)),
-        first_cut: cut.and_then(score),
+        cut_margin,
+        first_cut,
         reordered: false,
     }
 }
 
-/// Says why there is no need to ask.
-fn needless(ranked: &Ranked<'_>, report: &RerankReport) -> Option<String> {
-    if matches!(ranked, Ranked::Registration { .. }) {
-        return Some("the ranking failed, and its candidates are not the best ones".to_owned());
+/// Returns the reason to skip the reranker, if there is one.
+fn skip_reason(ranked: &RequestRanking<'_>, report: &RerankReport) -> Option<String> {
+    if matches!(ranked, RequestRanking::Registration { .. }) {
+        return Some("the ranking failed, so there are no best candidates".to_owned());
     }
     if report.window < 2 {
         return Some("there is nothing to reorder".to_owned());
@@ -147,29 +148,29 @@ fn needless(ranked: &Ranked<'_>, report: &RerankReport) -> Option<String> {
     if report.when == Rerank::Always || thin_top || thin_cut {
         return None;
     }
-    let mut told = "its answer would hardly change the picks:".to_owned();
+    let mut reason = "it would hardly change the picks:".to_owned();
     if let Some(margin) = report.top_margin {
-        told.push_str(&format!(" the best candidate leads by {margin:.2}"));
+        reason.push_str(&format!(" the best candidate leads by {margin:.2}"));
     }
     if let (Some(score), Some(margin)) = (report.first_cut, report.cut_margin) {
-        told.push_str(&format!(
-            ", and the first that is cut scores {score:.2}, {margin:.2} below the last that is not"
+        reason.push_str(&format!(
+            ", and the first candidate below the cutoff scores {score:.2}, \
+             {margin:.2} less than the last pick"
         ));
     }
-    Some(told)
+    Some(reason)
 }
 
-/// Puts the tools of the window in their new order. The values by which candidates are ordered stay
-/// in their places, and fall strictly, so that whoever sorts by them later keeps the order.
+/// Puts the tools of the window in their new order. The ordering values keep their positions and
+/// are made strictly decreasing, so that later sorts keep the order.
 fn permute(ranking: &mut Ranking, order: &[RerankScore]) {
     let tools: Vec<_> = order
         .iter()
         .map(|score| ranking[score.candidate].tool)
         .collect();
-    ranking
-        .iter_mut()
-        .zip(tools)
-        .for_each(|(place, tool)| place.tool = tool);
+    for (place, tool) in ranking.iter_mut().zip(tools) {
+        place.tool = tool;
+    }
     for place in 1..ranking.len() {
         let above = ranking[place - 1].score;
         if ranking[place].score >= above {
@@ -187,7 +188,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_new_order_outlives_a_sort_and_the_rest_keeps_its_own(
+        fn permute_survives_sorting_and_keeps_the_rest(
             (values, order, window) in (1usize..12).prop_flat_map(|count| {
                 let window = 0..=count;
                 (prop::collection::vec(-2i8..3, count), window).prop_flat_map(|(values, window)| {
@@ -195,8 +196,11 @@ mod tests {
                 })
             }),
         ) {
-            let candidates = values.iter().enumerate();
-            let candidates = candidates.map(|(i, &v)| Candidate { tool: ToolId::from_index(i), score: f32::from(v) });
+            let numbered = values.iter().enumerate();
+            let candidates = numbered.map(|(index, &value)| Candidate {
+                tool: ToolId::from_index(index),
+                score: f32::from(value),
+            });
             let mut ranking: Ranking = candidates.collect();
             ranking.sort_by(Candidate::better_first);
             let before: Vec<ToolId> = ranking.iter().map(|candidate| candidate.tool).collect();
@@ -205,8 +209,8 @@ mod tests {
             permute(&mut ranking, &scores);
             ranking.sort_by(Candidate::better_first);
             let after: Vec<ToolId> = ranking.iter().map(|candidate| candidate.tool).collect();
-            let wanted: Vec<ToolId> = order.iter().map(|&place| before[place]).collect();
-            prop_assert_eq!(&after[..window], &wanted[..]);
+            let expected: Vec<ToolId> = order.iter().map(|&place| before[place]).collect();
+            prop_assert_eq!(&after[..window], &expected[..]);
             prop_assert_eq!(&after[window..], &before[window..]);
         }
     }

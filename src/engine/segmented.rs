@@ -1,4 +1,4 @@
-//! A catalog answers the same, to the bit, in however many segments it lies.
+//! Tests that picks are identical, bit by bit, for any number of index segments.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use serde_json::json;
 use super::Engine;
 use super::signals::plain_signals;
 use crate::catalog::{Catalog, Tool};
-use crate::embed::{EmbedError, EmbedProgress, Embedder, Role, StaticEmbedder};
+use crate::embed::{EmbedError, EmbedProgress, Embedder, StaticEmbedder, TextRole};
 use crate::fuse::{Mode, Signals};
 use crate::index::{Index, IndexConfig};
-use crate::options::{Choice, PickOptions};
+use crate::options::{PickOptions, SelectionMode};
 use crate::query::Query;
 
-/// A model of another kind than the static one: it reads the first word of a text alone.
+/// A model that is not static: it embeds the first word of a text only.
 struct FirstWord(Arc<StaticEmbedder>);
 
 impl Embedder for FirstWord {
@@ -28,7 +28,7 @@ impl Embedder for FirstWord {
 
     fn embed(
         &self,
-        role: Role,
+        role: TextRole,
         texts: &[&str],
         progress: EmbedProgress<'_>,
     ) -> Result<Vec<Vec<f32>>, EmbedError> {
@@ -47,24 +47,19 @@ fn catalogs() -> impl Strategy<Value = Catalog> {
     let text = move || prop::collection::vec(word.clone(), 1..8).prop_map(|words| words.join(" "));
     let tool = (text(), text(), text(), 0..3_usize);
     prop::collection::vec(tool, 0..10).prop_map(|tools| {
-        let tools =
-            tools
-                .into_iter()
-                .enumerate()
-                .map(|(index, (name, description, parameter, source))| {
-                    // Every third name is another's, so that some tools are the same.
-                    let mut tool = Tool::without_arguments(
-                        format!("{}_{}", name.split(' ').next().unwrap_or("x"), index / 3),
-                        description,
-                    );
-                    tool.source = Some(format!("s{source}_{}", index % 3));
-                    tool.parameters = Some(
-                        json!({"type": "object", "properties": {"p": {"description": parameter}}}),
-                    );
-                    tool.id = tool.qualified_name();
-                    tool
-                });
-        Catalog::from_tools(tools).expect("ids differ")
+        let mut definitions = Vec::new();
+        for (index, (name, description, parameter, source)) in tools.into_iter().enumerate() {
+            // Names repeat in groups of three, so that some tools are duplicates.
+            let first_word = name.split(' ').next().unwrap_or("x");
+            let mut tool =
+                Tool::without_arguments(format!("{first_word}_{}", index / 3), description);
+            tool.source = Some(format!("s{source}_{}", index % 3));
+            tool.parameters =
+                Some(json!({"type": "object", "properties": {"p": {"description": parameter}}}));
+            tool.id = tool.qualified_name();
+            definitions.push(tool);
+        }
+        Catalog::from_tools(definitions).expect("ids differ")
     })
 }
 
@@ -85,18 +80,23 @@ fn queries() -> impl Strategy<Value = Query> {
 }
 
 fn bits(signals: &Signals) -> Vec<(String, u32, Vec<u32>)> {
-    let of_one = signals.iter().map(|(retriever, signal)| {
-        (
+    let mut retriever_bits = Vec::new();
+    for (retriever, signal) in signals {
+        retriever_bits.push((
             format!("{retriever:?}"),
             signal.ceiling.to_bits(),
             signal.scores.iter().map(|score| score.to_bits()).collect(),
-        )
-    });
-    of_one.collect()
+        ));
+    }
+    retriever_bits
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
     #[test]
     fn scores_and_picks_do_not_depend_on_segments(
         catalog in catalogs(),
@@ -105,24 +105,30 @@ proptest! {
     ) {
         let fixed = StaticEmbedder::shared().expect("the model is valid");
         let model: Arc<dyn Embedder> = Arc::new(FirstWord(Arc::clone(&fixed)));
-        let whole = Engine::builder(catalog.clone()).embedder(Arc::clone(&model)).build().expect("it can be indexed");
+        let full = Engine::builder(catalog.clone())
+            .embedder(Arc::clone(&model))
+            .build()
+            .expect("it can be indexed");
         let config = IndexConfig { embedders: vec![fixed, model], ..IndexConfig::default() };
         let index = Index::build_cut(catalog, &cuts, config).expect("it can be indexed");
-        let cut = Engine { index: Arc::new(index), ..whole.clone() };
-        prop_assert_eq!(whole.stats(), cut.stats());
+        let cut = Engine { index: Arc::new(index), ..full.clone() };
+        prop_assert_eq!(full.stats(), cut.stats());
         for query in &queries {
             for mode in [Mode::Keyword, Mode::Semantic, Mode::Hybrid] {
-                let signals =
-                    |engine: &Engine| plain_signals((&engine.index, None), query, mode).map(|(_, signals)| bits(&signals));
-                prop_assert_eq!(signals(&whole), signals(&cut));
-                for choice in [Choice::Best, Choice::Set] {
+                let signals = |engine: &Engine| {
+                    plain_signals((&engine.index, None), query, mode)
+                        .map(|(_, signals)| bits(&signals))
+                };
+                prop_assert_eq!(signals(&full), signals(&cut));
+                for choice in [SelectionMode::Best, SelectionMode::Set] {
                     let mut options = PickOptions::default();
                     (options.mode, options.choice, options.debug) = (Some(mode), choice, true);
                     options.max_candidates = 3;
                     let json = |engine: &Engine| {
-                        serde_json::to_string(&engine.pick(query, &options).expect("it picks")).expect("it serialises")
+                        let selection = engine.pick(query, &options).expect("it picks");
+                        serde_json::to_string(&selection).expect("it serialises")
                     };
-                    prop_assert_eq!(json(&whole), json(&cut));
+                    prop_assert_eq!(json(&full), json(&cut));
                 }
             }
         }

@@ -1,72 +1,74 @@
-//! Skills beside tools: an index of their own, ranked as tools are, and what they bring along.
+//! Skills: they have an index of their own, are ranked like tools, and add their tools to the
+//! picks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::candidates::Candidates;
 use super::explain::Explainer;
-use super::ranked::Ranked;
+use super::ranked::RequestRanking;
 use super::report::Report;
 use super::request::Request;
 use super::set;
-use super::signals::{Embeddings, Said, signals};
+use super::signals::{Embeddings, RetrievalOutput, retrieve};
 use crate::catalog::{Catalog, Tool};
-use crate::fuse::{Fused, Fusion};
+use crate::fuse::{FusedValues, Fusion};
 use crate::index::{Index, IndexConfig, IndexError};
 use crate::names::{Skill, SkillReport, ToolMeaning};
-use crate::options::{Choice, PickError, PickOptions};
+use crate::options::{PickError, PickOptions, SelectionMode};
 use crate::ranking::ToolId;
 use crate::select::picks;
-use crate::selection::{AskedBy, IneligibleTool, Pick, SkillPick, Stage};
+use crate::selection::{IneligibleTool, NameOrigin, Pick, SkillPick, Stage};
 
-/// The skills whose tools a catalog has, indexed by name and description.
+/// An index of the skills whose tools the catalog has, by name and description.
 #[derive(Debug)]
 pub(super) struct SkillIndex {
-    /// Over a catalog that has a skill in the place of each tool.
+    /// The index of a catalog that has one entry per skill.
     index: Index,
-    /// In the order of the index.
+    /// The skills, in the order of the index.
     skills: Vec<UsableSkill>,
     reports: Vec<SkillReport>,
-    /// All that were given.
-    given: Vec<Arc<Skill>>,
+    /// All skills, usable or not.
+    all: Vec<Arc<Skill>>,
 }
 
 /// A skill that can be picked.
 #[derive(Debug)]
 struct UsableSkill {
     skill: Arc<Skill>,
-    /// The tools that it needs, each once, with the name that it calls them by.
+    /// The tools that it needs, each once, with the skill's name for them.
     tools: Vec<(ToolId, String)>,
 }
 
-/// A skill that was picked: its place in the index, and why.
-pub(super) struct Picked {
+/// A picked skill: its position in the index, and the reason.
+pub(super) struct PickedSkill {
     place: usize,
     score: f32,
     reason: String,
 }
 
 impl SkillIndex {
-    /// Keeps the skills whose tools `tools` has, and indexes them.
+    /// Indexes the skills whose tools the index `tools` has.
     pub(super) fn build(
-        given: Vec<Arc<Skill>>,
+        all: Vec<Arc<Skill>>,
         tools: &Index,
         config: IndexConfig,
     ) -> Result<Self, IndexError> {
         let mut usable = Vec::new();
         let mut reports = Vec::new();
-        // Skills name the same few tools over and over, and the nearest names take a while to find.
-        let mut known: HashMap<String, ToolMeaning> = HashMap::new();
-        for skill in &given {
+        // Skills use the same few names, and finding similar names is slow, so the results are
+        // cached.
+        let mut meanings: HashMap<String, ToolMeaning> = HashMap::new();
+        for skill in &all {
             let report = skill.report(|name| {
-                let meaning = known.entry(name.to_owned());
+                let meaning = meanings.entry(name.to_owned());
                 meaning
-                    .or_insert_with(|| ToolMeaning::of(name, &tools.catalog, &tools.names))
+                    .or_insert_with(|| ToolMeaning::resolve(name, &tools.catalog, &tools.names))
                     .clone()
             });
             if report.is_compatible() {
                 usable.push(UsableSkill {
-                    tools: needed(&report, &tools.catalog),
+                    tools: tools_of_skill(&report, &tools.catalog),
                     skill: Arc::clone(skill),
                 });
             }
@@ -80,16 +82,16 @@ impl SkillIndex {
             index: Index::build(catalog, config)?,
             skills: usable,
             reports,
-            given,
+            all,
         })
     }
 
-    /// Looks for the tools of the same skills in another index, which ranks by the same models.
-    pub(super) fn of(&self, tools: &Index) -> Result<Self, IndexError> {
-        Self::build(self.given.clone(), tools, tools.same_models(None))
+    /// Indexes the same skills for another tool index, with the same models.
+    pub(super) fn rebuild(&self, tools: &Index) -> Result<Self, IndexError> {
+        Self::build(self.all.clone(), tools, tools.same_models(None))
     }
 
-    /// Returns why the optional model is not among those that rank.
+    /// Returns the cause of a missing best-effort model.
     pub(super) fn left_out(&self) -> Option<&str> {
         self.index.left_out.as_deref()
     }
@@ -98,52 +100,60 @@ impl SkillIndex {
         &self.reports
     }
 
-    /// Picks the skills that the request needs: the stages that tools pass, over their own index.
+    /// Picks the skills that the request needs, by the same stages as tools.
     pub(super) fn pick(
         &self,
         request: &Request<'_>,
-        tools: &Ranked<'_>,
+        tools: &RequestRanking<'_>,
         embeddings: &mut Embeddings,
         report: &mut Report,
-    ) -> Result<Vec<Picked>, PickError> {
+    ) -> Result<Vec<PickedSkill>, PickError> {
         if self.skills.is_empty() {
-            report.skipped(Stage::Skills, "the catalog has the tools of no skill");
+            report.skipped(Stage::Skills, "no skill has tools in the catalog");
             return Ok(Vec::new());
         }
         let options = PickOptions {
             max_candidates: request.options.max_candidates,
             min_score: request.options.min_score,
             mode: Some(request.mode),
-            choice: Choice::Best,
+            choice: SelectionMode::Best,
             ..PickOptions::default()
         };
-        let mut asked = Request::new(&self.index, request.query, &options)?;
-        asked.deadline = request.deadline;
-        let mut own = Report::new();
-        let ranked = rank_beside(request, tools, &asked, embeddings, &mut own);
-        let candidates = Candidates::new(&asked, &ranked, Vec::new(), 0, &mut own);
-        let decisions = set::choose(&asked, &ranked, &candidates, &mut own);
-        let explained = Explainer::new(&asked, &ranked, &decisions).picks();
-        match own.degraded.first() {
+        let mut skill_request = Request::new(&self.index, request.query, &options)?;
+        skill_request.deadline = request.deadline;
+        let mut skill_report = Report::new();
+        let ranked = rank_with_tools(
+            request,
+            tools,
+            &skill_request,
+            embeddings,
+            &mut skill_report,
+        );
+        let candidates = Candidates::new(&skill_request, &ranked, Vec::new(), 0, &mut skill_report);
+        let decisions = set::choose(&skill_request, &ranked, &candidates, &mut skill_report);
+        let explained = Explainer::new(&skill_request, &ranked, &decisions).picks();
+        match skill_report.degraded.first() {
             Some(degraded) => report.failed(
                 Stage::Skills,
                 format!("{}: {}", degraded.stage, degraded.reason),
             ),
             None => report.ran(Stage::Skills),
         }
-        let picked = picks(&decisions).zip(explained);
-        let picked = picked.map(|((skill, _), Pick { score, reason, .. })| Picked {
-            place: skill.index(),
-            score,
-            reason,
-        });
-        Ok(picked.collect())
+        let mut picked = Vec::with_capacity(explained.len());
+        for ((skill, _), explained_skill) in picks(&decisions).zip(explained) {
+            picked.push(PickedSkill {
+                place: skill.index(),
+                score: explained_skill.score,
+                reason: explained_skill.reason,
+            });
+        }
+        Ok(picked)
     }
 
-    /// Returns the tools that picked skills need, each with the names of the skills.
-    pub(super) fn needed(&self, picked: &[Picked]) -> BTreeMap<ToolId, Vec<String>> {
+    /// Returns the tools of the picked skills, each with the names of the skills.
+    pub(super) fn needed(&self, picked: &[PickedSkill]) -> BTreeMap<ToolId, Vec<String>> {
         let mut needed: BTreeMap<ToolId, Vec<String>> = BTreeMap::new();
-        for Picked { place, .. } in picked {
+        for PickedSkill { place, .. } in picked {
             let UsableSkill { skill, tools } = &self.skills[*place];
             for (tool, _) in tools {
                 needed.entry(*tool).or_default().push(skill.name.clone());
@@ -152,92 +162,89 @@ impl SkillIndex {
         needed
     }
 
-    /// Returns the names by which picked skills call their tools.
-    pub(super) fn tool_names(&self, picked: &[Picked]) -> Vec<&str> {
-        let skills = picked.iter().map(|picked| &self.skills[picked.place].skill);
-        skills
-            .flat_map(|skill| &skill.allowed_tools)
-            .map(|tool| tool.name.as_str())
-            .collect()
+    /// Returns the names that the picked skills use for their tools.
+    pub(super) fn tool_names(&self, picked: &[PickedSkill]) -> Vec<&str> {
+        let mut names = Vec::new();
+        for PickedSkill { place, .. } in picked {
+            for tool in &self.skills[*place].skill.allowed_tools {
+                names.push(tool.name.as_str());
+            }
+        }
+        names
     }
 
-    /// Says what became of the tools of the picked skills.
+    /// Returns the picked skills with their picked and ineligible tools.
     pub(super) fn explain(
         &self,
-        picked: Vec<Picked>,
+        picked: Vec<PickedSkill>,
         request: &Request<'_>,
         picks: &[Pick],
     ) -> Vec<SkillPick> {
-        let id = |tool: ToolId| &request.index.catalog.tool(tool).id;
-        let skills = picked.into_iter().map(
-            |Picked {
-                 place,
-                 score,
-                 reason,
-             }| {
-                let usable = &self.skills[place];
-                let brought = usable.tools.iter().map(|(tool, _)| id(*tool));
-                let refused = usable
-                    .tools
-                    .iter()
-                    .filter(|(tool, _)| !request.eligibility.admits(*tool));
-                SkillPick {
-                    skill: Arc::clone(&usable.skill),
-                    score,
-                    reason,
-                    tool_ids: brought
-                        .filter(|&id| picks.iter().any(|pick| pick.tool.id == *id))
-                        .cloned()
-                        .collect(),
-                    ineligible: refused
-                        .map(|(tool, name)| IneligibleTool {
-                            tool_id: id(*tool).clone(),
-                            named: Some(name.clone()),
-                            asked_by: Some(AskedBy::Skill),
-                            required_by: Vec::new(),
-                            reasons: request.eligibility.reasons(*tool),
-                        })
-                        .collect(),
+        let mut skills = Vec::with_capacity(picked.len());
+        for picked_skill in picked {
+            let usable = &self.skills[picked_skill.place];
+            let (mut tool_ids, mut ineligible) = (Vec::new(), Vec::new());
+            for (tool, name) in &usable.tools {
+                let id = &request.index.catalog.tool(*tool).id;
+                if picks.iter().any(|pick| pick.tool.id == *id) {
+                    tool_ids.push(id.clone());
                 }
-            },
-        );
-        skills.collect()
+                if !request.eligibility.admits(*tool) {
+                    ineligible.push(IneligibleTool {
+                        tool_id: id.clone(),
+                        named: Some(name.clone()),
+                        asked_by: Some(NameOrigin::Skill),
+                        required_by: Vec::new(),
+                        reasons: request.eligibility.reasons(*tool),
+                    });
+                }
+            }
+            skills.push(SkillPick {
+                skill: Arc::clone(&usable.skill),
+                score: picked_skill.score,
+                reason: picked_skill.reason,
+                tool_ids,
+                ineligible,
+            });
+        }
+        skills
     }
 }
 
-/// Ranks skills beside the tools, so that the best of a few skills is not taken for a good one.
-fn rank_beside<'q>(
+/// Ranks skills together with the tools, so that the best of a few skills is not taken for a good
+/// one.
+fn rank_with_tools<'q>(
     request: &Request<'_>,
-    tools: &Ranked<'_>,
-    asked: &Request<'q>,
+    tools: &RequestRanking<'_>,
+    skill_request: &Request<'q>,
     embeddings: &mut Embeddings,
     report: &mut Report,
-) -> Ranked<'q> {
-    let Said {
+) -> RequestRanking<'q> {
+    let RetrievalOutput {
         terms,
         signals: skills,
-    } = signals(asked, None, embeddings, report);
-    let fused = if let Ranked::Fused { fused, .. } = tools {
-        fused.beside(request.rankable(), skills, &asked.eligibility)
+    } = retrieve(skill_request, None, embeddings, report);
+    let fused = if let RequestRanking::Fused { fused, .. } = tools {
+        fused.score_other_catalog(request.rankable(), skills, &skill_request.eligibility)
     } else {
-        let of_tools = signals(request, None, embeddings, report);
-        let fused = Fused::new(of_tools.signals, Fusion::Weighted, request.rankable());
-        fused.beside(request.rankable(), skills, &asked.eligibility)
+        let tool_output = retrieve(request, None, embeddings, report);
+        let fused = FusedValues::new(tool_output.signals, Fusion::Weighted, request.rankable());
+        fused.score_other_catalog(request.rankable(), skills, &skill_request.eligibility)
     };
-    Ranked::Fused {
-        mode: asked.mode,
+    RequestRanking::Fused {
+        mode: skill_request.mode,
         terms,
         fused,
     }
 }
 
-/// The tools of a compatible skill, each once.
-fn needed(report: &SkillReport, catalog: &Catalog) -> Vec<(ToolId, String)> {
+/// Returns the tools of a compatible skill, each once.
+fn tools_of_skill(report: &SkillReport, catalog: &Catalog) -> Vec<(ToolId, String)> {
     let mut tools: Vec<(ToolId, String)> = Vec::new();
     for tool in &report.tools {
         if let ToolMeaning::Tool { tool: id, .. } = &tool.meaning
             && let Some(id) = catalog.find(id)
-            && tools.iter().all(|(known, _)| *known != id)
+            && tools.iter().all(|(other, _)| *other != id)
         {
             tools.push((id, tool.allowed.name.clone()));
         }

@@ -1,10 +1,11 @@
-//! What of a request says who asked and about what: names, numbers, quoted strings, addresses,
-//! paths and ids. An example goes without them, because it is shown to others who ask alike, and
-//! because the next request will have others.
+//! Masking of requests: names, numbers, quoted strings, addresses, paths and ids are replaced by a
+//! mark. An example is shown to other users, so it must not identify anyone. The next request will
+//! have other values anyway.
 //!
-//! There is no list of names. A name is told by its capital where none is called for, so that one
-//! that is written small stays, and so does one that begins a sentence, unless the catalog is known
-//! and does not have the word. A word that the catalog's tools have ("GitHub", "S3") is no secret.
+//! There is no list of names. A name is recognised by a capital letter that grammar does not
+//! require. So lower-case names stay. A name at the start of a sentence stays too, unless a
+//! vocabulary is given and lacks the word. A word of the catalog's tools ("GitHub", "S3") is not
+//! private.
 
 use std::collections::HashSet;
 
@@ -13,17 +14,17 @@ use crate::excerpt::one_line;
 use crate::function_words::is_stop_word;
 use crate::text::{texts, words};
 
-/// What stands for what is left out: it holds no letter, so that no retriever reads it.
+/// The mark in place of hidden text. It has no letter, so no retriever reads it.
 pub(super) const MASK: &str = "…";
-/// The most characters of a request that are read.
+/// The length of the part of a request that is read, in characters.
 const MAX_READ_CHARS: usize = 4_000;
-/// A longer word of capitals alone is no abbreviation.
+/// The length of an abbreviation in capitals, in characters.
 const MAX_ABBREVIATION_CHARS: usize = 5;
 
-/// A longer word is no title or initial that a full stop abbreviates.
+/// The length of a title or initial before a full stop, such as `Dr.`, in characters.
 const MAX_TITLE_CHARS: usize = 3;
 
-/// Pairs of quotation marks; those that are also apostrophes come last.
+/// Pairs of quotation marks; the marks that are also apostrophes come last.
 const QUOTES: [(char, char); 9] = [
     ('"', '"'),
     ('“', '”'),
@@ -36,34 +37,35 @@ const QUOTES: [(char, char); 9] = [
     ('\'', '\''),
 ];
 
-/// Words that are no secrets: those that the tools of a catalog have.
+/// Words that are not private: the words of a catalog's tools.
 #[derive(Debug, Clone, Default)]
 pub struct Vocabulary(HashSet<String>);
 
 impl Vocabulary {
     /// Collects the words of all tools.
-    pub fn of(catalog: &Catalog) -> Self {
-        let mut known = HashSet::new();
+    pub fn from_catalog(catalog: &Catalog) -> Self {
+        let mut vocabulary = HashSet::new();
         for tool in catalog.tools() {
             for (_, text) in texts(tool) {
-                // A word as it stands, and the parts of an identifier.
-                let whole = text
+                // Complete words, and the parts of identifiers.
+                let complete_words = text
                     .split(|c: char| !c.is_alphanumeric())
                     .filter(|word| !word.is_empty());
-                known.extend(whole.map(str::to_lowercase));
-                known.extend(words(text).map(|(start, end)| text[start..end].to_lowercase()));
+                vocabulary.extend(complete_words.map(str::to_lowercase));
+                let parts = words(text).map(|(start, end)| text[start..end].to_lowercase());
+                vocabulary.extend(parts);
             }
         }
-        Self(known)
+        Self(vocabulary)
     }
 
-    fn has(&self, word: &str) -> bool {
+    fn contains(&self, word: &str) -> bool {
         self.0.contains(&word.to_lowercase())
     }
 }
 
-/// A request on one line, with `…` in the place of names, numbers, quoted strings, addresses, paths
-/// and ids.
+/// Returns a request on one line, with `…` in place of names, numbers, quoted strings, addresses,
+/// paths and ids.
 ///
 /// ```
 /// use picktools::examples::{Vocabulary, mask};
@@ -73,75 +75,80 @@ impl Vocabulary {
 /// ```
 pub fn mask(request: &str, vocabulary: &Vocabulary) -> String {
     let line = one_line(request, MAX_READ_CHARS);
-    let unquoted = without_quoted(&line);
-    let pieces = pieces(&unquoted);
-    let hidden: Vec<bool> = (0..pieces.len())
-        .map(|at| is_hidden(&pieces, at, vocabulary))
+    let unquoted = mask_quoted(&line);
+    let spans = split_spans(&unquoted);
+    let hidden: Vec<bool> = (0..spans.len())
+        .map(|index| is_hidden(&spans, index, vocabulary))
         .collect();
     let mut masked = String::with_capacity(unquoted.len());
-    for (at, piece) in pieces.iter().enumerate() {
-        let begins = piece.begins && !hidden[at] && !vocabulary.0.is_empty();
-        let before_name = begins
-            && is_capitalised(piece.text)
-            && next_word(&pieces, at)
-                .is_some_and(|next| hidden[next] && is_capitalised(pieces[next].text));
-        let hide =
-            hidden[at] || before_name && !vocabulary.has(piece.text) && !is_stop_word(piece.text);
-        masked.push_str(if hide { MASK } else { piece.text });
+    for (index, span) in spans.iter().enumerate() {
+        let is_candidate = span.starts_sentence && !hidden[index] && !vocabulary.0.is_empty();
+        let precedes_name = is_candidate
+            && is_capitalised(span.text)
+            && next_word(&spans, index)
+                .is_some_and(|next| hidden[next] && is_capitalised(spans[next].text));
+        let is_first_name =
+            precedes_name && !vocabulary.contains(span.text) && !is_stop_word(span.text);
+        let hide = hidden[index] || is_first_name;
+        masked.push_str(if hide { MASK } else { span.text });
     }
-    joined(&masked)
+    merge_masks(&masked)
 }
 
-/// The text with a mask in the place of each string between quotation marks.
-fn without_quoted(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len());
+/// Replaces each string between quotation marks by a mask.
+fn mask_quoted(text: &str) -> String {
+    let mut masked = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
-        let before = kept.chars().next_back();
-        let close = QUOTES
-            .iter()
-            .filter(|(open, _)| *open == c)
-            .find_map(|&(open, close)| {
-                // An apostrophe stands within a word.
-                let opens = !before.is_some_and(char::is_alphanumeric);
-                let inside = &rest[open.len_utf8()..];
-                let mut ends = inside.match_indices(close).map(|(at, _)| at);
-                let end = ends.find(|&end| {
-                    !inside[end + close.len_utf8()..].starts_with(char::is_alphanumeric)
-                })?;
-                (opens && end > 0).then_some(open.len_utf8() + end + close.len_utf8())
-            });
-        match close {
-            Some(end) => {
-                kept.push_str(MASK);
-                rest = &rest[end..];
+        let previous = masked.chars().next_back();
+        match quoted_length(rest, c, previous) {
+            Some(length) => {
+                masked.push_str(MASK);
+                rest = &rest[length..];
             }
             None => {
-                kept.push(c);
+                masked.push(c);
                 rest = &rest[c.len_utf8()..];
             }
         }
     }
-    kept
+    masked
 }
 
-/// A piece of a request: a run of what words, addresses, paths and ids are made of, or what stands
-/// between two.
-struct Piece<'a> {
+/// Returns the length in bytes of the quoted string at the start of `text`, if there is one.
+fn quoted_length(text: &str, first: char, previous: Option<char>) -> Option<usize> {
+    // A mark inside a word is an apostrophe.
+    if previous.is_some_and(char::is_alphanumeric) {
+        return None;
+    }
+    for &(open, close) in QUOTES.iter().filter(|(open, _)| *open == first) {
+        let inside = &text[open.len_utf8()..];
+        let mut ends = inside.match_indices(close).map(|(index, _)| index);
+        let end =
+            ends.find(|&end| !inside[end + close.len_utf8()..].starts_with(char::is_alphanumeric));
+        if let Some(end) = end.filter(|&end| end > 0) {
+            return Some(open.len_utf8() + end + close.len_utf8());
+        }
+    }
+    None
+}
+
+/// A span of a request: a word, address, path or id, or the text between two of them.
+struct Span<'a> {
     text: &'a str,
     is_word: bool,
-    /// Whether a sentence begins with it.
-    begins: bool,
+    /// `true` for the first word of a sentence.
+    starts_sentence: bool,
 }
 
-/// Cuts a text into pieces, which together are the text.
-fn pieces(text: &str) -> Vec<Piece<'_>> {
-    let mut pieces: Vec<Piece<'_>> = Vec::new();
-    let mut begins = true;
+/// Splits a text into spans, which together are the text.
+fn split_spans(text: &str) -> Vec<Span<'_>> {
+    let mut spans: Vec<Span<'_>> = Vec::new();
+    let mut starts_sentence = true;
     let mut rest = text;
     while !rest.is_empty() {
         let end = rest.find(|c| !is_inner(c)).unwrap_or(rest.len());
-        // Punctuation at either end is not part of a word; a path begins with some.
+        // Punctuation at either end is not part of a word; a path may begin with punctuation.
         let run = &rest[..end];
         let word = run.trim_end_matches(|c: char| !c.is_alphanumeric() && c != '/');
         let start = word
@@ -156,39 +163,34 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
         };
         if gap > 0 {
             let between = &rest[..gap];
-            let ends = |last: &Piece<'_>| !(between.starts_with('.') && is_title(last));
-            begins |= between.contains(ends_sentence) && pieces.last().is_none_or(ends);
-            pieces.push(Piece {
+            let is_abbreviation = |last: &Span<'_>| between.starts_with('.') && is_title(last);
+            starts_sentence |=
+                between.contains(ends_sentence) && !spans.last().is_some_and(is_abbreviation);
+            spans.push(Span {
                 text: between,
                 is_word: false,
-                begins: false,
+                starts_sentence: false,
             });
         }
         if !word.is_empty() {
-            pieces.push(Piece {
+            spans.push(Span {
                 text: word,
                 is_word: true,
-                begins,
+                starts_sentence,
             });
-            begins = false;
+            starts_sentence = false;
         }
         rest = &rest[gap + word.len()..];
     }
-    pieces
+    spans
 }
 
-/// Whether a full stop behind it abbreviates, as in `Dr.` and `J.`.
-fn is_title(
-    Piece {
-        text,
-        is_word,
-        begins,
-    }: &Piece<'_>,
-) -> bool {
-    *is_word
-        && !begins
-        && text.starts_with(char::is_uppercase)
-        && text.chars().count() <= MAX_TITLE_CHARS
+/// Returns `true` if a full stop after the span marks an abbreviation, as in `Dr.` and `J.`.
+fn is_title(span: &Span<'_>) -> bool {
+    span.is_word
+        && !span.starts_sentence
+        && span.text.starts_with(char::is_uppercase)
+        && span.text.chars().count() <= MAX_TITLE_CHARS
 }
 
 fn ends_sentence(c: char) -> bool {
@@ -198,8 +200,8 @@ fn ends_sentence(c: char) -> bool {
     )
 }
 
-/// What words, addresses, paths and ids are made of. Scripts without spaces are read character by
-/// character: only the digits among them are hidden.
+/// Returns `true` for the characters of words, addresses, paths and ids. Scripts without spaces are
+/// read character by character: only their digits are hidden.
 fn is_inner(c: char) -> bool {
     c.is_alphanumeric() && !is_unspaced(c)
         || matches!(
@@ -223,14 +225,14 @@ fn is_inner(c: char) -> bool {
 }
 
 fn is_unspaced(c: char) -> bool {
-    // Letters without case: beside scripts without spaces these are Arabic, Hebrew and Indic ones,
-    // in which no capital tells a name either.
+    // Letters without case. Apart from scripts without spaces these are Arabic, Hebrew and Indic
+    // ones, whose names have no capitals either.
     c.is_alphabetic() && !c.is_numeric() && !c.is_lowercase() && !c.is_uppercase()
 }
 
-/// The place of the next word, where only a space is between.
-fn next_word(pieces: &[Piece<'_>], at: usize) -> Option<usize> {
-    (pieces.get(at + 1)?.text == " " && pieces.get(at + 2)?.is_word).then_some(at + 2)
+/// Returns the index of the next word, if only a space is between.
+fn next_word(spans: &[Span<'_>], index: usize) -> Option<usize> {
+    (spans.get(index + 1)?.text == " " && spans.get(index + 2)?.is_word).then_some(index + 2)
 }
 
 fn is_capitalised(word: &str) -> bool {
@@ -238,12 +240,12 @@ fn is_capitalised(word: &str) -> bool {
         && word.chars().nth(1).is_some_and(char::is_alphabetic)
 }
 
-fn is_hidden(pieces: &[Piece<'_>], at: usize, vocabulary: &Vocabulary) -> bool {
-    let Piece {
+fn is_hidden(spans: &[Span<'_>], index: usize, vocabulary: &Vocabulary) -> bool {
+    let Span {
         text,
         is_word,
-        begins,
-    } = pieces[at];
+        starts_sentence,
+    } = spans[index];
     if !is_word {
         return false;
     }
@@ -251,42 +253,42 @@ fn is_hidden(pieces: &[Piece<'_>], at: usize, vocabulary: &Vocabulary) -> bool {
         return true;
     }
     if text.contains(char::is_numeric) {
-        return !text.contains(char::is_alphabetic) || !vocabulary.has(text);
+        return !text.contains(char::is_alphabetic) || !vocabulary.contains(text);
     }
-    // `Bob's` and `I'm` by what stands before the apostrophe.
+    // Words such as `Bob's` and `I'm` are judged by the part before the apostrophe.
     let word = text.split(['\'', '’']).next().unwrap_or(text);
     let mut letters = word.chars();
     let Some(first) = letters.next().filter(|first| first.is_uppercase()) else {
-        // `mcDonald` and `iPhone` are names as well, but identifiers look like them.
+        // `mcDonald` and `iPhone` are names too, but identifiers look like them.
         return false;
     };
     let only_capitals = letters.clone().all(|c| !c.is_lowercase());
     match letters.clone().count() {
-        // An initial, unless it is a word of English.
-        0 => !begins && !matches!(first, 'I' | 'A' | 'O'),
-        more if only_capitals => more >= MAX_ABBREVIATION_CHARS && !is_known(word, vocabulary),
-        _ => !begins && !is_known(word, vocabulary),
+        // An initial, unless it is an English word.
+        0 => !starts_sentence && !matches!(first, 'I' | 'A' | 'O'),
+        count if only_capitals => count >= MAX_ABBREVIATION_CHARS && !is_known(word, vocabulary),
+        _ => !starts_sentence && !is_known(word, vocabulary),
     }
 }
 
-/// Whether the tools have the word, or each part of one with hyphens.
+/// Returns `true` if the vocabulary has the word, or each part of a word with hyphens.
 fn is_known(word: &str, vocabulary: &Vocabulary) -> bool {
     let mut parts = word
         .split(|c: char| !c.is_alphanumeric())
         .filter(|part| !part.is_empty())
         .peekable();
-    parts.peek().is_some() && parts.all(|part| vocabulary.has(part) || is_stop_word(part))
+    parts.peek().is_some() && parts.all(|part| vocabulary.contains(part) || is_stop_word(part))
 }
 
-/// Web and mail addresses, and hosts; a full stop within a word makes a host, a file or an
-/// abbreviation.
+/// Returns `true` for web and mail addresses and hosts. A full stop inside a word makes it a host,
+/// a file or an abbreviation.
 fn is_address(word: &str) -> bool {
     let between = |mark: char| {
-        let inner = |at: usize| {
-            let (before, behind) = (&word[..at], &word[at + mark.len_utf8()..]);
-            before.ends_with(char::is_alphanumeric) && behind.starts_with(char::is_alphanumeric)
+        let is_inner = |index: usize| {
+            let (left, right) = (&word[..index], &word[index + mark.len_utf8()..]);
+            left.ends_with(char::is_alphanumeric) && right.starts_with(char::is_alphanumeric)
         };
-        word.match_indices(mark).any(|(at, _)| inner(at))
+        word.match_indices(mark).any(|(index, _)| is_inner(index))
     };
     word.contains("://") || word.starts_with('@') || between('@') || between('.')
 }
@@ -300,18 +302,17 @@ fn is_path(word: &str) -> bool {
         || slashes > 1
 }
 
-/// The text with one mask in the place of several that stand together.
-fn joined(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len());
+/// Replaces adjacent masks by one mask.
+fn merge_masks(text: &str) -> String {
+    let mut merged = String::with_capacity(text.len());
     for part in text.split_inclusive(MASK) {
         let between = part.strip_suffix(MASK).unwrap_or(part);
-        let repeats = kept.ends_with(MASK) && part.ends_with(MASK) && between.trim().is_empty();
-        if repeats {
-            continue;
+        let repeats = merged.ends_with(MASK) && part.ends_with(MASK) && between.trim().is_empty();
+        if !repeats {
+            merged.push_str(part);
         }
-        kept.push_str(part);
     }
-    kept
+    merged
 }
 
 #[cfg(test)]
@@ -321,20 +322,20 @@ mod tests {
     use super::*;
     use crate::catalog::Tool;
 
-    fn masked(text: &str) -> String {
+    fn mask_without_vocabulary(text: &str) -> String {
         mask(text, &Vocabulary::default())
     }
 
-    fn known() -> Vocabulary {
+    fn vocabulary() -> Vocabulary {
         let tool = Tool::without_arguments(
             "github_search",
             "Searches GitHub, uploads to S3, books flights",
         );
-        Vocabulary::of(&Catalog::from_tools([tool]).expect("valid"))
+        Vocabulary::from_catalog(&Catalog::from_tools([tool]).expect("valid"))
     }
 
     #[test]
-    fn what_says_who_asked_and_about_what_is_hidden() {
+    fn private_values_are_masked() {
         for (request, expected) in [
             ("book me a flight to Oslo", "book me a flight to …"),
             (
@@ -377,13 +378,13 @@ mod tests {
             ("", ""),
             ("'' \" “ '", "'…"),
         ] {
-            assert_eq!(masked(request), expected, "{request}");
+            assert_eq!(mask_without_vocabulary(request), expected, "{request}");
         }
     }
 
     #[test]
-    fn words_of_the_tools_are_no_secrets() {
-        let masked = |request: &str| mask(request, &known());
+    fn words_of_the_tools_are_not_masked() {
+        let masked = |request: &str| mask(request, &vocabulary());
         assert_eq!(
             masked("put it on S3 and GitHub for Bob"),
             "put it on S3 and GitHub for …"
@@ -400,10 +401,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_digit_is_left(text in "(\\PC|[ .'\"…/@A-Z0-9]){0,60}") {
-            let once = masked(&text);
-            prop_assert!(!once.contains(char::is_numeric), "{}", once);
-            prop_assert!(once.chars().filter(|c| c.is_alphanumeric()).count() <= text.chars().count());
+        fn masked_text_has_no_digits(text in "(\\PC|[ .'\"…/@A-Z0-9]){0,60}") {
+            let masked = mask_without_vocabulary(&text);
+            prop_assert!(!masked.contains(char::is_numeric), "{}", masked);
+            let letters = masked.chars().filter(|c| c.is_alphanumeric()).count();
+            prop_assert!(letters <= text.chars().count());
         }
     }
 }

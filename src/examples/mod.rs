@@ -1,17 +1,18 @@
-//! Requests that a tool is for: what it served before, or was written to say what it would serve.
+//! Example requests of tools: requests that a tool served before, or that were written for it.
 //!
-//! A tool's text says what it does, and a request says what somebody wants. The two often share no
-//! word, but two requests for one tool often do. So a tool may have examples: in its definition
+//! The text of a tool describes its function, and a request describes a goal. The two often share
+//! no word, but two requests for one tool often do. So a tool may have examples: in its definition
 //! (`examples`), from a file, or learned while the engine runs
-//! ([`Engine::learn`](crate::Engine::learn)). Each is a document of its own, by words and by
-//! meaning. No model that picks are for sees them.
+//! ([`Engine::learn`](crate::Engine::learn)). Each example is a document of its own in the keyword
+//! and the semantic ranking. Models that receive picks never see examples.
 //!
-//! What counts of a tool is bounded: its first [`MAX_PER_TOOL`] different examples, its
-//! definition's before those of files, those that were asked before those that a model wrote. So
-//! whoever asks for one tool a thousand times moves no more than that, and displaces nothing that
-//! was there. Two are the same where they differ in names, numbers and punctuation alone.
+//! The number of examples that count for a tool is bounded: its first [`MAX_PER_TOOL`] different
+//! examples. Examples in the definition come before those of files, and requests of users before
+//! those that a model wrote. So a caller who repeats a request a thousand times adds no more than
+//! that, and displaces no earlier example. Two examples are equal if they differ only in names,
+//! numbers and punctuation.
 //!
-//! [`Examples`] reads and writes files; [`mask()`] hides what says who asked.
+//! [`Examples`] reads and writes files; [`mask()`] hides private values.
 
 mod mask;
 
@@ -24,16 +25,16 @@ use serde::{Deserialize, Serialize};
 pub use self::mask::{Vocabulary, mask};
 use crate::catalog::{Catalog, Tool, ToolId};
 use crate::excerpt::one_line;
-use crate::function_words::says_something;
+use crate::function_words::has_content_word;
 use crate::json;
 use crate::names::NameTable;
 use crate::text::words;
 
-/// The most examples of one tool that count.
+/// The most examples that count for one tool.
 pub const MAX_PER_TOOL: usize = 50;
-/// The most characters of an example that are read.
+/// The length of the part of an example that is read, in characters.
 pub const MAX_EXAMPLE_CHARS: usize = 300;
-/// The most lines of a file.
+/// The most examples that a file may have.
 const MAX_LINES: usize = 1_000_000;
 
 /// An error from reading examples.
@@ -43,32 +44,32 @@ pub enum ExamplesError {
     /// The file cannot be read.
     #[error("cannot read the examples {}", path.display())]
     Read {
-        /// What was to be read.
+        /// The path.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         source: std::io::Error,
     },
     /// A line is not an example.
     #[error("{origin}: line {line}: {message}; give {{\"tool\": NAME, \"request\": TEXT}}")]
     Line {
-        /// Where the text comes from.
+        /// The origin of the text.
         origin: String,
-        /// Line, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault of the line.
         message: String,
     },
-    /// There are too many.
+    /// The text has more examples than the limit.
     #[error("{origin}: more than {most} examples; a tool counts {MAX_PER_TOOL} of them at most")]
     TooMany {
-        /// Where the text comes from.
+        /// The origin of the text.
         origin: String,
-        /// The most.
+        /// The limit.
         most: usize,
     },
 }
 
-/// One request that a tool is for: a line of a file.
+/// An example request of a tool: a line of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Example {
@@ -76,16 +77,16 @@ pub struct Example {
     pub tool: String,
     /// The request.
     pub request: String,
-    /// Whether a language model wrote it; nobody has asked so yet.
+    /// `true` if a language model wrote the request, and no user has made it yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub synthetic: bool,
-    /// What a synthetic one was written from: the definition and the model, as a digest.
+    /// The digest of the definition and the model from which a synthetic example was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
 }
 
 impl Example {
-    /// Makes an example that was asked.
+    /// Makes an example from a request of a user.
     pub fn new(tool: impl Into<String>, request: impl Into<String>) -> Self {
         Self {
             tool: tool.into(),
@@ -104,71 +105,72 @@ impl Example {
 /// let file = br#"{"tool": "get_forecast", "request": "do I need an umbrella tomorrow?"}"#;
 /// let mut examples = Examples::from_slice(file, "examples.jsonl")?;
 /// assert!(examples.learn("get_forecast", "Do I need a coat in Oslo?", &Default::default()));
-/// assert!(!examples.learn("get_forecast", "do I need a coat in Rome", &Default::default()), "it is the same but for the name");
+/// let is_new = examples.learn("get_forecast", "do I need a coat in Rome", &Default::default());
+/// assert!(!is_new, "only the name differs");
 /// assert_eq!(examples.len(), 2);
 /// # Ok::<(), picktools::examples::ExamplesError>(())
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Examples {
     list: Vec<Example>,
-    /// What is known of each tool, by its name.
-    by_tool: HashMap<String, Counted>,
+    /// The keys of each tool's examples, by the tool's name.
+    by_tool: HashMap<String, ExampleKeys>,
 }
 
-/// What of the examples a catalog knows.
+/// Statistics about the examples of a catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ExampleStats {
-    /// Examples that count.
+    /// The number of examples that count.
     pub examples: usize,
-    /// Tools that have some.
+    /// The number of tools with examples.
     pub tools: usize,
-    /// Names that no tool of the catalog has, or several, each once in the order of the examples.
+    /// The distinct names that match no tool of the catalog, or several, in the order of the
+    /// examples.
     pub unknown: Vec<String>,
-    /// Examples that say the same as an earlier one of the tool, or nothing.
+    /// The number of examples that repeat an earlier example of the tool, or have no content.
     pub repeated: usize,
-    /// Examples beyond the most that a tool may have.
+    /// The number of examples beyond the limit of a tool.
     pub over: usize,
 }
 
-/// The examples of one tool, as far as they are counted.
+/// The keys of the examples that count for one tool.
 #[derive(Debug, Clone, Default)]
-struct Counted(HashSet<String>);
+struct ExampleKeys(HashSet<String>);
 
-/// What becomes of an example.
+/// The treatment of an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    Counts,
-    /// It says the same as one that counts, or nothing.
+enum ExampleStatus {
+    Accepted,
+    /// The example repeats one that counts, or has no content.
     Repeated,
-    /// The tool has its share.
-    Over,
+    /// The tool has the largest number of examples.
+    OverLimit,
 }
 
-impl Counted {
-    fn count(&mut self, request: &str) -> Fate {
-        let key = key(request);
+impl ExampleKeys {
+    fn add(&mut self, request: &str) -> ExampleStatus {
+        let key = comparison_key(request);
         if key.is_empty() || self.0.contains(&key) {
-            Fate::Repeated
+            ExampleStatus::Repeated
         } else if self.0.len() >= MAX_PER_TOOL {
-            Fate::Over
+            ExampleStatus::OverLimit
         } else {
             self.0.insert(key);
-            Fate::Counts
+            ExampleStatus::Accepted
         }
     }
 }
 
-/// What two examples that say the same have in common: the words, in small letters, without what is
-/// masked.
-fn key(request: &str) -> String {
-    if !says_something(request) {
+/// Returns the key that equal examples share: the words in lower case, without masked values.
+fn comparison_key(request: &str) -> String {
+    if !has_content_word(request) {
         return String::new();
     }
     let masked = mask(request, &Vocabulary::default());
     let words = words(&masked).map(|(start, end)| masked[start..end].to_lowercase());
     let key = words.collect::<Vec<_>>().join(" ");
-    // A request of names alone is known by these.
+    // A request of names alone is compared by these.
     if key.is_empty() {
         request.trim().to_lowercase()
     } else {
@@ -176,8 +178,8 @@ fn key(request: &str) -> String {
     }
 }
 
-/// An example as it is read: one line, and not too long.
-fn read(request: &str) -> String {
+/// Returns the part of an example that is read: one line of bounded length.
+fn shorten(request: &str) -> String {
     one_line(request, MAX_EXAMPLE_CHARS)
 }
 
@@ -186,7 +188,7 @@ impl Examples {
     ///
     /// # Errors
     ///
-    /// [`ExamplesError`] when the file cannot be read, and as [`Examples::from_slice`].
+    /// [`ExamplesError`] if the file cannot be read, and as [`Examples::from_slice`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ExamplesError> {
         let path = path.as_ref();
         let bytes = fs::read(path).map_err(|source| ExamplesError::Read {
@@ -196,29 +198,29 @@ impl Examples {
         Self::from_slice(&bytes, &path.display().to_string())
     }
 
-    /// Reads JSON Lines, each an [`Example`]; blank lines are let be. `origin` is what errors call
-    /// it. What stands there is taken as it is: whoever edits a file decides what is in it.
+    /// Reads JSON Lines with one [`Example`] a line; blank lines are skipped. `origin` names the
+    /// text in errors. The requests are not masked: the author of a file decides about its content.
     ///
     /// # Errors
     ///
-    /// [`ExamplesError`] for a line that is no example, and for more than a million.
+    /// [`ExamplesError`] for a line that is not an example, and for more than a million examples.
     pub fn from_slice(bytes: &[u8], origin: &str) -> Result<Self, ExamplesError> {
         let mut examples = Self::default();
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-        for (place, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
+        for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
             if line.trim_ascii().is_empty() {
                 continue;
             }
             let fault = |message| ExamplesError::Line {
                 origin: origin.to_owned(),
-                line: place + 1,
+                line: index + 1,
                 message,
             };
             let example: Example =
                 serde_json::from_slice(line).map_err(|error| fault(json::message(&error)))?;
-            for (what, text) in [("tool", &example.tool), ("request", &example.request)] {
+            for (field, text) in [("tool", &example.tool), ("request", &example.request)] {
                 if text.trim().is_empty() {
-                    return Err(fault(format!("`{what}` is empty")));
+                    return Err(fault(format!("`{field}` is empty")));
                 }
             }
             if examples.list.len() >= MAX_LINES {
@@ -232,32 +234,29 @@ impl Examples {
         Ok(examples)
     }
 
-    /// Adds an example as it is.
+    /// Adds an example without masking it.
     pub fn push(&mut self, example: Example) {
-        // What a model wrote keeps out nothing that somebody asks.
+        // A synthetic example must not block a request of a user.
         if !example.synthetic {
             self.by_tool
                 .entry(example.tool.clone())
                 .or_default()
-                .count(&example.request);
+                .add(&example.request);
         }
         self.list.push(example);
     }
 
-    /// Adds a request that a tool served, [masked](mask()), unless it says the same as an earlier
-    /// one of the tool, or nothing, or the tool has [`MAX_PER_TOOL`]; returns `true` if it was
-    /// added.
+    /// Adds a request that a tool served, [masked](mask()). It is not added if it repeats an
+    /// earlier example of the tool, has no content, or the tool has [`MAX_PER_TOOL`] examples.
+    /// Returns `true` if it was added.
     pub fn learn(&mut self, tool: &str, request: &str, vocabulary: &Vocabulary) -> bool {
-        let masked = read(&mask(request, vocabulary));
-        // What is masked says nothing by itself.
-        if !says_something(&masked)
-            || self
-                .by_tool
-                .entry(tool.to_owned())
-                .or_default()
-                .count(&masked)
-                != Fate::Counts
-        {
+        let masked = shorten(&mask(request, vocabulary));
+        // Masked values are no content.
+        if !has_content_word(&masked) {
+            return false;
+        }
+        let keys = self.by_tool.entry(tool.to_owned()).or_default();
+        if keys.add(&masked) != ExampleStatus::Accepted {
             return false;
         }
         self.list.push(Example::new(tool, masked));
@@ -269,21 +268,21 @@ impl Examples {
         self.list.iter()
     }
 
-    /// Returns how many there are.
+    /// Returns the number of examples.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Returns `true` if there are none.
+    /// Returns `true` if there are no examples.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Returns the file: JSON Lines, one example each.
+    /// Returns the examples as JSON Lines, one example a line.
     ///
     /// # Panics
     ///
-    /// Never: text and flags can be written as JSON.
+    /// Never: text and flags are valid JSON.
     pub fn to_json_lines(&self) -> String {
         let line = |example| serde_json::to_string(example).expect("an example serialises") + "\n";
         self.list.iter().map(line).collect()
@@ -305,73 +304,73 @@ impl Extend<Example> for Examples {
     }
 }
 
-/// Where an example comes from.
+/// The origin of an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ExampleOrigin {
     /// The tool's definition.
     Definition,
-    /// A request that was asked.
+    /// A request of a user.
     Served,
-    /// A language model wrote it.
+    /// A request that a language model wrote.
     Synthetic,
 }
 
-/// An example that counts.
+/// An example that counts for its tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Counting {
+pub(crate) struct ActiveExample {
     pub(crate) tool: ToolId,
     pub(crate) request: String,
     pub(crate) origin: ExampleOrigin,
 }
 
-impl Counting {
-    /// Whether it stands in the tool's definition.
-    pub(crate) fn is_of_definition(&self) -> bool {
+impl ActiveExample {
+    /// Returns `true` if the example is in the tool's definition.
+    pub(crate) fn is_from_definition(&self) -> bool {
         self.origin == ExampleOrigin::Definition
     }
 }
 
-/// The examples of a tool's definition.
-fn defined(tool: ToolId, definition: &Tool) -> impl Iterator<Item = Counting> {
-    let request = move |request: &String| Counting {
+/// Returns the examples in a tool's definition.
+fn examples_in_definition(tool: ToolId, definition: &Tool) -> impl Iterator<Item = ActiveExample> {
+    let example = move |request: &String| ActiveExample {
         tool,
-        request: read(request),
+        request: shorten(request),
         origin: ExampleOrigin::Definition,
     };
-    definition.examples.iter().map(request)
+    definition.examples.iter().map(example)
 }
 
-/// The examples of a tool's definition that count, whatever others there are: those come after
-/// them.
-pub(crate) fn counting_of(definition: &Tool) -> Vec<String> {
-    let mut counted = Counted::default();
-    let requests = defined(ToolId(0), definition).map(|example| example.request);
+/// Returns the examples in a tool's definition that count. They do not depend on other examples,
+/// which come after them.
+pub(crate) fn active_definition_examples(definition: &Tool) -> Vec<String> {
+    let mut keys = ExampleKeys::default();
+    let requests = examples_in_definition(ToolId(0), definition).map(|example| example.request);
     requests
-        .filter(|request| counted.count(request) == Fate::Counts)
+        .filter(|request| keys.add(request) == ExampleStatus::Accepted)
         .collect()
 }
 
-/// The examples that count of a catalog's own and of `more`, in the order of the tools; with what
-/// became of the others.
-pub(crate) fn counting(
+/// Returns the examples that count, from a catalog's definitions and from `more`, in the order of
+/// the tools. The statistics include the other examples.
+pub(crate) fn active_examples(
     catalog: &Catalog,
     names: &NameTable,
     more: &Examples,
-) -> (Vec<Counting>, ExampleStats) {
+) -> (Vec<ActiveExample>, ExampleStats) {
     let mut stats = ExampleStats::default();
-    let mut of_tools: Vec<Vec<Counting>> = vec![Vec::new(); catalog.len()];
+    let mut by_tool: Vec<Vec<ActiveExample>> = vec![Vec::new(); catalog.len()];
     for &tool in catalog.exemplified() {
-        of_tools[tool.index()].extend(defined(tool, catalog.outline(tool)));
+        by_tool[tool.index()].extend(examples_in_definition(tool, catalog.outline(tool)));
     }
     let mut unknown = HashSet::new();
     for example in more.iter() {
-        let mut meant = names.meant(&example.tool);
-        match (meant.next(), meant.next()) {
-            (Some(tool), None) => of_tools[tool.index()].push(Counting {
+        let mut matches = names.possible_tools(&example.tool);
+        match (matches.next(), matches.next()) {
+            (Some(tool), None) => by_tool[tool.index()].push(ActiveExample {
                 tool,
-                request: read(&example.request),
+                request: shorten(&example.request),
                 origin: if example.synthetic {
                     ExampleOrigin::Synthetic
                 } else {
@@ -382,22 +381,22 @@ pub(crate) fn counting(
             _ => {}
         }
     }
-    let mut counting = Vec::new();
-    for mut examples in of_tools {
-        // Stable: what nobody has asked yet comes after what somebody has.
+    let mut active = Vec::new();
+    for mut examples in by_tool {
+        // The sort is stable: synthetic examples come after requests of users.
         examples.sort_by_key(|example| example.origin);
-        let mut counted = Counted::default();
+        let mut keys = ExampleKeys::default();
         for example in examples {
-            match counted.count(&example.request) {
-                Fate::Counts => counting.push(example),
-                Fate::Repeated => stats.repeated += 1,
-                Fate::Over => stats.over += 1,
+            match keys.add(&example.request) {
+                ExampleStatus::Accepted => active.push(example),
+                ExampleStatus::Repeated => stats.repeated += 1,
+                ExampleStatus::OverLimit => stats.over += 1,
             }
         }
-        stats.tools += usize::from(!counted.0.is_empty());
+        stats.tools += usize::from(!keys.0.is_empty());
     }
-    stats.examples = counting.len();
-    (counting, stats)
+    stats.examples = active.len();
+    (active, stats)
 }
 
 #[cfg(test)]
@@ -410,11 +409,11 @@ mod tests {
         Catalog::from_tools([mail, Tool::without_arguments("plot", "Draws")]).expect("valid")
     }
 
-    fn counted(catalog: &Catalog, more: &str) -> (Vec<(usize, String)>, ExampleStats) {
+    fn active(catalog: &Catalog, more: &str) -> (Vec<(usize, String)>, ExampleStats) {
         let more = Examples::from_slice(more.as_bytes(), "e.jsonl").expect("well formed");
-        let (counting, stats) = counting(catalog, &NameTable::new(catalog), &more);
+        let (active, stats) = active_examples(catalog, &NameTable::new(catalog), &more);
         (
-            counting
+            active
                 .into_iter()
                 .map(|example| (example.tool.index(), example.request))
                 .collect(),
@@ -423,19 +422,21 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_is_different_bounded_and_of_a_known_tool() {
+    fn active_examples_are_distinct_bounded_and_of_known_tools() {
         let mut lines =
             String::from("{\"tool\": \"mail\", \"request\": \"Tell Ann that I am late!\"}\n\n");
-        lines += "{\"tool\": \"plot\", \"request\": \"made up\", \"synthetic\": true, \"digest\": \"x\"}\r\n";
-        lines += "{\"tool\": \"fax\", \"request\": \"fax it\"}\n{\"tool\": \"fax\", \"request\": \"fax that\"}\n";
+        lines += "{\"tool\": \"plot\", \"request\": \"made up\", \"synthetic\": true, ";
+        lines += "\"digest\": \"x\"}\r\n";
+        lines += "{\"tool\": \"fax\", \"request\": \"fax it\"}\n";
+        lines += "{\"tool\": \"fax\", \"request\": \"fax that\"}\n";
         lines += "{\"tool\": \"plot\", \"request\": \"the\"}\n";
         let words = ('a'..='z')
             .flat_map(|first| ('a'..='z').map(move |second| format!("z{first}{second}")));
         for word in words.take(MAX_PER_TOOL + 7) {
             lines += &format!("{{\"tool\": \"plot\", \"request\": \"draw {word}\"}}\n");
         }
-        let (counting, stats) = counted(&catalog(), &lines);
-        assert_eq!(counting[0], (0, "tell Bob that I am late".to_owned()));
+        let (active, stats) = active(&catalog(), &lines);
+        assert_eq!(active[0], (0, "tell Bob that I am late".to_owned()));
         assert_eq!(
             (stats.examples, stats.tools, stats.unknown),
             (1 + MAX_PER_TOOL, 2, vec!["fax".to_owned()])
@@ -443,25 +444,25 @@ mod tests {
         assert_eq!(
             (stats.repeated, stats.over),
             (2, 8),
-            "what a model wrote gives way to what was asked"
+            "synthetic examples come after requests of users"
         );
-        assert!(counting.iter().all(|(_, request)| request != "made up"));
+        assert!(active.iter().all(|(_, request)| request != "made up"));
     }
 
     #[test]
-    fn an_example_is_one_line_of_bounded_length() {
+    fn examples_are_one_line_of_bounded_length() {
         let mut tool = Tool::without_arguments("mail", "");
         tool.examples = vec![format!("send\n{}", "long ".repeat(1_000))];
-        let (counting, _) = counted(&Catalog::from_tools([tool]).expect("valid"), "");
-        assert!(counting[0].1.starts_with("send long"));
+        let (active, _) = active(&Catalog::from_tools([tool]).expect("valid"), "");
+        assert!(active[0].1.starts_with("send long"));
         assert!(
-            counting[0].1.chars().count() <= MAX_EXAMPLE_CHARS + 1,
-            "and a mark that more was there"
+            active[0].1.chars().count() <= MAX_EXAMPLE_CHARS + 1,
+            "an ellipsis marks the cut"
         );
     }
 
     #[test]
-    fn what_is_learned_is_masked_and_bounded() {
+    fn learned_examples_are_masked_and_bounded() {
         let mut examples = Examples::default();
         for number in 0..1_000 {
             examples.learn(
@@ -474,24 +475,24 @@ mod tests {
         assert_eq!(examples.to_json_lines(), written);
         assert!(
             !examples.learn("mail", "and then", &Vocabulary::default()),
-            "it says nothing"
+            "it has no content"
         );
         assert!(
             !examples.learn("mail", "\"Bob\" 12", &Vocabulary::default()),
-            "it says nothing that may be kept"
+            "it has only private values"
         );
-        let again = Examples::from_slice(written.as_bytes(), "e.jsonl").expect("well formed");
+        let reread = Examples::from_slice(written.as_bytes(), "e.jsonl").expect("well formed");
         assert_eq!(
-            again.iter().collect::<Vec<_>>(),
+            reread.iter().collect::<Vec<_>>(),
             examples.iter().collect::<Vec<_>>()
         );
     }
 
     #[test]
-    fn lines_that_are_no_example_are_refused_by_place() {
-        let refused = |text: &[u8]| {
+    fn lines_without_an_example_are_rejected_with_their_line() {
+        let parse_error = |text: &[u8]| {
             Examples::from_slice(text, "e.jsonl")
-                .expect_err("refused")
+                .expect_err("the line is invalid")
                 .to_string()
         };
         let good = b"{\"tool\": \"a\", \"request\": \"b\"}\n";
@@ -502,13 +503,13 @@ mod tests {
             "{\"tool\": \"a\", \"request\": \" \"}",
             "{\"tool\": \"a\", \"request\": \"b\", \"synthetik\": true}",
         ] {
-            let error = refused(&[good, bad.as_bytes()].concat());
+            let error = parse_error(&[good, bad.as_bytes()].concat());
             assert!(
                 error.starts_with("e.jsonl: line 2: ") && error.contains("give {\"tool\""),
                 "{error}"
             );
         }
-        assert!(refused(b"\xff").contains("line 1"));
+        assert!(parse_error(b"\xff").contains("line 1"));
         assert!(
             Examples::from_slice(b"\xef\xbb\xbf\n \n", "e.jsonl")
                 .expect("empty")

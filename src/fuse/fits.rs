@@ -1,65 +1,63 @@
-//! The fitted constants, one set for each combination of signals. `models/train/fusion/fit.py`
-//! prints the sets.
+//! The fitted constants, one set per combination of signals. `models/train/fusion/fit.py` prints
+//! the sets.
 
 use super::Retriever;
 
-/// What turns the signals of one combination of retrievers into a value, a score and an estimate
-/// for the request.
+/// The constants for one combination of retrievers.
 #[derive(Debug)]
 pub(super) struct Fit {
-    /// What a unit of each signal adds to the value; of the semantic ones, before softening.
+    /// The weight of each signal in the value; for semantic signals, before softening.
     value: Weights,
-    /// What a unit of what each retriever says of the tool's source adds; of the semantic ones,
-    /// before softening.
+    /// The weight of each retriever's source score; for semantic signals, before softening.
     sources: Weights,
-    /// How fast the semantic signals lose weight: at a best keyword score of `b`, they have
+    /// The decline of the semantic weights: at a best keyword score of `b`, they are multiplied by
     /// `1 / (1 + softening * b)`.
     softening: f32,
-    /// Where sources tell nothing, and where they do.
+    /// The calibrations without and with source scoring.
     calibrations: [Calibration; 2],
-    /// That a request which no tool serves lies near the subject of a source, where sources tell
-    /// something, and as many such requests do as are out of the scope of all.
-    pub(super) near: Evidence,
+    /// The evidence that an unanswerable request is near the topic of a source, with source
+    /// scoring. It was fitted on equally many requests near a topic and far from all topics.
+    pub(super) near: EvidenceWeights,
 }
 
-/// What turns values and signals into a score and an estimate for the request.
+/// The constants that turn values and signals into a score and an estimate for the request.
 #[derive(Debug)]
 pub(super) struct Calibration {
-    /// That tools serve such a request at all, by the request alone.
-    pub(super) scope: Scope,
-    /// That one of these tools serves it, if tools serve such at all.
-    pub(super) answerable: Evidence,
-    /// In the evidence for that, of how many of the best tools rival the best one, as a logarithm.
+    /// The estimate from the request alone that tools serve such a request at all.
+    pub(super) scope: ScopeCalibration,
+    /// The evidence that one of these tools answers the request, if tools serve such requests.
+    pub(super) answerable: EvidenceWeights,
+    /// The weight of the logarithm of the number of rivals in that evidence.
     pub(super) rivals: f32,
-    /// That a tool is relevant.
+    /// The calibration of a tool's score.
     pub(super) relevance: Relevance,
 }
 
-/// The share of requests that a tool answers is four in five, in the fit one in two: so many times
-/// are the odds.
+/// The factor on the odds: four in five requests are answerable, but only one in two in the fitted
+/// data.
 pub(super) const ODDS: f32 = 4.0;
 
-/// A logistic function of what the static model says of a request alone; all but certain where that
-/// has no part.
+/// A logistic function of the static model's estimate from the request alone. It is almost 1 in
+/// combinations without the static model.
 #[derive(Debug)]
-pub(super) struct Scope {
+pub(super) struct ScopeCalibration {
     slope: f32,
     intercept: f32,
 }
 
-impl Scope {
-    pub(super) fn probability(&self, said: f32) -> f32 {
-        super::logistic(self.slope * said + self.intercept)
+impl ScopeCalibration {
+    pub(super) fn probability(&self, estimate: f32) -> f32 {
+        super::logistic(self.slope * estimate + self.intercept)
     }
 }
 
-/// A weight for a unit of each retriever's signal, BM25 or a cosine of 1, in the order of
-/// [`Retriever`]; 0 where the combination is without it.
+/// A weight per retriever for a unit of its signal (BM25, or a cosine of 1), in the order of
+/// [`Retriever`]; 0 for retrievers outside the combination.
 #[derive(Debug)]
 pub(super) struct Weights([f32; 3]);
 
 impl Weights {
-    pub(super) fn of(&self, retriever: Retriever) -> f32 {
+    pub(super) fn get(&self, retriever: Retriever) -> f32 {
         self.0[retriever as usize]
     }
 }
@@ -67,56 +65,57 @@ impl Weights {
 /// A logistic function (Platt 1999) that gives the probability that a tool is relevant.
 #[derive(Debug)]
 pub(super) struct Relevance {
-    /// Of how far the tool's value lies above the best one: never positive.
+    /// The weight of the difference between the tool's value and the best value, which is never
+    /// positive.
     pub(super) distance: f32,
-    /// Of the evidence that any tool is relevant.
+    /// The weight of the evidence that any tool is relevant.
     pub(super) answerable: f32,
-    /// Of how many of the best tools rival the best one, as a logarithm.
+    /// The weight of the logarithm of the number of rivals.
     pub(super) crowd: f32,
     pub(super) intercept: f32,
 }
 
-/// A linear function of what is known of a request, of which a logistic function makes a
+/// A linear function of the evidence for a request; a logistic function turns it into a
 /// probability.
 #[derive(Debug)]
-pub(super) struct Evidence {
-    /// Of the signals of the best tool.
+pub(super) struct EvidenceWeights {
+    /// The weights of the best tool's signals.
     pub(super) signals: Weights,
-    /// Of the same, times the coverage: the more of a request's words are known, the more its best
-    /// tool's signals tell.
+    /// The additional weights of the same signals, times the keyword coverage. The more of a
+    /// request's words are known, the more its best tool's signals say.
     pub(super) covered: Weights,
-    /// Of what the retrievers say of its source.
+    /// The weights of the source scores of the best tool.
     pub(super) sources: Weights,
-    /// Of the largest share that a tool has of what the request's words could score.
+    /// The weight of the keyword coverage.
     pub(super) coverage: f32,
     pub(super) intercept: f32,
 }
 
 impl Fit {
-    /// Returns the set for a combination of retrievers.
-    pub(super) fn of(retrievers: &[Retriever]) -> &'static Self {
+    /// Returns the constants for a combination of retrievers.
+    pub(super) fn for_retrievers(retrievers: &[Retriever]) -> &'static Self {
         let combination: usize = retrievers
             .iter()
             .map(|&retriever| 1 << retriever as usize)
             .sum();
-        // Without a signal there is nothing to weigh, and any set does.
+        // Without signals there is nothing to weigh, and any set will do.
         &FITS[combination.saturating_sub(1)]
     }
 
-    /// Returns what holds where sources tell something, or do not.
+    /// Returns the calibration with or without source scoring.
     pub(super) fn calibration(&self, with_sources: bool) -> &Calibration {
         &self.calibrations[usize::from(with_sources)]
     }
 
-    /// Returns what a unit of the retriever's signal adds to the value, at a request whose best
-    /// keyword score is `best_keyword`.
+    /// Returns the weight of the retriever's signal for a request with the best keyword score
+    /// `best_keyword`.
     pub(super) fn weight(&self, retriever: Retriever, best_keyword: f32) -> f32 {
-        self.value.of(retriever) * self.softened(retriever, best_keyword)
+        self.value.get(retriever) * self.softened(retriever, best_keyword)
     }
 
-    /// Returns what a unit of what the retriever says of the tool's source adds.
+    /// Returns the weight of the retriever's source score.
     pub(super) fn source_weight(&self, retriever: Retriever, best_keyword: f32) -> f32 {
-        self.sources.of(retriever) * self.softened(retriever, best_keyword)
+        self.sources.get(retriever) * self.softened(retriever, best_keyword)
     }
 
     fn softened(&self, retriever: Retriever, best_keyword: f32) -> f32 {
@@ -127,13 +126,13 @@ impl Fit {
     }
 }
 
-/// Numbers in the order in which [`Fit`] and its parts name them.
+/// Makes a set of constants, in the order of the fields of [`Fit`].
 const fn fit(
     value: [f32; 3],
     sources: [f32; 3],
     softening: f32,
     calibrations: [Calibration; 2],
-    near: Evidence,
+    near: EvidenceWeights,
 ) -> Fit {
     Fit {
         value: Weights(value),
@@ -149,10 +148,10 @@ const fn evidence(
     covered: [f32; 3],
     sources: [f32; 3],
     rest: [f32; 2],
-) -> Evidence {
+) -> EvidenceWeights {
     let [coverage, intercept] = rest;
     let [signals, covered, sources] = [Weights(signals), Weights(covered), Weights(sources)];
-    Evidence {
+    EvidenceWeights {
         signals,
         covered,
         sources,
@@ -161,7 +160,7 @@ const fn evidence(
     }
 }
 
-const fn near(signals: [f32; 3], sources: [f32; 3], rest: [f32; 2]) -> Evidence {
+const fn near(signals: [f32; 3], sources: [f32; 3], rest: [f32; 2]) -> EvidenceWeights {
     evidence(signals, [0.0; 3], sources, rest)
 }
 
@@ -173,15 +172,15 @@ const fn calibration(
     sources: [f32; 3],
     rest: [f32; 3],
 ) -> Calibration {
-    let [distance, of_answerable, crowd, intercept] = relevance;
+    let [distance, answerable_weight, crowd, intercept] = relevance;
     let relevance = Relevance {
         distance,
-        answerable: of_answerable,
+        answerable: answerable_weight,
         crowd,
         intercept,
     };
     let [slope, intercept] = scope;
-    let scope = Scope { slope, intercept };
+    let scope = ScopeCalibration { slope, intercept };
     let [coverage, rivals, intercept] = rest;
     let answerable = evidence(signals, covered, sources, [coverage, intercept]);
     Calibration {
@@ -192,7 +191,7 @@ const fn calibration(
     }
 }
 
-/// One set for each combination of retrievers, at one less than the sum of `1 << retriever`.
+/// One set per combination of retrievers, at the index `sum(1 << retriever) - 1`.
 #[rustfmt::skip]
 static FITS: [Fit; 7] = [
     // keyword
@@ -237,15 +236,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_combination_of_signals_weighs_those_and_no_others() {
+    fn combination_weighs_its_own_signals_only() {
         let all = [Retriever::Keyword, Retriever::Static, Retriever::Model];
         for chosen in 1..8_usize {
-            let in_it = |retriever: Retriever| chosen >> (retriever as usize) & 1 == 1;
+            let is_chosen = |retriever: Retriever| chosen >> (retriever as usize) & 1 == 1;
             let combination: Vec<Retriever> = all
                 .into_iter()
-                .filter(|&retriever| in_it(retriever))
+                .filter(|&retriever| is_chosen(retriever))
                 .collect();
-            let fit = Fit::of(&combination);
+            let fit = Fit::for_retrievers(&combination);
             for retriever in all {
                 let [without, with] = &fit.calibrations;
                 let weights = [
@@ -254,24 +253,24 @@ mod tests {
                     &without.answerable.signals,
                     &with.answerable.signals,
                 ];
-                let weights = weights.map(|weights| weights.of(retriever).abs() > 0.0);
+                let weights = weights.map(|weights| weights.get(retriever).abs() > 0.0);
                 assert_eq!(
                     weights,
-                    [in_it(retriever); 4],
+                    [is_chosen(retriever); 4],
                     "{combination:?}: {retriever:?}"
                 );
-                let of_kinds = [&fit.near.signals, &fit.near.sources]
-                    .map(|weights| weights.of(retriever).abs() > 0.0);
+                let near_weights = [&fit.near.signals, &fit.near.sources]
+                    .map(|weights| weights.get(retriever).abs() > 0.0);
                 assert_eq!(
-                    of_kinds,
-                    [in_it(retriever); 2],
+                    near_weights,
+                    [is_chosen(retriever); 2],
                     "{combination:?}: {retriever:?}"
                 );
-                let of_sources =
-                    [without, with].map(|fit| fit.answerable.sources.of(retriever).abs() > 0.0);
+                let source_weights =
+                    [without, with].map(|fit| fit.answerable.sources.get(retriever).abs() > 0.0);
                 assert_eq!(
-                    of_sources,
-                    [false, in_it(retriever)],
+                    source_weights,
+                    [false, is_chosen(retriever)],
                     "{combination:?}: {retriever:?}"
                 );
             }
@@ -286,27 +285,27 @@ mod tests {
             {
                 assert_eq!(
                     scope.slope > 0.0,
-                    in_it(Retriever::Static),
+                    is_chosen(Retriever::Static),
                     "{combination:?}"
                 );
-                let with_keyword = in_it(Retriever::Keyword);
+                let with_keyword = is_chosen(Retriever::Keyword);
                 assert_eq!(
                     answerable.coverage.abs() > 0.0,
                     with_keyword,
                     "{combination:?}"
                 );
                 for retriever in all {
-                    let covered = answerable.covered.of(retriever).abs() > 0.0;
+                    let covered = answerable.covered.get(retriever).abs() > 0.0;
                     assert_eq!(
                         covered,
-                        with_keyword && in_it(retriever),
+                        with_keyword && is_chosen(retriever),
                         "{combination:?}: {retriever:?}"
                     );
                 }
             }
             assert_eq!(
                 fit.softening > 0.0,
-                in_it(Retriever::Keyword) && combination.len() > 1,
+                is_chosen(Retriever::Keyword) && combination.len() > 1,
                 "{combination:?}"
             );
         }

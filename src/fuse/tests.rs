@@ -1,10 +1,10 @@
-//! Fusion against its definitions.
+//! Fusion compared with its definitions.
 
 use super::*;
 use proptest::prelude::*;
 
 fn signal(scores: &[f32], floor: f32, ceiling: f32) -> Signal {
-    let scored = Scored::All(scores.len());
+    let scored = ScoredTools::All(scores.len());
     Signal {
         scored,
         scores: scores.to_vec(),
@@ -18,69 +18,62 @@ fn signal(scores: &[f32], floor: f32, ceiling: f32) -> Signal {
 }
 
 fn naive_ranks(scores: &[f32], admitted: &[ToolId], floor: f32) -> Vec<Option<usize>> {
-    let before = |a: ToolId, b: ToolId| {
+    let ranks_before = |a: ToolId, b: ToolId| {
         let (x, y) = (scores[a.index()], scores[b.index()]);
         x > floor && (x > y || (x >= y && a < b))
     };
-    let place = |tool: ToolId| {
-        admitted
-            .iter()
-            .filter(|&&other| before(other, tool))
-            .count()
-    };
-    admitted
-        .iter()
-        .map(|&tool| (scores[tool.index()] > floor).then(|| 1 + place(tool)))
-        .collect()
+    let mut ranks = Vec::new();
+    for &tool in admitted {
+        let better = admitted.iter().filter(|&&other| ranks_before(other, tool));
+        let rank = 1 + better.count();
+        ranks.push((scores[tool.index()] > floor).then_some(rank));
+    }
+    ranks
 }
 
 fn catalogs() -> impl Strategy<Value = (Vec<f32>, Vec<f32>, Vec<ToolId>)> {
     prop::collection::vec((0u8..40, -100i8..100, any::<bool>()), 1..40).prop_map(|tools| {
-        let keyword = tools.iter().map(|tool| f32::from(tool.0) / 4.0).collect();
-        let semantic = tools.iter().map(|tool| f32::from(tool.1) / 100.0).collect();
-        let admitted = tools.iter().enumerate().filter(|(_, tool)| tool.2);
-        (
-            keyword,
-            semantic,
-            admitted
-                .map(|(index, _)| ToolId::from_index(index))
-                .collect(),
-        )
+        let (mut keyword, mut semantic, mut admitted) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, (quarters, hundredths, is_admitted)) in tools.into_iter().enumerate() {
+            keyword.push(f32::from(quarters) / 4.0);
+            semantic.push(f32::from(hundredths) / 100.0);
+            if is_admitted {
+                admitted.push(ToolId::from_index(index));
+            }
+        }
+        (keyword, semantic, admitted)
     })
 }
 
 #[test]
-fn a_request_that_tools_seldom_serve_is_seldom_answerable_and_keeps_its_scores() {
+fn scope_estimate_lowers_answerability_but_not_scores() {
     let eligibility = Eligibility::only(&[0, 1, 2].map(ToolId::from_index), 3);
     let fused = |scope: Option<f32>| {
-        let said = Signal {
+        let with_scope = Signal {
             scope,
             ..signal(&[0.3, 0.28, 0.25], f32::NEG_INFINITY, 1.0)
         };
-        Fused::new(
-            vec![(Retriever::Static, said)],
+        FusedValues::new(
+            vec![(Retriever::Static, with_scope)],
             Fusion::Weighted,
             &eligibility,
         )
     };
-    let [served, seldom, silent] = [Some(6.0), Some(-6.0), None].map(fused);
+    let [likely, unlikely, unknown] = [Some(6.0), Some(-6.0), None].map(fused);
     let tools = [0, 1, 2].map(ToolId::from_index);
     for tool in tools {
-        assert_eq!(
-            seldom.score_of(tool).to_bits(),
-            served.score_of(tool).to_bits()
-        );
+        assert_eq!(unlikely.score(tool).to_bits(), likely.score(tool).to_bits());
     }
-    assert!(seldom.answerable() < 0.8 * served.answerable());
-    let best = seldom.score_of(tools[0]);
+    assert!(unlikely.answerable() < 0.8 * likely.answerable());
+    let best = unlikely.score(tools[0]);
     assert_eq!(
-        seldom.answerable().to_bits(),
+        unlikely.answerable().to_bits(),
         best.to_bits(),
-        "no tool is likelier than that any is"
+        "no tool's score exceeds the probability that any tool answers"
     );
     assert!(
-        (silent.answerable() - served.answerable()).abs() < 0.01,
-        "what says nothing is no evidence"
+        (unknown.answerable() - likely.answerable()).abs() < 0.01,
+        "a missing estimate changes nothing"
     );
 }
 
@@ -92,15 +85,15 @@ proptest! {
             (Retriever::Keyword, signal(&keyword, 0.0, 12.0)),
             (Retriever::Static, signal(&semantic, f32::NEG_INFINITY, 1.0)),
         ];
-        let fused = Fused::new(signals, Fusion::Weighted, &eligibility);
-        let fit = Fit::of(&[Retriever::Keyword, Retriever::Static]);
+        let fused = FusedValues::new(signals, Fusion::Weighted, &eligibility);
+        let fit = Fit::for_retrievers(&[Retriever::Keyword, Retriever::Static]);
         let best = admitted.iter().map(|tool| keyword[tool.index()]).fold(0.0, f32::max);
         let (k, s) = (fit.weight(Retriever::Keyword, 0.0), fit.weight(Retriever::Static, 0.0));
         let softening = fit.weight(Retriever::Static, 0.0) / fit.weight(Retriever::Static, best);
         for &tool in &admitted {
             let value = k * keyword[tool.index()] + s * semantic[tool.index()] / softening;
             prop_assert!((fused.value(tool) - value).abs() < 1e-3);
-            let score = fused.score_of(tool);
+            let score = fused.score(tool);
             prop_assert!((0.0..=1.0).contains(&score));
             prop_assert!(score <= fused.answerable());
             if score > 1e-3 && score < fused.answerable().min(1.0 - 1e-3) {
@@ -111,83 +104,108 @@ proptest! {
     }
 
     #[test]
-    fn what_stands_beside_the_tools_is_scored_as_one_of_them((keyword, semantic, admitted) in catalogs(), cut in 0..40usize) {
+    fn other_catalog_is_scored_like_the_same_catalog(
+        (keyword, semantic, admitted) in catalogs(),
+        cut in 0..40usize,
+    ) {
         let cut = cut.min(keyword.len());
         let signals = |keyword: &[f32], semantic: &[f32]| vec![
             (Retriever::Keyword, signal(keyword, 0.0, 12.0)),
             (Retriever::Static, signal(semantic, f32::NEG_INFINITY, 1.0)),
         ];
-        let place = |tool: &ToolId| tool.index();
-        let before: Vec<ToolId> = admitted.iter().copied().filter(|tool| place(tool) < cut).collect();
-        let behind = admitted.iter().filter(|tool| place(tool) >= cut).map(|tool| ToolId::from_index(place(tool) - cut));
-        let behind: Vec<ToolId> = behind.collect();
-        let all = Fused::new(
-            signals(&keyword, &semantic), Fusion::Weighted, &Eligibility::only(&admitted, keyword.len())
+        let (tools, others): (Vec<ToolId>, Vec<ToolId>) =
+            admitted.iter().copied().partition(|tool| tool.index() < cut);
+        let other_id = |tool: ToolId| ToolId::from_index(tool.index() - cut);
+        let others: Vec<ToolId> = others.into_iter().map(other_id).collect();
+        let all = FusedValues::new(
+            signals(&keyword, &semantic),
+            Fusion::Weighted,
+            &Eligibility::only(&admitted, keyword.len()),
         );
-        let tools = Eligibility::only(&before, cut);
-        let own = Fused::new(signals(&keyword[..cut], &semantic[..cut]), Fusion::Rrf { k: 60 }, &tools);
-        let theirs = Eligibility::only(&behind, keyword.len() - cut);
-        // As those of a large catalog that are near, here all of them.
-        let every = Scored::Some((0..cut).map(ToolId::from_index).collect());
+        let tools = Eligibility::only(&tools, cut);
+        let by_ranks = FusedValues::new(
+            signals(&keyword[..cut], &semantic[..cut]),
+            Fusion::Rrf { k: 60 },
+            &tools,
+        );
+        let other_eligibility = Eligibility::only(&others, keyword.len() - cut);
+        // Like the near tools of a large catalog; here they are all tools.
+        let every = ScoredTools::Some((0..cut).map(ToolId::from_index).collect());
         let mut near = signals(&keyword[..cut], &semantic[..cut]);
         near.iter_mut().for_each(|(_, signal)| signal.restrict(&every));
-        for own in [own, Fused::new(near, Fusion::Weighted, &tools)] {
-            let beside = own.beside(&tools, signals(&keyword[cut..], &semantic[cut..]), &theirs);
-            for &other in &behind {
+        for fused in [by_ranks, FusedValues::new(near, Fusion::Weighted, &tools)] {
+            let other_signals = signals(&keyword[cut..], &semantic[cut..]);
+            let scored = fused.score_other_catalog(&tools, other_signals, &other_eligibility);
+            for &other in &others {
                 let same = ToolId::from_index(cut + other.index());
-                prop_assert!((beside.score_of(other) - all.score_of(same)).abs() < 1e-6);
-                prop_assert!((beside.value(other) - all.value(same)).abs() < 1e-6);
+                prop_assert!((scored.score(other) - all.score(same)).abs() < 1e-6);
+                prop_assert!((scored.value(other) - all.value(same)).abs() < 1e-6);
             }
         }
     }
 
     #[test]
-    fn better_signals_never_lower_a_tool((keyword, semantic, admitted) in catalogs(), more in 0u8..40) {
+    fn better_signals_never_lower_a_tool(
+        (keyword, semantic, admitted) in catalogs(),
+        more in 0u8..40,
+    ) {
         prop_assume!(admitted.len() > 1);
         let eligibility = Eligibility::only(&admitted, keyword.len());
-        let places = |keyword: &[f32], semantic: &[f32]| {
+        let better_tools = |keyword: &[f32], semantic: &[f32]| {
             let signals = vec![
                 (Retriever::Keyword, signal(keyword, 0.0, 12.0)),
                 (Retriever::Model, signal(semantic, f32::NEG_INFINITY, 1.0)),
             ];
-            let fused = Fused::new(signals, Fusion::Weighted, &eligibility);
+            let fused = FusedValues::new(signals, Fusion::Weighted, &eligibility);
             let value = fused.value(admitted[0]);
             admitted.iter().filter(|&&tool| fused.value(tool) > value + 1e-4).count()
         };
-        let before = places(&keyword, &semantic);
+        let rank = better_tools(&keyword, &semantic);
         let mut nearer = semantic.clone();
         nearer[admitted[0].index()] += f32::from(more) / 100.0;
-        prop_assert!(places(&keyword, &nearer) <= before);
+        prop_assert!(better_tools(&keyword, &nearer) <= rank);
     }
 
     #[test]
-    fn reciprocal_ranks_equal_their_definition((keyword, semantic, admitted) in catalogs(), k in 1u32..100) {
+    fn reciprocal_ranks_equal_their_definition(
+        (keyword, semantic, admitted) in catalogs(),
+        k in 1u32..100,
+    ) {
         let eligibility = Eligibility::only(&admitted, keyword.len());
         let signals = (signal(&keyword, 0.0, 12.0), signal(&semantic, f32::NEG_INFINITY, 1.0));
-        let ranks = [naive_ranks(&keyword, &admitted, 0.0), naive_ranks(&semantic, &admitted, f32::NEG_INFINITY)];
+        let ranks = [
+            naive_ranks(&keyword, &admitted, 0.0),
+            naive_ranks(&semantic, &admitted, f32::NEG_INFINITY),
+        ];
         for (index, &tool) in admitted.iter().enumerate() {
-            let found = [&signals.0, &signals.1].map(|signal| signal.rank(tool, eligibility.flags()));
-            prop_assert_eq!(found, [ranks[0][index], ranks[1][index]]);
+            let rank = |signal: &Signal| signal.rank(tool, eligibility.flags());
+            let actual = [rank(&signals.0), rank(&signals.1)];
+            prop_assert_eq!(actual, [ranks[0][index], ranks[1][index]]);
         }
-        let signals = vec![(Retriever::Keyword, signals.0), (Retriever::Static, signals.1)];
-        let fused = Fused::new(signals, Fusion::Rrf { k }, &eligibility);
+        let signals =
+            vec![(Retriever::Keyword, signals.0), (Retriever::Static, signals.1)];
+        let fused = FusedValues::new(signals, Fusion::Rrf { k }, &eligibility);
         for (index, &tool) in admitted.iter().enumerate() {
-            let share = |rank: usize| 1.0 / (f64::from(k) + rank as f64);
-            let value: f64 = ranks.iter().filter_map(|ranks| ranks[index]).map(share).sum();
+            let mut value = 0.0;
+            for retriever_ranks in &ranks {
+                if let Some(rank) = retriever_ranks[index] {
+                    value += 1.0 / (f64::from(k) + rank as f64);
+                }
+            }
             prop_assert!((f64::from(fused.value(tool)) - value).abs() < 1e-5);
-            prop_assert!((0.0..=1.0).contains(&fused.score_of(tool)));
+            prop_assert!((0.0..=1.0).contains(&fused.score(tool)));
         }
     }
 }
 
-/// The fused result of tools with these keyword scores of at most 40 and these similarities.
-fn hybrid(keyword: &[f32], semantic: &[f32]) -> Fused {
+/// Fuses tools with keyword scores of at most 40 and cosine similarities.
+fn hybrid(keyword: &[f32], semantic: &[f32]) -> FusedValues {
     let tools: Vec<ToolId> = (0..keyword.len()).map(ToolId::from_index).collect();
     let signals = vec![
         (Retriever::Keyword, signal(keyword, 0.0, 40.0)),
         (Retriever::Static, signal(semantic, f32::NEG_INFINITY, 1.0)),
     ];
-    Fused::new(
+    FusedValues::new(
         signals,
         Fusion::Weighted,
         &Eligibility::only(&tools, tools.len()),
@@ -195,38 +213,37 @@ fn hybrid(keyword: &[f32], semantic: &[f32]) -> Fused {
 }
 
 #[test]
-fn a_lone_tool_that_matches_stands_out() {
-    let score = |keyword: f32, semantic: f32| {
-        hybrid(&[keyword], &[semantic]).score_of(ToolId::from_index(0))
-    };
+fn single_matching_tool_has_a_high_score() {
+    let score =
+        |keyword: f32, semantic: f32| hybrid(&[keyword], &[semantic]).score(ToolId::from_index(0));
     assert!(score(30.0, 0.7) > 0.7, "{}", score(30.0, 0.7));
     assert!(score(30.0, 0.7) > score(3.0, 0.7) && score(3.0, 0.7) > score(3.0, 0.1));
 }
 
 #[test]
-fn rivals_lower_the_score_of_the_best() {
+fn rivals_lower_the_score_of_the_best_tool() {
     let alone = hybrid(&[20.0, 0.0, 0.0], &[0.6, 0.1, 0.0]);
     let among_equals = hybrid(&[20.0, 20.0, 20.0], &[0.6, 0.6, 0.6]);
     let best = ToolId::from_index(0);
-    assert!(alone.score_of(best) > 1.5 * among_equals.score_of(best));
+    assert!(alone.score(best) > 1.5 * among_equals.score(best));
 }
 
 #[test]
-fn a_request_that_nothing_fits_is_hardly_answerable() {
+fn request_without_a_match_is_hardly_answerable() {
     let fits = hybrid(&[30.0, 2.0], &[0.7, 0.1]).answerable();
     let does_not = hybrid(&[2.0, 1.0], &[0.1, 0.1]).answerable();
     assert!(
         fits > 0.95 && does_not < 0.6,
-        "four of five are answerable before anything is known: {fits} {does_not}"
+        "four in five requests are answerable a priori: {fits} {does_not}"
     );
     assert!(hybrid(&[], &[]).answerable().abs() < f32::EPSILON);
 }
 
 #[test]
-fn nothing_that_matches_scores_nothing() {
+fn tool_without_a_match_scores_zero() {
     let tool = ToolId::from_index(0);
     let eligibility = Eligibility::only(&[tool], 1);
     let keyword = vec![(Retriever::Keyword, signal(&[0.0], 0.0, 10.0))];
-    let fused = Fused::new(keyword, Fusion::Weighted, &eligibility);
-    assert!(fused.score_of(tool).abs() < f32::EPSILON && fused.answerable().abs() < f32::EPSILON);
+    let fused = FusedValues::new(keyword, Fusion::Weighted, &eligibility);
+    assert!(fused.score(tool).abs() < f32::EPSILON && fused.answerable().abs() < f32::EPSILON);
 }

@@ -1,4 +1,4 @@
-//! What can go wrong while a catalog is indexed.
+//! Errors from indexing a catalog.
 
 use crate::catalog::CatalogError;
 use crate::embed::EmbedError;

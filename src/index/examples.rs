@@ -1,8 +1,7 @@
-//! The examples of a catalog's tools, each a document of its own: its words, and its vector by each
-//! model.
+//! The example index: each example of a tool is a document with terms and a vector by each model.
 //!
-//! They are no part of the tools' documents: a tool with fifty examples is no longer than one with
-//! none, and its text means what it meant.
+//! Examples are not part of the tools' documents. They change neither the length of a tool nor the
+//! vector of its text.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,152 +14,153 @@ use rayon::prelude::*;
 
 use super::row::{Row, RowKey};
 use super::rows::Rows;
-use super::sources::Holding;
-use super::terms::TermKey;
-use super::vectors::{Texts, dot, embed_texts};
+use super::sources::DocumentFrequencies;
+use super::terms::{TermKey, number};
+use super::vectors::{EmbeddingBatch, dot, embed_texts};
 use super::{Index, IndexError, Progress, Vectors};
 use crate::catalog::Tool;
-use crate::deadline::{Deadline, Missed};
-use crate::embed::{ModelKind, Role};
-use crate::examples::{Counting, ExampleStats, Examples, Vocabulary, counting, counting_of};
+use crate::deadline::{Deadline, DeadlineError};
+use crate::embed::{ModelKind, TextRole};
+use crate::examples::{
+    ActiveExample, ExampleStats, Examples, Vocabulary, active_definition_examples, active_examples,
+};
 use crate::ranking::ToolId;
 use crate::text::{Analyzer, TermKind};
 
-/// BM25's term-frequency saturation, as of tools.
+/// BM25's term-frequency saturation, the same as for tools.
 const K1: f32 = 1.6;
 /// BM25's length normalisation.
 const B: f32 = 0.7;
-/// What a pair of words counts beside a word.
+/// The weight of a word pair relative to a word.
 const PAIR_WEIGHT: f32 = 0.25;
-/// What the vector of an example counts in its tool's centre, beside that of the tool's own text.
-const CENTRE_WEIGHT: f32 = 0.5;
-/// So many examples at most are counted in a centre: of more, each counts less.
-const CENTRE_MOST: f32 = 8.0;
+/// The weight of one example vector in its tool's centroid, relative to the tool's own vector.
+const CENTROID_WEIGHT: f32 = 0.5;
+/// The largest total number of examples that count fully in a centroid. Beyond it, the weight of
+/// each example shrinks.
+const CENTROID_FULL_EXAMPLES: f32 = 8.0;
 
-/// What examples are indexed with, beside what the tools are.
+/// Settings for indexing examples.
 #[derive(Clone, Default)]
 pub(crate) struct ExampleConfig {
     pub(crate) cache_dir: Option<PathBuf>,
     pub(crate) progress: Progress,
-    /// When the optional model must have embedded them, where there is one.
+    /// The deadline for embedding examples by the optional model, if any.
     pub(crate) deadline: Option<Deadline>,
 }
 
-/// The examples that hold a term, ascending, and how often each does.
+/// The examples that contain a term, ascending, each with the term's frequency.
 type Postings = HashMap<TermKey, Vec<(u32, u32)>>;
 
-/// What is known of examples before they are indexed.
+/// Example data that is available before indexing.
 #[derive(Default)]
 pub struct KnownExamples<'k> {
-    /// By what is asked, the vectors by each model and the place among them.
+    /// The vectors by each model and the row among them, by request text.
     vectors: HashMap<Cow<'k, str>, (&'k [Rows], usize)>,
-    /// What is counted over those of all tools, where there are some of the tools here.
-    of_whole: Option<CountedExamples>,
+    /// The totals over all tools; `None` if these are all tools.
+    totals: Option<ExampleTotals>,
 }
 
-/// What is counted over the examples of the definitions of all tools of a snapshot.
+/// Totals over the examples in the definitions of all tools of a snapshot.
 #[derive(Debug, Clone, Default)]
-pub struct CountedExamples {
-    /// How many there are.
+pub struct ExampleTotals {
+    /// The number of examples.
     pub(super) number: usize,
-    /// How many words they have together.
+    /// The total number of their words.
     pub(super) words: u64,
-    /// How many hold each term of a request.
-    pub(super) holding: Holding,
+    /// The number of examples that contain each term of a request.
+    pub(super) document_frequencies: DocumentFrequencies,
 }
 
 impl<'k> KnownExamples<'k> {
-    /// Takes those of tools' definitions; `of_whole` where these are not all tools.
-    pub(crate) fn of_rows(
-        rows: &'k [(RowKey, Arc<Row>)],
-        of_whole: Option<CountedExamples>,
-    ) -> Self {
-        let known = rows
-            .iter()
-            .filter(|(_, row)| !row.examples.is_empty())
-            .flat_map(|(_, row)| {
-                let requests = counting_of(row.tool.outline()).into_iter().enumerate();
-                requests.map(|(place, request)| (request.into(), (row.examples.as_slice(), place)))
-            });
-        Self {
-            vectors: known.collect(),
-            of_whole,
+    /// Takes the vectors of the examples in tools' definitions. `totals` is needed if these are not
+    /// all tools.
+    pub(crate) fn from_rows(rows: &'k [(RowKey, Arc<Row>)], totals: Option<ExampleTotals>) -> Self {
+        let mut vectors = HashMap::new();
+        for (_, row) in rows {
+            if row.examples.is_empty() {
+                continue;
+            }
+            let requests = active_definition_examples(row.tool.outline());
+            for (position, request) in requests.into_iter().enumerate() {
+                vectors.insert(request.into(), (row.examples.as_slice(), position));
+            }
         }
+        Self { vectors, totals }
     }
 
     fn vector(&self, request: &str, model: usize) -> Option<(&'k Rows, usize)> {
-        let (vectors, place) = self.vectors.get(request)?;
-        Some((vectors.get(model)?, *place))
+        let (vectors, row) = self.vectors.get(request)?;
+        Some((vectors.get(model)?, *row))
     }
 }
 
 /// The examples of the tools of one snapshot.
 pub struct ExampleIndex {
-    /// Those that are not the catalog's own, as they were given.
-    given: Examples,
-    counting: Vec<Counting>,
+    /// The examples that were supplied in addition to those in definitions, unchanged.
+    supplied: Examples,
+    /// All examples that count, grouped by tool in registration order.
+    active: Vec<ActiveExample>,
     pub(crate) stats: ExampleStats,
-    /// Where each tool's examples end, for those that have some; they begin where those of the one
-    /// before end.
+    /// The end of each tool's examples, for tools with examples. They begin at the end of the
+    /// previous tool's.
     tools: Vec<(ToolId, usize)>,
     /// BM25's denominator without the term frequency, by example.
     norms: Vec<f32>,
     postings: Postings,
-    /// By the number of the model: one example a row, of unit length, or of zeros where the model
-    /// knows nothing of it. Empty for models that there are not.
+    /// By model number: a matrix with one example per row, of unit length or zero if the model
+    /// knows none of the words. Empty for missing models.
     vectors: Vec<Rows>,
-    /// By the number of the model: the length of the centre of each tool that has some, in the
-    /// order of `tools`.
-    centres: Vec<Vec<f32>>,
-    /// How many are of definitions, and how many words these have together.
-    defined: (usize, u64),
-    /// What is counted over all tools, where there are some of them here.
-    of_whole: Option<CountedExamples>,
-    /// Why the optional model has no vectors of them.
+    /// By model number: the length of the centroid of each tool with examples, in the order of
+    /// `tools`.
+    centroid_lengths: Vec<Vec<f32>>,
+    /// The number of examples in definitions, and the total number of their words.
+    definition_totals: (usize, u64),
+    /// The totals over all tools; `None` if these are all tools.
+    totals: Option<ExampleTotals>,
+    /// The reason why vectors by the optional model are missing.
     pub left_out: Option<String>,
     vocabulary: Arc<OnceLock<Vocabulary>>,
 }
 
 impl ExampleIndex {
-    /// Indexes the examples of the tools of `index` and those that are `given`; what is `known` is
-    /// not embedded again.
+    /// Indexes the examples in the definitions of `index` and the examples in `supplied`. Vectors
+    /// in `known` are reused.
     pub(crate) fn build(
         index: &Index,
-        given: Examples,
+        supplied: Examples,
         config: &ExampleConfig,
         known: &KnownExamples<'_>,
     ) -> Result<Self, IndexError> {
-        let (counting, stats) = counting(&index.catalog, &index.names, &given);
+        let (active, stats) = active_examples(&index.catalog, &index.names, &supplied);
         let mut tools: Vec<(ToolId, usize)> = Vec::new();
-        for (place, example) in counting.iter().enumerate() {
+        for (position, example) in active.iter().enumerate() {
             match tools.last_mut() {
-                Some((tool, end)) if *tool == example.tool => *end = place + 1,
-                _ => tools.push((example.tool, place + 1)),
+                Some((tool, end)) if *tool == example.tool => *end = position + 1,
+                _ => tools.push((example.tool, position + 1)),
             }
         }
-        let analysed = analyse(counting.iter().map(|example| &*example.request));
-        let words = analysed.iter().map(|example| u64::from(example.words));
-        let of_definitions = counting
-            .iter()
-            .zip(words)
-            .filter(|(example, _)| example.is_of_definition());
-        let defined = of_definitions.fold((0, 0), |(number, sum), (_, words)| {
-            (number + 1, sum + words)
-        });
-        let (norms, postings) = postings(&analysed, known.of_whole.as_ref());
+        let analyzed = analyze(active.iter().map(|example| &*example.request));
+        let (mut definition_examples, mut definition_words) = (0, 0);
+        for (example, terms) in active.iter().zip(&analyzed) {
+            if example.is_from_definition() {
+                definition_examples += 1;
+                definition_words += u64::from(terms.words);
+            }
+        }
+        let (norms, postings) = postings(&analyzed, known.totals.as_ref());
         let mut examples = Self {
-            given,
+            supplied,
             stats,
             tools,
             norms,
             postings,
             vectors: Vec::new(),
-            centres: Vec::new(),
-            defined,
-            of_whole: known.of_whole.clone(),
+            centroid_lengths: Vec::new(),
+            definition_totals: (definition_examples, definition_words),
+            totals: known.totals.clone(),
             left_out: None,
             vocabulary: Arc::default(),
-            counting,
+            active,
         };
         for vectors in &index.vectors {
             match examples.embed(vectors, config, known)? {
@@ -168,10 +168,11 @@ impl ExampleIndex {
                     examples
                         .vectors
                         .resize_with(vectors.model(), || Rows::zeros(0, 1));
-                    examples.centres.resize_with(vectors.model(), Vec::new);
                     examples
-                        .centres
-                        .push(examples.centre_lengths(vectors, &rows));
+                        .centroid_lengths
+                        .resize_with(vectors.model(), Vec::new);
+                    let lengths = examples.compute_centroid_lengths(vectors, &rows);
+                    examples.centroid_lengths.push(lengths);
                     examples.vectors.push(rows);
                 }
                 Err(reason) => {
@@ -183,8 +184,8 @@ impl ExampleIndex {
         Ok(examples)
     }
 
-    /// Indexes the examples of the tools' definitions alone.
-    pub(crate) fn of_definitions(index: &Index) -> Result<Self, IndexError> {
+    /// Indexes only the examples in the tools' definitions.
+    pub(crate) fn build_from_definitions(index: &Index) -> Result<Self, IndexError> {
         Self::build(
             index,
             Examples::default(),
@@ -194,36 +195,42 @@ impl ExampleIndex {
     }
 
     /// Indexes the same examples for the tools of another snapshot.
-    pub(crate) fn of_changed(&self, index: &Index) -> Result<Self, IndexError> {
+    pub(crate) fn rebuild(&self, index: &Index) -> Result<Self, IndexError> {
         Self::build(
             index,
-            self.given.clone(),
+            self.supplied.clone(),
             &ExampleConfig::default(),
-            &self.known(),
+            &self.known_examples(),
         )
     }
 
-    /// Indexes what tools have served since, besides.
+    /// Adds requests that tools served and indexes all examples again.
     pub(crate) fn learn<'e>(
         &self,
         index: &Index,
-        served: impl IntoIterator<Item = (&'e str, &'e str)>,
+        requests: impl IntoIterator<Item = (&'e str, &'e str)>,
     ) -> Result<Self, IndexError> {
-        let mut given = self.given.clone();
+        let mut supplied = self.supplied.clone();
         let vocabulary = self
             .vocabulary
-            .get_or_init(|| Vocabulary::of(&index.catalog));
-        for (tool, request) in served {
-            given.learn(tool, request, vocabulary);
+            .get_or_init(|| Vocabulary::from_catalog(&index.catalog));
+        for (tool, request) in requests {
+            supplied.learn(tool, request, vocabulary);
         }
-        let learned = Self::build(index, given, &ExampleConfig::default(), &self.known())?;
+        let learned = Self::build(
+            index,
+            supplied,
+            &ExampleConfig::default(),
+            &self.known_examples(),
+        )?;
         Ok(Self {
             vocabulary: Arc::clone(&self.vocabulary),
             ..learned
         })
     }
 
-    /// The vectors of all examples by one model; or why there are none in time.
+    /// Embeds all examples by one model. The inner error is the reason why vectors are not ready in
+    /// time.
     fn embed(
         &self,
         vectors: &Vectors,
@@ -231,29 +238,28 @@ impl ExampleIndex {
         known: &KnownExamples<'_>,
     ) -> Result<Result<Rows, String>, IndexError> {
         let embedder = vectors.embedder();
-        let mut all = Rows::zeros(self.counting.len(), embedder.dimensions());
+        let mut all = Rows::zeros(self.active.len(), embedder.dimensions());
         let (mut texts, mut rows) = (Vec::new(), Vec::new());
-        for (row, example) in self.counting.iter().enumerate() {
+        for (row, example) in self.active.iter().enumerate() {
             match known.vector(&example.request, vectors.model()) {
-                Some((vectors, place)) => all.copy(row, vectors, place),
+                Some((vectors, known_row)) => all.copy(row, vectors, known_row),
                 None => {
                     rows.push(row);
                     texts.push(example.request.clone());
                 }
             }
         }
-        let hurried = config
-            .deadline
-            .filter(|_| embedder.kind() != ModelKind::Static);
-        let deadline = hurried.unwrap_or(Deadline::at(None));
+        let is_static = embedder.kind() == ModelKind::Static;
+        let optional_deadline = if is_static { None } else { config.deadline };
+        let deadline = optional_deadline.unwrap_or(Deadline::at(None));
         let (model, cache_dir, progress) = (
             Arc::clone(embedder),
             config.cache_dir.clone(),
             config.progress.clone(),
         );
         let embed = move || {
-            let texts = Texts {
-                role: Role::Query,
+            let texts = EmbeddingBatch {
+                role: TextRole::Query,
                 texts: &texts,
                 what: "examples",
             };
@@ -265,97 +271,111 @@ impl ExampleIndex {
                 deadline,
             )
         };
-        let made = match hurried.and_then(Deadline::instant) {
+        let embedding = match optional_deadline.and_then(Deadline::instant) {
             None => embed(),
             Some(_) => match deadline.run(embed) {
-                Ok(made) => made,
-                Err(Missed::Expired) => {
+                Ok(result) => result,
+                Err(DeadlineError::Expired) => {
                     return Ok(Err(
                         "the deadline passed while the examples were embedded".to_owned()
                     ));
                 }
-                Err(Missed::Lost(reason)) => return Ok(Err(reason)),
+                Err(DeadlineError::Lost(reason)) => return Ok(Err(reason)),
             },
         };
-        match made {
-            Ok(made) => {
-                for (place, &row) in rows.iter().enumerate() {
-                    all.copy(row, &made.rows, place);
+        match embedding {
+            Ok(embedded) => {
+                for (embedded_row, &row) in rows.iter().enumerate() {
+                    all.copy(row, &embedded.rows, embedded_row);
                 }
                 Ok(Ok(all))
             }
-            Err(IndexError::Embed(error)) if hurried.is_some() && error.may_pass() => {
+            Err(IndexError::Embed(error)) if optional_deadline.is_some() && error.may_pass() => {
                 Ok(Err(error.to_string()))
             }
             Err(error) => Err(error),
         }
     }
 
-    /// The lengths of the tools' centres by one model.
-    fn centre_lengths(&self, vectors: &Vectors, rows: &Rows) -> Vec<f32> {
-        let length = |(tool, places): (ToolId, Range<usize>)| {
-            let (weight, mut centre) = (
-                centre_weight(places.len()),
-                vec![0.0; vectors.embedder().dimensions()],
-            );
-            places.for_each(|place| rows.add_to(place, &mut centre));
-            centre.iter_mut().for_each(|value| *value *= weight);
-            let (kept, place) = vectors.place_of(tool);
-            kept.add_to(place, &mut centre);
-            dot(&centre, &centre).sqrt()
-        };
-        self.tools().map(length).collect()
+    /// Returns the length of each tool's centroid by one model.
+    fn compute_centroid_lengths(&self, vectors: &Vectors, rows: &Rows) -> Vec<f32> {
+        let mut lengths = Vec::with_capacity(self.tools.len());
+        for (tool, positions) in self.tools() {
+            let weight = centroid_weight(positions.len());
+            let mut centroid = vec![0.0; vectors.embedder().dimensions()];
+            for position in positions {
+                rows.add_to(position, &mut centroid);
+            }
+            for value in &mut centroid {
+                *value *= weight;
+            }
+            let (tool_rows, row) = vectors.locate(tool);
+            tool_rows.add_to(row, &mut centroid);
+            lengths.push(dot(&centroid, &centroid).sqrt());
+        }
+        lengths
     }
 
-    fn known(&self) -> KnownExamples<'_> {
-        let known = self.counting.iter().enumerate();
-        let vectors = self.vectors.as_slice();
-        let known =
-            known.map(|(place, example)| (example.request.as_str().into(), (vectors, place)));
+    fn known_examples(&self) -> KnownExamples<'_> {
+        let mut vectors = HashMap::new();
+        for (position, example) in self.active.iter().enumerate() {
+            let request = example.request.as_str().into();
+            vectors.insert(request, (self.vectors.as_slice(), position));
+        }
         KnownExamples {
-            vectors: known.collect(),
-            of_whole: None,
+            vectors,
+            totals: None,
         }
     }
 
-    /// Returns the vectors of the examples of one tool's definition by each model, which come first
-    /// among its examples.
-    pub(crate) fn of_definition(&self, tool: ToolId) -> Vec<Rows> {
-        let places = self.of(tool);
-        let defined = places.take_while(|&place| self.counting[place].is_of_definition());
-        let places: Vec<usize> = defined.collect();
-        let gathered = |rows: &Rows| Rows::gathered(places.iter().map(|&place| (rows, place)));
-        self.vectors.iter().filter_map(gathered).collect()
+    /// Returns the vectors of the examples in one tool's definition by each model. These come first
+    /// among the tool's examples.
+    pub(crate) fn definition_vectors(&self, tool: ToolId) -> Vec<Rows> {
+        let positions: Vec<usize> = self
+            .positions(tool)
+            .take_while(|&position| self.active[position].is_from_definition())
+            .collect();
+        let mut by_model = Vec::with_capacity(self.vectors.len());
+        for rows in &self.vectors {
+            by_model.extend(Rows::gather(positions.iter().map(|&row| (rows, row))));
+        }
+        by_model
     }
 
-    /// Returns how many examples of definitions there are, and how many words they have together.
-    pub(crate) fn defined(&self) -> (usize, u64) {
-        self.defined
+    /// Returns the number of examples in definitions and the total number of their words.
+    pub(crate) fn definition_totals(&self) -> (usize, u64) {
+        self.definition_totals
     }
 
-    /// Returns every term that examples of definitions hold, with how many do.
+    /// Returns every term of the examples in definitions with the number of these examples that
+    /// contain it.
     pub fn term_counts(&self) -> impl Iterator<Item = (u64, u32)> {
-        let is_defined = |place: u32| self.counting[place as usize].is_of_definition();
-        let count =
-            move |held: &[(u32, u32)]| held.iter().filter(|(place, _)| is_defined(*place)).count();
+        let is_from_definition =
+            |position: u32| self.active[position as usize].is_from_definition();
+        let count = move |postings: &[(u32, u32)]| {
+            let examples = postings
+                .iter()
+                .filter(|(position, _)| is_from_definition(*position));
+            number(examples.count())
+        };
         let counts = self
             .postings
             .iter()
-            .map(move |(term, held)| (term.0, super::terms::number(count(held))));
+            .map(move |(term, postings)| (term.0, count(postings)));
         counts.filter(|(_, count)| *count > 0)
     }
 
     /// Returns `true` if no tool has an example.
     pub(crate) fn is_empty(&self) -> bool {
-        self.counting.is_empty()
+        self.active.is_empty()
     }
 
-    /// Returns how many examples there are.
+    /// Returns the number of examples.
     pub(crate) fn len(&self) -> usize {
-        self.counting.len()
+        self.active.len()
     }
 
-    /// Returns the tools that have examples, in order, each with the places of these.
+    /// Returns the tools that have examples, in order, each with the range of its examples.
     pub(crate) fn tools(&self) -> impl Iterator<Item = (ToolId, Range<usize>)> {
         let starts = std::iter::once(0).chain(self.tools.iter().map(|&(_, end)| end));
         self.tools
@@ -364,60 +384,60 @@ impl ExampleIndex {
             .map(|(&(tool, end), start)| (tool, start..end))
     }
 
-    /// Returns the places of one tool's examples.
-    pub(crate) fn of(&self, tool: ToolId) -> Range<usize> {
-        let Ok(found) = self.tools.binary_search_by_key(&tool, |&(tool, _)| tool) else {
+    /// Returns the range of one tool's examples.
+    pub(crate) fn positions(&self, tool: ToolId) -> Range<usize> {
+        let Ok(index) = self.tools.binary_search_by_key(&tool, |&(id, _)| id) else {
             return 0..0;
         };
-        found
-            .checked_sub(1)
-            .map_or(0, |before| self.tools[before].1)..self.tools[found].1
+        let start = match index.checked_sub(1) {
+            Some(previous) => self.tools[previous].1,
+            None => 0,
+        };
+        start..self.tools[index].1
     }
 
-    /// Returns the example at a place.
-    pub(crate) fn example(&self, place: usize) -> &Counting {
-        &self.counting[place]
+    /// Returns the example at a position.
+    pub(crate) fn example(&self, position: usize) -> &ActiveExample {
+        &self.active[position]
     }
 
-    /// Returns the place of every example that has the term, with the term's BM25 contribution to
-    /// its score.
+    /// Returns the position of every example that contains the term, with the term's BM25
+    /// contribution to its score.
     ///
-    /// How rare a term is, is counted over tools and examples together: of few examples each word
-    /// is a frequent one.
+    /// The document frequency of a term is counted over tools and examples together. Among few
+    /// examples alone, every word would be frequent.
     pub(crate) fn contributions(
         &self,
         index: &Index,
         term: TermKey,
         kind: TermKind,
     ) -> impl Iterator<Item = (usize, f32)> + use<'_> {
-        let held = self.postings.get(&term).map_or(&[][..], Vec::as_slice);
-        let (holding, tools) = index.keyword.holding(term);
-        let (number, of_examples) = match &self.of_whole {
-            Some(whole) => (
-                whole.number,
-                whole
-                    .holding
-                    .get(&term)
-                    .map_or(0, |&holding| holding as usize),
-            ),
-            None => (self.len(), held.len()),
+        let postings = self.postings.get(&term).map_or(&[][..], Vec::as_slice);
+        let (tools_with_term, tools) = index.keyword.document_frequency(term);
+        let (examples_with_term, examples) = match &self.totals {
+            Some(totals) => {
+                let frequency = totals.document_frequencies.get(&term);
+                (frequency.map_or(0, |&count| count as usize), totals.number)
+            }
+            None => (postings.len(), self.len()),
         };
-        let idf =
-            (1.0 + (tools + number) as f32 / (holding + of_examples.max(held.len())) as f32).ln();
-        let weight = if kind == TermKind::Pair {
+        let documents_with_term = tools_with_term + examples_with_term.max(postings.len());
+        let idf = (1.0 + (tools + examples) as f32 / documents_with_term as f32).ln();
+        let kind_weight = if kind == TermKind::Pair {
             PAIR_WEIGHT
         } else {
             1.0
-        } * idf
-            * (K1 + 1.0);
-        held.iter().map(move |&(place, frequency)| {
-            let (place, frequency) = (place as usize, frequency as f32);
-            (place, weight * frequency / (frequency + self.norms[place]))
+        };
+        let weight = kind_weight * idf * (K1 + 1.0);
+        postings.iter().map(move |&(position, frequency)| {
+            let (position, frequency) = (position as usize, frequency as f32);
+            let contribution = weight * frequency / (frequency + self.norms[position]);
+            (position, contribution)
         })
     }
 
-    /// Returns the cosine similarity of every example to each row of `query`, unit vectors: by row,
-    /// then by example; `None` where there are no vectors by that model.
+    /// Returns the cosine similarity of every example to each row of `query`, which are unit
+    /// vectors: by row, then by example. Returns `None` if that model has no vectors.
     pub(crate) fn cosines(
         &self,
         vectors: &Vectors,
@@ -426,29 +446,36 @@ impl ExampleIndex {
         Some(
             self.vectors
                 .get(vectors.model())?
-                .products(&Rows::of(query)),
+                .products(&Rows::from_vectors(query)),
         )
     }
 
-    /// Returns the cosine similarity of a request to the centre of each tool that has examples, in
-    /// their order: the sum of the tool's vector and of those of its examples by their weight.
-    /// `own` has the request's cosines to all tools, and `cosines` those to all examples.
-    pub(crate) fn centres(&self, vectors: &Vectors, own: &[f32], cosines: &[f32]) -> Vec<f32> {
+    /// Returns the cosine similarity of a request to the centroid of each tool with examples, in
+    /// their order. A centroid is the sum of the tool's vector and its weighted example vectors.
+    ///
+    /// `tool_cosines` has the request's cosines to all tools, and `cosines` those to all examples.
+    pub(crate) fn centroid_similarities(
+        &self,
+        vectors: &Vectors,
+        tool_cosines: &[f32],
+        cosines: &[f32],
+    ) -> Vec<f32> {
         let lengths = self
-            .centres
+            .centroid_lengths
             .get(vectors.model())
             .map_or(&[][..], Vec::as_slice);
-        let similar = |((tool, places), &length): ((ToolId, Range<usize>), &f32)| {
-            let weight = centre_weight(places.len());
-            let product = own[tool.index()] + weight * cosines[places].iter().sum::<f32>();
-            // Of vectors that cancel each other out nothing but rounding is left.
+        let similarity = |((tool, positions), &length): ((ToolId, Range<usize>), &f32)| {
+            let weight = centroid_weight(positions.len());
+            let sum = cosines[positions].iter().sum::<f32>();
+            let product = tool_cosines[tool.index()] + weight * sum;
+            // If the vectors cancel out, only rounding errors remain.
             if length.is_normal() {
                 (product / length).clamp(-1.0, 1.0)
             } else {
                 0.0
             }
         };
-        self.tools().zip(lengths).map(similar).collect()
+        self.tools().zip(lengths).map(similarity).collect()
     }
 }
 
@@ -460,72 +487,69 @@ impl std::fmt::Debug for ExampleIndex {
     }
 }
 
-/// What each of so many examples counts in its tool's centre.
-fn centre_weight(examples: usize) -> f32 {
-    CENTRE_WEIGHT * (CENTRE_MOST / examples as f32).min(1.0)
+/// Returns the weight of each example in its tool's centroid.
+fn centroid_weight(examples: usize) -> f32 {
+    CENTROID_WEIGHT * (CENTROID_FULL_EXAMPLES / examples as f32).min(1.0)
 }
 
-/// The words of an example.
-struct Analysed {
+/// The terms of one example.
+struct AnalyzedExample {
     words: u32,
-    /// What it holds, in order, as often as it does.
+    /// All occurrences of terms, sorted, with repetitions.
     terms: Vec<TermKey>,
 }
 
-fn analyse<'r>(requests: impl Iterator<Item = &'r str>) -> Vec<Analysed> {
-    let analyse = |analyzer: &mut Analyzer, request: &str| {
+fn analyze<'r>(requests: impl Iterator<Item = &'r str>) -> Vec<AnalyzedExample> {
+    let analyze_one = |analyzer: &mut Analyzer, request: &str| {
         let (mut terms, mut words) = (Vec::new(), 0_u32);
         analyzer.terms(request, |term| {
             words += u32::from(term.kind == TermKind::Word);
-            terms.push(TermKey::of(term.term));
+            terms.push(TermKey::new(term.term));
         });
         terms.sort_unstable();
-        Analysed { words, terms }
+        AnalyzedExample { words, terms }
     };
     let requests: Vec<&str> = requests.collect();
     requests
         .par_iter()
         .map_init(Analyzer::new, |analyzer, request| {
-            analyse(analyzer, request)
+            analyze_one(analyzer, request)
         })
         .collect()
 }
 
-/// Returns the terms of each example of a definition that counts.
-pub(crate) fn terms_of_definition(definition: &Tool) -> Vec<Vec<u64>> {
-    let requests = counting_of(definition);
-    let analysed = analyse(requests.iter().map(String::as_str)).into_iter();
-    let distinct = |Analysed { mut terms, .. }: Analysed| {
+/// Returns the distinct terms of each example in a definition that counts.
+pub(crate) fn definition_terms(definition: &Tool) -> Vec<Vec<u64>> {
+    let requests = active_definition_examples(definition);
+    let mut distinct_terms = Vec::with_capacity(requests.len());
+    for AnalyzedExample { mut terms, .. } in analyze(requests.iter().map(String::as_str)) {
         terms.dedup();
-        terms.into_iter().map(|term| term.0).collect()
-    };
-    analysed.map(distinct).collect()
+        distinct_terms.push(terms.into_iter().map(|term| term.0).collect());
+    }
+    distinct_terms
 }
 
-/// BM25's norms and the postings of examples.
-fn postings(analysed: &[Analysed], of_whole: Option<&CountedExamples>) -> (Vec<f32>, Postings) {
-    let (number, words) = match of_whole {
-        Some(whole) => (whole.number, whole.words),
-        None => (
-            analysed.len(),
-            analysed
-                .iter()
-                .map(|example| u64::from(example.words))
-                .sum(),
-        ),
+/// Returns BM25's norms and the postings of examples.
+fn postings(analyzed: &[AnalyzedExample], totals: Option<&ExampleTotals>) -> (Vec<f32>, Postings) {
+    let (examples, words) = match totals {
+        Some(totals) => (totals.number, totals.words),
+        None => {
+            let words = analyzed.iter().map(|example| u64::from(example.words));
+            (analyzed.len(), words.sum())
+        }
     };
-    let average = (words as f32 / number.max(1) as f32).max(1.0);
-    let norms = analysed
+    let average = (words as f32 / examples.max(1) as f32).max(1.0);
+    let norms = analyzed
         .iter()
         .map(|example| K1 * (1.0 - B + B * example.words as f32 / average))
         .collect();
     let mut postings = Postings::new();
-    for (place, Analysed { terms, .. }) in (0..).zip(analysed) {
+    for (position, AnalyzedExample { terms, .. }) in (0..).zip(analyzed) {
         for same in terms.chunk_by(|a, b| a == b) {
             postings
                 .entry(same[0])
                 .or_default()
-                .push((place, u32::try_from(same.len()).unwrap_or(u32::MAX)));
+                .push((position, u32::try_from(same.len()).unwrap_or(u32::MAX)));
         }
     }
     (norms, postings)

@@ -1,16 +1,16 @@
 //! The keyword index of a snapshot: exhaustive BM25 over the postings of its segments.
 //!
-//! What BM25 knows of the whole catalog, how long its tools are on average and how many hold a
-//! term, is counted over all segments, so that a score does not depend on how a catalog is cut into
-//! them. Each tool's normalisation follows from its own length and the average; it is worked out
-//! once for the snapshot, and read in the loop over postings.
+//! BM25 needs the average length of tools and the document frequency of each term. Both are counted
+//! over all segments, so a score does not depend on the division into segments. The normalisation
+//! of each tool follows from its own length and the average. It is computed once per snapshot and
+//! read in the loop over postings.
 //!
-//! Explaining looks the tool up among the postings of each term of the request, which say as well
-//! in which fields it stands.
+//! Explanations look a tool up among the postings of each term of the request. Postings also record
+//! the fields that contain the term.
 //!
 //! Scoring visits every posting of every query term instead of pruning to a top k. For catalogs of
-//! this size that is as fast, it gives each tool's exact score to the fusion, and a narrow role
-//! costs nothing extra.
+//! this size that is as fast. It gives the fusion exact scores, and a narrow role costs nothing
+//! extra.
 
 use std::ops::Range;
 
@@ -19,55 +19,61 @@ use tinyvec::TinyVec;
 use super::occurrences::WEIGHT_UNIT;
 use super::postings::Postings;
 use super::segment::{Segment, Segments};
-use super::sources::Holding;
+use super::sources::DocumentFrequencies;
 use super::terms::{TermKey, Terms, each_term};
 use crate::ranking::ToolId;
 use crate::text::{Field, TermKind};
 
-/// BM25's term-frequency saturation, in units of whole (not halved) field weights.
+/// BM25's term-frequency saturation, in units of full (not halved) field weights.
 const K1: f32 = 1.6;
 /// BM25's length normalisation.
 const B: f32 = 0.6;
-/// What a pair of words counts beside a word.
+/// The weight of a word pair relative to a word.
 const PAIR_WEIGHT: f32 = 0.25;
 
-/// The words of every tool of a snapshot, with what is counted over all of them.
+/// The postings of every tool of a snapshot, with statistics over all tools.
 pub(crate) struct KeywordIndex {
     segments: Segments,
     /// BM25's denominator without the term frequency, by tool.
     norms: Vec<f32>,
     distinct_terms: usize,
-    /// How many tools there are, and how many hold each term of a request, where the segments hold
-    /// some of a larger snapshot's.
-    whole: Option<(usize, Holding)>,
+    /// The number of tools and the document frequencies of a request's terms in the complete
+    /// snapshot; `None` if the segments are complete.
+    snapshot_totals: Option<(usize, DocumentFrequencies)>,
 }
 
 impl KeywordIndex {
-    /// Takes the segments of some tools of a larger snapshot, for requests whose terms `holding`
-    /// has.
-    pub(super) fn of_part(segments: Segments, tools: usize, length: u64, holding: Holding) -> Self {
-        let average = average(length, tools);
+    /// Takes the segments of a shard, for requests whose terms are in `document_frequencies`.
+    pub(super) fn from_shard(
+        segments: Segments,
+        tools: usize,
+        length: u64,
+        document_frequencies: DocumentFrequencies,
+    ) -> Self {
+        let average_length = average_length(length, tools);
         let norms = segments
             .iter()
             .flat_map(|(_, segment)| segment.postings.lengths());
-        let norms = norms.map(|&length| norm(length, average)).collect();
+        let norms = norms.map(|&length| norm(length, average_length)).collect();
         Self {
             norms,
             distinct_terms: 0,
-            whole: Some((tools, holding)),
+            snapshot_totals: Some((tools, document_frequencies)),
             segments,
         }
     }
 
-    /// Counts what the segments come to together.
+    /// Computes the statistics over all segments.
     pub(super) fn new(segments: Segments) -> Self {
         let postings: Vec<&Postings> = segments
             .iter()
             .map(|(_, segment)| &segment.postings)
             .collect();
         let lengths = || postings.iter().flat_map(|postings| postings.lengths());
-        let average = average(segments.length(), segments.tools());
-        let norms = lengths().map(|&length| norm(length, average)).collect();
+        let average_length = average_length(segments.length(), segments.tools());
+        let norms = lengths()
+            .map(|&length| norm(length, average_length))
+            .collect();
         let distinct_terms = match postings[..] {
             [postings] => postings.terms().len(),
             _ => {
@@ -80,21 +86,22 @@ impl KeywordIndex {
         Self {
             norms,
             distinct_terms,
-            whole: None,
+            snapshot_totals: None,
             segments,
         }
     }
 
-    /// Looks a term up; `None` where no tool has it.
+    /// Looks up a term; `None` if no tool contains it.
     ///
     /// The inverse document frequency is `ln(1 + N / n)`.
     pub(crate) fn look_up(&self, term: TermKey, kind: TermKind) -> Option<IndexedTerm> {
         let postings: TinyVec<[Range<usize>; 1]> = self.postings(term).collect();
-        let (holding, tools) = self.counted(term, postings.iter().map(Range::len).sum());
-        if holding == 0 {
+        let local = postings.iter().map(Range::len).sum();
+        let (tools_with_term, tools) = self.snapshot_frequency(term, local);
+        if tools_with_term == 0 {
             return None;
         }
-        let idf = (1.0 + tools as f32 / holding as f32).ln();
+        let idf = (1.0 + tools as f32 / tools_with_term as f32).ln();
         let share = if kind == TermKind::Pair {
             PAIR_WEIGHT
         } else {
@@ -106,43 +113,41 @@ impl KeywordIndex {
         })
     }
 
-    /// Returns how many tools have a term, of how many.
-    pub(crate) fn holding(&self, term: TermKey) -> (usize, usize) {
-        self.counted(
-            term,
-            self.postings(term).map(|postings| postings.len()).sum(),
-        )
+    /// Returns the number of tools that contain a term, and the number of all tools.
+    pub(crate) fn document_frequency(&self, term: TermKey) -> (usize, usize) {
+        let local = self.postings(term).map(|postings| postings.len()).sum();
+        self.snapshot_frequency(term, local)
     }
 
-    /// Returns how many tools have a term that so many have here, of how many.
-    fn counted(&self, term: TermKey, here: usize) -> (usize, usize) {
-        match &self.whole {
-            Some((tools, holding)) => (
-                holding
-                    .get(&term)
-                    .map_or(here, |&holding| here.max(holding as usize)),
-                *tools,
-            ),
-            None => (here, self.norms.len()),
+    /// Returns the number of tools that contain a term, and the number of all tools. `local` is the
+    /// number of local tools that contain it.
+    fn snapshot_frequency(&self, term: TermKey, local: usize) -> (usize, usize) {
+        match &self.snapshot_totals {
+            Some((tools, document_frequencies)) => {
+                let count = document_frequencies.get(&term);
+                let count = count.map_or(local, |&count| local.max(count as usize));
+                (count, *tools)
+            }
+            None => (local, self.norms.len()),
         }
     }
 
-    /// Where each segment has the postings of a term.
+    /// Returns the range of a term's postings in each segment.
     fn postings(&self, term: TermKey) -> impl Iterator<Item = Range<usize>> {
         self.segments
             .iter()
             .map(move |(_, segment)| segment.postings.terms().look_up(term))
     }
 
-    /// Returns the index of every tool that has the term, ascending, with the term's BM25
+    /// Returns the index of every tool that contains the term, ascending, with the term's BM25
     /// contribution to its score.
     pub(crate) fn contributions(&self, term: &IndexedTerm) -> impl Iterator<Item = (usize, f32)> {
         self.segments.iter().zip(&term.postings).flat_map(
-            move |((first, Segment { postings, .. }), held)| {
+            move |((first, Segment { postings, .. }), range)| {
                 let norms = &self.norms[first..];
                 let (tools, frequencies) = (
-                    postings.tools(held.clone()),
-                    postings.frequencies(held.clone()),
+                    postings.tools(range.clone()),
+                    postings.frequencies(range.clone()),
                 );
                 tools
                     .iter()
@@ -158,13 +163,13 @@ impl KeywordIndex {
         )
     }
 
-    /// Returns what a term contributes to the score of one tool, and where it stands; `None` where
-    /// the tool has it not.
+    /// Returns the contribution of a term to the score of one tool and the fields that contain it;
+    /// `None` if the tool does not contain the term.
     pub(crate) fn explain(&self, tool: ToolId, term: &IndexedTerm) -> Option<(f32, Vec<Field>)> {
-        let (number, segment, place) = self.segments.locate(tool);
+        let (number, segment, position) = self.segments.locate(tool);
         let (frequency, fields) = segment
             .postings
-            .find(term.postings[number].clone(), place)?;
+            .find(term.postings[number].clone(), position)?;
         Some((
             contribution(term.weight, frequency, self.norms[tool.index()]),
             fields.iter().collect(),
@@ -175,23 +180,23 @@ impl KeywordIndex {
         &self.segments
     }
 
-    /// Returns how many terms the index tells apart.
+    /// Returns the number of distinct terms.
     pub(crate) fn distinct_terms(&self) -> usize {
         self.distinct_terms
     }
 }
 
-/// A term that the index has.
+/// A term of a request that the index contains.
 #[derive(Debug)]
 pub(crate) struct IndexedTerm {
-    /// The largest contribution that the term could make to the score of any tool.
+    /// The upper bound of the term's contribution to a score.
     pub(crate) weight: f32,
-    /// Where each segment has its postings; most indexes have one.
+    /// The range of the term's postings in each segment; most indexes have one segment.
     postings: TinyVec<[Range<usize>; 1]>,
 }
 
 impl IndexedTerm {
-    /// Counts the term for a share of what it would.
+    /// Scales the contribution of the term.
     pub(crate) fn weighted(self, share: f32) -> Self {
         Self {
             weight: share * self.weight,
@@ -200,14 +205,15 @@ impl IndexedTerm {
     }
 }
 
-/// How long tools are on average, in words; `length` is that of all, in units of the field weights.
-fn average(length: u64, tools: usize) -> f32 {
+/// Returns the average length of a tool in words. `length` is the total, in units of the field
+/// weights.
+fn average_length(length: u64, tools: usize) -> f32 {
     (length as f32 * WEIGHT_UNIT / tools.max(1) as f32).max(1.0)
 }
 
 /// BM25's denominator without the term frequency.
-fn norm(length: u32, average: f32) -> f32 {
-    K1 * (1.0 - B + B * (length as f32 * WEIGHT_UNIT) / average)
+fn norm(length: u32, average_length: f32) -> f32 {
+    K1 * (1.0 - B + B * (length as f32 * WEIGHT_UNIT) / average_length)
 }
 
 fn contribution(weight: f32, frequency: u16, norm: f32) -> f32 {
@@ -226,46 +232,46 @@ mod tests {
     use crate::index::occurrences::repeats;
     use crate::text::{AnalyzedTerm, Analyzer, texts};
 
-    /// The tools of `catalog`, in segments that end at `cuts`.
+    /// Indexes `catalog` in segments that end at `cuts`.
     fn index(catalog: &Catalog, cuts: &[usize]) -> KeywordIndex {
         let segments =
             Segments::cut(catalog.tools(), cuts, &IndexConfig::default()).expect("builds");
         KeywordIndex::new(segments)
     }
 
-    /// BM25 over field-weighted counts, written out from its definition.
+    /// Computes BM25 over field-weighted counts directly from its definition.
     fn naive_score(tools: &[Tool], tool: &Tool, term: &str, kind: TermKind) -> f64 {
         let count = |tool: &Tool, counts: &dyn Fn(Field, &AnalyzedTerm<'_>) -> f64| {
             let mut sum = 0.0;
             for (field, text) in texts(tool) {
                 let weight = f64::from(repeats(field, text)) / 2.0;
-                Analyzer::new().terms(text, |found| sum += weight * counts(field, &found));
+                Analyzer::new().terms(text, |term| sum += weight * counts(field, &term));
             }
             sum
         };
-        let one_if = |is: bool| f64::from(u8::from(is));
-        let length = |tool: &Tool| count(tool, &|_, found| one_if(found.kind == TermKind::Word));
+        let one_if = |condition: bool| f64::from(u8::from(condition));
+        let length = |tool: &Tool| count(tool, &|_, term| one_if(term.kind == TermKind::Word));
         let frequency = |tool: &Tool| {
-            count(tool, &|field, found| {
+            count(tool, &|field, analyzed| {
                 let paired = matches!(
                     field,
                     Field::Name | Field::Title | Field::Aliases | Field::Description
                 );
-                one_if(found.term == term && (kind != TermKind::Pair || paired))
+                one_if(analyzed.term == term && (kind != TermKind::Pair || paired))
             })
         };
-        let having = tools.iter().filter(|tool| frequency(tool) > 0.0).count();
-        if having == 0 {
+        let tools_with_term = tools.iter().filter(|tool| frequency(tool) > 0.0).count();
+        if tools_with_term == 0 {
             return 0.0;
         }
-        let average = (tools.iter().map(length).sum::<f64>() / tools.len() as f64).max(1.0);
+        let average_length = (tools.iter().map(length).sum::<f64>() / tools.len() as f64).max(1.0);
         let (k1, b, tf) = (f64::from(K1), f64::from(B), frequency(tool));
-        let idf = (1.0 + tools.len() as f64 / having as f64).ln();
+        let idf = (1.0 + tools.len() as f64 / tools_with_term as f64).ln();
         let share = if kind == TermKind::Pair { 0.25 } else { 1.0 };
-        share * idf * (k1 + 1.0) * tf / (tf + k1 * (1.0 - b + b * length(tool) / average))
+        share * idf * (k1 + 1.0) * tf / (tf + k1 * (1.0 - b + b * length(tool) / average_length))
     }
 
-    /// The fields that hold a term, found by reading the tool again.
+    /// Returns the fields that contain a term by analysing the tool again.
     fn naive_fields(tool: &Tool, term: &str, kind: TermKind) -> Vec<Field> {
         let paired = |field| {
             matches!(
@@ -273,14 +279,14 @@ mod tests {
                 Field::Name | Field::Title | Field::Aliases | Field::Description
             )
         };
-        let holds = |wanted: &Field| {
-            let mut found = false;
-            for (_, text) in texts(tool).into_iter().filter(|(field, _)| field == wanted) {
-                Analyzer::new().terms(text, |analyzed| found |= analyzed.term == term);
+        let contains = |field: &Field| {
+            let mut is_contained = false;
+            for (_, text) in texts(tool).into_iter().filter(|(other, _)| other == field) {
+                Analyzer::new().terms(text, |analyzed| is_contained |= analyzed.term == term);
             }
-            found && (kind != TermKind::Pair || paired(*wanted))
+            is_contained && (kind != TermKind::Pair || paired(*field))
         };
-        Field::ALL.into_iter().filter(holds).collect()
+        Field::ALL.into_iter().filter(contains).collect()
     }
 
     fn tools() -> impl Strategy<Value = Vec<Tool>> {
@@ -321,15 +327,17 @@ mod tests {
             ];
             for (term, kind) in terms {
                 let mut scores = vec![0.0; tools.len()];
-                let found = index.look_up(TermKey::of(term), kind);
-                if let Some(found) = &found {
-                    index.contributions(found).for_each(|(tool, contribution)| scores[tool] += contribution);
-                    prop_assert!(scores.iter().all(|&score| score < found.weight));
+                let indexed = index.look_up(TermKey::new(term), kind);
+                if let Some(term) = &indexed {
+                    let contributions = index.contributions(term);
+                    contributions.for_each(|(tool, contribution)| scores[tool] += contribution);
+                    prop_assert!(scores.iter().all(|&score| score < term.weight));
                 }
                 for (id, tool) in catalog.ids().zip(&tools) {
                     let naive = naive_score(&tools, tool, term, kind);
-                    prop_assert!((f64::from(scores[id.index()]) - naive).abs() < 1e-4, "{} {}", term, naive);
-                    let explained = found.as_ref().and_then(|found| index.explain(id, found));
+                    let error = (f64::from(scores[id.index()]) - naive).abs();
+                    prop_assert!(error < 1e-4, "{} {}", term, naive);
+                    let explained = indexed.as_ref().and_then(|term| index.explain(id, term));
                     let (contribution, fields) = explained.unwrap_or_default();
                     prop_assert_eq!(contribution.to_bits(), scores[id.index()].to_bits());
                     prop_assert_eq!(fields, naive_fields(tool, term, kind));
@@ -339,9 +347,13 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_catalog_has_an_index() {
+    fn empty_catalog_has_an_index() {
         let catalog = Catalog::from_tools([]).expect("valid");
         let index = index(&catalog, &[]);
-        assert!(index.look_up(TermKey::of("read"), TermKind::Word).is_none());
+        assert!(
+            index
+                .look_up(TermKey::new("read"), TermKind::Word)
+                .is_none()
+        );
     }
 }

@@ -1,27 +1,28 @@
-//! One snapshot of one catalog: everything that is built once and only read afterwards.
+//! The index of one snapshot of a catalog. It is built once and only read afterwards.
 //!
-//! What depends on a tool alone lies in segments, which never change and know nothing of each
-//! other; what is counted or compared over all tools belongs to the snapshot. So a snapshot answers
-//! to the bit as one of the same tools in other segments does. Building makes one segment.
+//! Segments hold the data that depends on a single tool. They never change and do not depend on
+//! each other. The snapshot holds the data that is counted or compared over all tools. A snapshot
+//! therefore gives bit-identical results however its tools are divided into segments. A build makes
+//! one segment.
 
-mod before;
-mod copies;
+mod clones;
+mod duplicates;
 mod error;
 mod examples;
 mod keyword;
-mod lately;
 mod occurrences;
 mod optional;
-mod own_words;
+mod original_words;
 mod part;
 mod postings;
+mod previous;
+mod recent;
 mod row;
 mod rows;
 mod segment;
 mod sketch;
 mod sources;
 mod terms;
-mod twins;
 mod vectors;
 
 use std::fmt;
@@ -30,25 +31,24 @@ use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 
-use self::before::Before;
-use self::copies::Copies;
-use self::lately::Lately;
-use self::optional::Coming;
-use self::own_words::OwnWords;
+use self::clones::UntrustedClones;
+use self::original_words::OriginalWords;
+use self::previous::PreviousIndex;
+use self::recent::RecentCache;
 pub(crate) use self::rows::Rows;
 use self::segment::{Segment, Segments};
+pub(crate) use duplicates::DuplicateGroups;
 pub use error::IndexError;
 pub(crate) use examples::ExampleConfig;
-pub use examples::{CountedExamples, ExampleIndex, KnownExamples};
+pub use examples::{ExampleIndex, ExampleTotals, KnownExamples};
 pub(crate) use keyword::{IndexedTerm, KeywordIndex};
-pub(crate) use optional::{Optional, Source};
-pub use part::{Counts, NumberedModel, PartOf, RequestTerms, TermCounts};
-pub use row::{DamagedRow, Row, RowKey, SourceKey};
+pub(crate) use optional::{OptionalModel, OptionalModelState};
+pub use part::{NumberedModel, RequestTerms, SnapshotContext, SnapshotCounts, TermCounts};
+pub use row::{DamagedRow, Row, RowKey, SourceKey, ToolRelations};
 pub use sources::SourceRow;
-pub(crate) use sources::{SourceScores, Sources};
+pub(crate) use sources::{SourceIndex, SourceScores};
 pub(crate) use terms::TermKey;
-pub(crate) use twins::Twins;
-pub(crate) use vectors::{Cosines, RequestVectors, TellingWord, ToolWords, Vectors, products};
+pub(crate) use vectors::{Cosines, ReasonWord, RequestVectors, ToolWords, Vectors, products};
 
 use crate::access::{Access, AccessError, Eligibility};
 use crate::catalog::Catalog;
@@ -59,19 +59,19 @@ use crate::ranking::ToolId;
 use crate::saved::{SavedError, SavedModel, Writer};
 use crate::sync::lock;
 
-/// What a catalog is indexed with.
+/// Settings and models for indexing a catalog.
 #[derive(Default)]
 pub(crate) struct IndexConfig {
     pub(crate) embedders: Vec<Arc<dyn Embedder>>,
-    /// One more model, where it can be had.
-    pub(crate) optional: Option<Optional>,
+    /// An additional model that may be unavailable.
+    pub(crate) optional: Option<OptionalModel>,
     pub(crate) cache_dir: Option<PathBuf>,
     pub(crate) progress: Progress,
-    /// An earlier snapshot, which knows what has not changed.
-    pub(crate) before: Option<Arc<Index>>,
+    /// An earlier snapshot. Its data of unchanged tools is reused.
+    pub(crate) previous: Option<Arc<Index>>,
 }
 
-/// Told how far embedding a catalog has come: texts done, texts in all.
+/// A callback that reports embedding progress: texts done, texts in total.
 #[derive(Clone, Default)]
 pub(crate) struct Progress(pub(crate) Option<Arc<dyn Fn(usize, usize) + Send + Sync>>);
 
@@ -83,76 +83,84 @@ impl Progress {
     }
 }
 
-/// From so many tools on another thread pays.
-const MANY: usize = 2_048;
+/// The smallest catalog, in tools, for which a second thread saves time.
+const TWO_THREADS_MIN_TOOLS: usize = 2_048;
 
-/// Does one thing here, as models and logs may want it, and another on a thread beside where there
-/// are many tools.
-fn beside<A, B: Send>(
+/// Runs `main_task` on this thread and `other_task` on a second thread if the catalog has many
+/// tools. `main_task` stays on this thread because models and logs may need it.
+fn run_both<A, B: Send>(
     tools: usize,
-    here: impl FnOnce() -> A,
-    there: impl FnOnce() -> B + Send,
+    main_task: impl FnOnce() -> A,
+    other_task: impl FnOnce() -> B + Send,
 ) -> (A, B) {
-    if tools < MANY {
-        return (here(), there());
+    if tools < TWO_THREADS_MIN_TOOLS {
+        return (main_task(), other_task());
     }
     std::thread::scope(|scope| {
-        let there = scope.spawn(there);
-        let here = here();
-        (
-            here,
-            there
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-        )
+        let other_thread = scope.spawn(other_task);
+        let main_result = main_task();
+        let other_result = other_thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (main_result, other_result)
     })
+}
+
+/// The parts of a snapshot that depend on all tools.
+struct SnapshotTables {
+    names: NameTable,
+    /// `None` if source scoring is off.
+    sources: Option<SourceIndex>,
 }
 
 /// A catalog with its indexes.
 pub struct Index {
     pub(crate) catalog: Catalog,
     pub(crate) names: NameTable,
-    pub(crate) twins: Twins,
-    pub(crate) copies: Copies,
+    pub(crate) duplicates: DuplicateGroups,
+    pub(crate) clones: UntrustedClones,
     pub(crate) keyword: KeywordIndex,
-    own_words: Lately<OwnWords>,
-    /// Whom the last request came from, and which tools it could be answered with.
-    decided: Mutex<Option<(Access, Arc<Eligibility>)>>,
-    /// What the tools of each source say together, where sources tell something.
-    pub(crate) sources: Option<Sources>,
-    /// One a model; the last one is the model that was chosen.
+    original_words: RecentCache<OriginalWords>,
+    /// The access policy of the last request with its decision, as a cache of one entry.
+    last_eligibility: Mutex<Option<(Access, Arc<Eligibility>)>>,
+    /// The source index; `None` if source scoring is off.
+    pub(crate) sources: Option<SourceIndex>,
+    /// One entry per model; the last one is the selected model.
     pub vectors: Vec<Vectors>,
-    /// Why the optional model is not among them.
+    /// The reason why the optional model is missing from `vectors`.
     pub left_out: Option<String>,
     pub(crate) cache: Option<CacheStatus>,
 }
 
 impl Index {
     pub(crate) fn build(catalog: Catalog, mut config: IndexConfig) -> Result<Self, IndexError> {
-        let coming = config
-            .optional
-            .take()
-            .map(|optional| optional.start(&catalog, &config));
-        let of_segment = || {
-            let before = config
-                .before
-                .take()
-                .map(|index| Before::new(index, &catalog));
-            let (segment, cache) = Segment::of(&catalog, before.as_ref(), &config)?;
-            let sources = Sources::of_catalog(&catalog, &[(0, &segment.postings)])?;
+        let mut pending_model = None;
+        if let Some(optional) = config.optional.take() {
+            pending_model = Some(optional.start(&catalog, &config));
+        }
+        let build_segment = || {
+            let mut previous = None;
+            if let Some(index) = config.previous.take() {
+                previous = Some(PreviousIndex::new(index, &catalog));
+            }
+            let (segment, cache) = Segment::build_catalog(&catalog, previous.as_ref(), &config)?;
+            let sources = SourceIndex::load_or_build(&catalog, &[(0, &segment.postings)])?;
             Ok::<_, IndexError>((segment, cache, sources))
         };
         log_registered(&catalog);
-        let (of_segment, names) =
-            beside(catalog.len(), of_segment, || NameTable::unlogged(&catalog));
-        let (mut segment, mut cache, sources) = of_segment?;
+        let (built, names) = run_both(catalog.len(), build_segment, || {
+            NameTable::open_unlogged(&catalog)
+        });
+        let (mut segment, mut cache, sources) = built?;
         let (mut embedders, mut left_out) = (config.embedders, None);
-        match coming
-            .map(|coming| coming.map_or_else(|reason| Ok(Err(reason)), Coming::wait))
-            .transpose()?
-        {
+        let optional_model = match pending_model {
+            Some(Ok(pending)) => Some(pending.wait()?),
+            Some(Err(reason)) => Some(Err(reason)),
+            None => None,
+        };
+        match optional_model {
             Some(Ok((embedder, embedding))) => {
-                // Two static models are of no use to each other.
+                // Two static models would add nothing to each other.
                 if embedder.kind() == ModelKind::Static {
                     embedders.clear();
                     segment.vectors.clear();
@@ -164,9 +172,12 @@ impl Index {
             Some(Err(reason)) => left_out = Some(reason),
             None => {}
         }
-        let index = Self::of(
+        let index = Self::assemble(
             catalog,
-            (names?, sources),
+            SnapshotTables {
+                names: names?,
+                sources,
+            },
             Segments::new([Arc::new(segment)]),
             embedders,
             cache,
@@ -174,11 +185,10 @@ impl Index {
         Ok(Self { left_out, ..index })
     }
 
-    /// Indexes another catalog by the same models; what this snapshot knows of the tools that are
-    /// the same is taken over.
-    pub(crate) fn of_changed(self: &Arc<Self>, catalog: Catalog) -> Result<Self, IndexError> {
+    /// Indexes another catalog with the same models and reuses the data of unchanged tools.
+    pub(crate) fn rebuild(self: &Arc<Self>, catalog: Catalog) -> Result<Self, IndexError> {
         let config = IndexConfig {
-            before: Some(Arc::clone(self)),
+            previous: Some(Arc::clone(self)),
             ..self.same_models(None)
         };
         Ok(Self {
@@ -187,23 +197,25 @@ impl Index {
         })
     }
 
-    /// Returns what another catalog is indexed with to be ranked beside this one; `deadline` is
-    /// that of the optional model, where there was one.
+    /// Returns a configuration with the same models, for a catalog that is ranked together with
+    /// this one. `deadline` limits the optional model, if there is one.
     pub(crate) fn same_models(&self, deadline: Option<Deadline>) -> IndexConfig {
-        let mut embedders: Vec<_> = self
-            .vectors
-            .iter()
-            .map(|vectors| Arc::clone(vectors.embedder()))
-            .collect();
-        let optional = deadline.and_then(|deadline| {
-            let model = match &self.left_out {
-                Some(reason) => Source::LeftOut(reason.clone()),
-                None => {
-                    Source::Open(embedders.pop_if(|embedder| embedder.kind() != ModelKind::Static)?)
-                }
-            };
-            Some(Optional { model, deadline })
-        });
+        let mut embedders = Vec::with_capacity(self.vectors.len());
+        for vectors in &self.vectors {
+            embedders.push(Arc::clone(vectors.embedder()));
+        }
+        let mut optional = None;
+        if let Some(deadline) = deadline {
+            let is_optional =
+                |embedder: &mut Arc<dyn Embedder>| embedder.kind() != ModelKind::Static;
+            if let Some(reason) = &self.left_out {
+                let model = OptionalModelState::LeftOut(reason.clone());
+                optional = Some(OptionalModel { model, deadline });
+            } else if let Some(embedder) = embedders.pop_if(is_optional) {
+                let model = OptionalModelState::Open(embedder);
+                optional = Some(OptionalModel { model, deadline });
+            }
+        }
         IndexConfig {
             embedders,
             optional,
@@ -211,82 +223,83 @@ impl Index {
         }
     }
 
-    /// Returns the words of a tool, as it has them.
-    pub(crate) fn own_words(&self, tool: ToolId) -> Arc<OwnWords> {
-        self.own_words.of(tool, OwnWords::default)
+    /// Returns the words of a tool in their original spelling.
+    pub(crate) fn original_words(&self, tool: ToolId) -> Arc<OriginalWords> {
+        self.original_words
+            .get_or_compute(tool, OriginalWords::default)
     }
 
-    /// Decides on every tool; once for requests that come from the same caller one after the other.
+    /// Decides on the eligibility of every tool. Consecutive requests with equal access share one
+    /// decision.
     pub(crate) fn eligibility(&self, access: &Access) -> Result<Arc<Eligibility>, AccessError> {
-        let decided = || lock(&self.decided);
-        if let Some((_, eligibility)) = decided().as_ref().filter(|(known, _)| known == access) {
+        if let Some((last_access, eligibility)) = lock(&self.last_eligibility).as_ref()
+            && last_access == access
+        {
             return Ok(Arc::clone(eligibility));
         }
         let eligibility = Arc::new(access.decide(&self.catalog, &self.names)?);
-        *decided() = Some((access.clone(), Arc::clone(&eligibility)));
+        *lock(&self.last_eligibility) = Some((access.clone(), Arc::clone(&eligibility)));
         Ok(eligibility)
     }
 
-    /// Goes without the optional model after all.
+    /// Removes the optional model and records the reason.
     pub(crate) fn leave_out(&mut self, reason: &str) {
         self.vectors
             .retain(|vectors| vectors.embedder().kind() == ModelKind::Static);
         self.left_out = Some(reason.to_owned());
     }
 
-    /// Puts segments together whose tools are those of `catalog`, in order.
-    fn of(
+    /// Assembles an index from segments that together hold the tools of `catalog`, in order.
+    fn assemble(
         catalog: Catalog,
-        (names, sources): (NameTable, Option<Sources>),
+        tables: SnapshotTables,
         segments: Segments,
         embedders: Vec<Arc<dyn Embedder>>,
         cache: Option<CacheStatus>,
     ) -> Result<Self, IndexError> {
-        let vectors = embedders.into_iter().enumerate();
-        let vectors = vectors
-            .map(|(model, embedder)| Vectors::new(embedder, segments.clone(), model))
-            .collect();
-        let (twins, copies) = (
-            Twins::of_catalog(&catalog, &segments)?,
-            Copies::of(&catalog)?,
-        );
-        let keyword = KeywordIndex::new(segments);
-        let (own_words, decided) = Default::default();
+        let mut vectors = Vec::with_capacity(embedders.len());
+        for (model, embedder) in embedders.into_iter().enumerate() {
+            vectors.push(Vectors::new(embedder, segments.clone(), model));
+        }
+        let duplicates = DuplicateGroups::load_or_build(&catalog, &segments)?;
+        let clones = UntrustedClones::load_or_build(&catalog)?;
         Ok(Self {
             catalog,
-            names,
-            twins,
-            copies,
-            keyword,
-            own_words,
-            decided,
-            sources,
+            names: tables.names,
+            duplicates,
+            clones,
+            keyword: KeywordIndex::new(segments),
+            original_words: RecentCache::default(),
+            last_eligibility: Mutex::default(),
+            sources: tables.sources,
             vectors,
             left_out: None,
             cache,
         })
     }
 
-    /// Saves all of it in a folder, in the place of what was saved there before.
+    /// Saves the index to a folder and replaces an earlier index there.
     pub(crate) fn save(&self, folder: &Path, note: serde_json::Value) -> Result<(), SavedError> {
         let mut writer = Writer::begin(folder)?;
         self.catalog.save(&mut writer)?;
         self.names.save(&mut writer)?;
-        self.keyword.segments().whole().save(&mut writer)?;
-        self.twins.save(&mut writer)?;
-        self.copies.save(&mut writer)?;
+        self.keyword.segments().single().save(&mut writer)?;
+        self.duplicates.save(&mut writer)?;
+        self.clones.save(&mut writer)?;
         if let Some(sources) = &self.sources {
             sources.save(&mut writer)?;
         }
-        let model = |vectors: &Vectors| SavedModel {
-            identity: vectors.embedder().identity().to_owned(),
-            dimensions: vectors.embedder().dimensions(),
-        };
-        let models = self.vectors.iter().map(model).collect();
+        let mut models = Vec::with_capacity(self.vectors.len());
+        for vectors in &self.vectors {
+            models.push(SavedModel {
+                identity: vectors.embedder().identity().to_owned(),
+                dimensions: vectors.embedder().dimensions(),
+            });
+        }
         writer.finish(self.catalog.digest(), self.catalog.len(), models, note)
     }
 
-    /// As [`build`](Self::build), in segments that end at `cuts`; without a cache.
+    /// Works like [`build`](Self::build), with segments that end at `cuts` and without a cache.
     #[cfg(test)]
     pub(crate) fn build_cut(
         catalog: Catalog,
@@ -294,17 +307,18 @@ impl Index {
         config: IndexConfig,
     ) -> Result<Self, IndexError> {
         let segments = Segments::cut(catalog.tools(), cuts, &config)?;
-        let of_all = (
-            NameTable::of(&catalog)?,
-            Sources::of_catalog(&catalog, &segments.postings())?,
-        );
-        Self::of(catalog, of_all, segments, config.embedders, None)
+        let tables = SnapshotTables {
+            names: NameTable::open(&catalog)?,
+            sources: SourceIndex::load_or_build(&catalog, &segments.postings())?,
+        };
+        Self::assemble(catalog, tables, segments, config.embedders, None)
     }
 
-    /// Returns how much memory each part takes, but for definitions and what is small.
+    /// Returns the memory use of each part. Definitions and small structures are not counted.
     pub(crate) fn memory(&self) -> Vec<MemoryPart> {
         let segments = self.keyword.segments();
-        let sum = |of: fn(&Segment) -> usize| segments.iter().map(|(_, segment)| of(segment)).sum();
+        let sum =
+            |bytes: fn(&Segment) -> usize| segments.iter().map(|(_, segment)| bytes(segment)).sum();
         let parts = [
             ("catalog", self.catalog.memory()),
             ("names", self.names.memory()),
@@ -319,9 +333,12 @@ impl Index {
             ),
             (
                 "likenesses",
-                sum(|segment| size_of_val(&*segment.likenesses)),
+                sum(|segment| size_of_val(&*segment.fingerprints)),
             ),
-            ("sources", self.sources.as_ref().map_or(0, Sources::memory)),
+            (
+                "sources",
+                self.sources.as_ref().map_or(0, SourceIndex::memory),
+            ),
         ];
         parts
             .into_iter()
@@ -356,19 +373,19 @@ impl fmt::Debug for Index {
     }
 }
 
-/// A part of an index, and how much memory it takes.
+/// The memory use of one part of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MemoryPart {
     /// `catalog` (identities and digests, without definitions), `names`, `words`, `vectors`,
-    /// `overview` (of the vectors of a large catalog, once it was asked), `likenesses` or
-    /// `sources`.
+    /// `overview` (of the vectors of a large catalog, once a request needed it), `likenesses`
+    /// (definition fingerprints) or `sources`.
     pub part: &'static str,
     /// Bytes.
     pub bytes: usize,
 }
 
-/// What an index holds.
+/// The statistics of an index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct IndexStats {
@@ -378,11 +395,11 @@ pub struct IndexStats {
     pub sources: usize,
     /// Number of different terms of the keyword index.
     pub terms: usize,
-    /// Dimensions of the embeddings, where there are any.
+    /// Dimensions of the embeddings; `None` without a model.
     pub dimensions: Option<usize>,
-    /// Identity of the embedding model, where there is one.
+    /// Identity of the embedding model; `None` without a model.
     pub model: Option<String>,
-    /// State of the embedding cache, where one is used.
+    /// State of the embedding cache; `None` without a cache.
     pub cache: Option<CacheStatus>,
     /// Digest of the catalog.
     pub catalog: String,
@@ -394,14 +411,14 @@ mod tests {
     use crate::catalog::Tool;
 
     #[test]
-    fn what_was_decided_counts_for_the_same_caller_alone() {
+    fn cached_eligibility_applies_to_equal_access_only() {
         let risky = Tool {
             safe: Some(false),
             ..Tool::without_arguments("wipe", "Wipes a disk")
         };
         let catalog = Catalog::from_tools([Tool::without_arguments("list", "Lists disks"), risky])
             .expect("valid");
-        let index = Index::build(catalog, IndexConfig::default()).expect("it can be indexed");
+        let index = Index::build(catalog, IndexConfig::default()).expect("indexed");
         let (careful, bold) = (
             Access::default(),
             Access {
@@ -413,17 +430,17 @@ mod tests {
             max_cost: Some(f64::NAN),
             ..Access::default()
         };
-        let ask = |access: &Access| index.eligibility(access);
-        let first = ask(&careful).expect("it can be decided");
+        let decide = |access: &Access| index.eligibility(access);
+        let first = decide(&careful).expect("valid access");
         assert_eq!(first.flags(), [true, false]);
         assert!(Arc::ptr_eq(
             &first,
-            &ask(&careful.clone()).expect("it is known")
+            &decide(&careful.clone()).expect("valid access")
         ));
-        assert_eq!(ask(&unclear).expect_err("NaN"), AccessError::InvalidCost);
-        assert_eq!(ask(&bold).expect("it can be decided").flags(), [true, true]);
+        assert_eq!(decide(&unclear).expect_err("NaN"), AccessError::InvalidCost);
+        assert_eq!(decide(&bold).expect("valid access").flags(), [true, true]);
         assert_eq!(
-            ask(&careful).expect("it can be decided").flags(),
+            decide(&careful).expect("valid access").flags(),
             [true, false]
         );
     }

@@ -1,31 +1,32 @@
-//! What the keyword index reads of a tool: which terms, how often, in which fields, and how long
-//! the tool is.
+//! The keyword documents: the terms of a tool with their frequencies and fields, and its length.
 //!
-//! All fields of a tool fold into one indexed field. A field's weight multiplies its term
-//! frequencies and its length alike, as in BM25F (Robertson, Zaragoza, Taylor 2004), and is
-//! realised by counting each term that many times.
+//! All fields of a tool form one indexed field. A field's weight multiplies its term frequencies
+//! and its length alike, as in BM25F (Robertson, Zaragoza, Taylor 2004). Counting each term that
+//! many times has the same effect.
 
 use super::terms::TermKey;
 use crate::catalog::Tool;
-use crate::text::{AnalyzedTerm, Analyzer, Field, Taken, TermKind, taken, texts, words};
+use crate::text::{
+    AcceptedValue, AnalyzedTerm, Analyzer, Field, TermKind, accepted_values, texts, words,
+};
 
-/// Field weights are multiples of this.
+/// The unit of field weights.
 pub(super) const WEIGHT_UNIT: f32 = 0.5;
 
-/// How many times the words of a name are counted together.
+/// The total count that the words of a name share.
 const NAME_REPEATS: u8 = 16;
 
-/// How many times a term of the field, in this text, is counted, in units of [`WEIGHT_UNIT`].
+/// Returns the count of each term of this text in this field, in units of [`WEIGHT_UNIT`].
 ///
-/// Set by a coarse search over the benchmarks; see `docs/results.md`. Titles and aliases are absent
-/// there and stand with descriptions and between them and names. What a name weighs is shared by
-/// its words: in `send_mail` each says half of what the tool is, in
-/// `list_merge_requests_of_repository` a fifth.
+/// The values come from a coarse search over the benchmarks; see `docs/results.md`. The benchmarks
+/// have no titles and no aliases. A title counts like a description, an alias more, but less than a
+/// short name. The words of a name share its weight: in `send_mail` each word describes half of the
+/// tool, in `list_merge_requests_of_repository` a fifth.
 pub(super) fn repeats(field: Field, text: &str) -> u8 {
     match field {
         Field::Name => {
             let words = words(text).take(usize::from(NAME_REPEATS)).count().max(1);
-            // At most what there is to share.
+            // The result is at most `NAME_REPEATS`.
             u8::try_from((2 * usize::from(NAME_REPEATS) + words) / (2 * words))
                 .unwrap_or(NAME_REPEATS)
         }
@@ -35,10 +36,10 @@ pub(super) fn repeats(field: Field, text: &str) -> u8 {
     }
 }
 
-/// How many times a kind of value is counted that a tool takes.
+/// The count of each kind of value that a tool accepts.
 const VALUE_REPEATS: u8 = 2;
 
-/// How many times a term is counted. Pairs are formed of names and prose only.
+/// Returns the count of a term. Only names and prose form word pairs.
 fn term_repeats(field: Field, repeats: u8, kind: TermKind) -> u8 {
     match (kind, field) {
         (
@@ -49,8 +50,8 @@ fn term_repeats(field: Field, repeats: u8, kind: TermKind) -> u8 {
     }
 }
 
-/// What a term adds to the length of its document, in units of [`WEIGHT_UNIT`]: only words make it
-/// longer.
+/// Returns the contribution of a term to the length of its document, in units of [`WEIGHT_UNIT`].
+/// Only words contribute.
 fn term_length(repeats: u8, kind: TermKind) -> u32 {
     if kind == TermKind::Word {
         u32::from(repeats)
@@ -59,18 +60,18 @@ fn term_length(repeats: u8, kind: TermKind) -> u32 {
     }
 }
 
-/// One place where a tool has a term, or several that were counted together.
+/// A term of a tool in one field, or the total of several occurrences.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Occurrence {
     pub(super) term: TermKey,
-    /// The place of the tool among those that are read together.
+    /// The position of the tool in its run.
     pub(super) tool: u32,
-    /// How often the term is counted, in units of [`WEIGHT_UNIT`].
+    /// The count of the term, in units of [`WEIGHT_UNIT`].
     pub(super) frequency: u16,
-    pub(super) fields: Fields,
+    pub(super) fields: FieldSet,
 }
 
-/// Tells `each` the terms of a tool, which may repeat, and returns the tool's length in units of
+/// Calls `each` with every term of a tool; terms may repeat. Returns the tool's length in units of
 /// [`WEIGHT_UNIT`].
 pub(super) fn occurrences(
     tool: &Tool,
@@ -84,24 +85,24 @@ pub(super) fn occurrences(
             length += term_length(repeats, kind);
             let repeats = term_repeats(field, repeats, kind);
             if repeats > 0 {
-                each(TermKey::of(term), repeats, field);
+                each(TermKey::new(term), repeats, field);
             }
         });
     }
-    for Taken { kind, field, .. } in taken(tool) {
-        each(TermKey::of(kind.term()), VALUE_REPEATS, field);
+    for AcceptedValue { kind, field, .. } in accepted_values(tool) {
+        each(TermKey::new(kind.term()), VALUE_REPEATS, field);
     }
     length
 }
 
-/// A set of fields: a bit for each.
+/// A set of fields, one bit per field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
-pub(super) struct Fields(u8);
+pub(super) struct FieldSet(u8);
 
 const _: () = assert!(Field::ALL.len() <= u8::BITS as usize, "a field has a bit");
 
-impl Fields {
+impl FieldSet {
     pub(super) fn one(field: Field) -> Self {
         Self(1 << field as u8)
     }
@@ -110,16 +111,16 @@ impl Fields {
         self.0 |= others.0;
     }
 
-    /// Returns the set as it is kept in a file, and the set that is kept so.
+    /// Returns the set as it is stored in files.
     pub(super) fn bits(self) -> u8 {
         self.0
     }
 
-    pub(super) fn of_bits(bits: u8) -> Self {
+    pub(super) fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
 
-    /// Returns the fields in the order in which they are reported.
+    /// Returns the fields in their report order.
     pub(super) fn iter(self) -> impl Iterator<Item = Field> {
         Field::ALL
             .into_iter()

@@ -1,85 +1,87 @@
-//! An index over some tools of a larger snapshot, which scores each as that would.
+//! A shard index: an index over some tools of a snapshot that scores them as the complete index
+//! does.
 //!
-//! What depends on one tool alone lies in its [`Row`]; what is counted over all tools is told: how
-//! many there are, how long they are on average, and how many hold each term of the request. So the
-//! scores of a part are those of the whole.
+//! The [`Row`] of a tool holds the data that depends on this tool alone. Statistics over all tools
+//! come with the shard: the number of tools, their average length and the document frequencies of
+//! the request's terms. The scores of a shard therefore equal those of the complete snapshot.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use foldhash::{HashMap, HashMapExt};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::copies::Copies;
-use super::lately::Lately;
-use super::row::{self, DamagedRow, Row, RowKey, SourceKey, Standing};
+use super::clones::UntrustedClones;
+use super::duplicates::DuplicateGroups;
+use super::recent::RecentCache;
+use super::row::{self, DamagedRow, Row, RowKey, SourceKey, ToolRelations};
 use super::segment::Segments;
-use super::sources::{Counted, Holding, SourceRow, Sources};
-use super::terms::TermKey;
-use super::twins::Twins;
+use super::sources::{DocumentFrequencies, SourceIndex, SourceRow, SourceTotals};
+use super::terms::{TermKey, number};
 use super::vectors::Vectors;
-use super::{CountedExamples, ExampleIndex, Index, IndexError};
-use crate::catalog::{Catalog, Whole};
+use super::{ExampleIndex, ExampleTotals, Index, IndexError};
+use crate::catalog::{Catalog, CatalogStats};
 use crate::embed::Embedder;
 use crate::index::KeywordIndex;
 use crate::names::{NameTable, ResolvedVia};
 use crate::ranking::ToolId;
 
-/// What is counted over all tools of a snapshot.
+/// Statistics over all tools of a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Counts {
+pub struct SnapshotCounts {
     /// Number of tools.
     pub tools: usize,
-    /// How long all tools are together, in units of the field weights.
+    /// The total length of all tools, in units of the field weights.
     pub(crate) length: u64,
-    /// How many sources there are and how long they are on average, where sources tell something.
+    /// The number of sources and their average length; `None` if source scoring is off.
     pub(crate) sources: Option<(usize, f32)>,
-    /// How many examples the definitions have, and how many words these have together.
+    /// The number of examples in definitions, and the total number of their words.
     examples: (usize, u64),
-    /// The mean vector of some tools that stand for all, by each model.
+    /// The mean vector of a sample of tools, by each model.
     mean: Vec<Vec<f32>>,
 }
 
-/// The most tools that stand for all: what tools score on average is told by so many well enough.
-const SAMPLE: usize = 1_024;
+/// The largest sample for the mean vector of all tools. It is large enough for a good estimate.
+const MAX_SAMPLE: usize = 1_024;
 
-/// A model, with its number among those of a snapshot.
+/// A model with its number in the snapshot.
 pub type NumberedModel = (usize, Arc<dyn Embedder>);
 
-/// A snapshot of which there is a part here.
-pub struct PartOf {
-    /// Counts and policies of the complete catalog.
-    pub whole: Arc<Whole>,
-    counts: Counts,
-    counted: Option<Arc<Counted>>,
-    /// The models that there are here, each with its number among those of the snapshot.
+/// The data of a complete snapshot that its shards need.
+pub struct SnapshotContext {
+    /// Policies and sizes of the complete catalog.
+    pub catalog_stats: Arc<CatalogStats>,
+    counts: SnapshotCounts,
+    source_totals: Option<Arc<SourceTotals>>,
+    /// The available models, each with its number in the snapshot.
     pub embedders: Vec<NumberedModel>,
-    /// How many models the snapshot has vectors by.
+    /// The number of models with vectors in the snapshot.
     models: usize,
 }
 
-/// How many tools, sources, and examples of definitions hold a term.
+/// The document frequencies of a term: among tools, sources and examples in definitions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TermCounts {
-    /// Number of tools that hold the term.
+    /// Number of tools that contain the term.
     pub tools: u32,
-    /// Number of sources that hold the term.
+    /// Number of sources that contain the term.
     pub sources: u32,
-    /// Number of examples that hold the term.
+    /// Number of examples that contain the term.
     pub examples: u32,
 }
 
-/// What is counted of each term of a request.
+/// The document frequencies of each term of a request.
 #[derive(Debug, Clone, Default)]
 pub struct RequestTerms {
-    tools: Holding,
-    sources: Holding,
-    examples: Holding,
+    tools: DocumentFrequencies,
+    sources: DocumentFrequencies,
+    examples: DocumentFrequencies,
 }
 
 impl RequestTerms {
-    /// Notes how many hold a term.
+    /// Sets the document frequencies of a term.
     pub fn insert(&mut self, term: u64, counts: TermCounts) {
         let term = TermKey(term);
         self.tools.insert(term, counts.tools);
@@ -88,16 +90,16 @@ impl RequestTerms {
     }
 }
 
-impl PartOf {
-    /// Takes what is known of a snapshot, the dimensions of its vectors by each model, and the
-    /// models that there are here.
+impl SnapshotContext {
+    /// Takes the statistics of a snapshot, the dimensions of its vectors by each model and the
+    /// available models.
     ///
     /// # Errors
     ///
-    /// [`DamagedRow`] when what is counted is of other models, or not a number.
+    /// [`DamagedRow`] if the statistics belong to other models or contain an invalid number.
     pub fn new(
-        whole: Whole,
-        counts: Counts,
+        catalog_stats: CatalogStats,
+        counts: SnapshotCounts,
         dimensions: &[usize],
         embedders: Vec<NumberedModel>,
     ) -> Result<Self, DamagedRow> {
@@ -106,14 +108,14 @@ impl PartOf {
         };
         let has_means = counts.mean.len() == dimensions.len()
             && counts.mean.iter().zip(dimensions).all(is_mean);
-        let counted = match counts.sources {
+        let source_totals = match counts.sources {
             Some((_, average)) if !(average.is_finite() && average >= 0.0) => {
-                return Err(row::damaged("its sources have no length"));
+                return Err(row::damaged_row("sources with an invalid average length"));
             }
             Some(_) if !has_means => {
-                return Err(row::damaged("a model has no mean of its vectors"));
+                return Err(row::damaged_row("a model without the mean of its vectors"));
             }
-            Some((sources, average)) => Some(Arc::new(Counted {
+            Some((sources, average)) => Some(Arc::new(SourceTotals {
                 sources,
                 average,
                 mean: counts.mean.clone(),
@@ -121,122 +123,130 @@ impl PartOf {
             None => None,
         };
         Ok(Self {
-            whole: Arc::new(whole),
+            catalog_stats: Arc::new(catalog_stats),
             counts,
-            counted,
+            source_totals,
             embedders,
             models: dimensions.len(),
         })
     }
 
-    /// What is counted over the examples of all definitions, for requests with these terms.
-    pub fn counted_examples(&self, terms: &RequestTerms) -> CountedExamples {
+    /// Returns the totals over the examples in all definitions, for requests with these terms.
+    pub fn example_totals(&self, terms: &RequestTerms) -> ExampleTotals {
         let (number, words) = self.counts.examples;
-        CountedExamples {
+        ExampleTotals {
             number,
             words,
-            holding: terms.examples.clone(),
+            document_frequencies: terms.examples.clone(),
         }
     }
 
-    /// A catalog of these tools, decided on as the whole.
+    /// Makes a catalog of these tools with the policies of the complete catalog.
     fn catalog(&self, rows: &[(RowKey, Arc<Row>)]) -> Catalog {
-        Catalog::part(
-            &self.whole,
-            rows.iter().map(|(_, row)| row.part_tool()).collect(),
+        Catalog::shard(
+            &self.catalog_stats,
+            rows.iter().map(|(_, row)| row.shard_tool()).collect(),
         )
     }
 
-    /// The vectors of segments by each model that there is here.
+    /// Returns the vectors of segments by each available model.
     fn vectors(&self, segments: &Segments) -> Vec<Vectors> {
-        let of = |(model, embedder): &NumberedModel| {
+        let vectors = |(model, embedder): &NumberedModel| {
             Vectors::new(Arc::clone(embedder), segments.clone(), *model)
         };
-        self.embedders.iter().map(of).collect()
+        self.embedders.iter().map(vectors).collect()
     }
 }
 
+/// Makes the source index of a shard. A tool whose source has no row is a single-tool source.
+fn shard_sources(
+    rows: &[(RowKey, Arc<Row>)],
+    sources: &HashMap<SourceKey, Arc<SourceRow>>,
+    totals: &Arc<SourceTotals>,
+    document_frequencies: DocumentFrequencies,
+) -> SourceIndex {
+    let mut source_numbers = Vec::with_capacity(rows.len());
+    let mut source_rows = Vec::new();
+    let mut numbers_by_key = HashMap::new();
+    for (_, row) in rows {
+        let source_number = if let Some(key) = row.source
+            && let Some(source_row) = sources.get(&key)
+        {
+            *numbers_by_key.entry(key).or_insert_with(|| {
+                source_rows.push(Arc::clone(source_row));
+                source_rows.len() - 1
+            })
+        } else {
+            source_rows.push(Arc::new(row.single_tool_source()));
+            source_rows.len() - 1
+        };
+        source_numbers.push(number(source_number));
+    }
+    SourceIndex::from_rows(source_numbers, source_rows, totals, document_frequencies)
+}
+
 impl Index {
-    /// Indexes some tools of a snapshot, in the order of that, for requests whose terms are told.
-    /// Of each tool's source that tells something with others there is a row in `sources`.
-    pub fn part(
-        of: &PartOf,
+    /// Indexes some tools of a snapshot, in its order, for a request with the given terms.
+    /// `sources` contains a row for each shared source of these tools.
+    pub fn from_shard(
+        context: &SnapshotContext,
         rows: &[(RowKey, Arc<Row>)],
         sources: &HashMap<SourceKey, Arc<SourceRow>>,
         terms: RequestTerms,
     ) -> Result<Self, IndexError> {
-        let of_sources = of.counted.as_ref().map(|counted| {
-            let (mut numbers, mut known, mut all) =
-                (Vec::with_capacity(rows.len()), HashMap::new(), Vec::new());
-            for (_, row) in rows {
-                let together = row.source.and_then(|key| Some((key, sources.get(&key)?)));
-                let number = match together {
-                    Some((key, together)) => *known.entry(key).or_insert_with(|| {
-                        all.push(Arc::clone(together));
-                        all.len() - 1
-                    }),
-                    None => {
-                        all.push(Arc::new(row.alone()));
-                        all.len() - 1
-                    }
-                };
-                numbers.push(super::terms::number(number));
-            }
-            Sources::of_part(numbers, all, counted, terms.sources)
-        });
-        let keyword = |segments| {
-            KeywordIndex::of_part(segments, of.counts.tools, of.counts.length, terms.tools)
-        };
-        Self::of_rows(
-            of,
-            rows,
-            of.catalog(rows),
-            of_sources,
-            (Segments::of_rows(rows), keyword),
-        )
+        let mut source_index = None;
+        if let Some(totals) = &context.source_totals {
+            source_index = Some(shard_sources(rows, sources, totals, terms.sources));
+        }
+        let SnapshotCounts { tools, length, .. } = context.counts;
+        let keyword =
+            KeywordIndex::from_shard(Segments::from_rows(rows), tools, length, terms.tools);
+        Self::assemble_rows(context, rows, context.catalog(rows), source_index, keyword)
     }
 
-    /// Indexes the tools of a snapshot that there are here, be it all of them or not: what is
-    /// counted is counted over these.
-    pub fn whole(of: &PartOf, rows: &[(RowKey, Arc<Row>)]) -> Result<Self, IndexError> {
-        let (catalog, segments) = (
-            of.catalog(rows),
-            Segments::of_rows(rows).together(of.models),
-        );
-        let sources = Sources::new(&catalog, &segments.postings());
-        Self::of_rows(of, rows, catalog, sources, (segments, KeywordIndex::new))
+    /// Indexes the available tools of a snapshot, even if some are missing. Statistics are counted
+    /// over the available tools.
+    pub fn from_rows(
+        context: &SnapshotContext,
+        rows: &[(RowKey, Arc<Row>)],
+    ) -> Result<Self, IndexError> {
+        let catalog = context.catalog(rows);
+        let segments = Segments::from_rows(rows).merge(context.models);
+        let sources = SourceIndex::new(&catalog, &segments.postings());
+        Self::assemble_rows(context, rows, catalog, sources, KeywordIndex::new(segments))
     }
 
-    /// Puts together what is known of tools of a snapshot.
-    fn of_rows(
-        of: &PartOf,
+    /// Assembles an index from rows.
+    fn assemble_rows(
+        context: &SnapshotContext,
         rows: &[(RowKey, Arc<Row>)],
         catalog: Catalog,
-        sources: Option<Sources>,
-        (segments, keyword): (Segments, impl FnOnce(Segments) -> KeywordIndex),
+        sources: Option<SourceIndex>,
+        keyword: KeywordIndex,
     ) -> Result<Self, IndexError> {
-        let places: HashMap<RowKey, ToolId> = (0..)
-            .zip(rows)
-            .map(|(place, (key, _))| (*key, ToolId(place)))
-            .collect();
-        let copies = rows
-            .iter()
-            .filter(|(_, row)| !row.copies.is_empty())
-            .map(|(key, row)| {
-                let originals = row
-                    .copies
-                    .iter()
-                    .filter_map(|original| places.get(original).copied());
-                (places[key], originals.collect())
-            });
+        let mut ids: HashMap<RowKey, ToolId> = HashMap::with_capacity(rows.len());
+        for (position, (key, _)) in (0..).zip(rows) {
+            ids.insert(*key, ToolId(position));
+        }
+        let mut clones = BTreeMap::new();
+        for (key, row) in rows {
+            if row.originals.is_empty() {
+                continue;
+            }
+            let mut originals = Vec::new();
+            for original in &row.originals {
+                originals.extend(ids.get(original));
+            }
+            clones.insert(ids[key], originals);
+        }
         Ok(Self {
-            names: NameTable::unlogged(&catalog)?,
-            twins: Twins::new(&segments),
-            copies: Copies::of_part(copies.collect()),
-            vectors: of.vectors(&segments),
-            keyword: keyword(segments),
-            own_words: Lately::default(),
-            decided: Mutex::default(),
+            names: NameTable::open_unlogged(&catalog)?,
+            duplicates: DuplicateGroups::new(keyword.segments()),
+            clones: UntrustedClones::from_known(clones),
+            vectors: context.vectors(keyword.segments()),
+            keyword,
+            original_words: RecentCache::default(),
+            last_eligibility: Mutex::default(),
             sources,
             catalog,
             left_out: None,
@@ -244,94 +254,97 @@ impl Index {
         })
     }
 
-    /// Returns what is counted over all tools.
-    pub fn counts(&self, examples: Option<&ExampleIndex>) -> Counts {
-        let step = self.catalog.len().div_ceil(SAMPLE).max(1);
+    /// Returns the statistics over all tools.
+    pub fn counts(&self, examples: Option<&ExampleIndex>) -> SnapshotCounts {
+        let step = self.catalog.len().div_ceil(MAX_SAMPLE).max(1);
         let sample: Vec<ToolId> = self.catalog.ids().step_by(step).collect();
-        let mean = |vectors: &Vectors| {
-            let sum = vectors.sum(&sample);
-            sum.into_iter()
-                .map(|value| value / sample.len().max(1) as f32)
-                .collect()
-        };
-        Counts {
+        let mut means = Vec::with_capacity(self.vectors.len());
+        for vectors in &self.vectors {
+            let mut mean = vectors.sum(&sample);
+            for value in &mut mean {
+                *value /= sample.len().max(1) as f32;
+            }
+            means.push(mean);
+        }
+        SnapshotCounts {
             tools: self.catalog.len(),
             length: self.keyword.segments().length(),
-            sources: self.sources.as_ref().map(Sources::counted),
-            examples: examples.map(ExampleIndex::defined).unwrap_or_default(),
-            mean: self.vectors.iter().map(mean).collect(),
+            sources: self.sources.as_ref().map(SourceIndex::totals),
+            examples: examples
+                .map(ExampleIndex::definition_totals)
+                .unwrap_or_default(),
+            mean: means,
         }
     }
 
-    /// Returns every term with how many tools hold it.
+    /// Returns every term with the number of tools that contain it.
     pub fn term_counts(&self) -> impl Iterator<Item = (u64, u32)> {
-        let terms = self.keyword.segments().whole().postings.terms();
-        let holding = terms.ranges().map(|held| super::terms::number(held.len()));
-        terms.keys().iter().map(|term| term.0).zip(holding)
+        let terms = self.keyword.segments().single().postings.terms();
+        let frequencies = terms.ranges().map(|postings| number(postings.len()));
+        terms.keys().iter().map(|term| term.0).zip(frequencies)
     }
 
-    /// Returns by what the row of each source is known, by the number of the source; none where its
-    /// tools stand for themselves.
+    /// Returns the row key of each source by source number; `None` for a single-tool source.
     fn source_keys(&self) -> Vec<Option<SourceKey>> {
         let Some(sources) = &self.sources else {
             return Vec::new();
         };
         let mut keys = vec![None; sources.len()];
         for id in self.catalog.ids() {
-            let (number, tools) = sources.of_tool(id);
-            let key = &mut keys[number as usize];
+            let (source, tools) = sources.find(id);
+            let key = &mut keys[source as usize];
             if tools > 1 && key.is_none() {
                 let tool = self.catalog.tool(id);
-                *key = tool
-                    .source
-                    .as_deref()
-                    .map(|source| SourceKey::of(source, tool.untrusted));
+                if let Some(source) = &tool.source {
+                    *key = Some(SourceKey::new(source, tool.untrusted));
+                }
             }
         }
         keys
     }
 
-    /// Returns what of each tool depends on the tools around it, and by what its row is known.
-    pub fn standings(&self, models: &[String]) -> Vec<(RowKey, Standing)> {
+    /// Returns the row key and the relations of each tool to the other tools.
+    pub fn tool_relations(&self, models: &[String]) -> Vec<(RowKey, ToolRelations)> {
         let (digests, sources) = (self.catalog.digests(), self.source_keys());
-        let standing = |id: ToolId| {
+        let relations_without_clones = |id: ToolId| {
             let tool = self.catalog.tool(id);
-            let source = self
-                .sources
-                .as_ref()
-                .and_then(|of| sources[of.of_tool(id).0 as usize]);
-            let owners = || self.names.owners(&tool.name).iter();
-            let is_own =
-                || owners().any(|owner| owner.tool == id && owner.via == ResolvedVia::Name);
-            Standing {
-                has_bare_name: !tool.untrusted || is_own(),
+            let source = match &self.sources {
+                Some(index) => sources[index.find(id).0 as usize],
+                None => None,
+            };
+            let owns_name = || {
+                let mut owners = self.names.owners(&tool.name).iter();
+                owners.any(|owner| owner.tool == id && owner.via == ResolvedVia::Name)
+            };
+            ToolRelations {
+                has_bare_name: !tool.untrusted || owns_name(),
                 source,
-                copies: Vec::new(),
+                originals: Vec::new(),
             }
         };
-        let keyed = |id: ToolId| {
-            let standing = standing(id);
-            (standing.key(&digests[id.index()], models), standing)
+        let keyed_relations = |id: ToolId| {
+            let relations = relations_without_clones(id);
+            (relations.key(&digests[id.index()], models), relations)
         };
         let ids = (0..self.catalog.len())
             .into_par_iter()
             .map(ToolId::from_index);
-        let mut standings: Vec<(RowKey, Standing)> = ids.map(keyed).collect();
-        // Copies are untrusted, and what they copy is trusted and copies nothing.
-        for (copy, originals) in self.copies.all() {
-            let copies = originals
-                .iter()
-                .map(|original| standings[original.index()].0)
-                .collect();
-            let (key, standing) = &mut standings[copy.index()];
-            standing.copies = copies;
-            *key = standing.key(&digests[copy.index()], models);
+        let mut tool_relations: Vec<(RowKey, ToolRelations)> = ids.map(keyed_relations).collect();
+        // Clones are untrusted. Their originals are trusted and are not clones, so their keys are
+        // final.
+        for (clone, originals) in self.clones.all() {
+            let mut original_keys = Vec::with_capacity(originals.len());
+            for original in originals {
+                original_keys.push(tool_relations[original.index()].0);
+            }
+            let (key, relations) = &mut tool_relations[clone.index()];
+            relations.originals = original_keys;
+            *key = relations.key(&digests[clone.index()], models);
         }
-        standings
+        tool_relations
     }
 
-    /// Returns the sources that tell something together and that `is_wanted` accepts, with their
-    /// rows.
+    /// Returns the shared sources that `is_wanted` accepts, with their rows.
     pub fn source_rows(
         &self,
         is_wanted: impl Fn(&SourceKey) -> bool,
@@ -339,60 +352,60 @@ impl Index {
         let Some(sources) = &self.sources else {
             return Vec::new();
         };
-        /// A source that is being put together.
-        struct Made {
+        /// The collected data of one source row.
+        struct SourceRowBuilder {
             key: SourceKey,
             terms: Vec<TermKey>,
             counts: Vec<u16>,
             tools: Vec<ToolId>,
         }
-        let made = |key| Made {
-            key,
-            terms: Vec::new(),
-            counts: Vec::new(),
-            tools: Vec::new(),
-        };
-        let mut made: Vec<Option<Made>> = self
-            .source_keys()
-            .into_iter()
-            .map(|key| key.filter(&is_wanted).map(made))
-            .collect();
+        let mut builders: Vec<Option<SourceRowBuilder>> = Vec::with_capacity(sources.len());
+        for key in self.source_keys() {
+            let mut builder = None;
+            if let Some(key) = key
+                && is_wanted(&key)
+            {
+                builder = Some(SourceRowBuilder {
+                    key,
+                    terms: Vec::new(),
+                    counts: Vec::new(),
+                    tools: Vec::new(),
+                });
+            }
+            builders.push(builder);
+        }
         for id in self.catalog.ids() {
-            if let Some(made) = &mut made[sources.of_tool(id).0 as usize] {
-                made.tools.push(id);
+            if let Some(builder) = &mut builders[sources.find(id).0 as usize] {
+                builder.tools.push(id);
             }
         }
-        sources.each_term(|term, holding, counts| {
-            for (&source, &count) in holding.iter().zip(counts) {
-                if let Some(made) = &mut made[source as usize] {
-                    made.terms.push(term);
-                    made.counts.push(count);
+        sources.each_term(|term, containing, counts| {
+            for (&source, &count) in containing.iter().zip(counts) {
+                if let Some(builder) = &mut builders[source as usize] {
+                    builder.terms.push(term);
+                    builder.counts.push(count);
                 }
             }
         });
-        let row = |Made {
-                       key,
-                       terms,
-                       counts,
-                       tools,
-                   }: Made| {
-            let vectors = self
-                .vectors
-                .iter()
-                .map(|vectors| vectors.sum(&tools))
-                .collect();
-            (key, SourceRow::new(terms, counts, vectors, tools.len()))
-        };
-        made.into_iter().flatten().map(row).collect()
+        let mut rows = Vec::new();
+        for builder in builders.into_iter().flatten() {
+            let mut sums = Vec::with_capacity(self.vectors.len());
+            for vectors in &self.vectors {
+                sums.push(vectors.sum(&builder.tools));
+            }
+            let row = SourceRow::new(builder.terms, builder.counts, sums, builder.tools.len());
+            rows.push((builder.key, row));
+        }
+        rows
     }
 
-    /// Returns every term that sources hold, with how many do; a tool that stands for itself is
-    /// one.
+    /// Returns every term of the sources with the number of sources that contain it. A single-tool
+    /// source counts as one.
     pub fn source_term_counts(&self) -> Vec<(u64, u32)> {
         let mut counts = Vec::new();
         if let Some(sources) = &self.sources {
-            sources.each_term(|term, holding, _| {
-                counts.push((term.0, super::terms::number(holding.len())))
+            sources.each_term(|term, containing, _| {
+                counts.push((term.0, number(containing.len())));
             });
         }
         counts

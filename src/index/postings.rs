@@ -1,12 +1,13 @@
-//! The words of a segment: which tools hold a term, how often and in which fields, and how long
-//! each tool is.
+//! The postings of a segment: the tools that contain a term, with frequency and fields, and the
+//! length of each tool.
 //!
-//! All of it is flat arrays of numbers, which are as good in a file as in memory. A term is known
-//! by its [key](super::terms::TermKey). A posting says of one tool that it holds a term; those of
-//! one term stand together, in the order of the tools, and take 7 bytes each. What explains a match
-//! stands in the posting that scores it, so that no second index leads from tools to terms.
+//! All of it is flat arrays of numbers, which work equally well in a file and in memory. A term is
+//! identified by its [key](super::terms::TermKey). A posting records that a tool contains a term.
+//! The postings of one term are adjacent, in the order of the tools, and take 7 bytes each. A
+//! posting holds both the score data and the explanation data of a match. No second index from
+//! tools to terms is needed.
 //!
-//! Tools are read in runs, in parallel; the occurrences of terms in a run are sorted, and the
+//! Tools are analysed in runs, in parallel. The occurrences of terms in a run are sorted, and the
 //! sorted runs are merged.
 
 use std::ops::Range;
@@ -14,15 +15,15 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::before::GONE;
-use super::occurrences::{Fields, Occurrence, occurrences};
+use super::occurrences::{FieldSet, Occurrence, occurrences};
+use super::previous::ABSENT;
 use super::terms::{TermKey, Terms, each_term, number};
 use crate::catalog::Tool;
 use crate::saved::{SavedError, SavedFile, Writer};
 use crate::text::Analyzer;
 
-/// How many tools are read together: few enough that all cores have work, enough that runs are few.
-/// What is read of them takes some megabytes.
+/// The number of tools per run: small enough to occupy all cores, large enough to keep the number
+/// of runs low. The occurrences of a run take a few megabytes.
 const TOOLS_PER_RUN: usize = 1024;
 
 /// The sections of a saved index that hold postings.
@@ -32,17 +33,17 @@ const FREQUENCIES: &str = "words.frequencies";
 const FIELDS: &str = "words.fields";
 const LENGTHS: &str = "words.lengths";
 
-/// The terms of a run of tools, and which of the tools hold each.
+/// The terms of a run of tools, with the tools that contain each.
 #[derive(Default)]
 pub(super) struct Postings {
     terms: Terms,
-    /// By posting: the place of the tool; ascending within a term.
+    /// The position of the tool, by posting; ascending within a term.
     tools: Vec<u32>,
-    /// By posting: how often the tool holds the term, in units of the field weights; [`u16::MAX`]
-    /// stands for more, too.
+    /// The term's frequency in units of the field weights, by posting. [`u16::MAX`] also stands for
+    /// larger values.
     frequencies: Vec<u16>,
-    /// By posting: the fields that hold the term.
-    fields: Vec<Fields>,
+    /// The fields that contain the term, by posting.
+    fields: Vec<FieldSet>,
     /// The length of each tool, in units of the field weights.
     lengths: Vec<u32>,
 }
@@ -54,18 +55,18 @@ impl Postings {
             return Self::run(tools);
         }
         let runs: Vec<Self> = tools.par_chunks(TOOLS_PER_RUN).map(Self::run).collect();
-        Self::concatenated(&runs.iter().collect::<Vec<_>>())
+        Self::concatenate(&runs.iter().collect::<Vec<_>>())
     }
 
-    /// Takes what one tool holds: different terms in ascending order, and of each how often and in
-    /// which fields.
-    pub(super) fn of_one_tool(
+    /// Takes the data of one tool: distinct terms in ascending order, each with frequency and
+    /// fields.
+    pub(super) fn from_one_tool(
         terms: Vec<TermKey>,
         frequencies: Vec<u16>,
-        fields: Vec<Fields>,
+        fields: Vec<FieldSet>,
         length: u32,
     ) -> Self {
-        let (tools, terms) = (vec![0; terms.len()], Terms::of_one_each(terms));
+        let (tools, terms) = (vec![0; terms.len()], Terms::from_single_postings(terms));
         Self {
             terms,
             tools,
@@ -75,26 +76,26 @@ impl Postings {
         }
     }
 
-    /// Returns what the only tool holds: each term, how often and in which fields.
-    pub(super) fn held(&self) -> impl Iterator<Item = (TermKey, u16, Fields)> {
-        let of_terms = self.frequencies.iter().zip(&self.fields);
+    /// Returns each term of the only tool, with frequency and fields.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (TermKey, u16, FieldSet)> {
+        let details = self.frequencies.iter().zip(&self.fields);
         self.terms
             .keys()
             .iter()
-            .zip(of_terms)
+            .zip(details)
             .map(|(&term, (&frequency, &fields))| (term, frequency, fields))
     }
 
-    /// Indexes tools that are read together.
+    /// Indexes one run of tools.
     fn run(tools: &[Arc<Tool>]) -> Self {
-        let (mut found, mut lengths) = (Vec::new(), Vec::with_capacity(tools.len()));
+        let (mut run_occurrences, mut lengths) = (Vec::new(), Vec::with_capacity(tools.len()));
         let mut analyzer = Analyzer::new();
-        for (place, tool) in (0..).zip(tools) {
+        for (position, tool) in (0..).zip(tools) {
             let length = occurrences(tool, &mut analyzer, |term, repeats, field| {
-                let (frequency, fields) = (u16::from(repeats), Fields::one(field));
-                found.push(Occurrence {
+                let (frequency, fields) = (u16::from(repeats), FieldSet::one(field));
+                run_occurrences.push(Occurrence {
                     term,
-                    tool: place,
+                    tool: position,
                     frequency,
                     fields,
                 });
@@ -103,14 +104,14 @@ impl Postings {
         }
         Self {
             lengths,
-            ..Self::of(found)
+            ..Self::from_occurrences(run_occurrences)
         }
     }
 
-    /// Makes postings of occurrences, which stand in any order.
-    fn of(mut occurrences: Vec<Occurrence>) -> Self {
-        occurrences.sort_unstable_by_key(|found| (found.term, found.tool));
-        // Those of one tool are counted together.
+    /// Makes postings of occurrences in any order.
+    fn from_occurrences(mut occurrences: Vec<Occurrence>) -> Self {
+        occurrences.sort_unstable_by_key(|occurrence| (occurrence.term, occurrence.tool));
+        // Occurrences in one tool are added up.
         occurrences.dedup_by(|later, first| {
             let same = (later.term, later.tool) == (first.term, first.tool);
             if same {
@@ -120,51 +121,57 @@ impl Postings {
             same
         });
         Self {
-            terms: Terms::of(occurrences.iter().map(|found| found.term)),
-            tools: occurrences.iter().map(|found| found.tool).collect(),
-            frequencies: occurrences.iter().map(|found| found.frequency).collect(),
-            fields: occurrences.iter().map(|found| found.fields).collect(),
+            terms: Terms::from_sorted(occurrences.iter().map(|occurrence| occurrence.term)),
+            tools: occurrences
+                .iter()
+                .map(|occurrence| occurrence.tool)
+                .collect(),
+            frequencies: occurrences
+                .iter()
+                .map(|occurrence| occurrence.frequency)
+                .collect(),
+            fields: occurrences
+                .iter()
+                .map(|occurrence| occurrence.fields)
+                .collect(),
             lengths: Vec::new(),
         }
     }
 
-    /// Puts tools one after the other that stand in runs of one or more.
-    pub(super) fn gathered(runs: &[&Self]) -> Self {
-        let together: Vec<Self> = runs
+    /// Concatenates runs of one or more tools.
+    pub(super) fn gather(runs: &[&Self]) -> Self {
+        let merged_runs: Vec<Self> = runs
             .par_chunks(TOOLS_PER_RUN)
-            .map(Self::concatenated)
+            .map(Self::concatenate)
             .collect();
-        Self::concatenated(&together.iter().collect::<Vec<_>>())
+        Self::concatenate(&merged_runs.iter().collect::<Vec<_>>())
     }
 
-    /// Puts the tools of several runs one after the other.
-    fn concatenated(runs: &[&Self]) -> Self {
+    /// Concatenates the tools of several runs.
+    fn concatenate(runs: &[&Self]) -> Self {
         let mut tools = 0;
-        let placed = |run: &&Self| {
+        let mut positions: Vec<Vec<u32>> = Vec::with_capacity(runs.len());
+        for run in runs {
             let first = number(tools);
             tools += run.lengths.len();
-            (first..number(tools)).collect()
-        };
-        let places: Vec<Vec<u32>> = runs.iter().map(placed).collect();
-        let placed: Vec<(&Self, &[u32])> = runs
-            .iter()
-            .zip(&places)
-            .map(|(run, places)| (*run, &**places))
-            .collect();
-        Self::merge(&placed, tools)
+            positions.push((first..number(tools)).collect());
+        }
+        let mut positioned: Vec<(&Self, &[u32])> = Vec::with_capacity(runs.len());
+        for (&run, run_positions) in runs.iter().zip(&positions) {
+            positioned.push((run, run_positions));
+        }
+        Self::merge(&positioned, tools)
     }
 
-    /// Puts the tools of several runs together, `count` of them: with each run stands where each of
-    /// its tools comes to stand, or [`GONE`] for one that is left out.
+    /// Merges several runs into one of `count` tools. Each run comes with the new position of each
+    /// of its tools, or [`ABSENT`] for a removed tool.
     pub(super) fn merge(runs: &[(&Self, &[u32])], count: usize) -> Self {
         let mut lengths = vec![0; count];
-        for (run, places) in runs {
-            for (&place, &length) in places
-                .iter()
-                .zip(&run.lengths)
-                .filter(|(place, _)| **place != GONE)
-            {
-                lengths[place as usize] = length;
+        for (run, positions) in runs {
+            for (&position, &length) in positions.iter().zip(&run.lengths) {
+                if position != ABSENT {
+                    lengths[position as usize] = length;
+                }
             }
         }
         let postings = runs.iter().map(|(run, _)| run.tools.len()).sum();
@@ -177,17 +184,17 @@ impl Postings {
         };
         each_term(
             &runs.iter().map(|(run, _)| &run.terms).collect::<Vec<_>>(),
-            |term, held| {
+            |term, containing| {
                 let start = merged.tools.len();
-                for (run, postings) in held {
-                    let (run, places) = runs[*run];
+                for (run, postings) in containing {
+                    let (run, positions) = runs[*run];
                     let first = merged.tools.len();
-                    let moved = run.tools[postings.clone()]
+                    let new_positions = run.tools[postings.clone()]
                         .iter()
-                        .map(|&tool| places[tool as usize]);
+                        .map(|&tool| positions[tool as usize]);
                     merged
                         .tools
-                        .extend(moved.clone().filter(|&place| place != GONE));
+                        .extend(new_positions.clone().filter(|&position| position != ABSENT));
                     if merged.tools.len() - first == postings.len() {
                         merged
                             .frequencies
@@ -199,8 +206,8 @@ impl Postings {
                     }
                     for (posting, _) in postings
                         .clone()
-                        .zip(moved)
-                        .filter(|&(_, place)| place != GONE)
+                        .zip(new_positions)
+                        .filter(|&(_, position)| position != ABSENT)
                     {
                         merged.frequencies.push(run.frequencies[posting]);
                         merged.fields.push(run.fields[posting]);
@@ -219,7 +226,7 @@ impl Postings {
         merged
     }
 
-    /// Puts the postings of one term in the order of the tools, from `start` on.
+    /// Sorts the postings of one term by tool, from `start` on.
     fn sort_from(&mut self, start: usize) {
         if self.tools[start..].is_sorted() {
             return;
@@ -235,7 +242,7 @@ impl Postings {
                 )
             })
             .collect();
-        // What is stable knows runs that are sorted already, as those of each run of tools are.
+        // A stable sort is fast here, because the postings of each run are sorted already.
         sorted.sort_by_key(|&(tool, ..)| tool);
         for (posting, (tool, frequency, fields)) in postings.zip(sorted) {
             (
@@ -266,12 +273,12 @@ impl Postings {
             (file.numbers(TOOLS)?, file.numbers(FREQUENCIES)?);
         let fields: Vec<u8> = file.numbers(FIELDS)?;
         let lengths: Vec<u32> = file.numbers(LENGTHS)?;
-        let sound = frequencies.len() == tools.len()
+        let is_valid = frequencies.len() == tools.len()
             && fields.len() == tools.len()
             && fields.iter().all(|&fields| fields != 0)
             && lengths.len() == file.header.tools
             && tools.iter().all(|&tool| (tool as usize) < lengths.len());
-        file.ensure(sound, NAME)?;
+        file.ensure(is_valid, NAME)?;
         let terms = Terms::open(NAME, file, tools.len())?;
         file.ensure(
             terms
@@ -283,12 +290,12 @@ impl Postings {
             terms,
             tools,
             frequencies,
-            fields: fields.into_iter().map(Fields::of_bits).collect(),
+            fields: fields.into_iter().map(FieldSet::from_bits).collect(),
             lengths,
         })
     }
 
-    /// Returns how many bytes they take.
+    /// Returns the memory use in bytes.
     pub(super) fn memory(&self) -> usize {
         let arrays = [
             size_of_val(&*self.tools),
@@ -303,12 +310,12 @@ impl Postings {
         &self.lengths
     }
 
-    /// Returns the terms, with where their postings are.
+    /// Returns the terms with the ranges of their postings.
     pub(super) fn terms(&self) -> &Terms {
         &self.terms
     }
 
-    /// Returns the places of the tools that some postings are of.
+    /// Returns the positions of the tools of some postings.
     pub(super) fn tools(&self, postings: Range<usize>) -> &[u32] {
         &self.tools[postings]
     }
@@ -318,13 +325,13 @@ impl Postings {
         &self.frequencies[postings]
     }
 
-    /// Returns how often a tool holds the term that the postings are of, and in which fields;
-    /// `None` where it does not.
-    pub(super) fn find(&self, postings: Range<usize>, tool: usize) -> Option<(u16, Fields)> {
-        let found = self.tools[postings.clone()]
+    /// Returns the frequency and the fields of a term in a tool, given the term's postings; `None`
+    /// if the tool does not contain the term.
+    pub(super) fn find(&self, postings: Range<usize>, tool: usize) -> Option<(u16, FieldSet)> {
+        let offset = self.tools[postings.clone()]
             .binary_search(&number(tool))
             .ok()?;
-        let posting = postings.start + found;
+        let posting = postings.start + offset;
         Some((self.frequencies[posting], self.fields[posting]))
     }
 }
@@ -338,13 +345,12 @@ mod tests {
     use super::*;
     use crate::text::Field;
 
-    /// What a run of tools holds, by the definition: by term and tool, how often and in which
-    /// fields.
+    /// The content of a run by its definition: frequency and fields by term and tool.
     type Naive = BTreeMap<(TermKey, u32), (u16, Vec<Field>)>;
 
-    fn naive(found: &[(TermKey, u32, u16, Field)]) -> Naive {
+    fn naive(occurrences: &[(TermKey, u32, u16, Field)]) -> Naive {
         let mut naive = Naive::new();
-        for &(term, tool, frequency, field) in found {
+        for &(term, tool, frequency, field) in occurrences {
             let (sum, fields) = naive.entry((term, tool)).or_default();
             *sum = sum.saturating_add(frequency);
             fields.push(field);
@@ -358,24 +364,26 @@ mod tests {
         naive
     }
 
-    fn postings(found: &[(TermKey, u32, u16, Field)], tools: Range<u32>) -> Postings {
-        let own = found.iter().filter(|(_, tool, ..)| tools.contains(tool));
+    fn postings(occurrences: &[(TermKey, u32, u16, Field)], tools: Range<u32>) -> Postings {
+        let in_run = occurrences
+            .iter()
+            .filter(|(_, tool, ..)| tools.contains(tool));
         let occurrence =
             |&(term, tool, frequency, field): &(TermKey, u32, u16, Field)| Occurrence {
                 term,
                 tool: tool - tools.start,
                 frequency,
-                fields: Fields::one(field),
+                fields: FieldSet::one(field),
             };
         Postings {
             lengths: tools.clone().collect(),
-            ..Postings::of(own.map(occurrence).collect())
+            ..Postings::from_occurrences(in_run.map(occurrence).collect())
         }
     }
 
     fn occurrences() -> impl Strategy<Value = Vec<(TermKey, u32, u16, Field)>> {
         let term = prop::sample::select(vec!["read", "file", "mail", "send", "read file", ""])
-            .prop_map(TermKey::of);
+            .prop_map(TermKey::new);
         let frequency = prop::sample::select(vec![1, 2, 16, 40_000]);
         prop::collection::vec(
             (
@@ -390,16 +398,16 @@ mod tests {
 
     const TOOLS: u32 = 8;
 
-    /// A posting: the term, the tool, how often and in which fields.
-    type Held = (TermKey, u32, u16, Vec<Field>);
+    /// A posting: term, tool, frequency and fields.
+    type PostingEntry = (TermKey, u32, u16, Vec<Field>);
 
-    /// All that postings hold, in order.
-    fn whole(postings: &Postings) -> (Vec<u32>, Vec<Held>) {
-        let mut held = Vec::new();
+    /// Returns the complete content of postings, in order.
+    fn entries(postings: &Postings) -> (Vec<u32>, Vec<PostingEntry>) {
+        let mut entries = Vec::new();
         each_term(&[postings.terms()], |term, runs| {
             for posting in runs[0].1.clone() {
                 let fields = postings.fields[posting].iter().collect();
-                held.push((
+                entries.push((
                     term,
                     postings.tools[posting],
                     postings.frequencies[posting],
@@ -407,63 +415,81 @@ mod tests {
                 ));
             }
         });
-        (postings.lengths.clone(), held)
+        (postings.lengths.clone(), entries)
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
         #[test]
-        fn tools_that_move_go_or_come_leave_what_a_new_index_has(
-            found in occurrences(), order in Just((0..TOOLS).collect::<Vec<_>>()).prop_shuffle(), kept in 0..=TOOLS, known in 0..=TOOLS,
+        fn merged_postings_equal_those_of_a_new_index(
+            occurrences in occurrences(),
+            order in Just((0..TOOLS).collect::<Vec<_>>()).prop_shuffle(),
+            count in 0..=TOOLS,
+            old_count in 0..=TOOLS,
         ) {
-            // The tools `order[..kept]` are left, in that order; those from `known` on were not
-            // there before.
-            let left = &order[..kept as usize];
-            let place = |tool: u32| left.iter().position(|&other| other == tool).map_or(GONE, number);
-            let before = postings(&found, 0..known);
-            let new = postings(&found, known..TOOLS);
-            let moved: Vec<u32> = (0..known).map(place).collect();
-            let come: Vec<u32> = (known..TOOLS).map(place).collect();
-            let merged = Postings::merge(&[(&before, &moved), (&new, &come)], left.len());
-            let renumbered: Vec<_> = found
+            // The tools `order[..count]` remain, in that order. Those from `old_count` on are new.
+            let remaining = &order[..count as usize];
+            let position = |tool: u32| {
+                remaining.iter().position(|&other| other == tool).map_or(ABSENT, number)
+            };
+            let old = postings(&occurrences, 0..old_count);
+            let new = postings(&occurrences, old_count..TOOLS);
+            let old_positions: Vec<u32> = (0..old_count).map(position).collect();
+            let new_positions: Vec<u32> = (old_count..TOOLS).map(position).collect();
+            let runs: [(&Postings, &[u32]); 2] = [(&old, &old_positions), (&new, &new_positions)];
+            let merged = Postings::merge(&runs, remaining.len());
+            let renumbered: Vec<_> = occurrences
                 .iter()
-                .filter(|(_, tool, ..)| left.contains(tool))
-                .map(|&(term, tool, frequency, field)| (term, place(tool), frequency, field))
+                .filter(|(_, tool, ..)| remaining.contains(tool))
+                .map(|&(term, tool, frequency, field)| (term, position(tool), frequency, field))
                 .collect();
-            let lengths: Vec<u32> = left.to_vec();
-            let built = Postings { lengths, ..postings(&renumbered, 0..kept) };
-            prop_assert_eq!(whole(&merged), whole(&built));
+            let lengths: Vec<u32> = remaining.to_vec();
+            let built = Postings { lengths, ..postings(&renumbered, 0..count) };
+            prop_assert_eq!(entries(&merged), entries(&built));
         }
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
         #[test]
-        fn postings_hold_what_was_found_however_it_was_cut(
-            found in occurrences(), mut cuts in prop::collection::vec(0..=TOOLS, 0..4),
+        fn postings_are_independent_of_the_division_into_runs(
+            occurrences in occurrences(), mut cuts in prop::collection::vec(0..=TOOLS, 0..4),
         ) {
             cuts.extend([0, TOOLS]);
             cuts.sort_unstable();
-            let runs: Vec<Postings> = cuts.windows(2).map(|cut| postings(&found, cut[0]..cut[1])).collect();
-            let merged = Postings::gathered(&runs.iter().collect::<Vec<_>>());
+            let runs: Vec<Postings> =
+                cuts.windows(2).map(|cut| postings(&occurrences, cut[0]..cut[1])).collect();
+            let merged = Postings::gather(&runs.iter().collect::<Vec<_>>());
             prop_assert_eq!(merged.lengths(), (0..TOOLS).collect::<Vec<_>>());
-            let mut held = Naive::new();
+            let mut actual = Naive::new();
             let mut last = None;
             each_term(&[merged.terms()], |term, postings| {
                 assert!(last.replace(term) < Some(term), "terms ascend");
-                let [(0, postings)] = postings else { panic!("there is one run") };
+                let [(0, postings)] = postings else { panic!("one run") };
                 assert_eq!(&merged.terms().look_up(term), postings);
                 for &tool in merged.tools(postings.clone()) {
-                    let (frequency, fields) = merged.find(postings.clone(), tool as usize).expect("the tool has it");
-                    held.insert((term, tool), (frequency, fields.iter().collect()));
+                    let (frequency, fields) =
+                        merged.find(postings.clone(), tool as usize).expect("the tool has it");
+                    actual.insert((term, tool), (frequency, fields.iter().collect()));
                 }
                 assert!(merged.tools(postings.clone()).is_sorted());
-                assert_eq!(merged.tools(postings.clone()).len(), merged.frequencies(postings.clone()).len());
+                assert_eq!(
+                    merged.tools(postings.clone()).len(),
+                    merged.frequencies(postings.clone()).len()
+                );
             });
-            prop_assert_eq!(&held, &naive(&found));
-            for (tool, term) in (0..TOOLS).flat_map(|tool| ["read", "", "absent"].map(|term| (tool, TermKey::of(term)))) {
-                let found = merged.find(merged.terms().look_up(term), tool as usize);
-                prop_assert_eq!(found.is_some(), held.contains_key(&(term, tool)));
+            prop_assert_eq!(&actual, &naive(&occurrences));
+            for tool in 0..TOOLS {
+                for term in ["read", "", "absent"].map(TermKey::new) {
+                    let posting = merged.find(merged.terms().look_up(term), tool as usize);
+                    prop_assert_eq!(posting.is_some(), actual.contains_key(&(term, tool)));
+                }
             }
         }
     }

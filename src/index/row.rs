@@ -1,70 +1,70 @@
-//! What is known of one tool, or of one source, as it lies in a store: bytes that say whether they
-//! are whole.
+//! Rows: the data of one tool or one source in a store, as checksummed bytes.
 //!
-//! A row holds what a segment of that tool alone holds, and the definition. Whoever can write to a
-//! store can write tools; but whatever stands there, reading gives an error and never a panic.
+//! The row of a tool holds the content of a segment of that tool, and the definition. Everybody
+//! with write access to a store can write tools. But reading arbitrary bytes gives an error, never
+//! a panic.
 
 use std::fmt;
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use super::examples::terms_of_definition;
-use super::occurrences::Fields;
+use super::duplicates::{DefinitionFingerprint, definition_fingerprint};
+use super::examples::definition_terms;
+use super::occurrences::FieldSet;
 use super::postings::Postings;
 use super::rows::{MAX_DIMENSIONS, Rows};
 use super::segment::Segment;
 use super::sources::SourceRow;
 use super::terms::TermKey;
-use super::twins::{Likeness, likeness};
 use super::{ExampleIndex, Index};
-use crate::catalog::{Digest, LazyTool, PartTool, Tool};
-use crate::examples::counting_of;
+use crate::catalog::{Digest, LazyTool, ShardTool, Tool};
+use crate::examples::active_definition_examples;
 use crate::ranking::ToolId;
 use crate::text::Field;
 
-/// The version of the form of rows, and of how tools are read into words.
+/// The version of the row format and of text analysis.
 const VERSION: u8 = 3;
 
-const OTHER_MODELS: &str = "it has vectors of other models";
+const OTHER_MODELS: &str = "vectors of other models";
 
 /// A row that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct DamagedRow(String);
 
-fn of_definition(reason: impl fmt::Display) -> DamagedRow {
-    DamagedRow(format!("its definition: {reason}"))
+fn definition_error(reason: impl fmt::Display) -> DamagedRow {
+    DamagedRow(format!("definition: {reason}"))
 }
 
-pub(super) fn damaged(message: &str) -> DamagedRow {
+pub(super) fn damaged_row(message: &str) -> DamagedRow {
     DamagedRow(message.to_owned())
 }
 
-/// What is known of a tool of a snapshot.
+/// The data of one tool of a snapshot.
 pub struct Row {
-    /// The definition, which is read when it is needed.
+    /// The definition, which is parsed on demand.
     pub tool: Arc<LazyTool>,
     pub(crate) digest: Digest,
-    /// Its place in the snapshot when it was written, by which tools are in order.
-    pub place: u32,
-    /// Whether the bare name is its own.
+    /// The position in the snapshot at the time of writing, which orders the tools.
+    pub position: u32,
+    /// `true` if the tool owns its bare name.
     pub(crate) has_bare_name: bool,
-    /// The source that it tells something with others of; `None` where it stands for itself.
+    /// The source that it shares with other tools; `None` for a single-tool source.
     pub source: Option<SourceKey>,
-    /// The trusted tools that it copies, by the keys of their rows.
-    pub copies: Vec<RowKey>,
+    /// The row keys of the trusted tools that this tool clones.
+    pub originals: Vec<RowKey>,
     pub(super) segment: Arc<Segment>,
-    /// The vectors of the examples of the definition that count, by each model; empty where it has
-    /// no examples.
+    /// The vectors of the examples in the definition that count, by each model; empty without
+    /// examples.
     pub(super) examples: Vec<Rows>,
 }
 
-/// By what the row of a tool is known: a digest of all that it holds but its place.
+/// The key of a tool's row: a digest of all of its data except the position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowKey(pub [u8; 16]);
 
-/// By what the row of a source is known.
+/// The key of a source's row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceKey(pub(crate) [u8; 16]);
 
@@ -81,9 +81,9 @@ impl fmt::Display for SourceKey {
 }
 
 impl SourceKey {
-    /// The tools of a source, trusted or not, tell something together.
-    pub(crate) fn of(source: &str, untrusted: bool) -> Self {
-        Self(start(
+    /// Makes the key of a source. Trusted and untrusted tools of one source name form two sources.
+    pub(crate) fn new(source: &str, untrusted: bool) -> Self {
+        Self(digest_prefix(
             Sha256::new()
                 .chain_update([u8::from(untrusted)])
                 .chain_update(source),
@@ -91,25 +91,25 @@ impl SourceKey {
     }
 }
 
-/// What a digest begins with, which tells as well as all of it.
-fn start(digest: Sha256) -> [u8; 16] {
+/// Returns the first 16 bytes of a digest, which suffice to identify it.
+fn digest_prefix(digest: Sha256) -> [u8; 16] {
     let digest: Digest = digest.finalize().into();
-    let mut start = [0; 16];
-    start.copy_from_slice(&digest[..16]);
-    start
+    let mut prefix = [0; 16];
+    prefix.copy_from_slice(&digest[..16]);
+    prefix
 }
 
-/// What of a tool depends on the tools around it.
+/// The relations of a tool to the other tools of its catalog.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Standing {
+pub struct ToolRelations {
     pub(crate) has_bare_name: bool,
     pub(crate) source: Option<SourceKey>,
-    pub(crate) copies: Vec<RowKey>,
+    pub(crate) originals: Vec<RowKey>,
 }
 
-impl Standing {
-    /// Returns by what the row of a tool is known that stands so; `models` are those whose vectors
-    /// the row has.
+impl ToolRelations {
+    /// Returns the row key of a tool with these relations. `models` are the models of the row's
+    /// vectors.
     pub(crate) fn key(&self, definition: &Digest, models: &[String]) -> RowKey {
         let mut digest = Sha256::new();
         digest.update([
@@ -119,107 +119,110 @@ impl Standing {
         ]);
         digest.update(definition);
         digest.update(self.source.unwrap_or(SourceKey([0; 16])).0);
-        self.copies
+        self.originals
             .iter()
-            .for_each(|copied| digest.update(copied.0));
+            .for_each(|original| digest.update(original.0));
         for model in models {
             digest.update((model.len() as u64).to_le_bytes());
             digest.update(model);
         }
-        RowKey(start(digest))
+        RowKey(digest_prefix(digest))
     }
 }
 
 impl Row {
-    /// Collects what an index knows of a tool.
-    pub fn of(
+    /// Collects the data of a tool from an index.
+    pub fn collect(
         index: &Index,
         examples: Option<&ExampleIndex>,
         tool: ToolId,
-        standing: Standing,
+        relations: ToolRelations,
     ) -> Self {
         let definition = Arc::clone(index.catalog.tool(tool));
-        let vectors = index
-            .vectors
-            .iter()
-            .map(|vectors| vectors.rows_of(tool))
-            .collect();
-        let Standing {
+        let mut vectors = Vec::with_capacity(index.vectors.len());
+        for model_vectors in &index.vectors {
+            vectors.push(model_vectors.copy_row(tool));
+        }
+        let mut example_vectors = Vec::new();
+        if let Some(examples) = examples {
+            example_vectors = examples.definition_vectors(tool);
+        }
+        let ToolRelations {
             has_bare_name,
             source,
-            copies,
-        } = standing;
-        let (postings, likenesses) = (
+            originals,
+        } = relations;
+        let (postings, fingerprints) = (
             Postings::build(std::slice::from_ref(&definition)),
-            vec![likeness(&definition)],
+            vec![definition_fingerprint(&definition)],
         );
         Self {
             digest: index.catalog.digests()[tool.index()],
             tool: Arc::new(definition.into()),
-            place: tool.0,
+            position: tool.0,
             has_bare_name,
             source,
-            copies,
+            originals,
             segment: Arc::new(Segment {
                 postings,
                 vectors,
-                likenesses,
+                fingerprints,
             }),
-            examples: examples
-                .map(|examples| examples.of_definition(tool))
-                .unwrap_or_default(),
+            examples: example_vectors,
         }
     }
 
-    /// Reads what is left of the definition.
-    pub fn whole(&self) -> Result<&Arc<Tool>, DamagedRow> {
-        self.tool.whole().map_err(of_definition)
+    /// Parses the rest of the definition.
+    pub fn definition(&self) -> Result<&Arc<Tool>, DamagedRow> {
+        self.tool.load().map_err(definition_error)
     }
 
-    /// Returns the tool as one of a part of a catalog.
-    pub fn part_tool(&self) -> PartTool {
-        PartTool {
+    /// Returns the tool as a member of a shard.
+    pub fn shard_tool(&self) -> ShardTool {
+        ShardTool {
             tool: Arc::clone(&self.tool),
             digest: self.digest,
             has_bare_name: self.has_bare_name,
         }
     }
 
-    /// Returns the terms that the tool holds, each with how often it is counted, in halves, and
-    /// whether it stands in a name.
+    /// Returns the terms of the tool, each with its count in halves and `true` if a name contains
+    /// it.
     pub fn terms(&self) -> impl Iterator<Item = (u64, u16, bool)> {
-        let of_name = Fields::one(Field::Name).bits()
-            | Fields::one(Field::Title).bits()
-            | Fields::one(Field::Aliases).bits();
+        let name_fields = FieldSet::one(Field::Name).bits()
+            | FieldSet::one(Field::Title).bits()
+            | FieldSet::one(Field::Aliases).bits();
         self.segment
             .postings
-            .held()
-            .map(move |(term, frequency, fields)| (term.0, frequency, fields.bits() & of_name != 0))
+            .entries()
+            .map(move |(term, frequency, fields)| {
+                (term.0, frequency, fields.bits() & name_fields != 0)
+            })
     }
 
-    /// Returns the unit vector of the tool by each model, as near as it is kept.
+    /// Returns the unit vector of the tool by each model, with the stored precision.
     pub fn vectors(&self) -> impl Iterator<Item = Vec<f32>> {
         self.segment.vectors.iter().map(|rows| rows.row(0).to_vec())
     }
 
-    /// Returns the terms of each example of the definition that counts.
+    /// Returns the distinct terms of each example in the definition that counts.
     pub fn example_terms(&self) -> Vec<Vec<u64>> {
-        terms_of_definition(self.tool.outline())
+        definition_terms(self.tool.outline())
     }
 
-    /// The source that the tool is for itself.
-    pub(crate) fn alone(&self) -> SourceRow {
+    /// Returns the single-tool source of this tool.
+    pub(crate) fn single_tool_source(&self) -> SourceRow {
         let terms: Vec<TermKey> = self
             .segment
             .postings
-            .held()
+            .entries()
             .map(|(term, ..)| term)
             .collect();
         let counts = vec![1; terms.len()];
         SourceRow::new(terms, counts, self.vectors().collect(), 1)
     }
 
-    /// Writes it down.
+    /// Serialises the row.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(2_048);
         out.extend([
@@ -227,95 +230,104 @@ impl Row {
             u8::from(self.has_bare_name),
             u8::from(self.source.is_some()),
         ]);
-        out.extend(self.place.to_le_bytes());
+        out.extend(self.position.to_le_bytes());
         out.extend(self.source.unwrap_or(SourceKey([0; 16])).0);
-        put_length(&mut out, self.copies.len());
-        self.copies.iter().for_each(|copied| out.extend(copied.0));
+        put_length(&mut out, self.originals.len());
+        self.originals
+            .iter()
+            .for_each(|original| out.extend(original.0));
         let definition = self.tool.serialised();
         put_length(&mut out, definition.len());
         out.extend(&*definition);
         let Segment {
             postings,
             vectors,
-            likenesses,
+            fingerprints,
         } = &*self.segment;
         out.extend(postings.lengths()[0].to_le_bytes());
-        let held: Vec<_> = postings.held().collect();
-        put_length(&mut out, held.len());
-        held.iter()
+        let entries: Vec<_> = postings.entries().collect();
+        put_length(&mut out, entries.len());
+        entries
+            .iter()
             .for_each(|(term, ..)| out.extend(term.0.to_le_bytes()));
-        held.iter()
+        entries
+            .iter()
             .for_each(|(_, frequency, _)| out.extend(frequency.to_le_bytes()));
-        out.extend(held.iter().map(|(.., fields)| fields.bits()));
-        out.extend(likenesses[0].unwrap_or_default());
+        for (.., fields) in &entries {
+            out.push(fields.bits());
+        }
+        out.extend(fingerprints[0].unwrap_or_default());
         put_vectors(&mut out, vectors);
         if !self.examples.is_empty() {
             put_vectors(&mut out, &self.examples);
         }
-        sealed(out)
+        seal(out)
     }
 
-    /// Reads the row that is known by `key`, with vectors by `models`, each with its dimensions; of
-    /// the definition the outline.
-    pub fn of_bytes(
+    /// Reads the row with the key `key` and vectors by `models`, each with its dimensions. Only the
+    /// outline of the definition is parsed.
+    pub fn from_bytes(
         bytes: &[u8],
         key: RowKey,
         models: &[(String, usize)],
     ) -> Result<Self, DamagedRow> {
-        let mut bytes = Bytes::of_version(bytes)?;
-        let [has_bare_name, has_source] = bytes.array()?;
-        let (has_bare_name, place) = (has_bare_name != 0, u32::from_le_bytes(bytes.array()?));
-        let source = Some(SourceKey(bytes.array()?)).filter(|_| has_source != 0);
-        let copies = (0..bytes.length(16)?)
-            .map(|_| bytes.array().map(RowKey))
-            .collect::<Result<_, _>>()?;
-        let length = bytes.length(1)?;
-        let definition = bytes.take(length)?;
+        let mut reader = RowReader::verify_version(bytes)?;
+        let [has_bare_name, has_source] = reader.array()?;
+        let (has_bare_name, position) = (has_bare_name != 0, u32::from_le_bytes(reader.array()?));
+        let source_key = SourceKey(reader.array()?);
+        let source = (has_source != 0).then_some(source_key);
+        let originals = reader.row_keys()?;
+        let length = reader.length(1)?;
+        let definition = reader.take(length)?;
         let digest: Digest = Sha256::digest(definition).into();
-        let standing = Standing {
+        let relations = ToolRelations {
             has_bare_name,
             source,
-            copies,
+            originals,
         };
         let names: Vec<String> = models.iter().map(|(name, _)| name.clone()).collect();
-        if standing.key(&digest, &names) != key {
-            return Err(damaged("it is not the row that its key says"));
+        if relations.key(&digest, &names) != key {
+            return Err(damaged_row("the content does not match the key"));
         }
-        let tool = LazyTool::of_serialised(definition).map_err(of_definition)?;
-        let length = u32::from_le_bytes(bytes.array()?);
-        let terms = bytes.terms()?;
-        let frequencies = bytes.numbers(terms.len(), u16::from_le_bytes)?;
-        let fields = bytes.take(terms.len())?;
+        let tool = LazyTool::from_serialised(definition).map_err(definition_error)?;
+        let length = u32::from_le_bytes(reader.array()?);
+        let terms = reader.terms()?;
+        let frequencies = reader.numbers(terms.len(), u16::from_le_bytes)?;
+        let fields = reader.take(terms.len())?;
         if fields.contains(&0) {
-            return Err(damaged("a term stands in no field"));
+            return Err(damaged_row("a term without a field"));
         }
-        let fields = fields.iter().map(|&bits| Fields::of_bits(bits)).collect();
-        let likeness: Likeness = bytes.array()?;
-        let likeness = Some(likeness).filter(|likeness| *likeness != Likeness::default());
-        let vectors = bytes.vectors(models, 1)?;
-        let examples = match counting_of(tool.outline()).len() {
-            count @ 1.. if !models.is_empty() => bytes.vectors(models, count)?,
+        let fields = fields
+            .iter()
+            .map(|&bits| FieldSet::from_bits(bits))
+            .collect();
+        let stored_fingerprint: DefinitionFingerprint = reader.array()?;
+        let has_fingerprint = stored_fingerprint != DefinitionFingerprint::default();
+        let fingerprint = has_fingerprint.then_some(stored_fingerprint);
+        let vectors = reader.vectors(models, 1)?;
+        let examples = match active_definition_examples(tool.outline()).len() {
+            count @ 1.. if !models.is_empty() => reader.vectors(models, count)?,
             _ => Vec::new(),
         };
-        bytes.end()?;
-        let postings = Postings::of_one_tool(terms, frequencies, fields, length);
+        reader.end()?;
+        let postings = Postings::from_one_tool(terms, frequencies, fields, length);
         let segment = Arc::new(Segment {
             postings,
             vectors,
-            likenesses: vec![likeness],
+            fingerprints: vec![fingerprint],
         });
-        let Standing {
+        let ToolRelations {
             has_bare_name,
             source,
-            copies,
-        } = standing;
+            originals,
+        } = relations;
         Ok(Self {
             tool: Arc::new(tool),
             digest,
-            place,
+            position,
             has_bare_name,
             source,
-            copies,
+            originals,
             segment,
             examples,
         })
@@ -323,7 +335,7 @@ impl Row {
 }
 
 impl SourceRow {
-    /// Writes it down.
+    /// Serialises the row.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         put_length(&mut out, self.terms().len());
@@ -339,31 +351,31 @@ impl SourceRow {
             .iter()
             .flatten()
             .for_each(|value| out.extend(value.to_le_bytes()));
-        sealed(out)
+        seal(out)
     }
 
-    /// Reads one that has vectors by `models`, each with its dimensions.
-    pub fn of_bytes(bytes: &[u8], models: &[(String, usize)]) -> Result<Self, DamagedRow> {
-        let mut bytes = Bytes::of_version(bytes)?;
-        let terms = bytes.terms()?;
-        let counts = bytes.numbers(terms.len(), u16::from_le_bytes)?;
-        let tools = bytes.length(0)?;
-        if bytes.length(0)? != models.len() {
-            return Err(damaged(OTHER_MODELS));
+    /// Reads a source row with vectors by `models`, each with its dimensions.
+    pub fn from_bytes(bytes: &[u8], models: &[(String, usize)]) -> Result<Self, DamagedRow> {
+        let mut reader = RowReader::verify_version(bytes)?;
+        let terms = reader.terms()?;
+        let counts = reader.numbers(terms.len(), u16::from_le_bytes)?;
+        let tools = reader.length(0)?;
+        if reader.length(0)? != models.len() {
+            return Err(damaged_row(OTHER_MODELS));
         }
-        let vectors = models
-            .iter()
-            .map(|&(_, dimensions)| bytes.numbers(dimensions, f32::from_le_bytes));
-        let vectors = vectors.collect::<Result<Vec<_>, _>>()?;
-        bytes.end()?;
+        let mut vectors = Vec::with_capacity(models.len());
+        for &(_, dimensions) in models {
+            vectors.push(reader.numbers(dimensions, f32::from_le_bytes)?);
+        }
+        reader.end()?;
         if !vectors.iter().all(|vector| is_sum(vector, tools)) {
-            return Err(damaged("its vector is no sum of those of its tools"));
+            return Err(damaged_row("a vector that is not a sum of unit vectors"));
         }
         Ok(Self::new(terms, counts, vectors, tools))
     }
 }
 
-/// Whether it may be the sum of so many unit vectors, or the mean of them, where there is one.
+/// Returns `true` if a vector can be the sum of `vectors` unit vectors, or their mean if that is 1.
 pub(super) fn is_sum(vector: &[f32], vectors: usize) -> bool {
     // A rounded unit vector is a little longer than 1.
     vector
@@ -379,9 +391,9 @@ fn put_length(out: &mut Vec<u8>, length: usize) {
     );
 }
 
-fn put_vectors(out: &mut Vec<u8>, of_models: &[Rows]) {
-    put_length(out, of_models.len());
-    of_models.iter().for_each(|rows| put_rows(out, rows));
+fn put_vectors(out: &mut Vec<u8>, by_model: &[Rows]) {
+    put_length(out, by_model.len());
+    by_model.iter().for_each(|rows| put_rows(out, rows));
 }
 
 fn put_rows(out: &mut Vec<u8>, rows: &Rows) {
@@ -393,36 +405,34 @@ fn put_rows(out: &mut Vec<u8>, rows: &Rows) {
     out.extend(values.iter().map(|&value| value.to_le_bytes()[0]));
 }
 
-/// Puts a checksum behind bytes.
-fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+/// Appends a checksum.
+fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
     let sum = twox_hash::XxHash3_64::oneshot(&bytes);
     bytes.extend(sum.to_le_bytes());
     bytes
 }
 
-/// Bytes that are read from the front.
-struct Bytes<'a>(&'a [u8]);
+/// A reader that takes bytes from the front.
+struct RowReader<'a>(&'a [u8]);
 
-impl<'a> Bytes<'a> {
-    /// Begins to read bytes whose checksum is right.
-    fn unsealed(bytes: &'a [u8]) -> Result<Self, DamagedRow> {
+impl<'a> RowReader<'a> {
+    /// Verifies the checksum and starts to read.
+    fn verify(bytes: &'a [u8]) -> Result<Self, DamagedRow> {
         let (bytes, sum) = bytes
             .split_last_chunk::<8>()
-            .ok_or_else(|| damaged("it is cut short"))?;
-        let whole = twox_hash::XxHash3_64::oneshot(bytes) == u64::from_le_bytes(*sum);
-        whole
+            .ok_or_else(|| damaged_row("the bytes are truncated"))?;
+        let is_intact = twox_hash::XxHash3_64::oneshot(bytes) == u64::from_le_bytes(*sum);
+        is_intact
             .then_some(Self(bytes))
-            .ok_or_else(|| damaged("its checksum is wrong"))
+            .ok_or_else(|| damaged_row("wrong checksum"))
     }
 
-    /// As [`unsealed`](Self::unsealed), where the version is the one that is read here.
-    fn of_version(bytes: &'a [u8]) -> Result<Self, DamagedRow> {
-        let mut bytes = Self::unsealed(bytes)?;
-        match bytes.array()? {
-            [VERSION] => Ok(bytes),
-            [other] => Err(DamagedRow(format!(
-                "it is of version {other}, not {VERSION}; publish the catalog again"
-            ))),
+    /// Works like [`verify`](Self::verify) and checks the version.
+    fn verify_version(bytes: &'a [u8]) -> Result<Self, DamagedRow> {
+        let mut reader = Self::verify(bytes)?;
+        match reader.array()? {
+            [VERSION] => Ok(reader),
+            [other] => Err(DamagedRow(format!("version {other} instead of {VERSION}"))),
         }
     }
 
@@ -430,7 +440,7 @@ impl<'a> Bytes<'a> {
         let (taken, rest) = self
             .0
             .split_at_checked(length)
-            .ok_or_else(|| damaged("it is cut short"))?;
+            .ok_or_else(|| damaged_row("the bytes are truncated"))?;
         self.0 = rest;
         Ok(taken)
     }
@@ -439,94 +449,104 @@ impl<'a> Bytes<'a> {
         let (array, rest) = self
             .0
             .split_first_chunk::<N>()
-            .ok_or_else(|| damaged("it is cut short"))?;
+            .ok_or_else(|| damaged_row("the bytes are truncated"))?;
         self.0 = rest;
         Ok(*array)
     }
 
-    /// Reads how many there are of what takes so many bytes at least.
+    /// Reads a number of items that take at least `bytes_each` bytes each.
     fn length(&mut self, bytes_each: usize) -> Result<usize, DamagedRow> {
         let length = u32::from_le_bytes(self.array()?) as usize;
         let fits = length
             .checked_mul(bytes_each)
             .is_some_and(|bytes| bytes <= self.0.len());
         fits.then_some(length)
-            .ok_or_else(|| damaged("it is cut short"))
+            .ok_or_else(|| damaged_row("the bytes are truncated"))
     }
 
     fn numbers<const N: usize, T>(
         &mut self,
         count: usize,
-        read: fn([u8; N]) -> T,
+        parse: fn([u8; N]) -> T,
     ) -> Result<Vec<T>, DamagedRow> {
         let bytes = self.take(
             count
                 .checked_mul(N)
-                .ok_or_else(|| damaged("it is cut short"))?,
+                .ok_or_else(|| damaged_row("the bytes are truncated"))?,
         )?;
         Ok(bytes
             .as_chunks::<N>()
             .0
             .iter()
-            .map(|chunk| read(*chunk))
+            .map(|chunk| parse(*chunk))
             .collect())
     }
 
-    /// Reads different terms in ascending order.
+    fn row_keys(&mut self) -> Result<Vec<RowKey>, DamagedRow> {
+        let count = self.length(16)?;
+        let mut keys = Vec::with_capacity(count);
+        for _ in 0..count {
+            keys.push(RowKey(self.array()?));
+        }
+        Ok(keys)
+    }
+
+    /// Reads distinct terms in ascending order.
     fn terms(&mut self) -> Result<Vec<TermKey>, DamagedRow> {
         let count = self.length(8)?;
         let terms = self.numbers(count, |bytes| TermKey(u64::from_le_bytes(bytes)))?;
         terms
             .is_sorted_by(|a, b| a < b)
             .then_some(terms)
-            .ok_or_else(|| damaged("its terms are not in order"))
+            .ok_or_else(|| damaged_row("terms out of order"))
     }
 
-    /// Reads so many vectors by each of `models`.
+    /// Reads `count` vectors by each of `models`.
     fn vectors(
         &mut self,
         models: &[(String, usize)],
         count: usize,
     ) -> Result<Vec<Rows>, DamagedRow> {
         if self.length(0)? != models.len() {
-            return Err(damaged(OTHER_MODELS));
+            return Err(damaged_row(OTHER_MODELS));
         }
-        let read = models.iter().map(|&(_, dimensions)| {
+        let mut matrices = Vec::with_capacity(models.len());
+        for &(_, dimensions) in models {
             let rows = self.rows(dimensions)?;
-            if rows.len() == count {
-                Ok(rows)
-            } else {
-                Err(damaged("it has vectors of something else"))
+            if rows.len() != count {
+                return Err(damaged_row("wrong number of vectors"));
             }
-        });
-        read.collect()
+            matrices.push(rows);
+        }
+        Ok(matrices)
     }
 
     fn rows(&mut self, dimensions: usize) -> Result<Rows, DamagedRow> {
         let count = self.length(4)?;
         let scales = self.numbers(count, f32::from_le_bytes)?;
-        let length = count
-            .checked_mul(dimensions)
-            .filter(|_| dimensions <= MAX_DIMENSIONS);
-        let values = self.take(length.ok_or_else(|| damaged("it is cut short"))?)?;
+        let length = match count.checked_mul(dimensions) {
+            Some(length) if dimensions <= MAX_DIMENSIONS => length,
+            _ => return Err(damaged_row("the bytes are truncated")),
+        };
+        let values = self.take(length)?;
         if !scales
             .iter()
             .all(|scale| scale.is_finite() && *scale >= 0.0)
         {
-            return Err(damaged("its vectors are no numbers"));
+            return Err(damaged_row("a vector with an invalid scale"));
         }
         let values = values
             .iter()
             .map(|&value| i8::from_le_bytes([value]))
             .collect();
-        Ok(Rows::of_parts(dimensions, values, scales))
+        Ok(Rows::from_parts(dimensions, values, scales))
     }
 
     fn end(&self) -> Result<(), DamagedRow> {
         self.0
             .is_empty()
             .then_some(())
-            .ok_or_else(|| damaged("something stands behind its end"))
+            .ok_or_else(|| damaged_row("trailing bytes"))
     }
 }
 
@@ -541,8 +561,8 @@ mod tests {
     use crate::examples::Examples;
     use crate::index::{ExampleConfig, IndexConfig, KnownExamples};
 
-    /// A row as it is written, its key, and the models of its vectors.
-    type Written = (Vec<u8>, RowKey, Vec<(String, usize)>);
+    /// A serialised row, its key and the models of its vectors.
+    type SerializedRow = (Vec<u8>, RowKey, Vec<(String, usize)>);
 
     fn index() -> (Index, ExampleIndex) {
         let mut tools: Vec<Tool> = (0..4)
@@ -561,134 +581,151 @@ mod tests {
         tools[0].examples = ["what stands in the first file", "the", "open number one"]
             .map(str::to_owned)
             .to_vec();
-        let embedders: Vec<Arc<dyn Embedder>> =
-            vec![StaticEmbedder::shared().expect("it is inside")];
+        let embedders: Vec<Arc<dyn Embedder>> = vec![StaticEmbedder::shared().expect("built in")];
         let config = IndexConfig {
             embedders,
             ..IndexConfig::default()
         };
-        let index = Index::build(Catalog::from_tools(tools).expect("valid"), config)
-            .expect("it is indexed");
-        let (given, config) = (Examples::default(), ExampleConfig::default());
-        let examples = ExampleIndex::build(&index, given, &config, &KnownExamples::default())
-            .expect("it is embedded");
+        let index =
+            Index::build(Catalog::from_tools(tools).expect("valid"), config).expect("indexed");
+        let (supplied, config) = (Examples::default(), ExampleConfig::default());
+        let examples = ExampleIndex::build(&index, supplied, &config, &KnownExamples::default())
+            .expect("embedded");
         (index, examples)
     }
 
     fn models(index: &Index) -> Vec<(String, usize)> {
-        let of =
+        let with_dimensions =
             |embedder: &Arc<dyn Embedder>| (embedder.identity().to_owned(), embedder.dimensions());
         index
             .vectors
             .iter()
-            .map(|vectors| of(vectors.embedder()))
+            .map(|vectors| with_dimensions(vectors.embedder()))
             .collect()
     }
 
     #[test]
-    fn a_row_is_read_as_it_was_written_and_under_no_other_key() {
+    fn row_is_restored_under_its_own_key_only() {
         let (index, examples) = index();
         let models = models(&index);
         let names: Vec<String> = models.iter().map(|(name, _)| name.clone()).collect();
-        for (id, (key, standing)) in index.catalog.ids().zip(index.standings(&names)) {
-            let row = Row::of(&index, Some(&examples), id, standing.clone());
+        for (id, (key, relations)) in index.catalog.ids().zip(index.tool_relations(&names)) {
+            let row = Row::collect(&index, Some(&examples), id, relations.clone());
             let count = row.examples.iter().map(Rows::len).sum::<usize>();
             assert_eq!(
                 count,
                 if id == ToolId(0) { 2 } else { 0 },
-                "what says nothing does not count"
+                "an example of function words does not count"
             );
             let bytes = row.to_bytes();
-            let read = Row::of_bytes(&bytes, key, &models).expect("it is whole");
-            assert_eq!((read.place, read.source), (row.place, row.source));
+            let restored = Row::from_bytes(&bytes, key, &models).expect("intact");
             assert_eq!(
-                read.whole().expect("it is a tool"),
-                row.whole().expect("it is one")
+                (restored.position, restored.source),
+                (row.position, row.source)
             );
-            assert!(read.terms().eq(row.terms()) && read.vectors().eq(row.vectors()));
-            assert_eq!(read.segment.likenesses, row.segment.likenesses);
+            assert_eq!(
+                restored.definition().expect("valid"),
+                row.definition().expect("valid")
+            );
+            assert!(restored.terms().eq(row.terms()) && restored.vectors().eq(row.vectors()));
+            assert_eq!(restored.segment.fingerprints, row.segment.fingerprints);
             assert!(
-                read.examples
+                restored
+                    .examples
                     .iter()
                     .map(Rows::parts)
                     .eq(row.examples.iter().map(Rows::parts))
             );
-            assert_eq!(read.to_bytes(), bytes);
+            assert_eq!(restored.to_bytes(), bytes);
             assert!(
-                Row::of_bytes(&bytes, RowKey([7; 16]), &models).is_err(),
+                Row::from_bytes(&bytes, RowKey([7; 16]), &models).is_err(),
                 "another's key"
             );
-            assert!(Row::of_bytes(&bytes, key, &[]).is_err(), "other models");
-            let other = Standing {
-                has_bare_name: !standing.has_bare_name,
-                ..standing
+            assert!(Row::from_bytes(&bytes, key, &[]).is_err(), "other models");
+            let other = ToolRelations {
+                has_bare_name: !relations.has_bare_name,
+                ..relations
             };
             assert_ne!(
                 other.key(&row.digest, &names),
                 key,
-                "who owns the name is part of the key"
+                "the owner of the name is part of the key"
             );
         }
         let sources = index.source_rows(|_| true);
         assert_eq!(sources.len(), 2);
         for (_, row) in sources {
-            let read = SourceRow::of_bytes(&row.to_bytes(), &models).expect("it is whole");
-            assert!(read.held().eq(row.held()) && read.tools() == row.tools());
+            let restored = SourceRow::from_bytes(&row.to_bytes(), &models).expect("intact");
+            assert!(
+                restored.term_hashes().eq(row.term_hashes()) && restored.tools() == row.tools()
+            );
         }
     }
 
     #[test]
-    fn a_source_of_more_words_than_can_be_counted_is_read() {
+    fn source_with_saturated_counts_is_restored() {
         let terms: Vec<TermKey> = (0..70_000).map(TermKey).collect();
         let counts = vec![u16::MAX; terms.len()];
         let row = SourceRow::new(terms, counts, Vec::new(), 2);
-        assert!(SourceRow::of_bytes(&row.to_bytes(), &[]).is_ok());
+        assert!(SourceRow::from_bytes(&row.to_bytes(), &[]).is_ok());
     }
 
     #[test]
-    fn a_source_whose_vector_is_no_sum_of_unit_vectors_is_refused() {
+    fn source_with_an_impossible_vector_is_refused() {
         let models = [("a model".to_owned(), 2)];
-        let read = |value: f32| {
+        let restore = |value: f32| {
             let row = SourceRow::new(vec![TermKey(7)], vec![1], vec![vec![0.5, value]], 2);
-            SourceRow::of_bytes(&row.to_bytes(), &models)
+            SourceRow::from_bytes(&row.to_bytes(), &models)
         };
-        assert!(read(-2.0).is_ok());
+        assert!(restore(-2.0).is_ok());
         for wrong in [f32::NAN, f32::INFINITY, f32::MAX, -2.5] {
-            assert!(read(wrong).is_err(), "{wrong}");
+            assert!(restore(wrong).is_err(), "{wrong}");
         }
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
         #[test]
-        fn bytes_that_are_not_whole_are_an_error_and_never_a_panic(
-            place in any::<prop::sample::Index>(), bits in 1..=255_u8, cut in any::<prop::sample::Index>(), resealed in any::<bool>(),
+        fn damaged_bytes_give_an_error_and_never_a_panic(
+            position in any::<prop::sample::Index>(),
+            bits in 1..=255_u8,
+            cut in any::<prop::sample::Index>(),
+            resealed in any::<bool>(),
             anything in prop::collection::vec(any::<u8>(), 0..200),
         ) {
-            static ROW: std::sync::LazyLock<Written> = std::sync::LazyLock::new(|| {
+            static ROW: std::sync::LazyLock<SerializedRow> = std::sync::LazyLock::new(|| {
                 let (index, examples) = index();
                 let models = models(&index);
                 let names: Vec<String> = models.iter().map(|(name, _)| name.clone()).collect();
-                let (key, standing) = index.standings(&names).swap_remove(0);
-                (Row::of(&index, Some(&examples), ToolId(0), standing).to_bytes(), key, models)
+                let (key, relations) = index.tool_relations(&names).swap_remove(0);
+                let row = Row::collect(&index, Some(&examples), ToolId(0), relations);
+                (row.to_bytes(), key, models)
             });
             let (bytes, key, models) = &*ROW;
             let inner = bytes.len() - 8;
             let mut changed = bytes.clone();
-            changed[place.index(inner)] ^= bits;
+            changed[position.index(inner)] ^= bits;
             if resealed {
-                // Whoever can write can also seal: what is then read is an error, or the same
+                // An attacker can compute a checksum. Reading then gives an error, or the same
                 // definition under its key.
-                changed = sealed(changed[..inner].to_vec());
-                if let Ok(row) = Row::of_bytes(&changed, *key, models) {
-                    prop_assert_eq!(row.whole().map(|tool| tool.id.as_str()), Ok("files/read_0"));
+                changed = seal(changed[..inner].to_vec());
+                if let Ok(row) = Row::from_bytes(&changed, *key, models) {
+                    let id = row.definition().map(|tool| tool.id.as_str());
+                    prop_assert_eq!(id, Ok("files/read_0"));
                 }
             } else {
-                prop_assert!(Row::of_bytes(&changed, *key, models).is_err());
+                prop_assert!(Row::from_bytes(&changed, *key, models).is_err());
             }
-            prop_assert!(Row::of_bytes(&bytes[..cut.index(bytes.len())], *key, models).is_err());
-            prop_assert!(Row::of_bytes(&sealed(bytes[..cut.index(inner)].to_vec()), *key, models).is_err());
-            drop((Row::of_bytes(&sealed(anything.clone()), *key, models), SourceRow::of_bytes(&sealed(anything), models)));
+            let truncated = &bytes[..cut.index(bytes.len())];
+            prop_assert!(Row::from_bytes(truncated, *key, models).is_err());
+            let truncated = seal(bytes[..cut.index(inner)].to_vec());
+            prop_assert!(Row::from_bytes(&truncated, *key, models).is_err());
+            let arbitrary = seal(anything);
+            drop(Row::from_bytes(&arbitrary, *key, models));
+            drop(SourceRow::from_bytes(&arbitrary, models));
         }
     }
 }

@@ -1,53 +1,53 @@
-//! A quick first look at the vectors of a large catalog: one bit a value.
+//! Sketches: one bit per value, for a fast first pass over the vectors of a large catalog.
 //!
-//! Of a vector only the signs are kept, and how much of it they are worth: the product with the
-//! signs, times that, is an estimate of the product with the vector (as in RaBitQ, Gao and Long
-//! 2024, without its rotation). It is read in an eighth of the memory, and off by 0.05 on average,
-//! so it tells which tools may be near, whose products are then worked out; `docs/results.md` tells
-//! how many.
+//! A sketch keeps the signs of a vector and a weight. The product with the signs, times the weight,
+//! estimates the product with the vector (as in RaBitQ, Gao and Long 2024, without its rotation). A
+//! sketch takes an eighth of the memory, and the estimate is off by 0.05 on average. So it selects
+//! the tools that may be near, and exact products are computed for these. `docs/results.md` has
+//! their number.
 //!
-//! Signs are looked up rather than multiplied: four of them are a number below 16, for each of
-//! which the sum of four signed values of the request stands in a table, and one instruction looks
-//! up those of 32 tools (André, Kermarrec, Le Scouarnec 2015). So the signs of 32 tools lie
-//! together. Sums are whole numbers, the same on every processor.
+//! Signs are looked up, not multiplied. Four signs are a number below 16. A table holds the sum of
+//! four signed values of the request for each such number, and one instruction looks up 32 tools
+//! (André, Kermarrec, Le Scouarnec 2015). So the signs of 32 tools are adjacent. Sums are integers,
+//! the same on every processor.
 
 use ndarray::ArrayView1;
 
 use super::rows::Rows;
 
-/// How many tools lie together.
+/// The number of tools per block.
 const BLOCK: usize = 32;
-/// How many blocks are held against one row of a request after the other, while they are near the
-/// processor: 32 KiB of 256 dimensions.
-const TOGETHER: usize = 32;
-/// How many signs are looked up at once.
+/// The number of blocks that are compared with one request row after the other while they are in
+/// the cache: 32 KiB with 256 dimensions.
+const BLOCKS_PER_PASS: usize = 32;
+/// The number of signs per lookup.
 const SIGNS: usize = 4;
-/// Two groups of signs lie in a byte of each tool.
+/// The number of groups of signs in one byte of a tool.
 const GROUPS: usize = 2;
-/// How many sums of a group's signs there are.
+/// The number of sign patterns of a group, each with a sum in the table.
 const SUMS: usize = 1 << SIGNS;
-/// The largest number in a table: two of them are added up in a byte.
-const MOST: f32 = 127.0;
-/// The most dimensions: so many numbers of tables have a sum of sixteen bits.
+/// The largest number in a table, so that the sum of two fits into a byte.
+const MAX_TABLE_NUMBER: f32 = 127.0;
+/// The most dimensions for which the sum of table numbers fits into 16 bits.
 pub(super) const MAX_DIMENSIONS: usize = 2_048;
 
 /// The signs of vectors.
 pub(super) struct Sketch {
     /// By block, then by pair of groups, then by tool.
     codes: Vec<[u8; BLOCK]>,
-    /// What the product with the signs of a vector is worth.
-    worth: Vec<f32>,
+    /// The weight of the product with the signs, by vector.
+    weights: Vec<f32>,
     pairs: usize,
 }
 
 impl Sketch {
-    /// Looks at vectors of so many dimensions, at most [`MAX_DIMENSIONS`], which lie in some places
-    /// one after the other.
-    pub(super) fn of<'r>(rows: impl Iterator<Item = &'r Rows>, dimensions: usize) -> Self {
+    /// Makes the sketch of the vectors in several matrices with at most [`MAX_DIMENSIONS`]
+    /// dimensions.
+    pub(super) fn build<'r>(rows: impl Iterator<Item = &'r Rows>, dimensions: usize) -> Self {
         let pairs = dimensions.div_ceil(SIGNS * GROUPS);
         let mut sketch = Self {
             codes: Vec::new(),
-            worth: Vec::new(),
+            weights: Vec::new(),
             pairs,
         };
         for rows in rows {
@@ -61,7 +61,7 @@ impl Sketch {
     }
 
     fn push(&mut self, values: &[i8], scale: f32) {
-        let lane = self.worth.len() % BLOCK;
+        let lane = self.weights.len() % BLOCK;
         if lane == 0 {
             self.codes.resize(self.codes.len() + self.pairs, [0; BLOCK]);
         }
@@ -80,79 +80,89 @@ impl Sketch {
             sum += u32::from(value.unsigned_abs());
             squares += u32::from(value.unsigned_abs()) * u32::from(value.unsigned_abs());
         }
-        self.worth.push(if sum == 0 {
+        self.weights.push(if sum == 0 {
             0.0
         } else {
             scale * squares as f32 / sum as f32
         });
     }
 
-    /// Returns how many bytes it takes.
+    /// Returns the memory use in bytes.
     pub(super) fn memory(&self) -> usize {
-        size_of_val(&*self.codes) + size_of_val(&*self.worth)
+        size_of_val(&*self.codes) + size_of_val(&*self.weights)
     }
 
-    /// Estimates the products of every vector with each row of a request: by row, then by vector.
+    /// Estimates the product of every vector with each row of a request: by row, then by vector.
     pub(super) fn estimates<'v>(
         &self,
         request: impl Iterator<Item = ArrayView1<'v, f32>>,
     ) -> Vec<Vec<f32>> {
-        let tables: Vec<Tables> = request
-            .map(|row| Tables::of(&row.to_vec(), self.pairs))
+        let tables: Vec<LookupTables> = request
+            .map(|row| LookupTables::build(&row.to_vec(), self.pairs))
             .collect();
-        let mut estimates = vec![Vec::with_capacity(self.worth.len()); tables.len()];
-        let codes = self.codes.chunks(TOGETHER * self.pairs.max(1));
-        for (codes, worth) in codes.zip(self.worth.chunks(TOGETHER * BLOCK)) {
+        let mut estimates = vec![Vec::with_capacity(self.weights.len()); tables.len()];
+        let codes = self.codes.chunks(BLOCKS_PER_PASS * self.pairs.max(1));
+        for (codes, weights) in codes.zip(self.weights.chunks(BLOCKS_PER_PASS * BLOCK)) {
             estimates
                 .iter_mut()
                 .zip(&tables)
-                .for_each(|(estimates, tables)| self.add(codes, worth, tables, estimates));
+                .for_each(|(estimates, tables)| self.add(codes, weights, tables, estimates));
         }
         estimates
     }
 
-    /// Adds the estimates of some blocks to those before.
-    fn add(&self, codes: &[[u8; BLOCK]], worth: &[f32], tables: &Tables, estimates: &mut Vec<f32>) {
-        let Tables {
+    /// Appends the estimates of some blocks.
+    fn add(
+        &self,
+        codes: &[[u8; BLOCK]],
+        weights: &[f32],
+        tables: &LookupTables,
+        estimates: &mut Vec<f32>,
+    ) {
+        let LookupTables {
             tables,
             step,
-            least,
+            minimum,
         } = tables;
         let mut sums = [0; BLOCK];
-        for (codes, worth) in codes
+        for (codes, weights) in codes
             .chunks_exact(self.pairs.max(1))
-            .zip(worth.chunks(BLOCK))
+            .zip(weights.chunks(BLOCK))
         {
             add_up(codes, tables, &mut sums);
-            // All of a block, as a loop of one length is made of vector instructions.
-            let mut of_block = [0.0; BLOCK];
-            of_block[..worth.len()].copy_from_slice(worth);
-            of_block
+            // The loop covers a full block, because a fixed length compiles to vector instructions.
+            let mut block_estimates = [0.0; BLOCK];
+            block_estimates[..weights.len()].copy_from_slice(weights);
+            block_estimates
                 .iter_mut()
                 .zip(sums)
-                .for_each(|(value, sum)| *value *= step * f32::from(sum) + least);
-            estimates.extend_from_slice(&of_block[..worth.len()]);
+                .for_each(|(value, sum)| *value *= step * f32::from(sum) + minimum);
+            estimates.extend_from_slice(&block_estimates[..weights.len()]);
         }
     }
 }
 
-/// What four signs of a vector come to with a request, by group.
-struct Tables {
+/// The sums of four signed values of a request, by group and sign pattern.
+struct LookupTables {
     tables: Vec<[[u8; SUMS]; GROUPS]>,
-    /// What one in a table stands for.
+    /// The value of one table unit.
     step: f32,
-    /// What zeros of all tables stand for.
-    least: f32,
+    /// The value of a sum of zeros.
+    minimum: f32,
 }
 
-impl Tables {
-    fn of(request: &[f32], pairs: usize) -> Self {
+impl LookupTables {
+    fn build(request: &[f32], pairs: usize) -> Self {
         let groups = request
             .chunks(SIGNS)
             .map(|values| values.iter().map(|value| value.abs()).sum::<f32>());
-        let most = groups.clone().fold(0.0, f32::max);
-        // From all signs against it to all with it.
-        let step = if most > 0.0 { 2.0 * most / MOST } else { 1.0 };
+        let max_group = groups.clone().fold(0.0, f32::max);
+        // The range is from all signs against the request to all signs with it.
+        let step = if max_group > 0.0 {
+            2.0 * max_group / MAX_TABLE_NUMBER
+        } else {
+            1.0
+        };
         let mut tables = vec![[[0; SUMS]; GROUPS]; pairs];
         for (table, values) in tables
             .as_flattened_mut()
@@ -160,21 +170,22 @@ impl Tables {
             .zip(request.chunks(SIGNS))
         {
             for (signs, number) in table.iter_mut().enumerate() {
-                // What is not least of each value.
-                let of = |(place, value): (usize, &f32)| {
-                    if (signs >> place & 1 == 1) == (*value > 0.0) {
+                // The contribution of one value above its minimum.
+                let contribution = |(bit, value): (usize, &f32)| {
+                    if (signs >> bit & 1 == 1) == (*value > 0.0) {
                         value.abs()
                     } else {
                         0.0
                     }
                 };
-                *number = nearest(2.0 * values.iter().enumerate().map(of).sum::<f32>() / step);
+                let sum = values.iter().enumerate().map(contribution).sum::<f32>();
+                *number = nearest(2.0 * sum / step);
             }
         }
         Self {
             tables,
             step,
-            least: -groups.sum::<f32>(),
+            minimum: -groups.sum::<f32>(),
         }
     }
 }
@@ -188,12 +199,12 @@ fn nearest(value: f32) -> u8 {
     (value + 0.5) as u8
 }
 
-/// Adds up what the tables say of the signs of each tool of a block.
+/// Adds up the table numbers for the signs of each tool of a block.
 fn add_up(codes: &[[u8; BLOCK]], tables: &[[[u8; SUMS]; GROUPS]], sums: &mut [u16; BLOCK]) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
         #[expect(unsafe_code, reason = "instructions that not every processor has")]
-        // SAFETY: this processor has them.
+        // SAFETY: this processor has the instructions.
         return unsafe { avx2::add_up(codes, tables, sums) };
     }
     add_up_one_by_one(codes, tables, sums);
@@ -230,27 +241,30 @@ mod avx2 {
         sums: &mut [u16; BLOCK],
     ) {
         let low = _mm256_set1_epi8(15);
-        // Sums of both bytes of each pair of tools, the second as 256ths, and of the second alone.
-        let (mut both, mut second) = (_mm256_setzero_si256(), _mm256_setzero_si256());
-        for (codes, [of_low, of_high]) in codes.iter().zip(tables) {
+        // `pair_sums` adds up each pair of bytes as a 16-bit number, in which the second byte
+        // counts 256-fold. `second_sums` adds up the second bytes alone.
+        let (mut pair_sums, mut second_sums) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+        for (codes, [low_table, high_table]) in codes.iter().zip(tables) {
             let codes: __m256i = bytemuck::cast(*codes);
-            let found_low = _mm256_shuffle_epi8(table(of_low), _mm256_and_si256(codes, low));
-            let found_high = _mm256_shuffle_epi8(
-                table(of_high),
+            let low_numbers = _mm256_shuffle_epi8(table(low_table), _mm256_and_si256(codes, low));
+            let high_numbers = _mm256_shuffle_epi8(
+                table(high_table),
                 _mm256_and_si256(_mm256_srli_epi16::<4>(codes), low),
             );
-            let found = _mm256_add_epi8(found_low, found_high);
-            both = _mm256_add_epi16(both, found);
-            second = _mm256_add_epi16(second, _mm256_srli_epi16::<8>(found));
+            let numbers = _mm256_add_epi8(low_numbers, high_numbers);
+            pair_sums = _mm256_add_epi16(pair_sums, numbers);
+            second_sums = _mm256_add_epi16(second_sums, _mm256_srli_epi16::<8>(numbers));
         }
-        let first: [u16; BLOCK / 2] =
-            bytemuck::cast(_mm256_sub_epi16(both, _mm256_slli_epi16::<8>(second)));
-        let second: [u16; BLOCK / 2] = bytemuck::cast(second);
+        let first_sums: [u16; BLOCK / 2] = bytemuck::cast(_mm256_sub_epi16(
+            pair_sums,
+            _mm256_slli_epi16::<8>(second_sums),
+        ));
+        let second_sums: [u16; BLOCK / 2] = bytemuck::cast(second_sums);
         for (sums, (first, second)) in sums
             .as_chunks_mut::<2>()
             .0
             .iter_mut()
-            .zip(first.into_iter().zip(second))
+            .zip(first_sums.into_iter().zip(second_sums))
         {
             *sums = [first, second];
         }
@@ -276,47 +290,58 @@ mod tests {
             let values = |count| {
                 prop::collection::vec(prop_oneof![4 => -1.0_f32..1.0, 1 => Just(0.0)], count)
             };
-            (values(rows * dimensions), values(dimensions)).prop_map(move |(rows_of, request)| {
-                let matrix = Array2::from_shape_vec((rows, dimensions), rows_of).expect("it fits");
-                (matrix, Array1::from(request))
-            })
+            (values(rows * dimensions), values(dimensions)).prop_map(
+                move |(row_values, request)| {
+                    let matrix =
+                        Array2::from_shape_vec((rows, dimensions), row_values).expect("it fits");
+                    (matrix, Array1::from(request))
+                },
+            )
         })
     }
 
     proptest! {
         #[test]
-        fn an_estimate_is_the_product_with_the_signs_times_what_they_are_worth((matrix, request) in matrices()) {
-            let rows = Rows::of(matrix.view());
-            // Several times, so that they are not all looked at together.
-            let times = 2 * TOGETHER * BLOCK / matrix.nrows().max(1);
-            let sketch = Sketch::of(std::iter::repeat_n(&rows, times), request.len());
+        fn estimate_is_the_weighted_product_with_the_signs(
+            (matrix, request) in matrices(),
+        ) {
+            let rows = Rows::from_vectors(matrix.view());
+            // Repeats the rows so that they do not fit into one pass.
+            let times = 2 * BLOCKS_PER_PASS * BLOCK / matrix.nrows().max(1);
+            let sketch = Sketch::build(std::iter::repeat_n(&rows, times), request.len());
             let other = -&request;
             let estimates = sketch.estimates([request.view(), other.view()].into_iter());
             prop_assert_eq!(&estimates[1], &sketch.estimates(std::iter::once(other.view()))[0]);
             let estimates = &estimates[0];
             prop_assert_eq!(estimates.len(), times * matrix.nrows());
-            prop_assert!(estimates.chunks(matrix.nrows().max(1)).all(|again| again == &estimates[..matrix.nrows()]));
-            // A number of a table is off by half a step at most, and a step is a 127th of the
+            let mut repetitions = estimates.chunks(matrix.nrows().max(1));
+            prop_assert!(repetitions.all(|chunk| chunk == &estimates[..matrix.nrows()]));
+            // A table number is off by at most half a step. A step is a 127th of the range of the
             // widest group.
             let groups = request.len().div_ceil(SIGNS) as f32;
-            let widest = request.to_vec().chunks(SIGNS).map(|group| group.iter().map(|value| value.abs()).sum::<f32>()).fold(0.0, f32::max);
+            let width = |group: &[f32]| group.iter().map(|value| value.abs()).sum::<f32>();
+            let widest = request.to_vec().chunks(SIGNS).map(width).fold(0.0, f32::max);
             for (row, estimate) in estimates[..matrix.nrows()].iter().enumerate() {
-                let kept = rows.row(row);
-                let signs = kept.mapv(|value| if value > 0.0 { 1.0 } else { -1.0 });
-                let sum = kept.mapv(f32::abs).sum();
-                let worth = if sum > 0.0 { kept.dot(&kept) / sum } else { 0.0 };
-                let bound = worth * (groups * widest / 127.0 + 1e-4) + 1e-5;
-                prop_assert!((estimate - worth * signs.dot(&request)).abs() <= bound, "{estimate} {} {bound}", worth * signs.dot(&request));
+                let vector = rows.row(row);
+                let signs = vector.mapv(|value| if value > 0.0 { 1.0 } else { -1.0 });
+                let sum = vector.mapv(f32::abs).sum();
+                let weight = if sum > 0.0 { vector.dot(&vector) / sum } else { 0.0 };
+                let bound = weight * (groups * widest / 127.0 + 1e-4) + 1e-5;
+                let exact = weight * signs.dot(&request);
+                prop_assert!((estimate - exact).abs() <= bound, "{estimate} {exact} {bound}");
             }
         }
 
         #[test]
-        fn every_processor_adds_up_the_same(
-            codes in prop::collection::vec(any::<[u8; BLOCK]>(), 0..256), seed in prop::collection::vec(0..128_u8, SUMS * GROUPS),
+        fn vector_loop_equals_the_portable_loop(
+            codes in prop::collection::vec(any::<[u8; BLOCK]>(), 0..256),
+            seed in prop::collection::vec(0..128_u8, SUMS * GROUPS),
         ) {
-            let tables: Vec<[[u8; SUMS]; GROUPS]> = (0..codes.len())
-                .map(|pair| std::array::from_fn(|group| std::array::from_fn(|signs| seed[(7 * pair + SUMS * group + signs) % seed.len()])))
-                .collect();
+            let number = |pair, group, signs| seed[(7 * pair + SUMS * group + signs) % seed.len()];
+            let table = |pair| {
+                std::array::from_fn(|group| std::array::from_fn(|signs| number(pair, group, signs)))
+            };
+            let tables: Vec<[[u8; SUMS]; GROUPS]> = (0..codes.len()).map(table).collect();
             let (mut quick, mut plain) = ([1; BLOCK], [2; BLOCK]);
             add_up(&codes, &tables, &mut quick);
             add_up_one_by_one(&codes, &tables, &mut plain);
@@ -325,10 +350,10 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_vectors_have_sums_of_sixteen_bits() {
+    fn sums_of_the_longest_vectors_fit_into_16_bits() {
         let longest = Array2::from_elem((1, MAX_DIMENSIONS), 1.0);
-        let rows = Rows::of(longest.view());
-        let sketch = Sketch::of([&rows].into_iter(), MAX_DIMENSIONS);
+        let rows = Rows::from_vectors(longest.view());
+        let sketch = Sketch::build([&rows].into_iter(), MAX_DIMENSIONS);
         let estimate = sketch.estimates(longest.rows().into_iter())[0][0];
         assert!(
             (estimate / MAX_DIMENSIONS as f32 - 1.0).abs() < 1e-3,

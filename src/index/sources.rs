@@ -1,17 +1,19 @@
-//! Sources as documents: what the tools of one source say together.
+//! The source index: each source of a catalog is a document of its tools.
 //!
-//! A request often tells whose tool it wants more clearly than which. Its words are those of a
-//! trade, and they stand in the other tools of the source that serves that trade: "the fourth heat
-//! needs its lanes" says little of `publish_start_list`, and much of a swimming club. So each
-//! source is one more document. Its words are those of its name and of its tools, each as often as
-//! tools have it, in whatever field: a trade shows in what parameters are said to be as well as in
-//! names. Its meaning is the mean of what its tools are.
+//! The words of a request often point to a source more clearly than to a tool. Its topic words may
+//! occur only in other tools of the right source. For example, "the fourth heat needs its lanes"
+//! matches a swimming club's tools but says little about `publish_start_list`. So each source is
+//! one more document. Its words are those of its name and of its tools, counted once per tool, from
+//! every field. Its vector is the mean of its tools' vectors.
 //!
-//! A source of few tools tells less than one of many: its mean is drawn towards that of the
-//! catalog, or a lone tool would have itself for a witness.
+//! A source with few tools is weaker evidence than one with many. Its mean is moved towards that of
+//! the catalog. Otherwise a single tool would confirm itself.
 //!
-//! A tool without a source, or of one so large that it is a collection and no service, stands for
-//! itself. What an untrusted source calls itself joins it to no trusted one.
+//! A tool without a source is a single-tool source. So is each tool of a very large source, which
+//! is more a collection than a service. An untrusted source is never merged with a trusted one of
+//! the same name.
+//!
+//! Source scoring is off if there is only one source or most tools are single-tool sources.
 
 mod scores;
 
@@ -20,7 +22,7 @@ use std::sync::Arc;
 use foldhash::HashMap;
 use ndarray::{Array1, Array2, ArrayView2};
 
-use self::scores::Of;
+use self::scores::SourceAssignment;
 pub(crate) use self::scores::SourceScores;
 use super::postings::Postings;
 use super::rows::Rows;
@@ -31,66 +33,65 @@ use crate::ranking::{ToolId, ToolSet};
 use crate::saved::{SavedError, SavedFile, Writer};
 use crate::text::{Analyzer, TermKind};
 
-/// A source of more tools is a collection.
-const MAX_TOOLS: usize = 500;
-/// BM25's term-frequency saturation. `docs/results.md` has what else was tried.
+/// The most tools of a source; a larger one is a collection.
+const MAX_SERVICE_TOOLS: usize = 500;
+/// BM25's term-frequency saturation. `docs/results.md` has the alternatives that were measured.
 const K1: f32 = 0.6;
 /// BM25's length normalisation.
 const B: f32 = 0.75;
-/// What a pair of words counts beside a word.
+/// The weight of a word pair relative to a word.
 const PAIR_WEIGHT: f32 = 0.25;
 
-/// A mean counts as if so many tools more were in the source, each like the catalog's tools on
-/// average.
-const TOOLS_ON_AVERAGE: f32 = 3.0;
+/// The number of average tools that are added to each source's mean.
+const AVERAGE_TOOLS: f32 = 3.0;
 
-/// The sections of a saved index that hold what sources say; they are missing where sources tell
-/// nothing.
-const NAME: &str = "source-words";
-const OF: &str = "source-words.of";
+/// The sections of a saved index that hold the source index. They are missing if source scoring is
+/// off.
+const SECTION: &str = "source-words";
+const ASSIGNMENT: &str = "source-words.of";
 const NORMS: &str = "source-words.norms";
-const HOLDING: &str = "source-words.holding";
+const TERM_SOURCES: &str = "source-words.holding";
 const COUNTS: &str = "source-words.counts";
 
-/// The sources of a catalog.
-pub(crate) struct Sources {
-    of: Of,
-    /// How many tools each source has.
+/// The sources of a catalog with their scoring data.
+pub(crate) struct SourceIndex {
+    assignment: SourceAssignment,
+    /// The number of tools of each source.
     sizes: Vec<u32>,
     /// BM25's denominator without the term frequency, by source.
     norms: Vec<f32>,
-    words: Words,
+    terms: SourceTerms,
 }
 
-/// What sources say.
-enum Words {
+/// The terms of the sources.
+enum SourceTerms {
     /// All sources of the catalog.
-    All(Held),
-    /// Some of the sources of a larger catalog, each a document.
+    All(SourcePostings),
+    /// Some sources of a larger catalog, as rows.
     Some {
         rows: Vec<Arc<SourceRow>>,
-        counted: Arc<Counted>,
-        holding: Holding,
+        totals: Arc<SourceTotals>,
+        document_frequencies: DocumentFrequencies,
     },
 }
 
-/// The words of all sources.
+/// The postings of all sources.
 #[derive(Default)]
-struct Held {
+struct SourcePostings {
     terms: Terms,
-    /// By posting: the source that holds the term; ascending within a term.
-    holding: Vec<u32>,
-    /// By posting: how many tools of the source hold the term; each word of its name counts as one
-    /// more.
+    /// The source that contains the term, by posting; ascending within a term.
+    sources: Vec<u32>,
+    /// The number of the source's tools that contain the term, by posting. Each word of the source
+    /// name adds one.
     counts: Vec<u16>,
 }
 
-/// How many sources hold each term of a request.
-pub(crate) type Holding = HashMap<TermKey, u32>;
+/// Document frequencies: the number of documents that contain each term of a request.
+pub(crate) type DocumentFrequencies = HashMap<TermKey, u32>;
 
-/// What is counted over all sources of a catalog.
+/// Totals over all sources of a catalog.
 #[derive(Debug)]
-pub(crate) struct Counted {
+pub(crate) struct SourceTotals {
     pub(crate) sources: usize,
     /// The average length of a source.
     pub(crate) average: f32,
@@ -98,14 +99,14 @@ pub(crate) struct Counted {
     pub(super) mean: Vec<Vec<f32>>,
 }
 
-/// One source: its words and what its tools mean together.
+/// The document of one source: its terms and the sum of its tools' vectors.
 #[derive(Debug, Clone)]
 pub struct SourceRow {
-    /// Ascending.
+    /// The distinct terms, ascending.
     terms: Vec<TermKey>,
-    /// By term: how many tools hold it.
+    /// The number of tools that contain each term.
     counts: Vec<u16>,
-    /// How many words it has, as its tools count them.
+    /// The length of the source: the sum of `counts`.
     length: u32,
     /// The sum of its tools' vectors, by each model.
     vectors: Vec<Vec<f32>>,
@@ -113,17 +114,19 @@ pub struct SourceRow {
 }
 
 impl SourceRow {
-    /// Takes the different terms of a source in ascending order, and how many tools hold each.
+    /// Takes the distinct terms of a source in ascending order, each with the number of tools that
+    /// contain it.
     pub(super) fn new(
         terms: Vec<TermKey>,
         counts: Vec<u16>,
         vectors: Vec<Vec<f32>>,
         tools: usize,
     ) -> Self {
-        // Of a row that somebody else has written there may be any numbers.
-        let length = counts.iter().fold(0, |length: u32, &count| {
-            length.saturating_add(u32::from(count))
-        });
+        // A row from a store may contain any numbers.
+        let mut length = 0_u32;
+        for &count in &counts {
+            length = length.saturating_add(u32::from(count));
+        }
         Self {
             terms,
             counts,
@@ -149,16 +152,14 @@ impl SourceRow {
         self.tools
     }
 
-    /// Returns the terms that it holds.
-    pub fn held(&self) -> impl Iterator<Item = u64> {
+    /// Returns the hashes of its terms.
+    pub fn term_hashes(&self) -> impl Iterator<Item = u64> {
         self.terms.iter().map(|term| term.0)
     }
 
     fn count(&self, term: TermKey) -> Option<u16> {
-        self.terms
-            .binary_search(&term)
-            .ok()
-            .map(|place| self.counts[place])
+        let index = self.terms.binary_search(&term).ok()?;
+        Some(self.counts[index])
     }
 }
 
@@ -167,239 +168,247 @@ fn norm(length: u32, average: f32) -> f32 {
     K1 * (1.0 - B + B * length as f32 / average.max(1.0))
 }
 
-impl Sources {
-    /// Reads the sources from the index that the catalog was opened from, or puts their tools
-    /// together; `None` where sources tell nothing.
-    pub(super) fn of_catalog(
+impl SourceIndex {
+    /// Reads the sources from the index that the catalog was opened from, or builds them; `None` if
+    /// source scoring is off.
+    pub(super) fn load_or_build(
         catalog: &Catalog,
         postings: &[(usize, &Postings)],
     ) -> Result<Option<Self>, SavedError> {
         match catalog.saved() {
             None => Ok(Self::new(catalog, postings)),
-            Some(file) if !file.has(OF) => Ok(None),
-            Some(file) => Self::open(file).map(Some),
+            Some(file) if !file.has(ASSIGNMENT) => Ok(None),
+            Some(file) => Ok(Some(Self::open(file)?)),
         }
     }
 
     pub(super) fn save(&self, writer: &mut Writer) -> Result<(), SavedError> {
-        let Some(held) = self.held() else {
+        let Some(postings) = self.all_postings() else {
             return Ok(());
         };
-        writer.numbers(OF, &self.of.numbers)?;
+        writer.numbers(ASSIGNMENT, &self.assignment.numbers)?;
         writer.numbers(NORMS, &self.norms)?;
-        held.terms.save(NAME, writer)?;
-        writer.numbers(HOLDING, &held.holding)?;
-        writer.numbers(COUNTS, &held.counts)
+        postings.terms.save(SECTION, writer)?;
+        writer.numbers(TERM_SOURCES, &postings.sources)?;
+        writer.numbers(COUNTS, &postings.counts)
     }
 
-    /// The words of all sources; `None` of a part.
-    fn held(&self) -> Option<&Held> {
-        match &self.words {
-            Words::All(held) => Some(held),
-            Words::Some { .. } => None,
+    /// Returns the postings of all sources; `None` for a shard.
+    fn all_postings(&self) -> Option<&SourcePostings> {
+        match &self.terms {
+            SourceTerms::All(postings) => Some(postings),
+            SourceTerms::Some { .. } => None,
         }
     }
 
-    /// Returns how many bytes they take.
+    /// Returns the memory use in bytes.
     pub(super) fn memory(&self) -> usize {
-        let of = size_of_val(&*self.of.numbers) + size_of_val(&*self.of.ends);
-        let words = self.held().map_or(
-            0,
-            |Held {
-                 terms,
-                 holding,
-                 counts,
-             }| { terms.memory() + size_of_val(&**holding) + size_of_val(&**counts) },
-        );
-        of + words + size_of_val(&*self.norms)
+        let assignment =
+            size_of_val(&*self.assignment.numbers) + size_of_val(&*self.assignment.ends);
+        let mut memory = assignment + size_of_val(&*self.norms);
+        if let Some(postings) = self.all_postings() {
+            memory += size_of_val(&*postings.sources) + size_of_val(&*postings.counts);
+            memory += postings.terms.memory();
+        }
+        memory
     }
 
     fn open(file: &SavedFile) -> Result<Self, SavedError> {
-        let (numbers, norms): (Vec<u32>, Vec<f32>) = (file.numbers(OF)?, file.numbers(NORMS)?);
-        let (holding, counts): (Vec<u32>, Vec<u16>) =
-            (file.numbers(HOLDING)?, file.numbers(COUNTS)?);
+        let (numbers, norms): (Vec<u32>, Vec<f32>) =
+            (file.numbers(ASSIGNMENT)?, file.numbers(NORMS)?);
+        let (sources, counts): (Vec<u32>, Vec<u16>) =
+            (file.numbers(TERM_SOURCES)?, file.numbers(COUNTS)?);
         let is_source = |&source: &u32| (source as usize) < norms.len();
-        let sound = numbers.len() == file.header.tools
+        let is_valid = numbers.len() == file.header.tools
             && numbers.iter().all(is_source)
             && norms.iter().all(|norm| norm.is_finite() && *norm > 0.0)
-            && holding.len() == counts.len()
-            && holding.iter().all(is_source);
-        file.ensure(sound, NAME)?;
+            && sources.len() == counts.len()
+            && sources.iter().all(is_source);
+        file.ensure(is_valid, SECTION)?;
         let mut sizes = vec![0; norms.len()];
         numbers
             .iter()
             .for_each(|&source| sizes[source as usize] += 1);
-        let terms = Terms::open(NAME, file, holding.len())?;
+        let terms = Terms::open(SECTION, file, sources.len())?;
         Ok(Self {
-            of: Of::new(numbers),
+            assignment: SourceAssignment::new(numbers),
             sizes,
             norms,
-            words: Words::All(Held {
+            terms: SourceTerms::All(SourcePostings {
                 terms,
-                holding,
+                sources,
                 counts,
             }),
         })
     }
 
-    /// Puts the tools of each source together; `None` where sources tell nothing: there is one, or
-    /// most tools stand for themselves.
+    /// Builds the sources of a catalog; `None` if source scoring is off.
     pub(super) fn new(catalog: &Catalog, postings: &[(usize, &Postings)]) -> Option<Self> {
-        // A source by its number and by whether it is trusted.
+        // A group is a source name with a trust level.
         let group = |tool| {
             Some(2 * catalog.source_number(tool)? + usize::from(catalog.outline(tool).untrusted))
         };
         let groups: Vec<Option<usize>> = catalog.ids().map(group).collect();
-        let mut tools_of = vec![0_usize; 2 * catalog.source_names().len()];
+        let mut group_sizes = vec![0_usize; 2 * catalog.source_names().len()];
         groups
             .iter()
             .flatten()
-            .for_each(|&group| tools_of[group] += 1);
-        let is_shared = |group: &usize| (2..=MAX_TOOLS).contains(&tools_of[*group]);
-        let together = groups.iter().flatten().copied().filter(is_shared).count();
-        if together == 0 || 2 * together < catalog.len() {
+            .for_each(|&group| group_sizes[group] += 1);
+        let is_shared = |group: &usize| (2..=MAX_SERVICE_TOOLS).contains(&group_sizes[*group]);
+        let shared_tools = groups.iter().flatten().copied().filter(is_shared).count();
+        if shared_tools == 0 || 2 * shared_tools < catalog.len() {
             return None;
         }
-        let mut numbers: Vec<Option<u32>> = vec![None; tools_of.len()];
+        let mut source_of_group: Vec<Option<u32>> = vec![None; group_sizes.len()];
         let mut analyzer = Analyzer::new();
-        let (mut of, mut sizes, mut words) =
-            (Vec::with_capacity(catalog.len()), Vec::new(), Vec::new());
+        let mut numbers = Vec::with_capacity(catalog.len());
+        let mut sizes = Vec::new();
+        let mut name_words = Vec::new();
         for group in groups {
             let group = group.filter(is_shared);
-            let known = group.and_then(|group| numbers[group]);
-            let source = known.unwrap_or_else(|| {
+            let known_source = match group {
+                Some(group) => source_of_group[group],
+                None => None,
+            };
+            let source = known_source.unwrap_or_else(|| {
                 let source = number(sizes.len());
                 if let Some(group) = group {
-                    numbers[group] = Some(source);
+                    source_of_group[group] = Some(source);
                     analyzer.terms(&catalog.source_names()[group / 2], |term| {
-                        words.push((TermKey::of(term.term), source))
+                        name_words.push((TermKey::new(term.term), source))
                     });
                 }
                 sizes.push(0);
                 source
             });
             sizes[source as usize] += 1;
-            of.push(source);
+            numbers.push(source);
         }
         if sizes.len() < 2 {
             return None;
         }
-        words.sort_unstable();
-        Some(Self::count((Of::new(of), sizes), postings, &words))
+        name_words.sort_unstable();
+        let assignment = SourceAssignment::new(numbers);
+        Some(Self::count(assignment, sizes, postings, &name_words))
     }
 
-    /// Counts how many tools of each source hold a term, the words of its name beside.
+    /// Counts the tools of each source that contain a term, including the words of the source name.
     fn count(
-        (of, sizes): (Of, Vec<u32>),
+        assignment: SourceAssignment,
+        sizes: Vec<u32>,
         postings: &[(usize, &Postings)],
         names: &[(TermKey, u32)],
     ) -> Self {
-        let mut words = Held::default();
-        let of_names = Terms::of(names.iter().map(|&(term, _)| term));
-        let terms: Vec<&Terms> = postings
-            .iter()
-            .map(|(_, postings)| postings.terms())
-            .chain([&of_names])
-            .collect();
+        let mut source_postings = SourcePostings::default();
+        let name_terms = Terms::from_sorted(names.iter().map(|&(term, _)| term));
+        let mut terms: Vec<&Terms> = Vec::with_capacity(postings.len() + 1);
+        for (_, postings) in postings {
+            terms.push(postings.terms());
+        }
+        terms.push(&name_terms);
         let mut lengths = vec![0_u32; sizes.len()];
-        let mut counted: Vec<(u32, u32)> = Vec::new();
-        each_term(&terms, |term, held| {
-            // The tools of a source mostly stand together.
-            let mut count = |source: u32| match counted.last_mut() {
+        let mut source_counts: Vec<(u32, u32)> = Vec::new();
+        each_term(&terms, |term, containing| {
+            // The tools of a source are mostly adjacent.
+            let mut count = |source: u32| match source_counts.last_mut() {
                 Some((last, count)) if *last == source => *count += 1,
-                _ => counted.push((source, 1)),
+                _ => source_counts.push((source, 1)),
             };
-            for (run, held) in held {
+            for (run, range) in containing {
                 match postings.get(*run) {
                     Some((first, postings)) => {
-                        let of = &of.numbers[*first..];
+                        let numbers = &assignment.numbers[*first..];
                         postings
-                            .tools(held.clone())
+                            .tools(range.clone())
                             .iter()
-                            .for_each(|&tool| count(of[tool as usize]));
+                            .for_each(|&tool| count(numbers[tool as usize]));
                     }
-                    None => names[held.clone()]
+                    None => names[range.clone()]
                         .iter()
                         .for_each(|&(_, source)| count(source)),
                 }
             }
-            counted.sort_unstable();
-            for same in counted.chunk_by(|(one, _), (other, _)| one == other) {
+            source_counts.sort_unstable();
+            for same in source_counts.chunk_by(|(one, _), (other, _)| one == other) {
                 let (source, count) = (same[0].0, same.iter().map(|(_, count)| count).sum::<u32>());
                 lengths[source as usize] += count;
-                words.holding.push(source);
-                words.counts.push(u16::try_from(count).unwrap_or(u16::MAX));
+                source_postings.sources.push(source);
+                let saturated = u16::try_from(count).unwrap_or(u16::MAX);
+                source_postings.counts.push(saturated);
             }
-            counted.clear();
-            words.terms.push(term, words.holding.len());
+            source_counts.clear();
+            let end = source_postings.sources.len();
+            source_postings.terms.push(term, end);
         });
-        words.terms.shrink();
-        words.holding.shrink_to_fit();
-        words.counts.shrink_to_fit();
+        source_postings.terms.shrink();
+        source_postings.sources.shrink_to_fit();
+        source_postings.counts.shrink_to_fit();
         let average = lengths.iter().sum::<u32>() as f32 / lengths.len() as f32;
         let norms = lengths
             .iter()
             .map(|&length| norm(length, average))
             .collect();
         Self {
-            of,
+            assignment,
             sizes,
             norms,
-            words: Words::All(words),
+            terms: SourceTerms::All(source_postings),
         }
     }
 
-    /// Takes the sources of some tools of a larger catalog: of each tool the number of its source
-    /// among `rows`.
-    pub(super) fn of_part(
-        of: Vec<u32>,
+    /// Takes the sources of a shard. `numbers` has the index of each tool's source in `rows`.
+    pub(super) fn from_rows(
+        numbers: Vec<u32>,
         rows: Vec<Arc<SourceRow>>,
-        counted: &Arc<Counted>,
-        holding: Holding,
+        totals: &Arc<SourceTotals>,
+        document_frequencies: DocumentFrequencies,
     ) -> Self {
+        let mut sizes = Vec::with_capacity(rows.len());
+        let mut norms = Vec::with_capacity(rows.len());
+        for row in &rows {
+            sizes.push(number(row.tools));
+            norms.push(norm(row.length, totals.average));
+        }
         Self {
-            of: Of::new(of),
-            sizes: rows.iter().map(|row| number(row.tools)).collect(),
-            norms: rows
-                .iter()
-                .map(|row| norm(row.length, counted.average))
-                .collect(),
-            words: Words::Some {
+            assignment: SourceAssignment::new(numbers),
+            sizes,
+            norms,
+            terms: SourceTerms::Some {
                 rows,
-                counted: Arc::clone(counted),
-                holding,
+                totals: Arc::clone(totals),
+                document_frequencies,
             },
         }
     }
 
-    /// Returns how many there are; a tool that stands for itself is one.
+    /// Returns the number of sources, including single-tool sources.
     pub(super) fn len(&self) -> usize {
         self.sizes.len()
     }
 
-    /// Returns the number of the source of a tool, and how many tools that has.
-    pub(super) fn of_tool(&self, tool: ToolId) -> (u32, u32) {
-        let source = self.of.numbers[tool.index()];
+    /// Returns the number of a tool's source, and the number of that source's tools.
+    pub(super) fn find(&self, tool: ToolId) -> (u32, u32) {
+        let source = self.assignment.numbers[tool.index()];
         (source, self.sizes[source as usize])
     }
 
-    /// Tells `each` every term with the sources that hold it, and how many tools of each do.
+    /// Calls `each` with every term, the sources that contain it and the number of tools in each.
     pub(super) fn each_term(&self, mut each: impl FnMut(TermKey, &[u32], &[u16])) {
-        let Some(Held {
+        let Some(SourcePostings {
             terms,
-            holding,
+            sources,
             counts,
-        }) = self.held()
+        }) = self.all_postings()
         else {
             return;
         };
-        for (&term, held) in terms.keys().iter().zip(terms.ranges()) {
-            each(term, &holding[held.clone()], &counts[held]);
+        for (&term, range) in terms.keys().iter().zip(terms.ranges()) {
+            each(term, &sources[range.clone()], &counts[range]);
         }
     }
 
-    /// Returns how many sources there are, and how long they are on average.
-    pub(super) fn counted(&self) -> (usize, f32) {
+    /// Returns the number of sources and their average length.
+    pub(super) fn totals(&self) -> (usize, f32) {
         let mut length = 0_u64;
         self.each_term(|_, _, counts| {
             length += counts.iter().map(|&count| u64::from(count)).sum::<u64>()
@@ -407,8 +416,7 @@ impl Sources {
         (self.sizes.len(), length as f32 / self.sizes.len() as f32)
     }
 
-    /// Returns the BM25 score of each tool's source for the terms of a request, each with what it
-    /// counts.
+    /// Returns the BM25 score of each tool's source for the weighted terms of a request.
     pub(crate) fn keyword(
         &self,
         terms: impl Iterator<Item = (TermKey, TermKind, f32)>,
@@ -420,34 +428,36 @@ impl Sources {
             } else {
                 weight
             };
-            let idf = |sources: usize, holding: usize| (1.0 + sources as f32 / holding as f32).ln();
+            let idf =
+                |sources: usize, containing: usize| (1.0 + sources as f32 / containing as f32).ln();
             let mut add = |source: usize, idf: f32, tools: u16| {
                 let tools = f32::from(tools);
                 scores[source] += share * idf * (K1 + 1.0) * tools / (tools + self.norms[source]);
             };
-            match &self.words {
-                Words::All(Held {
+            match &self.terms {
+                SourceTerms::All(SourcePostings {
                     terms,
-                    holding,
+                    sources,
                     counts,
                 }) => {
-                    let held = terms.look_up(key);
-                    let idf = idf(self.sizes.len(), held.len());
-                    for (&source, &tools) in holding[held.clone()].iter().zip(&counts[held]) {
+                    let range = terms.look_up(key);
+                    let idf = idf(self.sizes.len(), range.len());
+                    for (&source, &tools) in sources[range.clone()].iter().zip(&counts[range]) {
                         add(source as usize, idf, tools);
                     }
                 }
-                Words::Some {
+                SourceTerms::Some {
                     rows,
-                    counted,
-                    holding,
+                    totals,
+                    document_frequencies,
                 } => {
-                    let holding = holding.get(&key).map_or(1, |&holding| holding as usize);
-                    // What none of all sources holds is in none of these.
-                    if holding == 0 {
+                    let frequency = document_frequencies.get(&key);
+                    let containing = frequency.map_or(1, |&count| count as usize);
+                    // A term that no source contains is in none of these.
+                    if containing == 0 {
                         continue;
                     }
-                    let idf = idf(counted.sources, holding);
+                    let idf = idf(totals.sources, containing);
                     for (source, row) in rows.iter().enumerate() {
                         row.count(key)
                             .into_iter()
@@ -456,101 +466,98 @@ impl Sources {
                 }
             }
         }
-        self.scored(scores)
+        self.assign_scores(scores)
     }
 
-    /// Returns the mean of the vectors of each source's tools by a model, drawn towards the mean of
-    /// all tools; `None` of a part of a catalog. `add` adds the vector of a tool to a sum.
+    /// Returns the mean vector of each source's tools by a model, moved towards the mean of all
+    /// tools; `None` for a shard. `add` adds the vector of a tool to a sum.
     pub(super) fn mean_vectors(
         &self,
         dimensions: usize,
         add: impl Fn(ToolId, &mut [f32]),
     ) -> Option<Array2<f32>> {
-        self.held()?;
-        let mut tools: Vec<u32> = (0..number(self.of.numbers.len())).collect();
-        tools.sort_by_key(|&tool| self.of.numbers[tool as usize]);
+        self.all_postings()?;
+        let mut tools: Vec<u32> = (0..number(self.assignment.numbers.len())).collect();
+        tools.sort_by_key(|&tool| self.assignment.numbers[tool as usize]);
         let sum = |tools: &[u32]| {
             let mut sum = vec![0.0; dimensions];
             tools.iter().for_each(|&tool| add(ToolId(tool), &mut sum));
             sum
         };
-        let average: Vec<f32> = sum(&tools)
-            .into_iter()
-            .map(|sum| sum / tools.len().max(1) as f32)
-            .collect();
+        let mut average = sum(&tools);
+        for value in &mut average {
+            *value /= tools.len().max(1) as f32;
+        }
         let mut means = Array2::zeros((self.sizes.len(), dimensions));
-        for tools in
-            tools.chunk_by(|&a, &b| self.of.numbers[a as usize] == self.of.numbers[b as usize])
-        {
+        let source = |tool: u32| self.assignment.numbers[tool as usize] as usize;
+        for tools in tools.chunk_by(|&a, &b| source(a) == source(b)) {
             let (mut mean, count) = (sum(tools), tools.len() as f32);
             mean.iter_mut().zip(&average).for_each(|(sum, average)| {
-                *sum = (*sum + TOOLS_ON_AVERAGE * average) / (count + TOOLS_ON_AVERAGE);
+                *sum = (*sum + AVERAGE_TOOLS * average) / (count + AVERAGE_TOOLS);
             });
-            means
-                .row_mut(self.of.numbers[tools[0] as usize] as usize)
-                .assign(&Array1::from(mean));
+            means.row_mut(source(tools[0])).assign(&Array1::from(mean));
         }
         Some(means)
     }
 
     /// Adds the tools of the sources with the largest scores, by row.
     pub(super) fn add_best(&self, rows: &[Vec<f32>], tools: &mut ToolSet) {
-        self.of.add_best(rows, f32::NEG_INFINITY, tools);
+        self.assignment.add_best(rows, f32::NEG_INFINITY, tools);
     }
 
-    /// Returns how near the tools of each source are on average to each unit vector of a request by
-    /// a model, drawn towards the mean of all tools: by vector, then by source. `cosines` has how
-    /// near each tool of the catalog is to each.
+    /// Returns the mean cosine of each source's tools to each unit vector of a request by a model:
+    /// by vector, then by source. Each mean is moved towards the mean of all tools. `cosines` has
+    /// the cosine of every tool to each vector.
     pub(crate) fn means(
         &self,
         cosines: &[Vec<f32>],
         model: usize,
         request: ArrayView2<'_, f32>,
     ) -> Vec<Vec<f32>> {
-        let drawn = |mut sums: Vec<f32>, average: f32| {
+        let move_to_average = |mut sums: Vec<f32>, average: f32| {
             for (sum, &size) in sums.iter_mut().zip(&self.sizes) {
-                *sum = (*sum + TOOLS_ON_AVERAGE * average) / (size as f32 + TOOLS_ON_AVERAGE);
+                *sum = (*sum + AVERAGE_TOOLS * average) / (size as f32 + AVERAGE_TOOLS);
             }
             sums
         };
-        match &self.words {
-            Words::All(_) => {
+        match &self.terms {
+            SourceTerms::All(_) => {
                 let means = cosines.iter().map(|cosines| {
                     let mut sums = vec![0.0; self.sizes.len()];
-                    for (run, source) in self.of.runs() {
+                    for (run, source) in self.assignment.runs() {
                         sums[source] += sum(&cosines[run]);
                     }
                     let average = sums.iter().sum::<f32>() / cosines.len() as f32;
-                    drawn(sums, average)
+                    move_to_average(sums, average)
                 });
                 means.collect()
             }
-            Words::Some { rows, counted, .. } => {
-                // As tools are held against it.
-                let request = Rows::of(request);
+            SourceTerms::Some { rows, totals, .. } => {
+                // Tools are compared with the quantised request, and sources must be as well.
+                let request = Rows::from_vectors(request);
                 let means = (0..request.len()).map(|vector| {
                     let vector = request.row(vector).to_vec();
                     let sums = rows
                         .iter()
                         .map(|row| dot(&row.vectors[model], &vector))
                         .collect();
-                    drawn(sums, dot(&counted.mean[model], &vector))
+                    move_to_average(sums, dot(&totals.mean[model], &vector))
                 });
                 means.collect()
             }
         }
     }
 
-    /// Gives each tool the score of its source.
-    pub(crate) fn scored(&self, scores: Vec<f32>) -> SourceScores {
+    /// Assigns the score of its source to each tool.
+    pub(crate) fn assign_scores(&self, scores: Vec<f32>) -> SourceScores {
         SourceScores {
-            of: self.of.clone(),
+            assignment: self.assignment.clone(),
             scores,
         }
     }
 }
 
-/// Adds up, eight values side by side.
+/// Adds up values, eight side by side.
 fn sum(values: &[f32]) -> f32 {
     let (chunks, rest) = values.as_chunks::<8>();
     let mut sums = [0.0; 8];
@@ -569,36 +576,36 @@ mod tests {
     use crate::index::IndexConfig;
     use crate::index::segment::Segments;
 
-    fn sources(tools: &[(&str, &str, bool)], cuts: &[usize]) -> Option<Sources> {
+    fn sources(tools: &[(&str, &str, bool)], cuts: &[usize]) -> Option<SourceIndex> {
         let tools = tools
             .iter()
             .enumerate()
-            .map(|(place, &(source, description, untrusted))| {
-                let mut tool = Tool::without_arguments(format!("t{place}"), description);
+            .map(|(number, &(source, description, untrusted))| {
+                let mut tool = Tool::without_arguments(format!("t{number}"), description);
                 tool.source = Some(source.to_owned()).filter(|source| !source.is_empty());
                 tool.untrusted = untrusted;
-                tool.id = format!("{source}/{place}");
+                tool.id = format!("{source}/{number}");
                 tool
             });
         let catalog = Catalog::from_tools(tools).expect("ids differ");
         let segments =
             Segments::cut(catalog.tools(), cuts, &IndexConfig::default()).expect("builds");
-        Sources::new(&catalog, &segments.postings())
+        SourceIndex::new(&catalog, &segments.postings())
     }
 
-    fn mean(sources: &Sources, scores: &[f32]) -> Vec<f32> {
+    fn mean(sources: &SourceIndex, scores: &[f32]) -> Vec<f32> {
         let means = sources
             .means(&[scores.to_vec()], 0, ArrayView2::from(&[[1.0_f32]]))
             .concat();
-        sources.scored(means).by_tool().collect()
+        sources.assign_scores(means).by_tool().collect()
     }
 
-    fn keyword(sources: &Sources, words: &[&str]) -> Vec<f32> {
+    fn keyword(sources: &SourceIndex, words: &[&str]) -> Vec<f32> {
         sources
             .keyword(
                 words
                     .iter()
-                    .map(|&word| (TermKey::of(word), TermKind::Word, 1.0)),
+                    .map(|&word| (TermKey::new(word), TermKind::Word, 1.0)),
             )
             .by_tool()
             .collect()
@@ -612,9 +619,9 @@ mod tests {
     ];
 
     #[test]
-    fn a_source_has_the_words_of_all_of_its_tools_and_of_its_name() {
+    fn source_has_the_words_of_its_tools_and_its_name() {
         for cuts in [&[][..], &[1, 3]] {
-            let sources = sources(&CLUB_AND_SHOP, cuts).expect("sources tell something");
+            let sources = sources(&CLUB_AND_SHOP, cuts).expect("source scoring is on");
             for word in ["heat", "club"] {
                 let scores = keyword(&sources, &[word]);
                 assert!(
@@ -631,17 +638,17 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stranger_calls_its_source_joins_no_trusted_one() {
+    fn untrusted_source_is_not_merged_with_a_trusted_one() {
         let mut tools = CLUB_AND_SHOP.to_vec();
         tools.push(("club", "heats heats lanes", true));
-        let sources = sources(&tools, &[]).expect("sources tell something");
+        let sources = sources(&tools, &[]).expect("source scoring is on");
         assert_eq!(mean(&sources, &[1.0, 1.0, 1.0, 1.0, 1.0]), [1.0; 5]);
-        let of_the_stranger = mean(&sources, &[0.0, 0.0, 0.0, 0.0, 5.0]);
-        assert!(of_the_stranger[4] > of_the_stranger[0]);
+        let means = mean(&sources, &[0.0, 0.0, 0.0, 0.0, 5.0]);
+        assert!(means[4] > means[0]);
     }
 
     #[test]
-    fn tools_without_a_source_stand_for_themselves() {
+    fn tool_without_a_source_is_a_single_tool_source() {
         let mut tools = CLUB_AND_SHOP.to_vec();
         tools.extend([("", "lanes", false), ("alone", "heats", false)]);
         let sources = sources(&tools, &[]).expect("most tools have a source");
@@ -653,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_tell_nothing_where_there_is_one_or_most_tools_have_none() {
+    fn source_scoring_is_off_with_one_or_mostly_single_tool_sources() {
         assert!(sources(&[], &[]).is_none());
         assert!(sources(&[("club", "lanes", false), ("club", "heats", false)], &[]).is_none());
         assert!(sources(&[("a", "lanes", false), ("b", "heats", false)], &[]).is_none());
@@ -666,7 +673,7 @@ mod tests {
             ("", "e", false),
         ]);
         assert!(sources(&tools, &[]).is_none());
-        let collection = vec![("dump", "lanes", false); MAX_TOOLS + 1];
+        let collection = vec![("dump", "lanes", false); MAX_SERVICE_TOOLS + 1];
         assert!(sources(&collection, &[]).is_none());
     }
 }

@@ -1,60 +1,58 @@
-//! The terms of a run of documents: what each is known by, and where it has its postings.
+//! The sorted terms of a run of documents, with the ranges of their postings.
 //!
-//! A term is known by a hash of its letters, so that two terms of one hash are one term to the
-//! index. By chance that does not happen: of catalogs of a million terms, one in tens of millions
-//! has two that meet. Whoever writes a tool can find two words of one hash, for FNV-1a is no secret
-//! and no cipher; but all that this gives is that the tool seems to hold a word that it could as
-//! well have held. So the hash needs no key, and may be kept in a file.
+//! A term is identified by a hash, so terms with equal hashes are one term to the index. Collisions
+//! do not matter in practice: among catalogs of a million terms, one in tens of millions has a
+//! collision. FNV-1a is not a cryptographic hash, so the author of a tool can construct a
+//! collision. The only effect is that the tool seems to contain a word, which the author could have
+//! written anyway. So the hash needs no key and can be stored in files.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::ops::Range;
 
-use crate::saved::{SavedError, SavedFile, Writer, fnv1a, smaller};
+use crate::saved::{SavedError, SavedFile, Writer, count_smaller, fnv1a};
 
-/// What a term is known by.
+/// The hash that identifies a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct TermKey(pub u64);
 
 impl TermKey {
-    /// Hashes a term with FNV-1a of 64 bits.
-    pub(crate) fn of(term: &str) -> Self {
+    /// Hashes a term with 64-bit FNV-1a.
+    pub(crate) fn new(term: &str) -> Self {
         Self(fnv1a(term))
     }
 }
 
-/// Different terms in ascending order, and where the postings of each are in arrays that lie
-/// beside.
+/// Distinct terms in ascending order, with the ranges of their postings in parallel arrays.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Terms {
     keys: Vec<TermKey>,
-    /// Where each term's postings end; they begin where those of the term before end.
+    /// The end of each term's postings. They begin at the end of the previous term's.
     ends: Vec<u32>,
 }
 
 impl Terms {
-    /// Collects the terms of postings that stand in ascending order of their terms.
-    pub(super) fn of(postings: impl Iterator<Item = TermKey>) -> Self {
+    /// Collects the terms of postings that are sorted by term.
+    pub(super) fn from_sorted(postings: impl Iterator<Item = TermKey>) -> Self {
         let mut terms = Self::default();
-        for (place, key) in postings.enumerate() {
-            let end = number(place + 1);
-            match terms
-                .ends
-                .last_mut()
-                .filter(|_| terms.keys.last() == Some(&key))
+        for (position, key) in postings.enumerate() {
+            let end = number(position + 1);
+            if terms.keys.last() == Some(&key)
+                && let Some(last) = terms.ends.last_mut()
             {
-                Some(last) => *last = end,
-                None => terms.push(key, place + 1),
+                *last = end;
+            } else {
+                terms.push(key, position + 1);
             }
         }
         terms.shrink();
         terms
     }
 
-    /// Takes different terms in ascending order, each with one posting.
-    pub(super) fn of_one_each(keys: Vec<TermKey>) -> Self {
+    /// Takes distinct terms in ascending order, each with one posting.
+    pub(super) fn from_single_postings(keys: Vec<TermKey>) -> Self {
         let ends = (1..=number(keys.len())).collect();
         Self { keys, ends }
     }
@@ -65,17 +63,17 @@ impl Terms {
         self.ends.push(number(end));
     }
 
-    /// Gives back what memory there is for more terms.
+    /// Frees unused capacity.
     pub(super) fn shrink(&mut self) {
         self.keys.shrink_to_fit();
         self.ends.shrink_to_fit();
     }
 
-    /// Returns where the postings of a term are; an empty range where there are none.
+    /// Returns the range of a term's postings; an empty range for an unknown term.
     pub(super) fn look_up(&self, term: TermKey) -> Range<usize> {
-        let place = smaller(&self.keys, term.0, |key| key.0);
-        if self.keys.get(place) == Some(&term) {
-            self.postings(place)
+        let index = count_smaller(&self.keys, term.0, |key| key.0);
+        if self.keys.get(index) == Some(&term) {
+            self.postings(index)
         } else {
             0..0
         }
@@ -86,17 +84,17 @@ impl Terms {
         &self.keys
     }
 
-    /// Returns how many bytes they take.
+    /// Returns the memory use in bytes.
     pub(super) fn memory(&self) -> usize {
         size_of_val(&*self.keys) + size_of_val(&*self.ends)
     }
 
-    /// Returns how many terms there are.
+    /// Returns the number of terms.
     pub(super) fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Returns where the last postings end.
+    /// Returns the end of the last postings.
     fn end(&self) -> usize {
         self.ends.last().map_or(0, |&end| end as usize)
     }
@@ -109,7 +107,7 @@ impl Terms {
         writer.numbers(&format!("{name}.term-ends"), &self.ends)
     }
 
-    /// Reads the terms of so many postings.
+    /// Reads the terms of `postings` postings.
     pub(super) fn open(name: &str, file: &SavedFile, postings: usize) -> Result<Self, SavedError> {
         let keys: Vec<u64> = file.numbers(&format!("{name}.terms"))?;
         let ends: Vec<u32> = file.numbers(&format!("{name}.term-ends"))?;
@@ -117,47 +115,49 @@ impl Terms {
             keys: keys.into_iter().map(TermKey).collect(),
             ends,
         };
-        let ascend = terms.keys.is_sorted_by(|a, b| a < b) && terms.ends.is_sorted();
+        let is_ascending = terms.keys.is_sorted_by(|a, b| a < b) && terms.ends.is_sorted();
         file.ensure(
-            ascend && terms.keys.len() == terms.ends.len() && terms.end() == postings,
+            is_ascending && terms.keys.len() == terms.ends.len() && terms.end() == postings,
             name,
         )?;
         Ok(terms)
     }
 
-    /// Returns where the postings of each term are.
+    /// Returns the range of each term's postings.
     pub(super) fn ranges(&self) -> impl Iterator<Item = Range<usize>> {
-        (0..self.len()).map(|place| self.postings(place))
+        (0..self.len()).map(|index| self.postings(index))
     }
 
-    fn postings(&self, place: usize) -> Range<usize> {
-        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
-        start as usize..self.ends[place] as usize
+    fn postings(&self, index: usize) -> Range<usize> {
+        let start = index
+            .checked_sub(1)
+            .map_or(0, |previous| self.ends[previous]);
+        start as usize..self.ends[index] as usize
     }
 }
 
-/// Tells `each` every term of several runs of documents, ascending, with the runs that have it, in
-/// order, and where its postings are in each.
+/// Calls `each` with every term of several runs of documents, ascending. The second argument has
+/// the runs that contain the term, in order, each with the range of its postings.
 pub(super) fn each_term(runs: &[&Terms], mut each: impl FnMut(TermKey, &[(usize, Range<usize>)])) {
     let first = |(run, terms): (usize, &&Terms)| Some(Reverse((*terms.keys.first()?, run, 0)));
     let mut next: BinaryHeap<Reverse<(TermKey, usize, usize)>> =
         runs.iter().enumerate().filter_map(first).collect();
-    let mut held = Vec::with_capacity(runs.len());
+    let mut containing = Vec::with_capacity(runs.len());
     while let Some(&Reverse((term, ..))) = next.peek() {
-        held.clear();
+        containing.clear();
         while let Some(mut top) = next.peek_mut().filter(|top| top.0.0 == term) {
-            let Reverse((_, run, place)) = *top;
-            held.push((run, runs[run].postings(place)));
-            match runs[run].keys.get(place + 1) {
-                Some(&term) => *top = Reverse((term, run, place + 1)),
+            let Reverse((_, run, index)) = *top;
+            containing.push((run, runs[run].postings(index)));
+            match runs[run].keys.get(index + 1) {
+                Some(&following) => *top = Reverse((following, run, index + 1)),
                 None => drop(PeekMut::pop(top)),
             }
         }
-        each(term, &held);
+        each(term, &containing);
     }
 }
 
-/// A number of tools or postings as it is kept.
+/// Converts a number of tools or postings to its stored form.
 pub(super) fn number(count: usize) -> u32 {
     u32::try_from(count).expect("a run holds fewer than 2^32 tools and postings")
 }

@@ -1,4 +1,4 @@
-//! The semantic index: one unit vector a tool, all of which are searched.
+//! The semantic index: one unit vector per tool, with exhaustive search.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -6,74 +6,74 @@ use std::sync::{Arc, OnceLock};
 use ndarray::{Array1, Array2, ArrayView2, Axis};
 use pulp::{Arch, NullaryFnOnce};
 
-use super::before::Before;
-use super::lately::Lately;
+use super::previous::PreviousIndex;
+use super::recent::RecentCache;
 use super::rows::{MAX_DIMENSIONS, Rows};
 use super::segment::Segments;
 use super::sketch::{self, Sketch};
-use super::sources::Sources;
+use super::sources::SourceIndex;
 use super::{IndexError, Progress};
 use crate::catalog::{Catalog, Tool};
 use crate::deadline::Deadline;
-use crate::embed::{CacheStatus, EmbedError, Embedder, ModelKind, Role, VectorCache};
+use crate::embed::{CacheStatus, EmbedError, Embedder, ModelKind, TextRole, VectorCache};
 use crate::query::Query;
-use crate::ranking::{Scored, ToolId, ToolSet};
+use crate::ranking::{ScoredTools, ToolId, ToolSet};
 use crate::saved::SavedModel;
 use crate::text::{EmbeddingText, Field};
 
-/// How many texts are embedded before they are written to the cache: what an interruption can lose.
+/// The number of texts per write to the cache. An interruption loses at most as many.
 const TEXTS_PER_WRITE: usize = 1024;
-/// The same under a deadline, which interrupts.
+/// The number of texts per write under a deadline, which interrupts more often.
 const TEXTS_PER_HURRIED_WRITE: usize = 32;
 
-/// So many vectors are looked at before similarities are worked out.
-const MANY: usize = 8_192;
-/// How many tools are taken at least for those that may be near.
-const NEAR: usize = 256;
-/// One more for so many tools.
+/// The smallest catalog, in tools, with a first pass over sketches.
+const OVERVIEW_MIN_TOOLS: usize = 8_192;
+/// The smallest number of tools that a first pass selects.
+const MIN_NEAR: usize = 256;
+/// The number of tools of the catalog for each further selected tool.
 const TOOLS_PER_NEAR: usize = 256;
-/// How many rows are put beside each other to be multiplied.
-const TOGETHER: usize = 64;
+/// The number of rows that are collected for one multiplication.
+const ROWS_PER_BATCH: usize = 64;
 
-/// A request as a model sees it. Each has one vector a row, that of the whole text and then, where
-/// it has several, those of its sentences; `None` where the model knows nothing of the text, so
-/// that no tool is nearer than another.
+/// The vectors of a request by one model. The first row is the complete text. Its sentences follow
+/// if there are several. A field is `None` if the model knows no word of the text, so that it
+/// cannot rank tools.
 #[derive(Debug, Default)]
 pub struct RequestVectors {
     pub request: Option<Array2<f32>>,
-    /// The request together with what was said before, where it does not stand alone.
+    /// The request together with earlier turns, if it has a context.
     pub conversation: Option<Array2<f32>>,
-    /// What the model says of the request, whatever the tools; see [`Embedder::scope`].
+    /// The model's estimate from the request alone; see [`Embedder::scope`].
     pub(crate) scope: Option<f32>,
 }
 
-/// The vectors of one model in every segment of a snapshot, with the model that made them.
+/// The vectors of one model in every segment of a snapshot, with the model.
 pub struct Vectors {
     embedder: Arc<dyn Embedder>,
     segments: Segments,
-    /// Which of each segment's matrices is this model's.
+    /// The number of the model, which selects its matrix in each segment.
     model: usize,
-    /// From so many tools on there is an overview.
-    many: usize,
-    /// Made when it is asked for.
-    overview: OnceLock<Overview>,
-    /// Some 8 KiB a tool with vectors of 256 dimensions.
-    words: Lately<ToolWords>,
+    /// The smallest number of tools that need an overview.
+    overview_min_tools: usize,
+    /// Built on first use.
+    overview: OnceLock<VectorOverview>,
+    /// Takes about 8 KiB per tool with vectors of 256 dimensions.
+    words: RecentCache<ToolWords>,
 }
 
-/// The cosine similarities of tools to some vectors of a request: by vector, then by tool.
+/// The cosine similarities of tools to the vectors of a request: by vector, then by tool.
 #[derive(Debug, Clone)]
 pub(crate) struct Cosines {
-    pub(crate) scored: Scored,
+    pub(crate) scored: ScoredTools,
     pub(crate) tools: Vec<Vec<f32>>,
-    /// Those of the means of sources, by vector and then by source, where they are known without
-    /// those of all tools.
+    /// The cosines of the mean vectors of sources, by vector and then by source. `None` if they
+    /// follow from the cosines of all tools.
     pub(crate) sources: Option<Vec<Vec<f32>>>,
 }
 
 impl Cosines {
-    /// Returns those to one of the vectors.
-    pub(crate) fn of(&self, vector: usize) -> Self {
+    /// Returns the cosines to one of the vectors.
+    pub(crate) fn for_vector(&self, vector: usize) -> Self {
         let one = |all: &Vec<Vec<f32>>| vec![all[vector].clone()];
         Self {
             scored: self.scored.clone(),
@@ -82,33 +82,33 @@ impl Cosines {
         }
     }
 
-    /// Keeps those to the first vectors.
+    /// Keeps the cosines to the first vectors.
     pub(crate) fn truncate(&mut self, vectors: usize) {
         self.tools.truncate(vectors);
-        self.sources
-            .iter_mut()
-            .for_each(|sources| sources.truncate(vectors));
+        if let Some(sources) = &mut self.sources {
+            sources.truncate(vectors);
+        }
     }
 }
 
-/// What is looked at first of the vectors of a large catalog.
-struct Overview {
+/// Data for the first pass over the vectors of a large catalog.
+struct VectorOverview {
     sketch: Sketch,
-    /// The means of sources, one a row, where these tell something.
+    /// The mean vectors of sources, one per row; `None` if source scoring is off.
     means: Option<Array2<f32>>,
 }
 
-/// The words of a tool that may be a reason, with their vectors by a model.
+/// The words of a tool that may appear in a reason, with their vectors by a model.
 #[derive(Debug, Default)]
 pub(crate) struct ToolWords {
-    pub(crate) words: Vec<TellingWord>,
-    /// One word a row.
+    pub(crate) words: Vec<ReasonWord>,
+    /// One word per row.
     pub(crate) vectors: Rows,
 }
 
-/// A word of a tool.
+/// A word of a tool that may appear in a reason.
 #[derive(Debug)]
-pub(crate) struct TellingWord {
+pub(crate) struct ReasonWord {
     pub(crate) text: String,
     pub(crate) field: Field,
     /// The length of its vector.
@@ -121,57 +121,51 @@ impl Vectors {
             embedder,
             segments,
             model,
-            many: MANY,
+            overview_min_tools: OVERVIEW_MIN_TOOLS,
             overview: OnceLock::new(),
-            words: Lately::default(),
+            words: RecentCache::default(),
         }
     }
 
-    /// Returns the words of a tool: as they were cut before, where it was asked for lately.
+    /// Returns the words of a tool from the cache, or calls `cut` and caches the result.
     pub(crate) fn words(&self, tool: ToolId, cut: impl FnOnce() -> ToolWords) -> Arc<ToolWords> {
-        self.words.of(tool, cut)
+        self.words.get_or_compute(tool, cut)
     }
 
-    /// Embeds a request, and the conversation that it is a part of, at once. A sentence that the
-    /// model knows nothing of has a vector of zeros.
+    /// Embeds a request and its conversation in one call. A sentence without known words has a
+    /// vector of zeros.
     pub(crate) fn embed_query(
         embedder: &dyn Embedder,
         query: &Query,
         deadline: Deadline,
     ) -> Result<RequestVectors, EmbedError> {
-        let with_sentences = |whole, sentences: Vec<_>| {
-            let several = sentences.len() > 1;
-            std::iter::once(whole).chain(sentences.into_iter().filter(move |_| several))
-        };
-        let mut texts: Vec<&str> = with_sentences(query.wanted(), query.sentences()).collect();
-        let own = texts.len();
+        let mut texts = text_with_sentences(query.search_text(), query.sentences());
+        let request_texts = texts.len();
         if !query.conversation().is_empty() {
-            texts.extend(with_sentences(
-                query.conversation(),
-                query.conversation_sentences(),
-            ));
+            let sentences = query.conversation_sentences();
+            texts.extend(text_with_sentences(query.conversation(), sentences));
         }
         let matrix = Self::embed_queries(embedder, &texts, deadline)?;
-        let known = |rows: ArrayView2<'_, f32>| {
-            rows.rows()
-                .into_iter()
-                .next()?
-                .iter()
-                .any(|&value| value != 0.0)
-                .then(|| rows.to_owned())
-        };
-        let (request, conversation) = matrix.view().split_at(Axis(0), own);
-        // The conversation speaks for a request of punctuation.
-        let says_something = query.conversation().is_empty() || !query.is_blank();
-        let [request, conversation] = [
-            known(request).filter(|_| says_something),
-            known(conversation),
-        ];
-        // A request that goes on with what tools serve is served. An embedder is foreign code.
-        let asked = [query.wanted(), query.conversation()].into_iter();
-        let asked = asked.filter(|text| !text.is_empty() && embedder.kind() == ModelKind::Static);
-        let told = asked.filter_map(|text| embedder.scope(text).filter(|told| told.is_finite()));
-        let scope = told.reduce(f32::max);
+        let (request_rows, conversation_rows) = matrix.view().split_at(Axis(0), request_texts);
+        let mut request = None;
+        // A request of punctuation alone is replaced by the conversation.
+        if query.conversation().is_empty() || !query.is_blank() {
+            request = copy_known_rows(request_rows);
+        }
+        let conversation = copy_known_rows(conversation_rows);
+        // The conversation counts as well: a follow-up to something that tools serve is served. An
+        // embedder is foreign code, so its value is checked.
+        let mut scope: Option<f32> = None;
+        if embedder.kind() == ModelKind::Static {
+            for text in [query.search_text(), query.conversation()] {
+                if !text.is_empty()
+                    && let Some(estimate) = embedder.scope(text)
+                    && estimate.is_finite()
+                {
+                    scope = Some(scope.map_or(estimate, |largest| largest.max(estimate)));
+                }
+            }
+        }
         Ok(RequestVectors {
             request,
             conversation,
@@ -179,14 +173,14 @@ impl Vectors {
         })
     }
 
-    /// Embeds texts as requests of their own, one vector a row; of zeros where the model knows
-    /// nothing of the text.
+    /// Embeds texts as separate requests, one vector per row. A text without known words has a
+    /// vector of zeros.
     pub(crate) fn embed_queries(
         embedder: &dyn Embedder,
         texts: &[&str],
         deadline: Deadline,
     ) -> Result<Array2<f32>, EmbedError> {
-        let vectors = embedder.embed_until(Role::Query, texts, &|_| {}, deadline.instant())?;
+        let vectors = embedder.embed_until(TextRole::Query, texts, &|_| {}, deadline.instant())?;
         check_shape(embedder, &vectors, texts.len())?;
         let shape = (texts.len(), embedder.dimensions());
         Array2::from_shape_vec(shape, vectors.concat()).map_err(|error| EmbedError::Inference {
@@ -195,145 +189,149 @@ impl Vectors {
         })
     }
 
-    /// Returns the cosine similarity of every tool to each row of `query`, unit vectors.
+    /// Returns the cosine similarity of every tool to each row of `query`, which are unit vectors.
     pub(crate) fn cosines(&self, query: ArrayView2<'_, f32>) -> Cosines {
         let mut tools = vec![vec![0.0; self.segments.tools()]; query.nrows()];
-        let query = Rows::of(query);
+        let query = Rows::from_vectors(query);
         for (first, segment) in self.segments.iter() {
             segment.vectors[self.model].products_into(&query, &mut tools, first);
         }
         Cosines {
-            scored: Scored::All(self.segments.tools()),
+            scored: ScoredTools::All(self.segments.tools()),
             tools,
             sources: None,
         }
     }
 
-    /// Returns `true` if the catalog is so large that it is worth a look at all vectors before
-    /// similarities are worked out.
-    pub(crate) fn are_many(&self) -> bool {
-        self.segments.tools() >= self.many && self.embedder.dimensions() <= sketch::MAX_DIMENSIONS
+    /// Returns `true` if the catalog is large enough for a first pass over sketches.
+    pub(crate) fn needs_overview(&self) -> bool {
+        self.segments.tools() >= self.overview_min_tools
+            && self.embedder.dimensions() <= sketch::MAX_DIMENSIONS
     }
 
-    /// Returns the cosine similarities to each row of `query` of those tools that may be nearest to
-    /// any of them, among all tools and among those that are admitted, of the tools of the nearest
-    /// sources, and of `also`; and those of all sources.
-    pub(crate) fn near(
+    /// Returns the cosine similarities of the nearest tools to each row of `query`.
+    ///
+    /// The candidates are the nearest tools to any row among all tools and among the admitted ones,
+    /// the tools of the nearest sources, and `candidates`. The result includes the cosines of all
+    /// sources.
+    pub(crate) fn nearest(
         &self,
         query: ArrayView2<'_, f32>,
         admitted: &[bool],
-        also: ToolSet,
-        sources: Option<&Sources>,
+        candidates: ToolSet,
+        sources: Option<&SourceIndex>,
     ) -> Cosines {
-        let Overview { sketch, means } = self.overview.get_or_init(|| self.look_over(sources));
-        let mut near = also;
-        let wanted = NEAR + near.tools() / TOOLS_PER_NEAR;
-        // To a row of zeros no tool is nearer than another.
+        let VectorOverview { sketch, means } =
+            self.overview.get_or_init(|| self.build_overview(sources));
+        let mut near = candidates;
+        let count = MIN_NEAR + near.tools() / TOOLS_PER_NEAR;
+        // A row of zeros cannot rank tools.
         let rows = query
             .rows()
             .into_iter()
             .filter(|row| row.iter().any(|&value| value != 0.0));
         for estimates in sketch.estimates(rows) {
-            near.add_best(&estimates, f32::NEG_INFINITY, admitted, wanted);
+            near.add_best(&estimates, f32::NEG_INFINITY, admitted, count);
         }
-        let query = Rows::of(query);
-        let to_sources = |means: &Array2<f32>| -> Vec<Vec<f32>> {
-            // As it would be of the similarities of all tools: to the request as these are held
-            // against it.
-            let mut kept = Array2::zeros((0, means.ncols()));
+        let query = Rows::from_vectors(query);
+        let source_cosines = |means: &Array2<f32>| -> Vec<Vec<f32>> {
+            // Tools are compared with the quantised request, and sources must be as well.
+            let mut quantized = Array2::zeros((0, means.ncols()));
             (0..query.len()).for_each(|row| {
-                kept.push_row(query.row(row).view())
-                    .expect("they have as many dimensions")
+                quantized
+                    .push_row(query.row(row).view())
+                    .expect("equal dimensions")
             });
-            products(means.view(), kept.view())
+            products(means.view(), quantized.view())
                 .columns()
                 .into_iter()
                 .map(|row| row.to_vec())
                 .collect()
         };
-        let of_sources = means.as_ref().map(to_sources);
-        if let (Some(sources), Some(scores)) = (sources, &of_sources) {
+        let cosines_of_sources = means.as_ref().map(source_cosines);
+        if let (Some(sources), Some(scores)) = (sources, &cosines_of_sources) {
             sources.add_best(scores, &mut near);
         }
         let near: Vec<ToolId> = near.iter().collect();
         let mut tools = vec![Vec::with_capacity(near.len()); query.len()];
-        for together in near.chunks(TOGETHER) {
-            let rows = Rows::gathered(together.iter().map(|&tool| self.place_of(tool)))
-                .unwrap_or_default();
+        for batch in near.chunks(ROWS_PER_BATCH) {
+            let rows =
+                Rows::gather(batch.iter().map(|&tool| self.locate(tool))).unwrap_or_default();
             tools
                 .iter_mut()
                 .zip(rows.products(&query))
                 .for_each(|(all, products)| all.extend(products));
         }
         Cosines {
-            scored: Scored::Some(near.into()),
+            scored: ScoredTools::Some(near.into()),
             tools,
-            sources: of_sources,
+            sources: cosines_of_sources,
         }
     }
 
-    fn look_over(&self, sources: Option<&Sources>) -> Overview {
+    fn build_overview(&self, sources: Option<&SourceIndex>) -> VectorOverview {
         let rows = self
             .segments
             .iter()
             .map(|(_, segment)| &segment.vectors[self.model]);
         let dimensions = self.embedder.dimensions();
         let add = |tool, sum: &mut [f32]| {
-            let (rows, place) = self.place_of(tool);
-            rows.add_to(place, sum);
+            let (rows, row) = self.locate(tool);
+            rows.add_to(row, sum);
         };
-        let means = sources.and_then(|sources| sources.mean_vectors(dimensions, add));
-        Overview {
-            sketch: Sketch::of(rows, dimensions),
+        let mut means = None;
+        if let Some(sources) = sources {
+            means = sources.mean_vectors(dimensions, add);
+        }
+        VectorOverview {
+            sketch: Sketch::build(rows, dimensions),
             means,
         }
     }
 
-    /// Takes the tools for many, however few they are.
+    /// Treats the catalog as large.
     #[cfg(test)]
-    pub(crate) fn take_for_many(&mut self) {
-        self.many = 0;
+    pub(crate) fn force_overview(&mut self) {
+        self.overview_min_tools = 0;
     }
 
-    /// Returns how many bytes are kept for a look at all vectors.
+    /// Returns the memory use of the overview in bytes.
     pub(super) fn overview_memory(&self) -> usize {
-        let of = |Overview { sketch, means }: &Overview| {
-            sketch.memory()
-                + means
-                    .as_ref()
-                    .map_or(0, |means| means.len() * size_of::<f32>())
+        let Some(VectorOverview { sketch, means }) = self.overview.get() else {
+            return 0;
         };
-        self.overview.get().map_or(0, of)
+        let values = means.as_ref().map_or(0, Array2::len);
+        sketch.memory() + values * size_of::<f32>()
     }
 
     /// Returns the unit vector of one tool.
-    pub(crate) fn of(&self, tool: ToolId) -> Array1<f32> {
-        let (segment, place) = self.segments.find(tool);
-        segment.vectors[self.model].row(place)
+    pub(crate) fn vector(&self, tool: ToolId) -> Array1<f32> {
+        let (rows, row) = self.locate(tool);
+        rows.row(row)
     }
 
-    /// Returns where the vector of one tool is kept.
-    pub(super) fn place_of(&self, tool: ToolId) -> (&Rows, usize) {
-        let (segment, place) = self.segments.find(tool);
-        (&segment.vectors[self.model], place)
+    /// Returns the matrix and the row of one tool's vector.
+    pub(super) fn locate(&self, tool: ToolId) -> (&Rows, usize) {
+        let (segment, position) = self.segments.find(tool);
+        (&segment.vectors[self.model], position)
     }
 
     /// Returns the sum of the vectors of some tools.
     pub(super) fn sum(&self, tools: &[ToolId]) -> Vec<f32> {
         let mut sum = vec![0.0; self.embedder.dimensions()];
         for &tool in tools {
-            let (kept, place) = self.place_of(tool);
-            kept.add_to(place, &mut sum);
+            let (rows, row) = self.locate(tool);
+            rows.add_to(row, &mut sum);
         }
         sum
     }
 
-    /// Returns the vector of one tool as it is kept.
-    pub(super) fn rows_of(&self, tool: ToolId) -> Rows {
-        let (kept, place) = self.place_of(tool);
-        let mut rows = Rows::zeros(1, self.embedder.dimensions());
-        rows.copy(0, kept, place);
-        rows
+    /// Returns a copy of one tool's quantised vector.
+    pub(super) fn copy_row(&self, tool: ToolId) -> Rows {
+        let (rows, row) = self.locate(tool);
+        let mut copy = Rows::zeros(1, self.embedder.dimensions());
+        copy.copy(0, rows, row);
+        copy
     }
 
     pub fn embedder(&self) -> &Arc<dyn Embedder> {
@@ -346,19 +344,40 @@ impl Vectors {
     }
 }
 
-/// The vectors of tools, or of other texts, by one model.
+/// Returns a text, followed by its sentences if there are several.
+fn text_with_sentences<'t>(text: &'t str, sentences: Vec<&'t str>) -> Vec<&'t str> {
+    let mut texts = Vec::with_capacity(1 + sentences.len());
+    texts.push(text);
+    if sentences.len() > 1 {
+        texts.extend(sentences);
+    }
+    texts
+}
+
+/// Copies the vectors of a text and its sentences; `None` if the model knows no word of the text.
+fn copy_known_rows(rows: ArrayView2<'_, f32>) -> Option<Array2<f32>> {
+    let text = rows.rows().into_iter().next()?;
+    let is_known = text.iter().any(|&value| value != 0.0);
+    if !is_known {
+        return None;
+    }
+    Some(rows.to_owned())
+}
+
+/// The vectors of tools or other texts by one model.
 pub(super) struct Embedding {
-    /// One text a row.
+    /// One text per row.
     pub(super) rows: Rows,
-    /// State of the cache, where one is used.
+    /// State of the cache; `None` without a cache.
     pub(super) cache: Option<CacheStatus>,
 }
 
-/// Returns the vectors of a catalog's tools: those of the index that it was opened from, where that
-/// has the model's; else what is known from before, and of the others as [`embed_tools`].
+/// Returns the vectors of a catalog's tools. The index that the catalog was opened from is used if
+/// it has the model. Otherwise vectors of the earlier snapshot are reused, and the other tools are
+/// embedded.
 pub(super) fn catalog_vectors(
     catalog: &Catalog,
-    before: Option<&Before>,
+    previous: Option<&PreviousIndex>,
     embedder: &dyn Embedder,
     cache_dir: Option<&Path>,
     progress: &Progress,
@@ -374,7 +393,8 @@ pub(super) fn catalog_vectors(
             return Ok(Embedding { rows, cache: None });
         }
     }
-    let Some((before, mut rows)) = before.and_then(|before| Some((before, before.rows(embedder)?)))
+    let Some((previous, mut rows)) =
+        previous.and_then(|previous| Some((previous, previous.rows(embedder)?)))
     else {
         return embed_tools(catalog.tools(), embedder, cache_dir, progress, deadline);
     };
@@ -382,23 +402,23 @@ pub(super) fn catalog_vectors(
         rows: embedded,
         cache,
     } = embed_tools(
-        &before.unknown(catalog),
+        &previous.new_tools(catalog),
         embedder,
         cache_dir,
         progress,
         deadline,
     )?;
-    before.complete(&mut rows, &embedded);
+    previous.fill_new_rows(&mut rows, &embedded);
     Ok(Embedding { rows, cache })
 }
 
-/// The section of a saved index that holds the vectors of a model.
+/// Returns the section of a saved index that holds the vectors of a model.
 pub(super) fn section(model: usize) -> String {
     format!("vectors.{model}")
 }
 
-/// Embeds tools; texts that the cache in `cache_dir` holds are not embedded again, where the model
-/// is worth one. What is embedded before the deadline is kept there.
+/// Embeds tools. Texts in the cache in `cache_dir` are not embedded again, if the model is worth
+/// caching. New vectors are written to the cache, also before a deadline interrupts.
 pub(super) fn embed_tools(
     tools: &[Arc<Tool>],
     embedder: &dyn Embedder,
@@ -410,33 +430,31 @@ pub(super) fn embed_tools(
         .iter()
         .map(|tool| EmbeddingText::new(tool).text)
         .collect();
-    let texts = Texts {
-        role: Role::Document,
+    let texts = EmbeddingBatch {
+        role: TextRole::Document,
         texts: &texts,
         what: "tools",
     };
     embed_texts(texts, embedder, cache_dir, progress, deadline)
 }
 
-/// Texts to embed.
-pub(super) struct Texts<'a> {
-    pub(super) role: Role,
+/// A batch of texts to embed.
+pub(super) struct EmbeddingBatch<'a> {
+    pub(super) role: TextRole,
     pub(super) texts: &'a [String],
-    /// What they are of, for messages.
+    /// The kind of the texts, for messages.
     pub(super) what: &'static str,
 }
 
-/// As [`embed_tools`], for any texts.
+/// Works like [`embed_tools`], for any texts.
 pub(super) fn embed_texts(
-    Texts { role, texts, what }: Texts<'_>,
+    EmbeddingBatch { role, texts, what }: EmbeddingBatch<'_>,
     embedder: &dyn Embedder,
     cache_dir: Option<&Path>,
     progress: &Progress,
     deadline: Deadline,
 ) -> Result<Embedding, IndexError> {
-    let folder = cache_dir.filter(|_| embedder.worth_caching());
-    let mut cache =
-        folder.map(|root| VectorCache::open(root, embedder.identity(), embedder.dimensions()));
+    let mut cache = open_cache(cache_dir, embedder);
     let mut embedded = Rows::zeros(texts.len(), embedder.dimensions());
     let mut missing = Vec::new();
     for (row, text) in texts.iter().enumerate() {
@@ -449,8 +467,8 @@ pub(super) fn embed_texts(
     if !missing.is_empty() {
         progress.report(done, texts.len());
     }
-    let in_a_hurry = deadline.instant().is_some();
-    for rows in missing.chunks(if in_a_hurry {
+    let has_deadline = deadline.instant().is_some();
+    for rows in missing.chunks(if has_deadline {
         TEXTS_PER_HURRIED_WRITE
     } else {
         TEXTS_PER_WRITE
@@ -486,17 +504,27 @@ pub(super) fn embed_texts(
     })
 }
 
-/// Returns the dot product of every row of `a`, one a row, with every row of `b`, of vectors that
-/// are not kept.
+/// Opens the cache of a model; `None` without a folder, or if the model is not worth caching.
+fn open_cache(cache_dir: Option<&Path>, embedder: &dyn Embedder) -> Option<VectorCache> {
+    let root = cache_dir?;
+    if !embedder.worth_caching() {
+        return None;
+    }
+    let (identity, dimensions) = (embedder.identity(), embedder.dimensions());
+    Some(VectorCache::open(root, identity, dimensions))
+}
+
+/// Returns the dot product of every row of `a` with every row of `b`, for vectors that are not
+/// quantised.
 ///
-/// A product of matrices would first copy `a`, which for a few rows of `b` takes longer than the
-/// products. Sums are formed in one order on every processor, so that they are the same to the bit.
+/// A general matrix product would copy `a` first, which takes longer than the products if `b` has
+/// few rows. The order of addition is the same on every processor, so results are bit-identical.
 pub(crate) fn products(a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>) -> Array2<f32> {
     let mut products = Array2::zeros((a.nrows(), b.nrows()));
     let dimensions = a.ncols();
     let (a, b) = (a.as_standard_layout(), b.as_standard_layout());
     if let (Some(a), Some(b), Some(out)) = (a.as_slice(), b.as_slice(), products.as_slice_mut()) {
-        Arch::new().dispatch(Products {
+        Arch::new().dispatch(ProductLoop {
             a,
             b,
             dimensions: dimensions.max(1),
@@ -506,16 +534,16 @@ pub(crate) fn products(a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>) -> Array2
     products
 }
 
-/// The loops of [`products`]: compiled once for each set of vector instructions, of which the
-/// processor's is taken.
-struct Products<'a> {
+/// The loops of [`products`]. They are compiled for each set of vector instructions, and the
+/// processor selects the version.
+struct ProductLoop<'a> {
     a: &'a [f32],
     b: &'a [f32],
     dimensions: usize,
     out: &'a mut [f32],
 }
 
-impl NullaryFnOnce for Products<'_> {
+impl NullaryFnOnce for ProductLoop<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -535,10 +563,10 @@ impl NullaryFnOnce for Products<'_> {
     }
 }
 
-/// How many sums are formed side by side, as many as the widest vector instructions hold.
+/// The number of parallel sums, as many as the widest vector instructions hold.
 const LANES: usize = 16;
 
-/// The dot product of two vectors.
+/// Returns the dot product of two vectors.
 #[inline(always)]
 pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
@@ -555,7 +583,7 @@ pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().fold(sum, |sum, lane| sum + lane)
 }
 
-/// An embedder is foreign code: what it returns is checked before it is used.
+/// Validates the output of an embedder, which is foreign code.
 fn check_shape(
     embedder: &dyn Embedder,
     vectors: &[Vec<f32>],
@@ -572,7 +600,7 @@ fn check_shape(
             vector.len()
         )
     } else if vectors.iter().flatten().any(|value| !value.is_finite()) {
-        "it gave a vector that holds a value that is no number".to_owned()
+        "it gave a vector with a value that is not finite".to_owned()
     } else {
         return Ok(());
     };
@@ -588,19 +616,19 @@ mod tests {
     use ndarray::{ArrayView1, s};
     use proptest::prelude::*;
 
-    /// The dot product by its definition, and the sum of what is summed, without signs: both in
+    /// Returns the dot product by its definition and the sum of the absolute products, both in
     /// double precision.
     fn naive(a: ArrayView1<'_, f32>, b: ArrayView1<'_, f32>) -> (f64, f64) {
         let (mut sum, mut magnitude) = (0.0, 0.0);
-        for at in 0..a.len() {
-            let product = f64::from(a[at]) * f64::from(b[at]);
+        for index in 0..a.len() {
+            let product = f64::from(a[index]) * f64::from(b[index]);
             sum += product;
             magnitude += product.abs();
         }
         (sum, magnitude)
     }
 
-    /// Values of every magnitude whose products and their sums are finite.
+    /// Generates values of every magnitude whose sums of products are finite.
     fn value() -> impl Strategy<Value = f32> {
         let extremes = [
             0.0,
@@ -615,7 +643,7 @@ mod tests {
         prop_oneof![4 => -1.0_f32..1.0, 1 => prop::sample::select(extremes.to_vec())]
     }
 
-    /// Two matrices with rows of one length: `rows.0` and `rows.1` rows of `dimensions` values.
+    /// Generates two matrices with rows of equal length.
     fn matrices() -> impl Strategy<Value = (Array2<f32>, Array2<f32>)> {
         let edges = prop::sample::select(vec![0, 1, LANES - 1, LANES, LANES + 1, 3 * LANES, 256]);
         (0..6_usize, 0..4_usize, prop_oneof![0..80_usize, edges]).prop_flat_map(
@@ -631,14 +659,14 @@ mod tests {
         )
     }
 
-    /// Compares the kernel's products with the definition's, within the bound of a float sum's
-    /// rounding (Higham, Accuracy and Stability of Numerical Algorithms, 3.1), and that of products
-    /// too small to be told from zero.
+    /// Compares the products with the definition. The bound is the rounding error of a float sum
+    /// (Higham, Accuracy and Stability of Numerical Algorithms, 3.1) plus the underflow of tiny
+    /// products.
     fn check(a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>) -> Result<(), TestCaseError> {
-        let found = products(a, b);
-        prop_assert_eq!(found.dim(), (a.nrows(), b.nrows()));
+        let actual = products(a, b);
+        prop_assert_eq!(actual.dim(), (a.nrows(), b.nrows()));
         let terms = a.ncols() as f64 + 2.0;
-        for ((row, column), &product) in found.indexed_iter() {
+        for ((row, column), &product) in actual.indexed_iter() {
             let (exact, magnitude) = naive(a.row(row), b.row(column));
             let bound = terms * (magnitude * f64::from(f32::EPSILON) + 1e-45);
             prop_assert!(
@@ -665,7 +693,7 @@ mod tests {
         }
 
         #[test]
-        fn a_product_does_not_depend_on_the_other_rows((a, b) in matrices()) {
+        fn product_does_not_depend_on_other_rows((a, b) in matrices()) {
             let all = products(a.view(), b.view());
             for ((row, column), product) in all.indexed_iter() {
                 let (a, b) = (a.row(row).insert_axis(Axis(0)), b.row(column).insert_axis(Axis(0)));

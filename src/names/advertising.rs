@@ -1,8 +1,9 @@
-//! Under which names a model is shown the tools.
+//! Strategies for the names under which a model sees tools.
 //!
-//! A model can only call names that it has seen. A skill says `bash` where the host's tool is
-//! `terminalRun`, so either the model is shown `bash`, or it is told that `terminalRun` is also
-//! known as that. Which costs what in tokens is told by `picktools translate --costs`.
+//! A model can only call names that it has seen. For example, a skill uses `bash`, and the host's
+//! tool is `terminalRun`. Then the model must see the tool as `bash`, or see in the description
+//! that the tool is also known as `bash`. `picktools translate --costs` shows the token cost of
+//! each strategy.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,11 +14,11 @@ use serde::{Deserialize, Serialize};
 use crate::catalog::Tool;
 use crate::names::AdvertisingError;
 
-/// The most aliases of a tool that can each have a definition: a catalog that claims thousands is
-/// not to grow with them.
+/// The most aliases of a tool that can have a definition each. It stops a tool with thousands of
+/// aliases from flooding the model's context.
 const MAX_EXPANDED_ALIASES: usize = 32;
 
-/// Under which names tools are shown to a model.
+/// Strategy for the names under which a model sees tools.
 ///
 /// Deprecated aliases still resolve when a model calls them, but are never shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,25 +26,25 @@ const MAX_EXPANDED_ALIASES: usize = 32;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Advertising {
-    /// Under its own name.
+    /// The canonical name.
     #[default]
     Canonical,
-    /// Under its first alias, where it has one.
+    /// The first alias, or the canonical name if the tool has no alias.
     PrimaryAlias,
-    /// Under its name and under each alias, each with the whole definition.
+    /// The canonical name and each alias, each with the complete definition.
     Expanded,
-    /// Under its name, with the aliases in the description.
+    /// The canonical name, with the aliases in the description.
     Described,
-    /// Under the name that the map has for its id, qualified name or name; under its own where the
-    /// map has none.
+    /// The name that the map has for the tool's id, qualified name or name; otherwise the canonical
+    /// name.
     ProviderMap(BTreeMap<String, String>),
 }
 
-/// A tool as a model is shown it.
+/// A tool with its shown name and description.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Advertised {
-    /// The name to show, before a provider's rules for names.
+pub struct AdvertisedTool {
+    /// The name to show, before a provider's rules for names apply.
     pub name: String,
     /// The tool.
     pub tool: Arc<Tool>,
@@ -63,73 +64,68 @@ impl Advertising {
         }
     }
 
-    /// Returns what a model is shown of `tools`, in their order.
+    /// Returns `tools` with their shown names and descriptions, in the same order.
     ///
     /// # Errors
     ///
-    /// [`AdvertisingError`] for a map with a key that means none or several of the tools, two keys
-    /// for one tool, an empty name, or one name for two tools; and for a tool with more aliases
-    /// than can each have a definition. Where the other strategies give two tools one name, it is
-    /// the provider's rules for names that part them.
-    pub fn apply(&self, tools: &[Arc<Tool>]) -> Result<Vec<Advertised>, AdvertisingError> {
-        let shown = |tool: &Arc<Tool>, name: &str, description: String| Advertised {
-            name: name.to_owned(),
-            tool: Arc::clone(tool),
-            description,
+    /// [`AdvertisingError`] for a map with an unknown or ambiguous key, two keys for one tool, an
+    /// empty name, or one name for two tools. [`AdvertisingError::TooManyAliases`] for a tool with
+    /// too many aliases to expand.
+    ///
+    /// If another strategy gives two tools the same name, the provider's rules for names
+    /// distinguish them.
+    pub fn apply(&self, tools: &[Arc<Tool>]) -> Result<Vec<AdvertisedTool>, AdvertisingError> {
+        let mut names = match self {
+            Self::ProviderMap(map) => map_names(map, tools)?.into_iter(),
+            _ => Vec::new().into_iter(),
         };
-        Ok(match self {
-            Self::Canonical => tools
-                .iter()
-                .map(|tool| shown(tool, &tool.name, tool.description.clone()))
-                .collect(),
-            Self::PrimaryAlias => tools
-                .iter()
-                .map(|tool| {
-                    shown(
-                        tool,
-                        shown_aliases(tool).next().unwrap_or(&tool.name),
-                        tool.description.clone(),
-                    )
-                })
-                .collect(),
-            Self::Expanded => tools
-                .iter()
-                .map(|tool| match tool.aliases.len() {
-                    0..=MAX_EXPANDED_ALIASES => Ok(tool),
-                    count => Err(AdvertisingError::TooManyAliases {
-                        tool: tool.id.clone(),
-                        count,
-                        limit: MAX_EXPANDED_ALIASES,
-                    }),
-                })
-                .collect::<Result<Vec<_>, _>>()?
-                .into_iter()
-                .flat_map(|tool| {
-                    let own = shown(tool, &tool.name, tool.description.clone());
-                    let others = shown_aliases(tool).map(|alias| {
+        let mut advertised = Vec::with_capacity(tools.len());
+        for tool in tools {
+            let mut show = |name: &str, description: String| {
+                advertised.push(AdvertisedTool {
+                    name: name.to_owned(),
+                    tool: Arc::clone(tool),
+                    description,
+                });
+            };
+            match self {
+                Self::Canonical => show(&tool.name, tool.description.clone()),
+                Self::PrimaryAlias => {
+                    let name = shown_aliases(tool).next().unwrap_or(&tool.name);
+                    show(name, tool.description.clone());
+                }
+                Self::Expanded => {
+                    check_alias_count(tool)?;
+                    show(&tool.name, tool.description.clone());
+                    for alias in shown_aliases(tool) {
                         let description = format!("Alias for {}. {}", tool.name, tool.description);
-                        shown(tool, alias, description.trim_end().to_owned())
-                    });
-                    std::iter::once(own).chain(others).collect::<Vec<_>>()
-                })
-                .collect(),
-            Self::Described => tools
-                .iter()
-                .map(|tool| shown(tool, &tool.name, described(tool)))
-                .collect(),
-            Self::ProviderMap(map) => {
-                let names = mapped(map, tools)?;
-                tools
-                    .iter()
-                    .zip(names)
-                    .map(|(tool, name)| shown(tool, &name, tool.description.clone()))
-                    .collect()
+                        show(alias, description.trim_end().to_owned());
+                    }
+                }
+                Self::Described => show(&tool.name, describe_with_aliases(tool)),
+                Self::ProviderMap(_) => {
+                    let name = names.next().unwrap_or_else(|| tool.name.clone());
+                    show(&name, tool.description.clone());
+                }
             }
-        })
+        }
+        Ok(advertised)
     }
 }
 
-/// The aliases that a model may be shown.
+/// Checks that a tool does not have too many aliases to expand.
+fn check_alias_count(tool: &Tool) -> Result<(), AdvertisingError> {
+    match tool.aliases.len() {
+        0..=MAX_EXPANDED_ALIASES => Ok(()),
+        count => Err(AdvertisingError::TooManyAliases {
+            tool: tool.id.clone(),
+            count,
+            limit: MAX_EXPANDED_ALIASES,
+        }),
+    }
+}
+
+/// Returns the aliases that a model may see: those that are not deprecated.
 pub fn shown_aliases(tool: &Tool) -> impl Iterator<Item = &str> {
     tool.aliases
         .iter()
@@ -137,55 +133,48 @@ pub fn shown_aliases(tool: &Tool) -> impl Iterator<Item = &str> {
         .map(|alias| alias.name.as_str())
 }
 
-fn described(tool: &Tool) -> String {
+fn describe_with_aliases(tool: &Tool) -> String {
     let aliases: Vec<&str> = shown_aliases(tool).collect();
     if aliases.is_empty() {
         return tool.description.clone();
     }
-    let known = format!("Also known as: {}.", aliases.join(", "));
+    let alias_sentence = format!("Also known as: {}.", aliases.join(", "));
     if tool.description.trim().is_empty() {
-        known
+        alias_sentence
     } else {
-        format!("{} {known}", tool.description.trim_end())
+        format!("{} {alias_sentence}", tool.description.trim_end())
     }
 }
 
-/// The name of each tool under a map.
-fn mapped(
+/// Returns the shown name of each tool under a name map.
+fn map_names(
     map: &BTreeMap<String, String>,
     tools: &[Arc<Tool>],
 ) -> Result<Vec<String>, AdvertisingError> {
     let mut owners: HashMap<String, Vec<usize>> = HashMap::with_capacity(tools.len() * 2);
     for (index, tool) in tools.iter().enumerate() {
         for key in [tool.name.clone(), tool.qualified_name()] {
-            let known = owners.entry(key).or_default();
-            if known.last() != Some(&index) {
-                known.push(index);
+            let indexes = owners.entry(key).or_default();
+            if indexes.last() != Some(&index) {
+                indexes.push(index);
             }
         }
     }
-    // An id is unique, so it means its tool even where it is also another's name.
-    owners.extend(
-        tools
-            .iter()
-            .enumerate()
-            .map(|(index, tool)| (tool.id.clone(), vec![index])),
-    );
+    // An id is unique, so it wins over another tool's equal name.
+    for (index, tool) in tools.iter().enumerate() {
+        owners.insert(tool.id.clone(), vec![index]);
+    }
     let mut names: Vec<Option<&str>> = vec![None; tools.len()];
     for (key, name) in map {
-        let index = match owners.get(key).map_or(&[][..], Vec::as_slice) {
-            [] => return Err(AdvertisingError::UnknownTool { name: key.clone() }),
-            [index] => *index,
-            several => {
-                let candidates = several
-                    .iter()
-                    .map(|&index| tools[index].id.clone())
-                    .collect();
-                return Err(AdvertisingError::AmbiguousTool {
-                    name: key.clone(),
-                    candidates,
-                });
-            }
+        let Some(indexes) = owners.get(key) else {
+            return Err(AdvertisingError::UnknownTool { name: key.clone() });
+        };
+        let [index] = indexes[..] else {
+            let candidates = indexes.iter().map(|&index| tools[index].id.clone());
+            return Err(AdvertisingError::AmbiguousTool {
+                name: key.clone(),
+                candidates: candidates.collect(),
+            });
         };
         let tool = || tools[index].id.clone();
         if name.trim().is_empty() {
@@ -195,13 +184,13 @@ fn mapped(
             return Err(AdvertisingError::NamedTwice { tool: tool() });
         }
     }
-    let mut shown: HashMap<&str, usize> = HashMap::with_capacity(tools.len());
+    let mut by_shown_name: HashMap<&str, usize> = HashMap::with_capacity(tools.len());
     for (index, tool) in tools.iter().enumerate() {
         let name = names[index].unwrap_or(&tool.name);
-        let Some(other) = shown.insert(name, index) else {
+        let Some(other) = by_shown_name.insert(name, index) else {
             continue;
         };
-        // Two tools that the map does not speak of are parted by their sources, as ever.
+        // For two tools that are not in the map, the provider's rules resolve the conflict.
         if names[index].is_some() || names[other].is_some() {
             let tools = vec![tools[other].id.clone(), tool.id.clone()];
             return Err(AdvertisingError::SharedName {
@@ -210,11 +199,11 @@ fn mapped(
             });
         }
     }
-    Ok(tools
-        .iter()
-        .zip(names)
-        .map(|(tool, name)| name.unwrap_or(&tool.name).to_owned())
-        .collect())
+    let mut shown_names = Vec::with_capacity(tools.len());
+    for (index, tool) in tools.iter().enumerate() {
+        shown_names.push(names[index].unwrap_or(&tool.name).to_owned());
+    }
+    Ok(shown_names)
 }
 
 #[cfg(test)]
@@ -246,16 +235,16 @@ mod tests {
         ]
     }
 
-    fn shown(advertising: &Advertising) -> Vec<(String, String)> {
-        let advertised = advertising.apply(&terminal()).expect("it can be shown");
+    fn names_and_descriptions(advertising: &Advertising) -> Vec<(String, String)> {
+        let advertised = advertising.apply(&terminal()).expect("the names are valid");
         advertised
             .into_iter()
-            .map(|shown| (shown.name, shown.description))
+            .map(|tool| (tool.name, tool.description))
             .collect()
     }
 
     fn names(advertising: &Advertising) -> Vec<String> {
-        shown(advertising)
+        names_and_descriptions(advertising)
             .into_iter()
             .map(|(name, _)| name)
             .collect()
@@ -298,15 +287,15 @@ mod tests {
     }
 
     #[test]
-    fn aliases_are_told_and_deprecated_ones_are_not() {
-        let described = shown(&Advertising::Described);
+    fn aliases_are_shown_unless_they_are_deprecated() {
+        let described = names_and_descriptions(&Advertising::Described);
         assert_eq!(
             described[0].1,
             "Runs a command. Also known as: bash, shell."
         );
         assert_eq!(described[1].1, "Changes the folder.");
         assert_eq!(described[2].1, "Also known as: read_file.");
-        let expanded = shown(&Advertising::Expanded);
+        let expanded = names_and_descriptions(&Advertising::Expanded);
         assert_eq!(
             expanded[1],
             (
@@ -317,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_with_a_flood_of_aliases_is_not_expanded() {
+    fn tool_with_too_many_aliases_is_not_expanded() {
         let mut tool = Tool::without_arguments("go", "");
         tool.aliases = (0..33)
             .map(|number| Alias {
@@ -327,35 +316,37 @@ mod tests {
             .collect();
         let error = Advertising::Expanded
             .apply(&[Arc::new(tool)])
-            .expect_err("they are too many");
+            .expect_err("the aliases are too many");
         assert!(
             error
                 .to_string()
-                .starts_with("the tool go has 33 aliases, of which 32 can"),
+                .starts_with("too many aliases: the tool go has 33, and at most 32 can"),
             "{error}"
         );
     }
 
     #[test]
-    fn a_map_that_is_not_plain_is_refused() {
+    fn invalid_name_map_is_refused() {
         let mut tools = terminal();
         let mut other = Tool::without_arguments("terminalRun", "");
         (other.source, other.id) = (Some("far".into()), "far/terminalRun".into());
         tools.push(Arc::new(other));
-        // The first tool's id is the bare name, so that is no question of two.
+        // The bare name is the first tool's id, so it is not ambiguous.
         assert!(map(&[("terminalRun", "x")]).apply(&tools).is_ok());
-        Arc::get_mut(&mut tools[0]).expect("it is the only one").id = "near".into();
+        Arc::get_mut(&mut tools[0])
+            .expect("there is no other reference")
+            .id = "near".into();
         let fault = |names: &[(&str, &str)]| {
             map(names)
                 .apply(&tools)
-                .expect_err("it is refused")
+                .expect_err("the map is refused")
                 .to_string()
         };
         assert!(
             fault(&[("terminalRun", "x")])
-                .contains("ambiguous; write one of: near, far/terminalRun")
+                .contains("\"terminalRun\"; write one of: near, far/terminalRun")
         );
-        assert!(fault(&[("terminalMove", "x")]).contains("none of the tools"));
+        assert!(fault(&[("terminalMove", "x")]).contains("unknown tool in the name map"));
         assert!(
             fault(&[("near", "x"), ("far/terminalRun", "x")])
                 .contains("would both be shown as \"x\"")
@@ -364,10 +355,12 @@ mod tests {
         assert!(fault(&[("terminalCd", " ")]).contains("empty name"));
         let twice = [("terminalReadFile", "a"), ("terminalReadFile", "b")];
         assert!(map(&twice).apply(&tools).is_ok(), "a map has a key once");
-        Arc::get_mut(&mut tools[2]).expect("it is the only one").id = "reader".into();
+        Arc::get_mut(&mut tools[2])
+            .expect("there is no other reference")
+            .id = "reader".into();
         let error = map(&[("reader", "a"), ("terminalReadFile", "b")])
             .apply(&tools)
-            .expect_err("it is refused");
+            .expect_err("the map is refused");
         assert!(matches!(error, AdvertisingError::NamedTwice { tool } if tool == "reader"));
     }
 }

@@ -1,39 +1,37 @@
-//! Errors of advertised names.
+//! Errors of an advertising strategy.
 
 use crate::excerpt::list;
 
-/// An error from choosing the names that a model is shown.
+/// An error of choosing the names under which a model sees the tools.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdvertisingError {
-    /// The map of names has a key that is no tool.
-    #[error(
-        "the name map has {name:?}, which is none of the tools; write a tool's id, source/name or name"
-    )]
+    /// The name map has a key that is not a tool.
+    #[error("unknown tool in the name map: {name:?}; write a tool's id, source/name or name")]
     UnknownTool {
         /// The key.
         name: String,
     },
-    /// The map of names has a key that is several tools.
+    /// The name map has a key that several tools have as a name.
     #[error(
-        "the name map has {name:?}, which is ambiguous; write one of: {}",
+        "ambiguous tool in the name map: {name:?}; write one of: {}",
         list(candidates, ", ")
     )]
     AmbiguousTool {
         /// The key.
         name: String,
-        /// The ids of the tools that it may mean.
+        /// The ids of the tools that have the name.
         candidates: Vec<String>,
     },
-    /// The map of names has two keys for one tool.
-    #[error("the name map names the tool {tool} twice; keep one of its names")]
+    /// The name map has two keys for one tool.
+    #[error("duplicate tool in the name map: {tool} has two keys; keep one of them")]
     NamedTwice {
         /// The tool's id.
         tool: String,
     },
     /// Two tools would be shown under one name.
     #[error(
-        "the tools {} would both be shown as {name:?}; give each a name of its own",
+        "the tools {} would both be shown as {name:?}; give them different names",
         list(tools, " and ")
     )]
     SharedName {
@@ -42,22 +40,23 @@ pub enum AdvertisingError {
         /// The ids of the tools.
         tools: Vec<String>,
     },
-    /// A tool has more aliases than can each have a definition.
+    /// A tool has more aliases than the limit for separate definitions.
     #[error(
-        "the tool {tool} has {count} aliases, of which {limit} can have definitions of their own; tell them in the \
-         descriptions instead (described)"
+        "too many aliases: the tool {tool} has {count}, and at most {limit} can have a definition \
+         each; list them in the description instead (described)"
     )]
     TooManyAliases {
         /// The tool's id.
         tool: String,
-        /// How many it has.
+        /// The number of aliases.
         count: usize,
-        /// The most that can be expanded.
+        /// The most aliases that can have a definition each.
         limit: usize,
     },
-    /// The map of names shows a tool under nothing.
+    /// The name map has an empty name for a tool.
     #[error(
-        "the name map shows the tool {tool} under an empty name; give it one, or leave it out of the map"
+        "the name map has an empty name for the tool {tool}; set a name, or remove the tool from \
+         the map"
     )]
     EmptyName {
         /// The tool's id.

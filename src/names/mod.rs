@@ -1,12 +1,12 @@
-//! Names: which tool a word means, and which tools a request names outright.
+//! Name resolution: the tool for a name, and the mentions in a request.
 //!
-//! Built once for a catalog; each look-up is one or two searches of sorted hashes. Canonical names,
-//! qualified names (`source/name`) and ids mean their tool; an alias means the tool that has it.
-//! Names win over aliases, which the catalog's reader guarantees by refusing an alias that is
-//! another tool's name. The bare name of an untrusted tool gives way to all others, and never is
-//! one of the ecosystem's (`bash`, `read_file`): such a tool is `source/name`. A name that nobody
-//! has is looked up once more without case and separators, so that `readFile` and `READ-FILE` mean
-//! `read_file`.
+//! The table is built once for a catalog. Each look-up is one or two searches of sorted hashes.
+//! Canonical names, qualified names (`source/name`) and ids resolve to their tool, and an alias
+//! resolves to the tool that has it. Names win over aliases: the catalog's reader refuses an alias
+//! that is another tool's name. All other names win over the bare name of an untrusted tool. Such a
+//! tool never gets a reserved name (`bash`, `read_file`); it is available as `source/name`. An
+//! unknown name is looked up a second time without case and separators, so `readFile` and
+//! `READ-FILE` resolve to `read_file`.
 
 mod advertising;
 mod error;
@@ -23,10 +23,10 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 pub use advertising::shown_aliases;
-pub use advertising::{Advertised, Advertising};
+pub use advertising::{AdvertisedTool, Advertising};
 pub use error::AdvertisingError;
 pub use prompt::tools_section;
-pub use prompt::{Listed, section};
+pub use prompt::{ListedTool, section};
 pub use skills::{Skill, SkillReport, ToolMeaning};
 pub use usage::{log_registered, log_unknown, log_use};
 
@@ -34,16 +34,16 @@ use self::owners::Owners;
 use crate::catalog::spelling::normalise;
 use crate::catalog::{Alias, Catalog, is_reserved};
 use crate::ranking::ToolId;
-use crate::saved::{FEW, SavedError, Writer};
+use crate::saved::{MIN_PARALLEL, SavedError, Writer};
 
-/// How far off a word may be to count as a misspelt name, 0..1.
+/// The lowest similarity (0 to 1) at which a name is suggested for an unknown one.
 const SUGGESTION_SIMILARITY: f64 = 0.8;
-/// The most places of a name at which its source may end.
+/// The most positions in a name that are tried as the end of its source.
 const MAX_SLASHES: usize = 16;
-/// The most suggestions for a name that nobody has.
+/// The most suggestions for an unknown name.
 const MAX_SUGGESTIONS: usize = 3;
 
-/// From names to tools.
+/// A table from names to tools.
 ///
 /// ```
 /// use picktools::names::{NameTable, Resolution};
@@ -51,76 +51,79 @@ const MAX_SUGGESTIONS: usize = 3;
 ///
 /// let catalog = Catalog::from_tools([Tool::without_arguments("read_file", "Reads a file")])?;
 /// let names = NameTable::new(&catalog);
-/// assert!(matches!(names.resolve("readFile"), Resolution::Tool(found) if catalog.tool(found.tool).name == "read_file"));
-/// assert!(matches!(names.resolve("read_flie"), Resolution::Unknown { suggestions } if suggestions == ["read_file"]));
+/// let Resolution::Tool(resolved) = names.resolve("readFile") else { panic!() };
+/// assert_eq!(catalog.tool(resolved.tool).name, "read_file");
+/// let Resolution::Unknown { suggestions } = names.resolve("read_flie") else { panic!() };
+/// assert_eq!(suggestions, ["read_file"]);
 /// # Ok::<(), picktools::catalog::CatalogError>(())
 /// ```
 #[derive(Debug)]
 pub struct NameTable {
-    /// Several tools under one name come from different sources, in registration order.
+    /// The tools by exact name. Several tools with one name come from different sources, in
+    /// registration order.
     tools: Owners,
-    /// The same without case and separators.
+    /// The tools by normalised name, without case and separators.
     normalised: Owners,
 }
 
-/// The sections of a saved index that hold names.
+/// The sections of a saved index that contain names.
 const NAMES: &str = "names.written";
 const NORMALISED: &str = "names.normalised";
 
-/// What a name means.
+/// The result of resolving a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resolution {
     /// One tool.
-    Tool(Resolved),
+    Tool(ResolvedTool),
     /// Several tools, of different sources or with variant spellings of the name, in registration
     /// order.
     Ambiguous(Vec<ToolId>),
-    /// None.
+    /// No tool.
     Unknown {
-        /// The nearest names that there are, best first.
+        /// The most similar names of the catalog, best first.
         suggestions: Vec<String>,
     },
 }
 
-/// A tool, and how a name led to it.
+/// A tool that a name resolves to, with the kind of the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Resolved {
+pub struct ResolvedTool {
     /// The tool.
     pub tool: ToolId,
-    /// What the name is.
+    /// The kind of the name.
     pub via: ResolvedVia,
-    /// Whether it is an alias that shall no longer be used.
+    /// `true` if the name is a deprecated alias.
     pub deprecated: bool,
 }
 
-/// How a name led to a tool.
+/// The kind of a name that resolves to a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ResolvedVia {
-    /// It is the tool's name, qualified name or id.
+    /// The tool's name, qualified name or id.
     Name,
-    /// It is an alias.
+    /// An alias of the tool.
     Alias,
-    /// It is a name or an alias in a variant spelling.
+    /// A name or an alias in a variant spelling.
     Normalised,
-    /// It is what the model was shown.
+    /// The shown name: the name under which the model saw the tool.
     Advertised,
 }
 
-/// A tool that a request names outright, and the name it uses.
+/// A tool name inside a request, with the tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mention {
     pub(crate) name: String,
     pub(crate) tool: ToolId,
 }
 
-/// What a catalog says of a name.
-enum Given {
-    /// A tool's name, qualified name or alias, which others may have as well.
-    Claim(Resolved),
-    /// A tool's id, which no other has. It comes behind what is claimed.
-    Id(Resolved),
+/// A claim of a tool to a name.
+enum NameClaim {
+    /// A tool's name, qualified name or alias, which other tools may have as well.
+    Shared(ResolvedTool),
+    /// A tool's id, which is unique. Ids are listed after all shared claims.
+    Id(ResolvedTool),
 }
 
 impl NameTable {
@@ -131,101 +134,111 @@ impl NameTable {
     }
 
     fn collect(catalog: &Catalog) -> Self {
-        let named = |tool: ToolId| Resolved {
+        let by_name = |tool: ToolId| ResolvedTool {
             tool,
             via: ResolvedVia::Name,
             deprecated: false,
         };
-        let mut names: Vec<(Cow<'_, str>, Given)> = Vec::with_capacity(catalog.len() * 3);
+        let mut names: Vec<(Cow<'_, str>, NameClaim)> = Vec::with_capacity(catalog.len() * 3);
         for (id, tool) in catalog.outlines() {
-            let named = named(id);
+            let owner = by_name(id);
             if !tool.untrusted {
-                names.push((Cow::Borrowed(&tool.name), Given::Claim(named)));
+                names.push((Cow::Borrowed(&tool.name), NameClaim::Shared(owner)));
             }
-            // Where it is the id, that counts more.
+            // A qualified name that is the tool's id is added below, as an id.
             if tool.source.is_some() && !tool.has_qualified_id() {
-                names.push((Cow::Owned(tool.qualified_name()), Given::Claim(named)));
+                names.push((Cow::Owned(tool.qualified_name()), NameClaim::Shared(owner)));
             }
             for Alias { name, deprecated } in &tool.aliases {
-                let alias = Resolved {
+                let alias = ResolvedTool {
                     via: ResolvedVia::Alias,
                     deprecated: *deprecated,
-                    ..named
+                    ..owner
                 };
-                names.push((Cow::Borrowed(name), Given::Claim(alias)));
+                names.push((Cow::Borrowed(name), NameClaim::Shared(alias)));
             }
         }
-        // An untrusted name counts by itself only where nobody else has it and the ecosystem does
-        // not.
+        // An untrusted tool gets its bare name only if no other tool has the name and the name is
+        // not reserved.
         if catalog.outlines().any(|(_, tool)| tool.untrusted) {
-            let known: HashSet<String> = names
+            let used_names: HashSet<String> = names
                 .par_iter()
-                .with_min_len(FEW)
+                .with_min_len(MIN_PARALLEL)
                 .map(|(name, _)| normalise(name))
                 .collect();
-            for (id, tool) in catalog.outlines().filter(|(_, tool)| tool.untrusted) {
-                let is_own = catalog.may_have_bare_name(id) && !is_reserved(&tool.name);
-                if is_own && !known.contains(&normalise(&tool.name)) {
-                    names.push((Cow::Borrowed(&tool.name), Given::Claim(named(id))));
+            for (id, tool) in catalog.outlines() {
+                let may_claim =
+                    tool.untrusted && catalog.may_have_bare_name(id) && !is_reserved(&tool.name);
+                if may_claim && !used_names.contains(&normalise(&tool.name)) {
+                    names.push((Cow::Borrowed(&tool.name), NameClaim::Shared(by_name(id))));
                 }
             }
         }
-        // An id is unique, so it means its tool even where it is also another's name; but for an
-        // untrusted one and that is no more than the bare name.
-        for (id, tool) in catalog
-            .outlines()
-            .filter(|(_, tool)| !tool.untrusted || tool.id != tool.name)
-        {
-            names.push((Cow::Borrowed(&tool.id), Given::Id(named(id))));
+        // An id is unique, so it wins over another tool's equal name. An exception is the id of an
+        // untrusted tool that is only the bare name.
+        for (id, tool) in catalog.outlines() {
+            if !tool.untrusted || tool.id != tool.name {
+                names.push((Cow::Borrowed(&tool.id), NameClaim::Id(by_name(id))));
+            }
         }
-        let tools = Owners::new(names, |given, owners| {
-            for given in given {
-                match given {
-                    Given::Id(owner) => {
+        let tools = Owners::new(names, |claims, owners| {
+            for claim in claims {
+                match claim {
+                    NameClaim::Id(owner) => {
                         owners.clear();
                         owners.push(owner);
                     }
-                    Given::Claim(owner) if owners.iter().any(|known| known.tool == owner.tool) => {}
-                    Given::Claim(owner) => owners.push(owner),
+                    NameClaim::Shared(owner) => {
+                        if owners.iter().all(|other| other.tool != owner.tool) {
+                            owners.push(owner);
+                        }
+                    }
                 }
             }
         });
-        let written: Vec<(&str, &[Resolved])> = tools.iter().collect();
-        let normalised = written
+        let normalised = Self::normalise_owners(&tools);
+        Self { tools, normalised }
+    }
+
+    /// Merges the owners of names that are equal without case and separators.
+    fn normalise_owners(tools: &Owners) -> Owners {
+        let exact: Vec<(&str, &[ResolvedTool])> = tools.iter().collect();
+        let normalised = exact
             .into_par_iter()
-            .with_min_len(FEW)
+            .with_min_len(MIN_PARALLEL)
             .map(|(name, owners)| (Cow::Owned(normalise(name)), owners));
-        let mut normalised: Vec<(Cow<'_, str>, &[Resolved])> = normalised.collect();
-        normalised.retain(|(normal, _)| !normal.is_empty());
-        let normalised = Owners::new(normalised, |given, owners: &mut Vec<Resolved>| {
-            for owner in given.flatten() {
-                match owners.iter_mut().find(|known| known.tool == owner.tool) {
-                    // What is still in use wins, whatever the order of the table.
-                    Some(known) => known.deprecated &= owner.deprecated,
-                    None => owners.push(Resolved {
+        let mut normalised: Vec<(Cow<'_, str>, &[ResolvedTool])> = normalised.collect();
+        normalised.retain(|(name, _)| !name.is_empty());
+        Owners::new(normalised, |groups, owners: &mut Vec<ResolvedTool>| {
+            for owner in groups.flatten() {
+                match owners.iter_mut().find(|other| other.tool == owner.tool) {
+                    // A name that is not deprecated wins, in any order of the table.
+                    Some(other) => other.deprecated &= owner.deprecated,
+                    None => owners.push(ResolvedTool {
                         via: ResolvedVia::Normalised,
                         ..*owner
                     }),
                 }
             }
             owners.sort_by_key(|owner| owner.tool);
-        });
-        Self { tools, normalised }
+        })
     }
 
-    /// Collects the names of a catalog, or reads them from the index that it was opened from.
+    /// Collects the names of a catalog, or reads them from the saved index of the catalog.
     ///
     /// # Errors
     ///
-    /// [`SavedError`] when the index is damaged.
-    pub fn of(catalog: &Catalog) -> Result<Self, SavedError> {
+    /// [`SavedError`] if the index is damaged.
+    pub fn open(catalog: &Catalog) -> Result<Self, SavedError> {
         log_registered(catalog);
-        Self::unlogged(catalog)
+        Self::open_unlogged(catalog)
     }
 
-    /// As [`of`](Self::of), on threads that may not be the caller's, whose log is another; see
+    /// Does the same as [`open`](Self::open), without logging.
+    ///
+    /// It may run on another thread, which can have another log than the caller; see
     /// [`log_registered`].
-    pub(crate) fn unlogged(catalog: &Catalog) -> Result<Self, SavedError> {
+    pub(crate) fn open_unlogged(catalog: &Catalog) -> Result<Self, SavedError> {
         let Some(file) = catalog.saved() else {
             return Ok(Self::collect(catalog));
         };
@@ -235,7 +248,7 @@ impl NameTable {
         })
     }
 
-    /// Returns how many bytes it takes.
+    /// Returns the memory of the table, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.tools.memory() + self.normalised.memory()
     }
@@ -245,13 +258,14 @@ impl NameTable {
         self.normalised.save(NORMALISED, writer)
     }
 
-    /// Resolves an id, a qualified name, a name or an alias, as it is written or else without case
-    /// and separators.
+    /// Resolves an id, a qualified name, a name or an alias: first exactly, then without case and
+    /// separators.
     pub fn resolve(&self, name: &str) -> Resolution {
         self.resolve_among(name, |_| true)
     }
 
-    /// As [`NameTable::resolve`], and suggests only names of tools that `may_suggest` accepts.
+    /// Resolves a name as [`NameTable::resolve`] does, but suggests only names of tools that
+    /// `may_suggest` accepts.
     pub fn resolve_among(&self, name: &str, may_suggest: impl Fn(ToolId) -> bool) -> Resolution {
         match self.owners(name) {
             [] => Resolution::Unknown {
@@ -264,9 +278,9 @@ impl NameTable {
         }
     }
 
-    /// Returns the tool that a name means in a tool of `source`: where there are several, the one
-    /// of the same source.
-    pub(crate) fn of_source(
+    /// Resolves a name that a tool of `source` uses. If the name is ambiguous, the tool of the same
+    /// source wins.
+    pub(crate) fn resolve_in_source(
         &self,
         name: &str,
         source: Option<&str>,
@@ -275,132 +289,162 @@ impl NameTable {
         match self.owners(name) {
             [resolved] => Some(resolved.tool),
             several => {
-                let mut own = several
+                let mut of_same_source = several
                     .iter()
                     .filter(|resolved| catalog.source(resolved.tool) == source);
-                own.next()
-                    .filter(|_| own.next().is_none())
-                    .map(|resolved| resolved.tool)
+                let first = of_same_source.next()?;
+                if of_same_source.next().is_some() {
+                    return None;
+                }
+                Some(first.tool)
             }
         }
     }
 
-    /// Returns the tools that a name may mean, in registration order. A name that nobody has may be
-    /// a qualified one whose slash a provider's rules have changed, as in `weather_get_forecast`.
-    pub fn meant(&self, name: &str) -> impl Iterator<Item = ToolId> {
-        let mut qualified = qualified(name).map(|name| self.owners(&name));
+    /// Returns the tools that a name may stand for, in registration order.
+    ///
+    /// An unknown name may be a qualified name in which a provider's rules have replaced the slash,
+    /// as in `weather_get_forecast`.
+    pub fn possible_tools(&self, name: &str) -> impl Iterator<Item = ToolId> {
         let mut owners = self.owners(name);
         if owners.is_empty() {
-            owners = qualified
-                .find(|owners| !owners.is_empty())
-                .unwrap_or_default();
+            for name in qualified(name) {
+                owners = self.owners(&name);
+                if !owners.is_empty() {
+                    break;
+                }
+            }
         }
         owners.iter().map(|owner| owner.tool)
     }
 
-    /// Returns what a name may mean.
-    pub(crate) fn owners(&self, name: &str) -> &[Resolved] {
+    /// Returns the tools that have a name exactly or, if there are no such tools, in a variant
+    /// spelling.
+    pub(crate) fn owners(&self, name: &str) -> &[ResolvedTool] {
         self.tools
-            .of(name)
-            .or_else(|| self.normalised.of(&normalise(name)))
+            .get(name)
+            .or_else(|| self.normalised.get(&normalise(name)))
             .unwrap_or_default()
     }
 
-    /// Returns the names most like `name`: by Jaro–Winkler similarity, or by the words that they
-    /// share (Dice).
+    /// Returns the names most similar to `name`: by Jaro–Winkler similarity, or by shared words
+    /// (Dice).
     pub fn suggest(&self, name: &str, may_suggest: impl Fn(ToolId) -> bool) -> Vec<String> {
-        let (name, words) = (name.to_lowercase(), words_of(name));
-        let similarity = |known: &str| {
-            let theirs = words_of(known);
-            let shared = words.intersection(&theirs).count();
-            let dice = 2.0 * shared as f64 / (words.len() + theirs.len()).max(1) as f64;
-            dice.max(strsim::jaro_winkler(&name, &known.to_lowercase()))
+        let (name, words) = (name.to_lowercase(), split_words(name));
+        let similarity = |other: &str| {
+            let other_words = split_words(other);
+            let shared = words.intersection(&other_words).count();
+            let dice = 2.0 * shared as f64 / (words.len() + other_words.len()).max(1) as f64;
+            dice.max(strsim::jaro_winkler(&name, &other.to_lowercase()))
         };
-        let known = self
-            .tools
-            .iter()
-            .filter(|(_, owners)| owners.iter().any(|owner| may_suggest(owner.tool)));
-        let known = known.map(|(known, owners)| (similarity(known), known, owners));
-        let mut near: Vec<(f64, &str, &[Resolved])> = known
-            .filter(|(similarity, ..)| *similarity >= SUGGESTION_SIMILARITY)
-            .collect();
+        let mut near: Vec<(f64, &str, &[ResolvedTool])> = Vec::new();
+        for (other, owners) in self.tools.iter() {
+            if !owners.iter().any(|owner| may_suggest(owner.tool)) {
+                continue;
+            }
+            let similarity = similarity(other);
+            if similarity >= SUGGESTION_SIMILARITY {
+                near.push((similarity, other, owners));
+            }
+        }
         near.sort_by(|a, b| {
-            b.0.total_cmp(&a.0)
-                .then(a.1.len().cmp(&b.1.len()))
-                .then(a.1.cmp(b.1))
+            let by_name = || (a.1.len(), a.1).cmp(&(b.1.len(), b.1));
+            b.0.total_cmp(&a.0).then_with(by_name)
         });
-        // One name per tool is enough.
+        // Suggests one name per tool.
         let mut suggested = HashSet::default();
         near.retain(|(.., owners)| owners.iter().any(|owner| suggested.insert(owner.tool)));
         near.truncate(MAX_SUGGESTIONS);
-        near.into_iter()
-            .map(|(_, known, _)| known.to_owned())
-            .collect()
+        let mut names = Vec::with_capacity(near.len());
+        for (_, other, _) in near {
+            names.push(other.to_owned());
+        }
+        names
     }
 
-    /// Finds the tools that `text` names outright, each once, in order of appearance.
+    /// Finds the tools that `text` mentions by name, each once, in order of appearance.
     ///
-    /// A name counts when it is the whole text, when it stands in quotation marks or backticks, or
-    /// when it stands free and is shaped like an identifier. A plain word that happens to be a name
-    /// or an alias ("run", "search") does not: people mean the word.
+    /// A name counts if it is the complete text, is in quotation marks or backticks, or has the
+    /// form of an identifier. A plain word that is also a name or an alias ("run",
+    /// "search") does not count: people use it as a word.
     pub(crate) fn mentions(&self, text: &str) -> Vec<Mention> {
         let mut mentions: Vec<Mention> = Vec::new();
-        // What is cut out of a word is no identifier unless the word is.
-        let free = text
-            .split_whitespace()
-            .filter(|word| is_identifier(word))
-            .flat_map(|word| self.identifiers(word));
-        for name in std::iter::once(text.trim()).chain(quoted(text)).chain(free) {
-            // A plain word in a variant spelling is a plain word.
-            let owners = if is_identifier(name) {
-                self.owners(name)
-            } else {
-                self.tools.of(name).unwrap_or_default()
-            };
-            for &Resolved { tool, .. } in owners {
-                if mentions.iter().all(|mention| mention.tool != tool) {
-                    mentions.push(Mention {
-                        name: name.to_owned(),
-                        tool,
-                    });
+        self.add_mentions(text.trim(), &mut mentions);
+        for name in quoted(text) {
+            self.add_mentions(name, &mut mentions);
+        }
+        for word in text.split_whitespace() {
+            // A part of a word is an identifier only if the word is one.
+            if is_identifier(word) {
+                for name in self.identifiers(word) {
+                    self.add_mentions(name, &mut mentions);
                 }
             }
         }
         mentions
     }
 
-    /// The names that stand in `word` as identifiers: the word itself, or else what is left of it
-    /// when it is cut.
+    /// Adds the tools that a mentioned text names, unless they are mentioned already.
+    fn add_mentions(&self, name: &str, mentions: &mut Vec<Mention>) {
+        // A plain word in a variant spelling still is a plain word.
+        let owners = if is_identifier(name) {
+            self.owners(name)
+        } else {
+            self.tools.get(name).unwrap_or_default()
+        };
+        for &ResolvedTool { tool, .. } in owners {
+            if mentions.iter().all(|mention| mention.tool != tool) {
+                mentions.push(Mention {
+                    name: name.to_owned(),
+                    tool,
+                });
+            }
+        }
+    }
+
+    /// Returns the tool names that `word` contains as identifiers: the word itself, or else its
+    /// parts at the first cut that finds any.
     fn identifiers<'t>(&self, word: &'t str) -> Vec<&'t str> {
-        let known = |part: &&str| is_identifier(part) && !self.owners(part).is_empty();
-        // Where it is not cut at more places than before, it has the same parts.
-        let cuts = (0..CUTS.len())
-            .filter(|&cut| cut == 0 || word.contains(|c| CUTS[cut](c) && !CUTS[cut - 1](c)));
-        let mut names = cuts.map(|cut| parts(word, CUTS[cut]).filter(known).collect::<Vec<_>>());
-        names.find(|names| !names.is_empty()).unwrap_or_default()
+        let is_name = |part: &&str| is_identifier(part) && !self.owners(part).is_empty();
+        for (level, &is_cut) in CUTS.iter().enumerate() {
+            // Without further cut characters the parts are the same as at the previous level.
+            if level > 0 && !word.contains(|c| is_cut(c) && !CUTS[level - 1](c)) {
+                continue;
+            }
+            let names: Vec<&str> = parts(word, is_cut).filter(is_name).collect();
+            if !names.is_empty() {
+                return names;
+            }
+        }
+        Vec::new()
     }
 }
 
-/// The qualified names that `name` may be, where a provider's rules have changed a slash.
+/// Returns the qualified names that `name` may stand for, if a provider's rules have replaced the
+/// slash.
 pub fn qualified(name: &str) -> impl Iterator<Item = String> {
-    let slashes = name.match_indices(['_', '-', '.']).take(MAX_SLASHES);
-    slashes.map(|(at, _)| format!("{}/{}", &name[..at], &name[at + 1..]))
+    let separators = name.match_indices(['_', '-', '.']).take(MAX_SLASHES);
+    separators.map(|(at, _)| format!("{}/{}", &name[..at], &name[at + 1..]))
 }
 
-/// Every name by which `text` could name a tool outright, whatever tools there are: the candidates
-/// of mentions.
+/// Returns every text in `text` that could be a mention, for any catalog.
 pub fn possible_mentions(text: &str) -> BTreeSet<&str> {
-    let mut possible: BTreeSet<&str> = std::iter::once(text.trim()).chain(quoted(text)).collect();
+    let mut possible: BTreeSet<&str> = quoted(text).collect();
+    possible.insert(text.trim());
     for word in text.split_whitespace() {
-        for parts in CUTS.map(|is_cut| parts(word, is_cut)) {
-            possible.extend(parts.filter(|part| is_identifier(part)));
+        for is_cut in CUTS {
+            for part in parts(word, is_cut) {
+                if is_identifier(part) {
+                    possible.insert(part);
+                }
+            }
         }
     }
     possible
 }
 
-/// Where a word is cut that may be an identifier: nowhere, or else at brackets and commas, then at
-/// letters of other scripts, then at dots and slashes. Each cuts wherever those before it do.
+/// The levels at which a word is cut to find identifiers: not at all, at brackets and commas, at
+/// letters of other scripts, and at dots and slashes. Each level includes the previous ones.
 const CUTS: [fn(char) -> bool; 4] = [
     |_| false,
     |c| !(c.is_alphanumeric() || "_-.:/".contains(c)),
@@ -408,10 +452,11 @@ const CUTS: [fn(char) -> bool; 4] = [
     |c| !(c.is_ascii_alphanumeric() || "_-".contains(c)),
 ];
 
-/// Signs that stand within identifiers, and around words of any kind.
+/// Punctuation that occurs inside identifiers, and around any word.
 const EDGES: [char; 4] = ['.', ':', '/', '-'];
 
-/// The parts of a word, each as it is and without signs around it, where it has some.
+/// Returns the parts of a word, each followed by the part without surrounding punctuation if that
+/// differs.
 fn parts(word: &str, is_cut: fn(char) -> bool) -> impl Iterator<Item = &str> {
     word.split(is_cut).flat_map(|part| {
         let bare = part.trim_matches(EDGES);
@@ -419,8 +464,8 @@ fn parts(word: &str, is_cut: fn(char) -> bool) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The words of a name, in lowercase letters: what stands between separators and changes of case.
-pub fn words_of(name: &str) -> BTreeSet<String> {
+/// Splits a name into its words, in lower case: at separators and at changes of case.
+pub fn split_words(name: &str) -> BTreeSet<String> {
     let mut words = BTreeSet::new();
     let mut word = String::new();
     let mut last_is_small = false;
@@ -436,8 +481,8 @@ pub fn words_of(name: &str) -> BTreeSet<String> {
     words
 }
 
-/// Returns `true` if `word` is written as only identifiers are: with `_`, an inner `-`, `.`, `:` or
-/// `/`, a digit, or a capital after a lowercase letter.
+/// Returns `true` if `word` has the form of an identifier: with `_`, an inner `-`, `.`, `:` or `/`,
+/// a digit, or a capital after a lowercase letter.
 fn is_identifier(word: &str) -> bool {
     word.contains('_')
         || word.trim_matches(EDGES).contains(EDGES)
@@ -448,7 +493,7 @@ fn is_identifier(word: &str) -> bool {
             .any(|(a, b)| a.is_lowercase() && b.is_uppercase())
 }
 
-/// The texts between quotation marks or backticks, without those that span lines.
+/// Returns the texts between quotation marks or backticks, except those that span lines.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     const MARKS: [(char, char); 5] = [('`', '`'), ('"', '"'), ('\'', '\''), ('“', '”'), ('«', '»')];
     MARKS.into_iter().flat_map(move |(open, close)| {
@@ -457,8 +502,8 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
             let start = rest.find(open)? + open.len_utf8();
             let length = rest[start..].find(close)?;
             let inner = &rest[start..start + length];
-            // The closing mark may open the next text: `a"b"c` has one quoted text however it is
-            // read.
+            // The closing mark may also open the next text, so it is read again if both marks are
+            // the same.
             rest = &rest[start + length + if open == close { 0 } else { close.len_utf8() }..];
             Some(inner)
         })
@@ -479,23 +524,23 @@ mod tests {
                 deprecated: false,
             })
             .into();
-        let mut here = Tool::without_arguments("get_forecast", "");
-        here.source = Some("weather".into());
-        here.id = here.qualified_name();
-        let mut there = here.clone();
-        there.source = Some("sky".into());
-        there.id = there.qualified_name();
+        let mut weather = Tool::without_arguments("get_forecast", "");
+        weather.source = Some("weather".into());
+        weather.id = weather.qualified_name();
+        let mut sky = weather.clone();
+        sky.source = Some("sky".into());
+        sky.id = sky.qualified_name();
         let tools = [
             terminal,
-            here,
-            there,
+            weather,
+            sky,
             Tool::without_arguments("read_file", ""),
             Tool::without_arguments("search", ""),
         ];
         NameTable::new(&Catalog::from_tools(tools).expect("valid"))
     }
 
-    fn named(text: &str) -> Vec<usize> {
+    fn mentioned(text: &str) -> Vec<usize> {
         table()
             .mentions(text)
             .into_iter()
@@ -504,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn identifiers_quoted_words_and_whole_queries_are_mentions() {
+    fn identifiers_quoted_words_and_complete_texts_are_mentions() {
         for (text, expected) in [
             ("bash", vec![0]),
             ("  search ", vec![4]),
@@ -526,17 +571,20 @@ mod tests {
             ),
             ("- read_file - (terminalRun.)", vec![3, 0]),
         ] {
-            assert_eq!(named(text), expected, "{text}");
+            assert_eq!(mentioned(text), expected, "{text}");
         }
     }
 
     #[test]
-    fn names_resolve_as_written_then_in_another_writing() {
+    fn names_resolve_exactly_and_then_in_a_variant_spelling() {
         let check = |name: &str, expected: usize, via: ResolvedVia| {
-            let found = table().resolve(name);
-            assert!(
-                matches!(found, Resolution::Tool(found) if found.tool.index() == expected && found.via == via),
-                "{name}: {found:?}"
+            let Resolution::Tool(resolved) = table().resolve(name) else {
+                panic!("{name} is not one tool");
+            };
+            assert_eq!(
+                (resolved.tool.index(), resolved.via),
+                (expected, via),
+                "{name}"
             );
         };
         check("terminalRun", 0, ResolvedVia::Name);
@@ -560,7 +608,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deprecated_alias_is_told_unless_the_name_is_the_same_but_for_its_writing() {
+    fn deprecated_alias_is_marked_unless_it_spells_the_name() {
         let mut tool = Tool::without_arguments("copy_file", "");
         tool.aliases = [("cp", true), ("copyFile", true)]
             .map(|(name, deprecated)| Alias {
@@ -572,7 +620,7 @@ mod tests {
         let deprecated = |name: &str| {
             matches!(
                 table.resolve(name),
-                Resolution::Tool(Resolved {
+                Resolution::Tool(ResolvedTool {
                     deprecated: true,
                     ..
                 })
@@ -583,10 +631,10 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_gets_the_nearest_ones() {
+    fn unknown_name_gets_the_most_similar_names() {
         let suggested = |name: &str| match table().resolve(name) {
             Resolution::Unknown { suggestions } => suggestions,
-            known => panic!("{name} is {known:?}"),
+            resolution => panic!("{name} is {resolution:?}"),
         };
         assert_eq!(suggested("read_flie"), ["read_file"]);
         assert_eq!(
@@ -600,9 +648,9 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_in_another_writing_is_a_mention_and_a_plain_word_is_not() {
-        assert_eq!(named("use terminal_run for it"), [0]);
-        assert_eq!(named("readFile"), [3]);
-        assert!(named("READ FILE").is_empty() && named("`Search` it").is_empty());
+    fn variant_spelling_of_an_identifier_is_a_mention() {
+        assert_eq!(mentioned("use terminal_run for it"), [0]);
+        assert_eq!(mentioned("readFile"), [3]);
+        assert!(mentioned("READ FILE").is_empty() && mentioned("`Search` it").is_empty());
     }
 }

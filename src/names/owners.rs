@@ -1,41 +1,42 @@
-//! Which tools each of many names means, in flat arrays.
+//! A table of names with the tools that have each name, in flat arrays.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::{Resolved, ResolvedVia};
+use super::{ResolvedTool, ResolvedVia};
 use crate::ranking::ToolId;
-use crate::saved::{SavedError, SavedFile, Texts, Writer};
+use crate::saved::{SavedError, SavedFile, TextTable, Writer};
 
-/// Names, each with the tools that it means.
+/// A table of names, each with the tools that have it.
 #[derive(Debug)]
 pub(super) struct Owners {
-    names: Texts,
-    /// Where the owners of each name end; they begin where those of the name before end.
+    names: TextTable,
+    /// The end of each name's owners. They begin at the end of the previous name's owners.
     ends: Vec<u32>,
-    owners: Vec<Resolved>,
+    owners: Vec<ResolvedTool>,
 }
 
-/// The bit that is set for what is deprecated, below the number of the way.
+/// The flag bit of deprecated aliases. The bits above it are an index of [`KINDS`].
 const DEPRECATED: u8 = 1;
-/// The ways in which names lead to tools, by the number that stands for each in a file.
-const WAYS: [ResolvedVia; 3] = [
+/// The kinds of names, by their number in a file.
+const KINDS: [ResolvedVia; 3] = [
     ResolvedVia::Name,
     ResolvedVia::Alias,
     ResolvedVia::Normalised,
 ];
 
 impl Owners {
-    /// Gathers what each name means; `settle` says which of all that was given it is.
+    /// Groups the claims to each name. `settle` selects the owners of a name from its claims.
     pub(super) fn new<T: Send + Sync>(
         names: Vec<(Cow<'_, str>, T)>,
-        settle: impl Fn(&mut dyn Iterator<Item = T>, &mut Vec<Resolved>),
+        settle: impl Fn(&mut dyn Iterator<Item = T>, &mut Vec<ResolvedTool>),
     ) -> Self {
-        let (mut ends, mut owners, mut own) =
-            (Vec::new(), Vec::with_capacity(names.len()), Vec::new());
-        let names = Texts::gathered(names, |given| {
-            settle(given, &mut own);
-            owners.append(&mut own);
+        let mut ends = Vec::new();
+        let mut owners = Vec::with_capacity(names.len());
+        let mut owners_of_name = Vec::new();
+        let names = TextTable::group(names, |claims| {
+            settle(claims, &mut owners_of_name);
+            owners.append(&mut owners_of_name);
             ends.push(u32::try_from(owners.len()).expect("a catalog holds fewer than 2^32 names"));
         });
         ends.shrink_to_fit();
@@ -47,53 +48,54 @@ impl Owners {
         }
     }
 
-    /// Returns what a name means.
-    pub(super) fn of(&self, name: &str) -> Option<&[Resolved]> {
-        self.names
-            .find(name)
-            .map(|place| &self.owners[self.range(place)])
+    /// Returns the tools that have a name.
+    pub(super) fn get(&self, name: &str) -> Option<&[ResolvedTool]> {
+        let position = self.names.find(name)?;
+        Some(&self.owners[self.range(position)])
     }
 
-    /// Returns all names, each with what it means.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &[Resolved])> {
+    /// Returns all names, each with the tools that have it.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &[ResolvedTool])> {
         self.names
             .iter()
             .enumerate()
-            .map(|(place, name)| (name, &self.owners[self.range(place)]))
+            .map(|(position, name)| (name, &self.owners[self.range(position)]))
     }
 
-    /// Returns how many bytes they take.
+    /// Returns the memory of the table, in bytes.
     pub(super) fn memory(&self) -> usize {
         self.names.memory() + size_of_val(&*self.ends) + size_of_val(&*self.owners)
     }
 
-    fn range(&self, place: usize) -> Range<usize> {
-        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
-        start as usize..self.ends[place] as usize
+    fn range(&self, position: usize) -> Range<usize> {
+        let start = match position.checked_sub(1) {
+            Some(previous) => self.ends[previous],
+            None => 0,
+        };
+        start as usize..self.ends[position] as usize
     }
 
     pub(super) fn save(&self, name: &str, writer: &mut Writer) -> Result<(), SavedError> {
-        let way = |via| WAYS.iter().position(|&way| way == via).unwrap_or_default();
-        let flags = |owner: &Resolved| {
-            (u8::from(owner.deprecated) * DEPRECATED)
-                | u8::try_from(way(owner.via) << 1).unwrap_or_default()
-        };
+        let mut tools = Vec::with_capacity(self.owners.len());
+        let mut flags = Vec::with_capacity(self.owners.len());
+        for owner in &self.owners {
+            tools.push(owner.tool.0);
+            let kind = KINDS.iter().position(|&kind| kind == owner.via);
+            let kind_bits = u8::try_from(kind.unwrap_or_default() << 1).unwrap_or_default();
+            flags.push((u8::from(owner.deprecated) * DEPRECATED) | kind_bits);
+        }
         self.names.save(name, writer)?;
         writer.numbers(&format!("{name}.owner-ends"), &self.ends)?;
-        let tools: Vec<u32> = self.owners.iter().map(|owner| owner.tool.0).collect();
         writer.numbers(&format!("{name}.owners"), &tools)?;
-        writer.numbers(
-            &format!("{name}.flags"),
-            &self.owners.iter().map(flags).collect::<Vec<u8>>(),
-        )
+        writer.numbers(&format!("{name}.flags"), &flags)
     }
 
     pub(super) fn open(name: &str, file: &SavedFile) -> Result<Self, SavedError> {
-        let names = Texts::open(name, file)?;
+        let names = TextTable::open(name, file)?;
         let ends: Vec<u32> = file.numbers(&format!("{name}.owner-ends"))?;
         let tools: Vec<u32> = file.numbers(&format!("{name}.owners"))?;
         let flags: Vec<u8> = file.numbers(&format!("{name}.flags"))?;
-        let sound = ends.len() == names.len()
+        let is_valid = ends.len() == names.len()
             && ends.is_sorted()
             && ends.last().copied().unwrap_or_default() as usize == tools.len()
             && flags.len() == tools.len()
@@ -102,17 +104,20 @@ impl Owners {
                 .all(|&tool| (tool as usize) < file.header.tools)
             && flags
                 .iter()
-                .all(|&flags| usize::from(flags >> 1) < WAYS.len());
-        file.ensure(sound, name)?;
-        let owner = |(tool, flags): (u32, u8)| Resolved {
-            tool: ToolId(tool),
-            via: WAYS[usize::from(flags >> 1)],
-            deprecated: flags & DEPRECATED != 0,
-        };
+                .all(|&flags| usize::from(flags >> 1) < KINDS.len());
+        file.ensure(is_valid, name)?;
+        let mut owners = Vec::with_capacity(tools.len());
+        for (tool, flags) in tools.into_iter().zip(flags) {
+            owners.push(ResolvedTool {
+                tool: ToolId(tool),
+                via: KINDS[usize::from(flags >> 1)],
+                deprecated: flags & DEPRECATED != 0,
+            });
+        }
         Ok(Self {
             names,
             ends,
-            owners: tools.into_iter().zip(flags).map(owner).collect(),
+            owners,
         })
     }
 }

@@ -1,8 +1,8 @@
-//! What a host may tell a model of its tools and skills, in words.
+//! Sections of a system prompt that list tools and skills.
 //!
-//! A model calls the names that it has seen, so a host that wants aliases called lists them. Names
-//! and descriptions come from whoever wrote the tool or the skill: each is made one short line, so
-//! that none adds a line of its own.
+//! A model calls only the names that it has seen, so a host that accepts aliases lists them. Names
+//! and descriptions are untrusted text of the tool's or skill's author. Each is reduced to one
+//! short line, so that it cannot add a line to the prompt.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use crate::excerpt::one_line;
 
 /// The most characters of a name or an alias.
 const MAX_NAME_CHARS: usize = 128;
-/// The most characters of a tool's description, whose definition says the rest.
+/// The most characters of a tool's description. The tool's definition has the complete text.
 const MAX_TOOL_CHARS: usize = 300;
-/// The most characters of a skill's description, which is all that a model sees of it.
+/// The most characters of a skill's description. A model sees nothing else of a skill.
 const MAX_SKILL_CHARS: usize = 1024;
 
-/// Lists tools with their aliases, one a line; empty where there are none.
+/// Lists tools with their aliases, one per line; returns an empty text for no tools.
 ///
-/// Deprecated aliases are left out. Tools that share a name are listed as `source/name`. Where the
-/// model is shown definitions, `picktools_provider::Translation::tools_section` lists the tools by
-/// the names of those.
+/// Deprecated aliases are omitted. Tools that share a name are listed as `source/name`. If the
+/// model also sees definitions, use `picktools_provider::Translation::tools_section`, which lists
+/// the tools by the names of the definitions.
 pub fn tools_section<'a>(tools: impl IntoIterator<Item = &'a Arc<Tool>>) -> String {
     let tools: Vec<&Tool> = tools.into_iter().map(Arc::as_ref).collect();
     let mut owners: HashMap<&str, usize> = HashMap::new();
-    tools
-        .iter()
-        .for_each(|tool| *owners.entry(&tool.name).or_default() += 1);
-    let listed = tools.iter().map(|tool| Listed {
+    for tool in &tools {
+        *owners.entry(&tool.name).or_default() += 1;
+    }
+    let listed = tools.iter().map(|tool| ListedTool {
         name: if owners[tool.name.as_str()] > 1 {
             tool.qualified_name()
         } else {
@@ -42,69 +42,57 @@ pub fn tools_section<'a>(tools: impl IntoIterator<Item = &'a Arc<Tool>>) -> Stri
     section(listed)
 }
 
-/// A tool as a section lists it.
-pub struct Listed<'a> {
-    /// The name under which it is called.
+/// An entry of a section that lists tools.
+pub struct ListedTool<'a> {
+    /// The name of the tool.
     pub name: String,
-    /// By which it may be called too.
+    /// Further names by which the model may call the tool.
     pub aliases: Vec<String>,
-    /// The description, of which the first line is shown.
+    /// The description, which is shortened to one line.
     pub description: &'a str,
 }
 
-/// Lists tools, one a line; empty where there are none.
-pub fn section<'a>(tools: impl Iterator<Item = Listed<'a>>) -> String {
+/// Lists tools, one per line; returns an empty text for no tools.
+pub fn section<'a>(tools: impl Iterator<Item = ListedTool<'a>>) -> String {
     let mut any_alias = false;
-    let lines = tools.map(
-        |Listed {
-             name,
-             aliases,
-             description,
-         }| {
+    let mut lines = String::new();
+    for tool in tools {
+        let mut name = one_line(&tool.name, MAX_NAME_CHARS);
+        if !tool.aliases.is_empty() {
+            any_alias = true;
+            let aliases = tool.aliases.iter();
             let aliases: Vec<String> = aliases
-                .iter()
                 .map(|alias| one_line(alias, MAX_NAME_CHARS))
                 .collect();
-            any_alias |= !aliases.is_empty();
-            let aliases = if aliases.is_empty() {
-                String::new()
-            } else {
-                format!(" (aliases: {})", aliases.join(", "))
-            };
-            item(
-                &format!("{}{aliases}", one_line(&name, MAX_NAME_CHARS)),
-                &one_line(description, MAX_TOOL_CHARS),
-            )
-        },
-    );
-    let lines: String = lines.collect();
-    let aliases = if any_alias {
+            name.push_str(&format!(" (aliases: {})", aliases.join(", ")));
+        }
+        lines.push_str(&item(&name, &one_line(tool.description, MAX_TOOL_CHARS)));
+    }
+    if lines.is_empty() {
+        return lines;
+    }
+    let alias_note = if any_alias {
         "\nA tool may be called by its name or by any of its aliases.\n"
     } else {
         ""
     };
-    if lines.is_empty() {
-        lines
-    } else {
-        format!("You have access to these tools:\n{lines}{aliases}")
-    }
+    format!("You have access to these tools:\n{lines}{alias_note}")
 }
 
-/// Lists skills, one a line; empty where there are none.
+/// Lists skills, one per line; returns an empty text for no skills.
 pub fn skills_section<'a>(skills: impl IntoIterator<Item = &'a Skill>) -> String {
-    let lines = skills.into_iter().map(|skill| {
-        item(
-            &one_line(&skill.name, MAX_NAME_CHARS),
-            &one_line(&skill.description, MAX_SKILL_CHARS),
-        )
-    });
-    let lines: String = lines.collect();
+    let mut lines = String::new();
+    for skill in skills {
+        let name = one_line(&skill.name, MAX_NAME_CHARS);
+        let description = one_line(&skill.description, MAX_SKILL_CHARS);
+        lines.push_str(&item(&name, &description));
+    }
     if lines.is_empty() {
         return lines;
     }
     format!(
-        "You have access to these skills:\n{lines}\nWhere a skill names a tool by an alias, the tool may be called by \
-         that alias or by its name.\n"
+        "You have access to these skills:\n{lines}\nWhere a skill names a tool by an alias, \
+         the tool may be called by that alias or by its name.\n"
     )
 }
 
@@ -136,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_listed_with_the_aliases_that_are_still_in_use() {
+    fn tools_are_listed_with_aliases_that_are_not_deprecated() {
         let tools = [
             tool(
                 "terminalRun",
@@ -145,8 +133,13 @@ mod tests {
             ),
             tool("ping", "", &[]),
         ];
-        let expected = "You have access to these tools:\n- terminalRun (aliases: bash, run): Run a command\n- ping\n\n\
-                        A tool may be called by its name or by any of its aliases.\n";
+        let expected = concat!(
+            "You have access to these tools:\n",
+            "- terminalRun (aliases: bash, run): Run a command\n",
+            "- ping\n",
+            "\n",
+            "A tool may be called by its name or by any of its aliases.\n",
+        );
         assert_eq!(tools_section(&tools), expected);
         assert_eq!(
             tools_section(&tools[1..]),
@@ -171,7 +164,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_adds_a_line(name in any::<String>(), description in any::<String>(), alias in any::<String>()) {
+        fn untrusted_text_adds_no_line(
+            name in any::<String>(), description in any::<String>(), alias in any::<String>(),
+        ) {
             let section = tools_section(&[tool(&name, &description, &[(&alias, false)])]);
             prop_assert_eq!(section.lines().count(), 4, "{}", section);
             prop_assert!(!section.replace('\n', "").contains(char::is_control));

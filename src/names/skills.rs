@@ -1,10 +1,10 @@
-//! Skills: folders of instructions that say which tools they need.
+//! Skills: folders of instructions that declare the tools they need.
 //!
 //! A skill is a folder with a `SKILL.md`: YAML front matter with a `name`, a `description` and
 //! `allowed-tools`, then the instructions
 //! ([the specification](https://agentskills.io/specification)). Skills are written for many hosts
-//! and call tools by the names of the ecosystem, so whether one can be used here is for the
-//! [`NameTable`] to say: by name, by alias, or in a variant spelling.
+//! and use common tool names. The [`NameTable`] resolves these names exactly, by alias, or in a
+//! variant spelling, and so decides if a catalog can serve a skill.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use crate::catalog::Catalog;
 use crate::excerpt::list;
 use crate::ranking::ToolId;
 
-/// A skill: what its `SKILL.md` says.
+/// A skill, as its `SKILL.md` describes it.
 ///
 /// ```
 /// use picktools::names::NameTable;
@@ -39,9 +39,9 @@ use crate::ranking::ToolId;
 pub struct Skill {
     /// The skill's name.
     pub name: String,
-    /// What it is for, and when.
+    /// The purpose of the skill, and when to use it.
     pub description: String,
-    /// Where its `SKILL.md` stands below the folder that was searched, with `/` between the parts.
+    /// The path of its `SKILL.md` relative to the searched folder, with `/` between the parts.
     pub path: String,
     /// The tools that it needs, in the order of the file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -56,8 +56,8 @@ pub struct Skill {
 pub struct AllowedTool {
     /// The name.
     pub name: String,
-    /// What the skill may use it for: `git:*` of `Bash(git:*)`. Holding calls to it is up to
-    /// whoever runs them.
+    /// The restriction of the tool's use, such as `git:*` in `Bash(git:*)`. The host that runs
+    /// calls must enforce it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
 }
@@ -71,31 +71,31 @@ impl fmt::Display for AllowedTool {
     }
 }
 
-/// What the tools that a skill names mean in a catalog.
+/// The result of resolving the tools of a skill in a catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SkillReport {
     /// The skill's name.
     pub name: String,
-    /// Where its `SKILL.md` stands below the folder that was searched.
+    /// The path of its `SKILL.md` relative to the searched folder.
     pub path: String,
     /// Every tool that it names, in the order of the file.
     pub tools: Vec<SkillTool>,
 }
 
-/// A tool that a skill names, and what the name means.
+/// A tool that a skill names, with the result of resolving the name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SkillTool {
     /// The tool as the skill names it.
     #[serde(flatten)]
     pub allowed: AllowedTool,
-    /// What it means.
+    /// The result of resolving the name.
     #[serde(flatten)]
     pub meaning: ToolMeaning,
 }
 
-/// What the name of a tool means in a catalog, by the tools' ids.
+/// The result of resolving a tool name in a catalog, with the tools' ids.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
@@ -104,9 +104,9 @@ pub enum ToolMeaning {
     Tool {
         /// Its id.
         tool: String,
-        /// How the name led to it.
+        /// The kind of the name.
         via: ResolvedVia,
-        /// Whether it did by an alias that shall no longer be used.
+        /// `true` if the name is a deprecated alias.
         deprecated: bool,
     },
     /// Several tools.
@@ -114,24 +114,24 @@ pub enum ToolMeaning {
         /// Their ids.
         candidates: Vec<String>,
     },
-    /// None.
+    /// No tool.
     Unknown {
-        /// The nearest names that there are, best first.
+        /// The most similar names of the catalog, best first.
         suggestions: Vec<String>,
     },
 }
 
 impl Skill {
-    /// Tells what the tools that it names mean in a catalog, of which `names` is the table.
+    /// Resolves the tools of the skill in a catalog, of which `names` is the name table.
     pub fn compatibility(&self, catalog: &Catalog, names: &NameTable) -> SkillReport {
-        self.report(|name| ToolMeaning::of(name, catalog, names))
+        self.report(|name| ToolMeaning::resolve(name, catalog, names))
     }
 
-    /// Tells what the tools that it names mean, which is for `meaning` to say.
-    pub(crate) fn report(&self, mut meaning: impl FnMut(&str) -> ToolMeaning) -> SkillReport {
+    /// Resolves the tools of the skill with the function `resolve`.
+    pub(crate) fn report(&self, mut resolve: impl FnMut(&str) -> ToolMeaning) -> SkillReport {
         let tools = self.allowed_tools.iter();
         let tools = tools.map(|allowed| SkillTool {
-            meaning: meaning(&allowed.name),
+            meaning: resolve(&allowed.name),
             allowed: allowed.clone(),
         });
         SkillReport {
@@ -143,16 +143,16 @@ impl Skill {
 }
 
 impl ToolMeaning {
-    /// Returns what `name` means in a catalog, of which `names` is the table.
-    pub fn of(name: &str, catalog: &Catalog, names: &NameTable) -> Self {
+    /// Resolves `name` in a catalog, of which `names` is the name table, and logs the use.
+    pub fn resolve(name: &str, catalog: &Catalog, names: &NameTable) -> Self {
         let id = |tool: ToolId| catalog.tool(tool).id.clone();
         match names.resolve(name) {
-            Resolution::Tool(found) => {
-                log_use(name, None, catalog.tool(found.tool), found.deprecated);
+            Resolution::Tool(resolved) => {
+                log_use(name, None, catalog.tool(resolved.tool), resolved.deprecated);
                 Self::Tool {
-                    tool: id(found.tool),
-                    via: found.via,
-                    deprecated: found.deprecated,
+                    tool: id(resolved.tool),
+                    via: resolved.via,
+                    deprecated: resolved.deprecated,
                 }
             }
             Resolution::Ambiguous(tools) => Self::Ambiguous {
@@ -195,8 +195,8 @@ impl fmt::Display for ToolMeaning {
 }
 
 impl SkillReport {
-    /// Returns `true` if every tool that the skill names is exactly one; a skill that names none
-    /// needs none.
+    /// Returns `true` if every name of the skill resolves to exactly one tool, or if the skill
+    /// names no tools.
     pub fn is_compatible(&self) -> bool {
         self.tools
             .iter()
@@ -205,7 +205,7 @@ impl SkillReport {
 }
 
 impl fmt::Display for SkillReport {
-    /// Says in one line why the skill cannot be used, or that it can.
+    /// Writes one line: that the skill can be used, or why not.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the skill {:?} ({}) ", self.name, self.path)?;
         if self.is_compatible() {

@@ -1,6 +1,8 @@
-//! What is logged of names: on the level debug each alias that is registered, and each use of
-//! another name than a tool's own; as a warning each that was called and that no tool has, as
-//! whoever called has the error itself.
+//! Log events of names.
+//!
+//! Each alias of a catalog, and each use of another name than a tool's canonical one, is logged at
+//! level debug. Each call of an unknown name is logged at level warn, because its error goes only
+//! to the caller.
 
 use tracing::{debug, warn};
 
@@ -25,18 +27,19 @@ pub fn log_registered(catalog: &Catalog) {
     }
 }
 
-/// Logs that a name was called which no tool has.
+/// Logs the call of a name that no tool has.
 pub fn log_unknown(requested: &str) {
     warn!(requested = %marked(requested, MAX_NAME_CHARS), "unknown tool called");
 }
 
-/// Logs that a tool is used by another name than its own, and what a model was shown it as, where
-/// that is known.
+/// Logs the use of a tool by another name than its canonical one, with the shown name if that is
+/// known.
 pub fn log_use(requested: &str, advertised: Option<&str>, tool: &Tool, deprecated: bool) {
     if requested != tool.name {
+        let advertised = advertised.map(|name| marked(name, MAX_NAME_CHARS));
         debug!(
             requested = %marked(requested, MAX_NAME_CHARS),
-            advertised = advertised.map(|name| tracing::field::display(marked(name, MAX_NAME_CHARS))),
+            advertised = advertised.map(tracing::field::display),
             canonical = %marked(&tool.name, MAX_NAME_CHARS),
             tool = %marked(&tool.id, MAX_NAME_CHARS),
             deprecated,

@@ -1,27 +1,27 @@
-//! A reranker that fails is left alone for a while.
+//! A circuit breaker for rerankers.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::{RerankFuture, Reranker, order};
-use crate::breaker::{Breaker, Paused};
+use crate::breaker::{Breaker, BreakerPause};
 use crate::catalog::Tool;
 use crate::query::Query;
 use crate::rerank::RerankError;
 
-/// Asks another reranker, but not for 30 seconds once it has failed three times in a row.
+/// A reranker that pauses another one for 30 seconds after three failures in a row.
 ///
-/// Errors, answers that are no permutation and answers that come too late are failures. After the
-/// pause one request goes through: if it succeeds all do again, else the next pause begins. Share
-/// one breaker between the engines that use the same model.
+/// Errors, answers that are not a permutation and late answers count as failures. After the pause
+/// one request is let through. If it succeeds, all requests are let through again; otherwise the
+/// next pause begins. Share one breaker between all engines that use the same model.
 pub struct CircuitBreaker {
     reranker: Arc<dyn Reranker>,
     breaker: Breaker,
 }
 
 impl CircuitBreaker {
-    /// Guards a reranker.
+    /// Wraps a reranker.
     pub fn new(reranker: impl Reranker + 'static) -> Self {
         Self {
             reranker: Arc::new(reranker),
@@ -29,7 +29,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// Tells the time by another clock, such as one of a test.
+    /// Replaces the clock, for example in a test.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
         self.breaker = self.breaker.clock(clock);
@@ -38,11 +38,11 @@ impl CircuitBreaker {
 
     fn paused(
         &self,
-        Paused {
+        BreakerPause {
             failures,
             seconds,
             reason,
-        }: Paused,
+        }: BreakerPause,
     ) -> RerankError {
         RerankError::Paused {
             reranker: self.name().to_owned(),
@@ -97,21 +97,21 @@ mod tests {
     use super::*;
     use crate::breaker::{FAILURES, PAUSE};
     use crate::deadline::Deadline;
-    use crate::rerank::{NotReranked, RerankScore, run};
+    use crate::rerank::{RerankFailure, RerankScore, run};
 
-    /// What the reranker of a test does.
+    /// The behaviour of the test's reranker.
     #[derive(Clone, Copy, PartialEq)]
-    enum Does {
+    enum Behaviour {
         Answers,
         Fails,
-        Lies,
+        InvalidAnswer,
         Hangs,
         Panics,
     }
 
     struct Scripted {
-        does: Mutex<Does>,
-        asked: AtomicUsize,
+        behaviour: Mutex<Behaviour>,
+        calls: AtomicUsize,
     }
 
     impl Reranker for Arc<Scripted> {
@@ -125,8 +125,8 @@ mod tests {
             window: &'a [Arc<Tool>],
             _: Option<Instant>,
         ) -> RerankFuture<'a> {
-            self.asked.fetch_add(1, Ordering::SeqCst);
-            let does = *self.does.lock().expect("nobody panicked");
+            self.calls.fetch_add(1, Ordering::SeqCst);
+            let behaviour = *self.behaviour.lock().expect("nobody panicked");
             Box::pin(async move {
                 let scores = |count: usize| {
                     (0..count)
@@ -136,21 +136,21 @@ mod tests {
                         })
                         .collect()
                 };
-                match does {
-                    Does::Answers => Ok(scores(window.len())),
-                    Does::Fails => Err(RerankError::Failed {
+                match behaviour {
+                    Behaviour::Answers => Ok(scores(window.len())),
+                    Behaviour::Fails => Err(RerankError::Failed {
                         reranker: "scripted".to_owned(),
-                        reason: "it is away".to_owned(),
+                        reason: "it is offline".to_owned(),
                     }),
-                    Does::Lies => Ok(scores(window.len() + 1)),
-                    Does::Hangs => std::future::pending().await,
-                    Does::Panics => panic!("on purpose"),
+                    Behaviour::InvalidAnswer => Ok(scores(window.len() + 1)),
+                    Behaviour::Hangs => std::future::pending().await,
+                    Behaviour::Panics => panic!("on purpose"),
                 }
             })
         }
     }
 
-    /// A guarded reranker, its script, and a clock that stands still until it is moved.
+    /// A wrapped reranker, its script, and a clock that the test moves.
     struct Scene {
         guarded: Arc<dyn Reranker>,
         script: Arc<Scripted>,
@@ -160,8 +160,8 @@ mod tests {
     impl Scene {
         fn new() -> Self {
             let script = Arc::new(Scripted {
-                does: Mutex::new(Does::Answers),
-                asked: AtomicUsize::new(0),
+                behaviour: Mutex::new(Behaviour::Answers),
+                calls: AtomicUsize::new(0),
             });
             let now = Arc::new(Mutex::new(Instant::now()));
             let clock = Arc::clone(&now);
@@ -178,81 +178,89 @@ mod tests {
             *self.now.lock().expect("nobody panicked") += time;
         }
 
-        fn ask(&self, does: Does) -> Result<(), NotReranked> {
-            *self.script.does.lock().expect("nobody panicked") = does;
-            let deadline =
-                Deadline::after((does == Does::Hangs).then_some(Duration::from_millis(20)));
+        fn run(&self, behaviour: Behaviour) -> Result<(), RerankFailure> {
+            *self.script.behaviour.lock().expect("nobody panicked") = behaviour;
+            let deadline = Deadline::after(
+                (behaviour == Behaviour::Hangs).then_some(Duration::from_millis(20)),
+            );
             let window = vec![
                 Arc::new(Tool::without_arguments("a", "")),
                 Arc::new(Tool::without_arguments("b", "")),
             ];
             let outcome = run(&self.guarded, &Query::new("x"), window, deadline).map(drop);
-            if does == Does::Hangs {
-                // The future is dropped on its own thread, a moment after nobody waits for it any
-                // more.
+            if behaviour == Behaviour::Hangs {
+                // The future is dropped on its own thread shortly after the deadline.
                 std::thread::sleep(Duration::from_millis(300));
             }
             outcome
         }
 
-        fn asked(&self) -> usize {
-            self.script.asked.load(Ordering::SeqCst)
+        fn call_count(&self) -> usize {
+            self.script.calls.load(Ordering::SeqCst)
         }
     }
 
     #[test]
-    fn three_failures_in_a_row_stop_it_for_half_a_minute() {
-        for failure in [Does::Fails, Does::Lies, Does::Hangs, Does::Panics] {
+    fn breaker_after_three_failures_pauses_30_seconds() {
+        for failure in [
+            Behaviour::Fails,
+            Behaviour::InvalidAnswer,
+            Behaviour::Hangs,
+            Behaviour::Panics,
+        ] {
             let scene = Scene::new();
             for _ in 0..FAILURES {
-                assert!(matches!(scene.ask(failure), Err(NotReranked::Failed(_))));
+                assert!(matches!(scene.run(failure), Err(RerankFailure::Failed(_))));
             }
             scene.pass(Duration::from_millis(500));
-            let Err(NotReranked::Paused(reason)) = scene.ask(Does::Answers) else {
-                panic!("it is left alone")
+            let Err(RerankFailure::Paused(reason)) = scene.run(Behaviour::Answers) else {
+                panic!("the breaker is open")
             };
             assert!(
                 reason.contains("scripted failed 3 times in a row"),
                 "{reason}"
             );
             assert!(reason.contains("for another 30 s"), "{reason}");
-            assert_eq!(scene.asked(), 3);
+            assert_eq!(scene.call_count(), 3);
             scene.pass(Duration::from_secs(29));
             assert!(matches!(
-                scene.ask(Does::Answers),
-                Err(NotReranked::Paused(_))
+                scene.run(Behaviour::Answers),
+                Err(RerankFailure::Paused(_))
             ));
             scene.pass(Duration::from_secs(1));
-            assert_eq!(scene.ask(Does::Answers), Ok(()), "the pause is over");
-            assert_eq!((scene.ask(Does::Answers), scene.asked()), (Ok(()), 5));
+            assert_eq!(scene.run(Behaviour::Answers), Ok(()), "the pause is over");
+            assert_eq!(
+                (scene.run(Behaviour::Answers), scene.call_count()),
+                (Ok(()), 5)
+            );
         }
     }
 
     #[test]
-    fn failures_count_only_in_a_row() {
+    fn breaker_between_successes_stays_closed() {
         let scene = Scene::new();
         for _ in 0..4 {
-            assert!(scene.ask(Does::Fails).is_err());
-            assert!(scene.ask(Does::Lies).is_err());
-            assert_eq!(scene.ask(Does::Answers), Ok(()));
+            assert!(scene.run(Behaviour::Fails).is_err());
+            assert!(scene.run(Behaviour::InvalidAnswer).is_err());
+            assert_eq!(scene.run(Behaviour::Answers), Ok(()));
         }
     }
 
     #[test]
-    fn a_failure_after_the_pause_begins_the_next_one() {
+    fn breaker_failure_after_pause_starts_next_pause() {
         let scene = Scene::new();
         for _ in 0..FAILURES {
-            assert!(scene.ask(Does::Fails).is_err());
+            assert!(scene.run(Behaviour::Fails).is_err());
         }
         scene.pass(PAUSE);
         assert!(
-            matches!(scene.ask(Does::Fails), Err(NotReranked::Failed(_))),
-            "it is asked once"
+            matches!(scene.run(Behaviour::Fails), Err(RerankFailure::Failed(_))),
+            "one request is let through"
         );
         assert!(matches!(
-            scene.ask(Does::Answers),
-            Err(NotReranked::Paused(_))
+            scene.run(Behaviour::Answers),
+            Err(RerankFailure::Paused(_))
         ));
-        assert_eq!(scene.asked(), 4);
+        assert_eq!(scene.call_count(), 4);
     }
 }

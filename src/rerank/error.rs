@@ -1,15 +1,15 @@
-//! What can go wrong with a reranker.
+//! Errors of rerankers.
 
-/// An error from a reranker. The order that it was to change stands.
+/// An error from a reranker. The order of the candidates does not change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RerankError {
-    /// The reranker could not do its work.
+    /// The reranker failed.
     #[error("the reranker {reranker} failed: {reason}")]
     Failed {
         /// The reranker's name.
         reranker: String,
-        /// Why it failed.
+        /// The cause.
         reason: String,
     },
     /// The answer does not score each candidate once.
@@ -17,27 +17,28 @@ pub enum RerankError {
     InvalidAnswer {
         /// The reranker's name.
         reranker: String,
-        /// What it gave.
+        /// The defect of the answer.
         fault: String,
     },
-    /// The reranker has failed of late, and is left alone for a while.
+    /// The circuit breaker is open after repeated failures.
     #[error(
-        "the reranker {reranker} failed {failures} times in a row and is not asked for another {seconds} s \
-         (last: {reason})"
+        "the reranker {reranker} failed {failures} times in a row \
+         and is paused for another {seconds} s (last error: {reason})"
     )]
     Paused {
         /// The reranker's name.
         reranker: String,
-        /// How often it failed.
+        /// The number of failures in a row.
         failures: u32,
-        /// How long it is left alone from now, in seconds.
+        /// The rest of the pause, in seconds.
         seconds: u128,
-        /// Its last failure.
+        /// The last failure.
         reason: String,
     },
-    /// The provider's format is not one that a language model is asked to rerank in.
+    /// Reranking by a language model does not support the provider's format.
     #[error(
-        "language models rerank in the formats openai, anthropic and ollama, not in that of {provider}"
+        "reranking by a language model does not support the format {provider}; \
+         use openai, anthropic or ollama"
     )]
     UnsupportedProvider {
         /// The provider's name.

@@ -1,11 +1,11 @@
-//! The `Reranker` seam: a second look at the best few candidates, by something that reads request
-//! and tool together.
+//! The `Reranker` trait: it reorders the best candidates by reading the request and each tool
+//! together.
 //!
-//! A reranker is asynchronous and foreign: it may be slow, hang, block, fail or lie. It runs under
-//! the deadline of the pick as a [`Scorer`](crate::scorer::Scorer) does, and its answer is a
-//! permutation of what it was shown or nothing: it names candidates by their place, each exactly
-//! once, with a number. Whatever else it says leaves the prior order as it was. So no reranker can
-//! bring back a tool, lose one, or touch what lies behind its window.
+//! A reranker is asynchronous foreign code: it may be slow, hang, block, fail or answer nonsense.
+//! It runs under the deadline of the pick, as a [`Scorer`](crate::scorer::Scorer) does. Its answer
+//! must be a permutation of the window: it refers to each candidate by position, exactly once, with
+//! a number. Any other answer leaves the order unchanged. So a reranker cannot add a tool, lose
+//! one, or move one outside its window.
 
 mod breaker;
 mod error;
@@ -19,36 +19,38 @@ use serde::{Deserialize, Serialize};
 pub use self::breaker::CircuitBreaker;
 pub use self::error::RerankError;
 use crate::catalog::Tool;
-use crate::deadline::{Deadline, Missed};
+use crate::deadline::{Deadline, DeadlineError};
 use crate::query::Query;
 
-/// How many of the best candidates a reranker is shown unless told otherwise.
+/// The default number of candidates that a reranker receives.
 pub const DEFAULT_RERANK_WINDOW: usize = 20;
 
-/// The most candidates that a reranker is shown.
+/// The largest number of candidates that a reranker receives.
 pub const MAX_RERANK_WINDOW: usize = 100;
 
-/// When a reranker is asked.
+/// The condition under which the reranker runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Rerank {
-    /// Not at all.
+    /// Never.
     #[default]
     Never,
-    /// Where it can change the answer: the best two candidates score nearly the same, or the last
-    /// that is picked and the first that is not do, and that one is not unlikely.
+    /// If it can change the picks. That is the case if the best two candidates have nearly the same
+    /// score. It is also the case if the last pick and the first candidate below the cutoff do, and
+    /// the latter is not unlikely.
     Auto,
-    /// At every pick that has something to reorder.
+    /// Whenever there are at least two candidates.
     Always,
 }
 
-/// What a reranker says of one candidate.
+/// The score of one candidate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RerankScore {
-    /// The candidate's place in the window, from 0.
+    /// The candidate's position in the window, from 0.
     pub candidate: usize,
-    /// How well it fits the request: any number, larger for better. Equal ones keep their order.
+    /// The relevance to the request: any finite number, larger is better. Candidates with equal
+    /// scores keep their order.
     pub score: f32,
 }
 
@@ -56,7 +58,7 @@ pub struct RerankScore {
 pub type RerankFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Vec<RerankScore>, RerankError>> + Send + 'a>>;
 
-/// Puts the best candidates of a pick in another order.
+/// A component that reorders the best candidates of a pick.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -72,14 +74,24 @@ pub type RerankFuture<'a> =
 ///         "shortest"
 ///     }
 ///
-///     fn rerank<'a>(&'a self, _: &'a Query, window: &'a [Arc<Tool>], _: Option<Instant>) -> RerankFuture<'a> {
-///         let scores = window.iter().enumerate();
-///         let scores = scores.map(|(candidate, tool)| RerankScore { candidate, score: -(tool.name.len() as f32) });
+///     fn rerank<'a>(
+///         &'a self,
+///         _: &'a Query,
+///         window: &'a [Arc<Tool>],
+///         _: Option<Instant>,
+///     ) -> RerankFuture<'a> {
+///         let scores = window.iter().enumerate().map(|(candidate, tool)| RerankScore {
+///             candidate,
+///             score: -(tool.name.len() as f32),
+///         });
 ///         Box::pin(async move { Ok(scores.collect()) })
 ///     }
 /// }
 ///
-/// let tools = [Tool::without_arguments("send_long_email", "Sends an email"), Tool::without_arguments("email", "Sends an email")];
+/// let tools = [
+///     Tool::without_arguments("send_long_email", "Sends an email"),
+///     Tool::without_arguments("email", "Sends an email"),
+/// ];
 /// let engine = Engine::builder(Catalog::from_tools(tools)?).reranker(Arc::new(Shortest)).build()?;
 /// let options = PickOptions { rerank: Rerank::Always, ..PickOptions::default() };
 /// let selection = engine.pick(&Query::new("send an email"), &options)?;
@@ -87,13 +99,13 @@ pub type RerankFuture<'a> =
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Reranker: Send + Sync {
-    /// Names the reranker in provenance and messages.
+    /// Returns the name of the reranker for provenance and messages.
     fn name(&self) -> &str;
 
     /// Scores the candidates of `window`, which come best first: one score for each, in any order.
     ///
-    /// An answer after `deadline` is dropped; who can stop working then should. It is called within
-    /// a tokio runtime that has timers and a blocking pool.
+    /// An answer after `deadline` is dropped, so the reranker should stop working then. The caller
+    /// runs it within a tokio runtime that has timers and a blocking pool.
     fn rerank<'a>(
         &'a self,
         query: &'a Query,
@@ -102,25 +114,25 @@ pub trait Reranker: Send + Sync {
     ) -> RerankFuture<'a>;
 }
 
-/// Checks an answer and returns the places of the window in their new order, best first, each with
-/// its score.
+/// Checks an answer and returns the positions of the window in their new order, best first, each
+/// with its score.
 pub fn order(answer: &[RerankScore], window: usize) -> Result<Vec<RerankScore>, String> {
     let mut scores = vec![None; window];
     for &RerankScore { candidate, score } in answer {
-        let place = candidate.saturating_add(1);
+        let position = candidate.saturating_add(1);
         match scores.get_mut(candidate) {
             None => {
                 return Err(format!(
-                    "a score for the candidate {place}, and there are {window}"
+                    "a score for the candidate {position}, and there are {window}"
                 ));
             }
             Some(_) if !score.is_finite() => {
                 return Err(format!(
-                    "the candidate {place} the score {score}, which is not a finite number"
+                    "the candidate {position} the score {score}, which is not a finite number"
                 ));
             }
-            Some(known @ None) => *known = Some(score),
-            Some(Some(_)) => return Err(format!("two scores for the candidate {place}")),
+            Some(slot @ None) => *slot = Some(score),
+            Some(Some(_)) => return Err(format!("two scores for the candidate {position}")),
         }
     }
     let mut order = Vec::with_capacity(window);
@@ -129,32 +141,37 @@ pub fn order(answer: &[RerankScore], window: usize) -> Result<Vec<RerankScore>, 
             .ok_or_else(|| format!("no score for the candidate {} of {window}", candidate + 1))?;
         order.push(RerankScore { candidate, score });
     }
-    // Adding 0 makes 0 of -0, so that they are equal; the sort is stable.
+    // Adding 0 turns -0 into 0, so that they are equal. The sort is stable.
     order.sort_by(|a, b| (b.score + 0.0).total_cmp(&(a.score + 0.0)));
     Ok(order)
 }
 
-/// Why the prior order stands.
+/// The cause of an unchanged order.
 #[derive(Debug, PartialEq)]
-pub(crate) enum NotReranked {
-    /// The reranker was not asked, as it has failed of late.
+pub(crate) enum RerankFailure {
+    /// The circuit breaker is open.
     Paused(String),
-    /// It gave no answer that counts.
+    /// The reranker gave no valid answer.
     Failed(String),
 }
 
-/// Asks a reranker until the deadline, on a thread of its own, for the new order of `window`.
+/// Runs a reranker on its own thread until the deadline and returns the new order of `window`.
 pub(crate) fn run(
     reranker: &Arc<dyn Reranker>,
     query: &Query,
     window: Vec<Arc<Tool>>,
     deadline: Deadline,
-) -> Result<Vec<RerankScore>, NotReranked> {
+) -> Result<Vec<RerankScore>, RerankFailure> {
     let count = window.len();
-    let (own, query) = (Arc::clone(reranker), query.clone());
+    let (reranker_handle, query) = (Arc::clone(reranker), query.clone());
     let name = || reranker.name().to_owned();
-    let failed = |error: RerankError| NotReranked::Failed(error.to_string());
-    match deadline.run_async(async move { own.rerank(&query, &window, deadline.instant()).await }) {
+    let failed = |error: RerankError| RerankFailure::Failed(error.to_string());
+    let answer = async move {
+        reranker_handle
+            .rerank(&query, &window, deadline.instant())
+            .await
+    };
+    match deadline.run_async(answer) {
         Ok(Ok(answer)) => order(&answer, count).map_err(|fault| {
             failed(RerankError::InvalidAnswer {
                 reranker: name(),
@@ -162,14 +179,14 @@ pub(crate) fn run(
             })
         }),
         Ok(Err(paused @ RerankError::Paused { .. })) => {
-            Err(NotReranked::Paused(paused.to_string()))
+            Err(RerankFailure::Paused(paused.to_string()))
         }
         Ok(Err(error)) => Err(failed(error)),
-        Err(Missed::Expired) => Err(NotReranked::Failed(format!(
+        Err(DeadlineError::Expired) => Err(RerankFailure::Failed(format!(
             "the deadline passed before the reranker {} answered",
             name()
         ))),
-        Err(Missed::Lost(reason)) => Err(failed(RerankError::Failed {
+        Err(DeadlineError::Lost(reason)) => Err(failed(RerankError::Failed {
             reranker: name(),
             reason,
         })),
@@ -183,34 +200,44 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_counts_is_a_permutation_and_nothing_else_does(
+        fn order_accepts_permutations_only(
             window in 0usize..6,
-            answer in prop::collection::vec((0usize..7, prop_oneof![4 => -2f32..2.0, 1 => Just(f32::NAN)]), 0..7),
+            answer in prop::collection::vec(
+                (0usize..7, prop_oneof![4 => -2f32..2.0, 1 => Just(f32::NAN)]),
+                0..7,
+            ),
         ) {
-            let answer: Vec<RerankScore> =
-                answer.into_iter().map(|(candidate, score)| RerankScore { candidate, score }).collect();
-            let of = |candidate| answer.iter().filter(move |score| score.candidate == candidate);
-            let sound = answer.iter().all(|score| score.candidate < window && score.score.is_finite())
-                && (0..window).all(|candidate| of(candidate).count() == 1);
+            let answer: Vec<RerankScore> = answer
+                .into_iter()
+                .map(|(candidate, score)| RerankScore { candidate, score })
+                .collect();
+            let scores_for =
+                |candidate| answer.iter().filter(move |score| score.candidate == candidate);
+            let is_valid =
+                |score: &RerankScore| score.candidate < window && score.score.is_finite();
+            let is_permutation = answer.iter().all(is_valid)
+                && (0..window).all(|candidate| scores_for(candidate).count() == 1);
             match order(&answer, window) {
                 Ok(order) => {
-                    prop_assert!(sound);
-                    let mut places: Vec<usize> = order.iter().map(|score| score.candidate).collect();
+                    prop_assert!(is_permutation);
+                    let mut places: Vec<usize> =
+                        order.iter().map(|score| score.candidate).collect();
                     let better = |pair: &[RerankScore]| {
+                        let is_stable = pair[0].candidate < pair[1].candidate;
                         pair[0].score > pair[1].score
-                            || (pair[0].score >= pair[1].score && pair[0].candidate < pair[1].candidate)
+                            || (pair[0].score >= pair[1].score && is_stable)
                     };
                     prop_assert!(order.windows(2).all(better), "{:?}", order);
                     places.sort_unstable();
                     prop_assert_eq!(places, (0..window).collect::<Vec<_>>());
                 }
-                Err(_) => prop_assert!(!sound),
+                Err(_) => prop_assert!(!is_permutation),
             }
         }
     }
 
     #[test]
-    fn the_fault_is_named() {
+    fn invalid_answer_names_the_fault() {
         let fault = |answer: &[(usize, f32)]| {
             let scores = answer
                 .iter()

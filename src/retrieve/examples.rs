@@ -1,21 +1,22 @@
-//! What the examples of tools add to a signal.
+//! The effect of examples on a signal.
 //!
-//! A retriever scores examples as it scores tools, and a tool's score is raised towards what its
-//! examples come to, where that is more; so a tool without examples competes with what a text alone
-//! can reach.
+//! A retriever scores examples as it scores tools. A tool's score is raised towards the combined
+//! score of its examples if that is higher. So a tool without examples competes with scores that a
+//! text alone can reach.
 //!
-//! Of words, what they come to is a soft maximum, the logarithm of a sum of exponentials: the
-//! nearest example counts most, and others near it count too. A sum over many is high by their
-//! number alone, and who asks for one tool for whatever there is would be served with it; so the
-//! more there are, the more the sum becomes a mean. A fixed share of it counts, so that the tool's
-//! own text always has its say.
+//! For keywords, the combined score is a soft maximum, the logarithm of a sum of exponentials. The
+//! nearest example counts most, and others near it count too. A sum over many examples is high
+//! because of their number alone. Somebody could report one tool for every request and have it
+//! always picked. So the more examples there are, the more the sum becomes a mean. Only a fixed
+//! share of it counts, so the tool's own text always matters.
 //!
-//! Of vectors, it is the similarity to the tool's centre ([`ExampleIndex::centres`]), which the
-//! tool's own text is a part of: a query moved towards what was relevant (Rocchio 1971), turned
-//! round. Requests of many kinds have no direction in common, so a tool that is asked for whatever
-//! there is gains nothing.
+//! For vectors, it is the similarity to the tool's centroid
+//! ([`ExampleIndex::centroid_similarities`]), which includes the tool's own text. This is Rocchio's
+//! method (1971) with the roles of query and document exchanged. Unrelated requests have no common
+//! direction, so a tool that is reported for everything gains nothing.
 //!
-//! One rule, with the same constants for every catalog; `docs/results.md` has what else was tried.
+//! The rule and its constants are the same for every catalog. `docs/results.md` has the
+//! alternatives that were measured.
 
 use super::Signal;
 use super::sentences::half_best;
@@ -23,44 +24,45 @@ use super::terms::QueryTerm;
 use crate::index::{ExampleIndex, Index, Vectors};
 use crate::ranking::ToolId;
 
-/// How much of what the words of a tool's examples score above its own text is added to that.
+/// The share of the difference between the keyword score of a tool's examples and its own text that
+/// is added.
 const SHARE: f32 = 0.6;
-/// BM25 scores that lie within this count nearly alike in a soft maximum.
+/// The width of the soft maximum, in BM25 scores. Scores within this distance count nearly alike.
 const SPREAD: f32 = 5.0;
-/// The number of examples from which on the sum over them is rather a mean.
-const MANY: f32 = 8.0;
+/// The number of examples from which on the sum becomes rather a mean.
+const CROWD_EXAMPLES: f32 = 8.0;
 
-/// What one retriever says of the examples of a catalog.
+/// The scores that one retriever gives to the examples of a catalog.
 #[derive(Debug, Clone)]
 pub(crate) struct ExampleScores {
-    /// One score per example, of the kind that tools have.
+    /// One score per example, on the scale of tool scores.
     pub(crate) scores: Vec<f32>,
-    /// By how much they raise each tool's score.
+    /// The increase of each tool's score.
     pub(crate) gains: Vec<f32>,
 }
 
 impl ExampleScores {
-    /// What a retriever says of the same examples that has nothing to say.
-    pub(super) fn silent(&self) -> Self {
+    /// Returns scores of 0 for the same examples.
+    pub(super) fn zeros(&self) -> Self {
         Self {
             scores: vec![0.0; self.scores.len()],
             gains: vec![0.0; self.gains.len()],
         }
     }
 
-    /// Mixes it with what the retriever says of the conversation, whose share is `share`.
+    /// Mixes in the scores for the conversation with the weight `share`.
     pub(super) fn mix(&mut self, conversation: &Self, share: f32) {
-        let mix = |own: &mut [f32], whole: &[f32]| {
-            own.iter_mut()
-                .zip(whole)
-                .for_each(|(own, whole)| *own += share * (whole - *own));
+        let mix = |request: &mut [f32], conversation: &[f32]| {
+            for (score, other) in request.iter_mut().zip(conversation) {
+                *score += share * (other - *score);
+            }
         };
         mix(&mut self.scores, &conversation.scores);
         mix(&mut self.gains, &conversation.gains);
     }
 }
 
-/// Scores every example by BM25 over the terms of a request of `sentences` sentences.
+/// Scores every example by BM25 over the terms of a request with `sentences` sentences.
 pub(super) fn keyword(
     index: &Index,
     examples: &ExampleIndex,
@@ -71,71 +73,78 @@ pub(super) fn keyword(
         let share = term.weight;
         examples
             .contributions(index, term.key, term.kind)
-            .map(move |(example, gives)| (example, share * gives))
+            .map(move |(example, contribution)| (example, share * contribution))
     };
     half_best(examples.len(), sentences, terms, |term| term, contributions)
 }
 
-/// The cosine similarities of a request's unit vectors to examples, and to the centres of their
+/// The cosine similarities of a request's unit vectors to examples and to the centroids of their
 /// tools.
-pub(crate) struct Similar {
+pub(crate) struct ExampleSimilarities {
     /// By row of the request, then by example.
     examples: Vec<Vec<f32>>,
-    /// By row of the request, then by tool that has some.
-    centres: Vec<Vec<f32>>,
+    /// By row of the request, then by tool with examples.
+    centroids: Vec<Vec<f32>>,
 }
 
-impl Similar {
-    /// Takes the cosines of the rows of a request to all tools, `own`, and to all examples.
+impl ExampleSimilarities {
+    /// Takes the cosines of the rows of a request to all tools and to all examples.
     pub(crate) fn new(
         examples: &ExampleIndex,
         vectors: &Vectors,
-        own: &[Vec<f32>],
+        tool_cosines: &[Vec<f32>],
         cosines: Vec<Vec<f32>>,
     ) -> Self {
-        let centres = own
-            .iter()
-            .zip(&cosines)
-            .map(|(own, cosines)| examples.centres(vectors, own, cosines));
+        let mut centroids = Vec::with_capacity(cosines.len());
+        for (tool_cosines, cosines) in tool_cosines.iter().zip(&cosines) {
+            centroids.push(examples.centroid_similarities(vectors, tool_cosines, cosines));
+        }
         Self {
-            centres: centres.collect(),
+            centroids,
             examples: cosines,
         }
     }
 }
 
 impl Signal {
-    /// Raises the tools to whose centres a request is nearer than to their own texts.
+    /// Raises the tools whose centroid is nearer to the request than their own text.
     #[must_use]
-    pub(crate) fn with_similar(self, examples: &ExampleIndex, similar: Similar) -> Self {
-        let Similar {
+    pub(crate) fn with_example_similarities(
+        self,
+        examples: &ExampleIndex,
+        similarities: ExampleSimilarities,
+    ) -> Self {
+        let ExampleSimilarities {
             examples: cosines,
-            centres,
-        } = similar;
-        let centres = super::semantic::half_best(centres);
+            centroids,
+        } = similarities;
+        let centroids = super::semantic::half_best(centroids);
         let gains = examples
             .tools()
-            .zip(centres)
-            .map(|((tool, _), centre)| (tool, centre - self.of(tool)));
+            .zip(centroids)
+            .map(|((tool, _), centroid)| (tool, centroid - self.score(tool)));
         let gains = gains.collect();
-        self.raised(gains, super::semantic::half_best(cosines))
+        self.raise(gains, super::semantic::half_best(cosines))
     }
 
-    /// Raises the tools whose examples have more of the request's words than their own texts have,
-    /// by the score of all examples.
+    /// Raises the tools whose examples match the request's words better than their own text.
+    /// `scores` has one score per example.
     #[must_use]
     pub(super) fn with_example_words(self, examples: &ExampleIndex, scores: Vec<f32>) -> Self {
-        let gain = |(tool, places)| (tool, SHARE * (pooled(&scores[places]) - self.of(tool)));
+        let gain = |(tool, positions)| {
+            let excess = soft_maximum(&scores[positions]) - self.score(tool);
+            (tool, SHARE * excess)
+        };
         let gains = examples.tools().map(gain).collect();
-        self.raised(gains, scores)
+        self.raise(gains, scores)
     }
 
-    fn raised(mut self, of_tools: Vec<(ToolId, f32)>, scores: Vec<f32>) -> Self {
+    fn raise(mut self, tool_gains: Vec<(ToolId, f32)>, scores: Vec<f32>) -> Self {
         let mut gains = vec![0.0; self.scores.len()];
-        for (tool, gain) in of_tools.into_iter().filter(|(_, gain)| *gain > 0.0) {
+        for (tool, gain) in tool_gains.into_iter().filter(|(_, gain)| *gain > 0.0) {
             gains[tool.index()] = gain;
             self.scores[tool.index()] += gain;
-            self.ceiling = self.ceiling.max(self.of(tool));
+            self.ceiling = self.ceiling.max(self.score(tool));
         }
         Self {
             examples: Some(ExampleScores { scores, gains }),
@@ -144,14 +153,14 @@ impl Signal {
     }
 }
 
-/// The scores of a tool's examples as one: a soft maximum.
-fn pooled(scores: &[f32]) -> f32 {
+/// Combines the scores of a tool's examples: a soft maximum.
+fn soft_maximum(scores: &[f32]) -> f32 {
     let best = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f32 = scores
         .iter()
         .map(|score| ((score - best) / SPREAD).exp())
         .sum();
-    let crowd = (1.0 + scores.len() as f32 / MANY) / (1.0 + 1.0 / MANY);
+    let crowd = (1.0 + scores.len() as f32 / CROWD_EXAMPLES) / (1.0 + 1.0 / CROWD_EXAMPLES);
     best + SPREAD * (sum / crowd).ln()
 }
 
@@ -160,25 +169,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_example_counts_for_itself_and_the_nearest_of_several_most() {
-        assert!((pooled(&[16.0]) - 16.0).abs() < 1e-4);
-        let far = pooled(&[16.0, 0.0, 0.0, 0.0]);
+    fn soft_maximum_is_dominated_by_the_nearest_example() {
+        assert!((soft_maximum(&[16.0]) - 16.0).abs() < 1e-4);
+        let far = soft_maximum(&[16.0, 0.0, 0.0, 0.0]);
         assert!(
             far < 16.0 && far > 13.0,
-            "what is far takes something away: {far}"
+            "distant examples lower the score: {far}"
         );
-        let near = pooled(&[16.0; 4]);
+        let near = soft_maximum(&[16.0; 4]);
         assert!(
             near > 16.0 && near < 22.0,
-            "what is near adds something: {near}"
+            "near examples raise the score: {near}"
         );
-        let greedy: Vec<f32> = (0..50)
+        let mostly_far: Vec<f32> = (0..50)
             .map(|number| if number == 7 { 16.0 } else { 0.0 })
             .collect();
         assert!(
-            pooled(&greedy) < 16.0,
-            "one near example of fifty is no more than that one alone"
+            soft_maximum(&mostly_far) < 16.0,
+            "one near example of fifty scores less than that one alone"
         );
-        assert!(pooled(&[0.0; 3]).is_finite());
+        assert!(soft_maximum(&[0.0; 3]).is_finite());
     }
 }

@@ -4,32 +4,35 @@ use super::sentences::half_best;
 use super::terms::{FoundTerm, QueryTerm};
 use super::{Signal, examples};
 use crate::index::{ExampleIndex, Index};
-use crate::ranking::Scored;
+use crate::ranking::ScoredTools;
 
-/// Scores the tools by BM25 over the distinct terms of a request of `sentences` sentences, and
-/// returns the terms that there are. Examples raise tools.
+/// Scores the tools by BM25 over the distinct terms of a request with `sentences` sentences.
+/// Returns the terms that the index contains, and the signal. Examples raise tools.
 pub(crate) fn keyword<'q>(
     index: &Index,
     terms: Vec<QueryTerm<'q>>,
     sentences: usize,
     examples: Option<&ExampleIndex>,
 ) -> (Vec<FoundTerm<'q>>, Signal) {
-    let words = || terms.iter().map(|term| (term.key, term.kind, term.weight));
+    let weighted_terms = || terms.iter().map(|term| (term.key, term.kind, term.weight));
     let sources = index
         .sources
         .as_ref()
-        .map(|sources| sources.keyword(words()));
-    let of_examples = examples.map(|of| (of, examples::keyword(index, of, &terms, sentences)));
-    let found = FoundTerm::all(&index.keyword, terms);
+        .map(|sources| sources.keyword(weighted_terms()));
+    let example_scores = examples.map(|example_index| {
+        let scores = examples::keyword(index, example_index, &terms, sentences);
+        (example_index, scores)
+    });
+    let found_terms = FoundTerm::all(&index.keyword, terms);
     let scores = half_best(
         index.catalog.len(),
         sentences,
-        &found,
+        &found_terms,
         |term| &term.query,
         |term| index.keyword.contributions(&term.indexed),
     );
-    let ceiling = found.iter().map(|term| term.indexed.weight).sum();
-    let scored = Scored::All(index.catalog.len());
+    let ceiling = found_terms.iter().map(|term| term.indexed.weight).sum();
+    let scored = ScoredTools::All(index.catalog.len());
     let signal = Signal {
         scored,
         scores,
@@ -40,9 +43,9 @@ pub(crate) fn keyword<'q>(
         examples: None,
         scope: None,
     };
-    let signal = match of_examples {
-        Some((of, scores)) => signal.with_example_words(of, scores),
+    let signal = match example_scores {
+        Some((example_index, scores)) => signal.with_example_words(example_index, scores),
         None => signal,
     };
-    (found, signal)
+    (found_terms, signal)
 }

@@ -1,8 +1,8 @@
-//! From a request to one signal per retriever: a score for every tool of the catalog.
+//! Retrieval: one signal per retriever for a request, with a score for every tool of the catalog.
 //!
-//! A request of several sentences may need a tool for each, and a tool that one of them asks for
-//! drowns in the whole. So a score is half that of the whole request and half that of the sentence
-//! that fits the tool best; `docs/results.md` tells what that gives.
+//! A request of several sentences may need a tool for each, and a sentence has little weight in the
+//! complete text. So a score is half the score of the complete request and half that of the
+//! best-matching sentence. `docs/results.md` has the measured effect.
 
 mod examples;
 mod keyword;
@@ -10,44 +10,44 @@ mod semantic;
 mod sentences;
 mod terms;
 
-pub(crate) use examples::{ExampleScores, Similar};
+pub(crate) use examples::{ExampleScores, ExampleSimilarities};
 pub(crate) use keyword::keyword;
 pub(crate) use semantic::semantic;
 pub use terms::query_terms;
-pub(crate) use terms::{FoundTerm, ReadTexts};
+pub(crate) use terms::{AnalyzedTexts, FoundTerm};
 
 use ndarray::ArrayView2;
 use pulp::{Arch, NullaryFnOnce};
 
 use crate::access::Eligibility;
-use crate::index::{Cosines, Index, SourceScores, Sources, Vectors};
-use crate::ranking::{Candidate, Scored, ToolId};
+use crate::index::{Cosines, Index, SourceIndex, SourceScores, Vectors};
+use crate::ranking::{Candidate, ScoredTools, ToolId};
 
-/// What one retriever says of every tool.
+/// The scores that one retriever gives to the tools for a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Signal {
-    /// Which tools have scores.
-    pub(crate) scored: Scored,
+    /// The tools that have scores.
+    pub(crate) scored: ScoredTools,
     /// One score for each of them, in registration order; higher is better.
     pub(crate) scores: Vec<f32>,
-    /// A score that is not evidence: tools at or below it do not match.
+    /// The score without evidence: tools at or below it do not match.
     pub(crate) floor: f32,
-    /// The largest score that this request could give to any tool.
+    /// The upper bound of a score for this request.
     pub(crate) ceiling: f32,
-    /// By how much what was said before changes each score; `None` where the request stands alone.
+    /// The change of each score by the conversation; `None` without a context.
     pub(crate) context: Option<Vec<f32>>,
-    /// What it says of each source as a whole; `None` where sources tell nothing.
+    /// The scores of sources; `None` if source scoring is off.
     pub(crate) sources: Option<SourceScores>,
-    /// What it says of examples, which is in the scores; `None` where no tool has any.
+    /// The scores of examples, which `scores` includes; `None` without examples.
     pub(crate) examples: Option<ExampleScores>,
-    /// What its model says of the request alone; see
+    /// The model's estimate from the request alone; see
     /// [`Embedder::scope`](crate::embed::Embedder::scope).
     pub(crate) scope: Option<f32>,
 }
 
 impl Signal {
-    /// Makes a signal of the cosine similarities of tools to a request: those to each of its unit
-    /// vectors, that of the whole first and then those of its sentences, where there are several.
+    /// Makes a signal of the cosine similarities of tools to the unit vectors of a request. The
+    /// first vector is the complete text. Its sentences follow if there are several.
     pub(crate) fn cosines(
         Cosines {
             scored,
@@ -58,15 +58,15 @@ impl Signal {
         vectors: &Vectors,
         request: ArrayView2<'_, f32>,
     ) -> Self {
-        let of_sources = |known: &Sources| {
-            let means = sources.unwrap_or_else(|| known.means(&tools, vectors.model(), request));
-            let mut scores = known.scored(semantic::half_best(means));
-            if let Scored::Some(_) = &scored {
+        let score_sources = |index: &SourceIndex| {
+            let means = sources.unwrap_or_else(|| index.means(&tools, vectors.model(), request));
+            let mut scores = index.assign_scores(semantic::half_best(means));
+            if let ScoredTools::Some(_) = &scored {
                 scores.restrict(&scored);
             }
             scores
         };
-        let sources = index.sources.as_ref().map(of_sources);
+        let sources = index.sources.as_ref().map(score_sources);
         let scores = semantic::half_best(tools);
         let (floor, ceiling) = (f32::NEG_INFINITY, 1.0);
         Self {
@@ -81,30 +81,31 @@ impl Signal {
         }
     }
 
-    /// Mixes what a retriever says of a request, if anything, with what it says of the
-    /// conversation, whose share is `share`.
+    /// Mixes the signal of the conversation into that of the request with the weight `share`. The
+    /// request may have no signal.
     pub(crate) fn mixed(request: Option<Self>, conversation: Self, share: f32) -> Self {
-        let zeros = || vec![0.0; conversation.scores.len()];
-        let silent = || Self {
-            scores: zeros(),
+        let zero_signal = || Self {
+            scores: vec![0.0; conversation.scores.len()],
             ceiling: 0.0,
-            sources: conversation.sources.as_ref().map(SourceScores::silent),
-            examples: conversation.examples.as_ref().map(ExampleScores::silent),
+            sources: conversation.sources.as_ref().map(SourceScores::zeros),
+            examples: conversation.examples.as_ref().map(ExampleScores::zeros),
             ..conversation.clone()
         };
-        let mut request = request.unwrap_or_else(silent);
-        let both = request.scores.iter().zip(&conversation.scores);
-        let changes: Vec<f32> = both.map(|(own, whole)| share * (whole - own)).collect();
+        let mut request = request.unwrap_or_else(zero_signal);
+        let pairs = request.scores.iter().zip(&conversation.scores);
+        let changes: Vec<f32> = pairs
+            .map(|(score, other)| share * (other - score))
+            .collect();
         request
             .scores
             .iter_mut()
             .zip(&changes)
             .for_each(|(score, change)| *score += change);
-        if let (Some(own), Some(whole)) = (&mut request.sources, &conversation.sources) {
-            own.mix(whole, share);
+        if let (Some(scores), Some(others)) = (&mut request.sources, &conversation.sources) {
+            scores.mix(others, share);
         }
-        if let (Some(own), Some(whole)) = (&mut request.examples, &conversation.examples) {
-            own.mix(whole, share);
+        if let (Some(scores), Some(others)) = (&mut request.examples, &conversation.examples) {
+            scores.mix(others, share);
         }
         request.ceiling += share * (conversation.ceiling - request.ceiling);
         Self {
@@ -113,59 +114,63 @@ impl Signal {
         }
     }
 
-    /// Returns by how much what was said before changes the tool's score.
-    pub(crate) fn of_context(&self, tool: ToolId) -> Option<f32> {
-        self.context
-            .as_ref()
-            .map(|changes| self.scored.place(tool).map_or(0.0, |place| changes[place]))
-    }
-
-    /// Returns by how much examples raise the tool's score.
-    pub(crate) fn of_examples(&self, tool: ToolId) -> Option<f32> {
-        self.examples.as_ref().map(|examples| {
+    /// Returns the change of the tool's score by the conversation.
+    pub(crate) fn context_change(&self, tool: ToolId) -> Option<f32> {
+        self.context.as_ref().map(|changes| {
             self.scored
-                .place(tool)
-                .map_or(0.0, |place| examples.gains[place])
+                .position(tool)
+                .map_or(0.0, |position| changes[position])
         })
     }
 
-    /// Returns the tool's score; that of no evidence where it has none.
-    pub(crate) fn of(&self, tool: ToolId) -> f32 {
+    /// Returns the increase of the tool's score by its examples.
+    pub(crate) fn example_gain(&self, tool: ToolId) -> Option<f32> {
+        self.examples.as_ref().map(|examples| {
+            self.scored
+                .position(tool)
+                .map_or(0.0, |position| examples.gains[position])
+        })
+    }
+
+    /// Returns the tool's score; 0 if it has none.
+    pub(crate) fn score(&self, tool: ToolId) -> f32 {
         self.scored
-            .place(tool)
-            .map_or(0.0, |place| self.scores[place])
+            .position(tool)
+            .map_or(0.0, |position| self.scores[position])
     }
 
-    /// Returns what it says of the tool's source, where sources tell something.
-    pub(crate) fn of_source(&self, tool: ToolId) -> Option<f32> {
-        Some(self.sources.as_ref()?.of(self.scored.place(tool)?))
+    /// Returns the score of the tool's source; `None` if source scoring is off.
+    pub(crate) fn source_score(&self, tool: ToolId) -> Option<f32> {
+        Some(self.sources.as_ref()?.score(self.scored.position(tool)?))
     }
 
-    /// Keeps the scores of some tools, where all have scores.
-    pub(crate) fn restrict(&mut self, scored: &Scored) {
-        let Scored::All(_) = self.scored else { return };
-        self.scores = scored.of(&self.scores).into_owned();
+    /// Keeps the scores of some tools, if all tools have scores.
+    pub(crate) fn restrict(&mut self, scored: &ScoredTools) {
+        let ScoredTools::All(_) = self.scored else {
+            return;
+        };
+        self.scores = scored.select(&self.scores).into_owned();
         self.sources
             .iter_mut()
             .for_each(|sources| sources.restrict(scored));
         self.scored = scored.clone();
     }
 
-    /// Returns the place of a tool among those that are admitted, from 1; `None` where it does not
-    /// match. There is a flag for each tool with a score.
+    /// Returns the rank of a tool among the admitted ones, from 1; `None` if it does not match.
+    /// `admitted` has one flag per tool with a score.
     ///
     /// # Complexity
     ///
     /// One pass over the scores.
     pub(crate) fn rank(&self, tool: ToolId, admitted: &[bool]) -> Option<usize> {
-        let own = self.of(tool);
-        let better = Better {
+        let score = self.score(tool);
+        let better = RankLoop {
             scores: &self.scores,
             admitted,
-            own,
-            before: self.scored.before(tool),
+            score,
+            earlier: self.scored.count_before(tool),
         };
-        (own > self.floor).then(|| 1 + Arch::new().dispatch(better))
+        (score > self.floor).then(|| 1 + Arch::new().dispatch(better))
     }
 
     /// Returns the eligible tools that match, in registration order.
@@ -174,8 +179,8 @@ impl Signal {
             .scores
             .iter()
             .enumerate()
-            .map(|(place, &score)| Candidate {
-                tool: self.scored.tool(place),
+            .map(|(position, &score)| Candidate {
+                tool: self.scored.tool(position),
                 score,
             });
         candidates
@@ -183,17 +188,17 @@ impl Signal {
     }
 }
 
-/// The loop of [`Signal::rank`], which counts better tools: compiled once for each set of vector
-/// instructions, of which the processor's is taken.
-struct Better<'a> {
+/// The loop of [`Signal::rank`], which counts better tools. It is compiled for each set of vector
+/// instructions, and the processor selects the version.
+struct RankLoop<'a> {
     scores: &'a [f32],
     admitted: &'a [bool],
-    own: f32,
-    /// How many of the scores are of tools that come before.
-    before: usize,
+    score: f32,
+    /// The number of scores of earlier tools.
+    earlier: usize,
 }
 
-impl NullaryFnOnce for Better<'_> {
+impl NullaryFnOnce for RankLoop<'_> {
     type Output = usize;
 
     #[inline(always)]
@@ -201,20 +206,20 @@ impl NullaryFnOnce for Better<'_> {
         let Self {
             scores,
             admitted,
-            own,
-            before,
+            score,
+            earlier,
         } = self;
-        let ((before, behind), (admitted, admitted_behind)) =
-            (scores.split_at(before), admitted.split_at(before));
-        // Of equal tools the first is better.
-        let as_good = before
+        let (earlier_scores, later_scores) = scores.split_at(earlier);
+        let (earlier_admitted, later_admitted) = admitted.split_at(earlier);
+        // Among tools with equal scores, the earlier one is better.
+        let as_good = earlier_scores
             .iter()
-            .zip(admitted)
-            .map(|(score, admitted)| u32::from(*admitted & score.total_cmp(&own).is_ge()));
-        let better = behind
+            .zip(earlier_admitted)
+            .map(|(other, admitted)| u32::from(*admitted & other.total_cmp(&score).is_ge()));
+        let better = later_scores
             .iter()
-            .zip(admitted_behind)
-            .map(|(score, admitted)| u32::from(*admitted & score.total_cmp(&own).is_gt()));
+            .zip(later_admitted)
+            .map(|(other, admitted)| u32::from(*admitted & other.total_cmp(&score).is_gt()));
         as_good.sum::<u32>() as usize + better.sum::<u32>() as usize
     }
 }

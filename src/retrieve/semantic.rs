@@ -3,36 +3,36 @@
 use ndarray::ArrayView2;
 
 use super::Signal;
-use super::examples::Similar;
+use super::examples::ExampleSimilarities;
 use crate::index::{Cosines, ExampleIndex, Index, Vectors};
 
-/// Scores tools by their cosine similarities to a request's unit vectors: the whole request's, then
-/// each sentence's. Examples raise tools.
+/// Scores tools by their cosine similarities to a request's unit vectors: first that of the
+/// complete request, then those of its sentences. Examples raise tools.
 pub(crate) fn semantic(
     index: &Index,
     vectors: &Vectors,
     (request, cosines): (ArrayView2<'_, f32>, Cosines),
     examples: Option<&ExampleIndex>,
 ) -> Signal {
-    let similar = examples.and_then(|examples| {
-        let of_examples = examples.cosines(vectors, request)?;
-        Some((
-            examples,
-            Similar::new(examples, vectors, &cosines.tools, of_examples),
-        ))
+    let similarities = examples.and_then(|examples| {
+        let example_cosines = examples.cosines(vectors, request)?;
+        let similarities =
+            ExampleSimilarities::new(examples, vectors, &cosines.tools, example_cosines);
+        Some((examples, similarities))
     });
     let signal = Signal::cosines(cosines, index, vectors, request);
-    match similar {
-        Some((examples, similar)) => signal.with_similar(examples, similar),
+    match similarities {
+        Some((examples, similarities)) => signal.with_example_similarities(examples, similarities),
         None => signal,
     }
 }
 
-/// Takes the similarities to the whole request, which come first, and returns half these and half
-/// those to the sentence that is nearest, where there are several.
+/// Returns half the similarity to the complete request and half that to the nearest sentence, by
+/// tool. The complete request comes first. Without sentences, its similarities are returned
+/// unchanged.
 pub(super) fn half_best(cosines: Vec<Vec<f32>>) -> Vec<f32> {
     let mut cosines = cosines.into_iter();
-    let Some(mut whole) = cosines.next() else {
+    let Some(mut scores) = cosines.next() else {
         return Vec::new();
     };
     if let Some(mut best) = cosines.next() {
@@ -41,10 +41,10 @@ pub(super) fn half_best(cosines: Vec<Vec<f32>>) -> Vec<f32> {
                 .zip(sentence)
                 .for_each(|(best, cosine)| *best = best.max(cosine));
         }
-        whole
+        scores
             .iter_mut()
             .zip(best)
-            .for_each(|(whole, best)| *whole = f32::midpoint(*whole, best));
+            .for_each(|(score, best)| *score = f32::midpoint(*score, best));
     }
-    whole
+    scores
 }

@@ -1,36 +1,36 @@
-//! From a request to the terms that are looked up.
+//! The terms of a request.
 
 use std::ops::Range;
 
 use foldhash::{HashMap, HashMapExt};
 
-use crate::function_words::{Listed, function_words};
+use crate::function_words::{FunctionWordEntry, function_words};
 use crate::index::{IndexedTerm, KeywordIndex, TermKey};
 use crate::query::MAX_SENTENCES;
-use crate::text::{AnalyzedTerm, Analyzer, TermKind, Value, ValueKind, values};
+use crate::text::{AnalyzedTerm, Analyzer, RequestValue, TermKind, ValueKind, values};
 
-/// The most text of a term that is kept as the request has it: a value may be long.
+/// The largest length of a term's original spelling in bytes, because a value may be long.
 const MAX_WORD_BYTES: usize = 256;
 
 /// One term of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueryTerm<'q> {
-    /// What the index knows it by.
+    /// The term's key in the index.
     pub key: TermKey,
     pub kind: TermKind,
-    /// The kind of value that it stands for.
+    /// The kind of value that the term stands for.
     pub(crate) value: Option<ValueKind>,
-    /// The word, identifier, pair or value as the request has it, its beginning where it is long.
+    /// The word, identifier, pair or value in its original spelling, truncated if it is long.
     pub(crate) word: &'q str,
-    /// What it counts, 0..1: less within a value.
+    /// The weight, 0..1: less than 1 within a value.
     pub weight: f32,
-    /// One bit a sentence that has the term.
+    /// The sentences that contain the term, one bit each.
     sentences: u32,
 }
 
 const _: () = assert!(MAX_SENTENCES <= u32::BITS as usize, "a sentence has a bit");
 
-/// One term of a request that the index has.
+/// One term of a request that the index contains.
 #[derive(Debug)]
 pub(crate) struct FoundTerm<'q> {
     pub(crate) query: QueryTerm<'q>,
@@ -38,83 +38,83 @@ pub(crate) struct FoundTerm<'q> {
 }
 
 impl<'q> FoundTerm<'q> {
-    /// Looks up the terms of a request and leaves out those that no tool has.
+    /// Looks up the terms of a request and drops those that no tool contains.
     pub(super) fn all(index: &KeywordIndex, terms: Vec<QueryTerm<'q>>) -> Vec<Self> {
-        let found = terms.into_iter().filter_map(|query| {
+        let found_terms = terms.into_iter().filter_map(|query| {
             let indexed = index.look_up(query.key, query.kind)?;
             Some(Self {
                 indexed: indexed.weighted(query.weight),
                 query,
             })
         });
-        found.collect()
+        found_terms.collect()
     }
 }
 
 impl QueryTerm<'_> {
-    /// Returns the numbers of the sentences that have the term, in order.
+    /// Returns the numbers of the sentences that contain the term, in order.
     pub(crate) fn sentences(&self) -> impl Iterator<Item = usize> + use<> {
         let bits = self.sentences;
         (0..u32::BITS as usize).filter(move |sentence| bits >> sentence & 1 == 1)
     }
 
-    /// Returns the number of the first sentence that has the term.
+    /// Returns the number of the first sentence that contains the term.
     pub(super) fn first_sentence(&self) -> usize {
         self.sentences.trailing_zeros() as usize
     }
 
-    /// Returns `true` if a sentence has the term.
+    /// Returns `true` if the sentence contains the term.
     pub(super) fn is_in(&self, sentence: usize) -> bool {
         self.sentences >> sentence & 1 == 1
     }
 }
 
-/// Returns the distinct terms of a request's sentences, with the sentences that hold each.
+/// Returns the distinct terms of a request's sentences, each with the sentences that contain it.
 pub fn query_terms<'q>(sentences: &[&'q str]) -> Vec<QueryTerm<'q>> {
-    ReadTexts::default().terms(sentences)
+    AnalyzedTexts::default().terms(sentences)
 }
 
-/// Texts that were read into terms, each once: a part of a request is often one of its sentences.
+/// A cache of analysed texts: a part of a request is often one of its sentences.
 #[derive(Default)]
-pub(crate) struct ReadTexts<'q>(Vec<(&'q str, Vec<ReadTerm<'q>>)>);
+pub(crate) struct AnalyzedTexts<'q>(Vec<(&'q str, Vec<TextTerm<'q>>)>);
 
-/// A term where it stands in a text.
-struct ReadTerm<'q> {
-    /// In no sentence yet.
+/// A term of one text.
+struct TextTerm<'q> {
+    /// The term, without sentences.
     term: QueryTerm<'q>,
-    listed: Listed,
+    listed: FunctionWordEntry,
 }
 
-impl<'q> ReadTexts<'q> {
-    /// Returns the distinct terms of a request's sentences in order of first appearance, those of
-    /// kinds of values behind the words of their sentence.
+impl<'q> AnalyzedTexts<'q> {
+    /// Returns the distinct terms of a request's sentences in order of first appearance. Kinds of
+    /// values come after the words of their sentence.
     ///
-    /// Stop words are dropped, unless there is nothing else. Words within values count less, and
-    /// those of addresses and opaque codes, whose parts would match by accident, not at all.
+    /// Stop words are dropped, unless there is nothing else. Words within values count less. Parts
+    /// of addresses and opaque codes would match by accident and do not count.
     pub(crate) fn terms(&mut self, sentences: &[&'q str]) -> Vec<QueryTerm<'q>> {
-        let places: Vec<usize> = sentences
+        let indices: Vec<usize> = sentences
             .iter()
-            .map(|text| self.place(text.trim()))
+            .map(|text| self.find_or_analyze(text.trim()))
             .collect();
-        let read = places.iter().map(|&place| &self.0[place].1);
-        let most = read.clone().map(Vec::len).sum();
-        let (mut terms, mut listed) = (Vec::with_capacity(most), Vec::with_capacity(most));
-        let mut distinct: HashMap<TermKey, usize> = HashMap::with_capacity(most);
-        for (sentence, read) in read.enumerate() {
-            for ReadTerm {
+        let sentence_terms = indices.iter().map(|&index| &self.0[index].1);
+        let capacity = sentence_terms.clone().map(Vec::len).sum();
+        let (mut terms, mut listed) = (Vec::with_capacity(capacity), Vec::with_capacity(capacity));
+        let mut distinct: HashMap<TermKey, usize> = HashMap::with_capacity(capacity);
+        for (sentence, text_terms) in sentence_terms.enumerate() {
+            for TextTerm {
                 term,
-                listed: of_term,
-            } in read
+                listed: entry,
+            } in text_terms
             {
-                let place = *distinct.entry(term.key).or_insert(terms.len());
-                if place == terms.len() {
+                let index = *distinct.entry(term.key).or_insert(terms.len());
+                if index == terms.len() {
                     terms.push(term.clone());
-                    listed.push((*of_term, term.kind == TermKind::Word));
+                    listed.push((*entry, term.kind == TermKind::Word));
                 }
-                let known: &mut QueryTerm<'_> = &mut terms[place];
-                known.sentences |= 1 << sentence;
-                // Of several weights the largest counts.
-                known.weight = known.weight.max(term.weight);
+                let distinct_term: &mut QueryTerm<'_> = &mut terms[index];
+                distinct_term.sentences |= 1 << sentence;
+                // The largest of several weights counts.
+                distinct_term.weight = distinct_term.weight.max(term.weight);
             }
         }
         let function_words = function_words(&listed);
@@ -125,39 +125,39 @@ impl<'q> ReadTexts<'q> {
         terms
     }
 
-    /// Returns the place of a text among those that are read.
-    fn place(&mut self, text: &'q str) -> usize {
+    /// Returns the index of a text in the cache, and analyses a new text.
+    fn find_or_analyze(&mut self, text: &'q str) -> usize {
         self.0
             .iter()
-            .position(|(known, _)| *known == text)
+            .position(|(analyzed, _)| *analyzed == text)
             .unwrap_or_else(|| {
-                self.0.push((text, read(text)));
+                self.0.push((text, analyze(text)));
                 self.0.len() - 1
             })
     }
 }
 
-/// Reads a text into terms, those of kinds of values last.
-fn read(text: &str) -> Vec<ReadTerm<'_>> {
+/// Analyses a text into terms; kinds of values come last.
+fn analyze(text: &str) -> Vec<TextTerm<'_>> {
     let values = values(text);
-    let weights = Weights::new(text, &values);
-    // A word and the pair that it ends, every six letters.
+    let weights = ByteWeights::new(text, &values);
+    // The estimate is one word and one pair for every six letters.
     let mut terms = Vec::with_capacity(text.len() / 3);
     let mut add =
         |(term, kind, value): (&str, TermKind, Option<ValueKind>), range: Range<usize>, weight| {
             let word = &text[range];
             let word = &word[..word.floor_char_boundary(MAX_WORD_BYTES)];
             let term = QueryTerm {
-                key: TermKey::of(term),
+                key: TermKey::new(term),
                 kind,
                 value,
                 word,
                 weight,
                 sentences: 0,
             };
-            terms.push(ReadTerm {
+            terms.push(TextTerm {
                 term,
-                listed: Listed::of(word),
+                listed: FunctionWordEntry::look_up(word),
             });
         };
     let words = |AnalyzedTerm {
@@ -166,20 +166,20 @@ fn read(text: &str) -> Vec<ReadTerm<'_>> {
                      start,
                      end,
                  }: AnalyzedTerm<'_>| {
-        let weight = weights.of(start..end);
+        let weight = weights.range_weight(start..end);
         if weight > 0.0 {
             add((term, kind, None), start..end, weight);
         }
     };
     Analyzer::lend(|analyzer| analyzer.terms(text, words));
-    for Value {
+    for RequestValue {
         kind,
         range,
-        of_file,
+        file_kind,
         ..
     } in values
     {
-        for kind in [Some(kind), of_file].into_iter().flatten() {
+        for kind in [Some(kind), file_kind].into_iter().flatten() {
             add(
                 (kind.term(), TermKind::Value, Some(kind)),
                 range.clone(),
@@ -190,36 +190,36 @@ fn read(text: &str) -> Vec<ReadTerm<'_>> {
     terms
 }
 
-/// What each byte of a text weighs; empty where all weigh the same.
-struct Weights(Vec<f32>);
+/// The weight of each byte of a text; empty if all weights are 1.
+struct ByteWeights(Vec<f32>);
 
-impl Weights {
-    fn new(text: &str, values: &[Value]) -> Self {
+impl ByteWeights {
+    fn new(text: &str, values: &[RequestValue]) -> Self {
         let mut codes = opaque_codes(text).peekable();
         if values.is_empty() && codes.peek().is_none() {
             return Self(Vec::new());
         }
         let mut weights = vec![1.0_f32; text.len()];
-        let mut lighten = |range: Range<usize>, most: f32| {
+        let mut limit_weight = |range: Range<usize>, limit: f32| {
             weights[range]
                 .iter_mut()
-                .for_each(|weight| *weight = weight.min(most));
+                .for_each(|weight| *weight = weight.min(limit));
         };
-        for Value { kind, inner, .. } in values {
-            lighten(inner.clone(), kind.word_weight());
+        for RequestValue { kind, inner, .. } in values {
+            limit_weight(inner.clone(), kind.word_weight());
         }
-        codes.for_each(|range| lighten(range, 0.0));
+        codes.for_each(|range| limit_weight(range, 0.0));
         Self(weights)
     }
 
-    /// Returns what a word, or a pair by its lighter word, weighs.
-    fn of(&self, Range { start, end }: Range<usize>) -> f32 {
-        let of_byte = |at: usize| self.0.get(at).copied().unwrap_or(1.0);
-        of_byte(start).min(of_byte(end - 1))
+    /// Returns the weight of a word, or of a pair by its lighter word.
+    fn range_weight(&self, Range { start, end }: Range<usize>) -> f32 {
+        let byte_weight = |index: usize| self.0.get(index).copied().unwrap_or(1.0);
+        byte_weight(start).min(byte_weight(end - 1))
     }
 }
 
-/// Returns where runs like `JpUuJ3Ew9z` stand, in which letters and digits alternate.
+/// Returns the ranges of codes like `JpUuJ3Ew9z`, in which letters and digits alternate.
 fn opaque_codes(text: &str) -> impl Iterator<Item = Range<usize>> {
     let is_code = |run: &str| {
         let changes = run
@@ -233,7 +233,7 @@ fn opaque_codes(text: &str) -> impl Iterator<Item = Range<usize>> {
         .split(|c: char| !c.is_alphanumeric())
         .filter(move |run| is_code(run));
     runs.map(move |run| {
-        // Both lie in one piece of memory.
+        // `run` is a slice of `text`.
         let start = run.as_ptr().addr() - text.as_ptr().addr();
         start..start + run.len()
     })
@@ -244,10 +244,10 @@ mod tests {
     use super::*;
 
     fn words(text: &str) -> Vec<String> {
-        let words = |term: &QueryTerm| !matches!(term.kind, TermKind::Pair | TermKind::Value);
+        let is_word = |term: &QueryTerm| !matches!(term.kind, TermKind::Pair | TermKind::Value);
         query_terms(&[text])
             .into_iter()
-            .filter(words)
+            .filter(is_word)
             .map(|term| term.word.to_owned())
             .collect()
     }
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn stop_words_go_unless_they_are_all_there_is() {
+    fn stop_words_are_dropped_unless_there_is_nothing_else() {
         assert_eq!(
             words("Could you please book me a flight to Oslo?"),
             ["book", "flight", "Oslo"]
@@ -270,16 +270,16 @@ mod tests {
         let terms = query_terms(&["booking a book, booked twice"]);
         assert_eq!(
             keys(&terms),
-            ["book", "book book", "twice", "book twice"].map(TermKey::of)
+            ["book", "book book", "twice", "book twice"].map(TermKey::new)
         );
     }
 
     #[test]
-    fn terms_know_their_sentences() {
+    fn terms_record_their_sentences() {
         let terms = query_terms(&["mail the file", " print the file"]);
         assert_eq!(
             keys(&terms),
-            ["mail", "file", "mail file", "print", "print file"].map(TermKey::of)
+            ["mail", "file", "mail file", "print", "print file"].map(TermKey::new)
         );
         let sentences: Vec<Vec<usize>> = terms
             .iter()
@@ -289,17 +289,18 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_codes_go_and_names_stay() {
+    fn addresses_and_codes_are_dropped_and_names_kept() {
         assert_eq!(
             words(
-                "mail jo@example.org about https://example.org/a order JpUuJ3Ew9z from s3_put_object"
+                "mail jo@example.org about https://example.org/a order JpUuJ3Ew9z \
+                 from s3_put_object"
             ),
             ["mail", "order", "3", "s3", "put", "object"]
         );
     }
 
     #[test]
-    fn words_within_values_count_less_unless_they_stand_outside_too() {
+    fn words_count_less_only_if_they_are_within_values() {
         let weights = |text: &str| {
             let terms = query_terms(&[text])
                 .into_iter()
@@ -308,9 +309,9 @@ mod tests {
                 .map(|term| format!("{:?} {}", term.key, term.weight))
                 .collect::<Vec<_>>()
         };
-        let of = |weighted: &str| {
-            let (term, weight) = weighted.rsplit_once(' ').expect("both are there");
-            format!("{:?} {weight}", TermKey::of(term))
+        let expected = |weighted: &str| {
+            let (term, weight) = weighted.rsplit_once(' ').expect("a term and a weight");
+            format!("{:?} {weight}", TermKey::new(term))
         };
         assert_eq!(
             weights("rename notes.txt on 3 May"),
@@ -323,7 +324,7 @@ mod tests {
                 "takes:document 1",
                 "takes:date 1"
             ]
-            .map(of)
+            .map(expected)
         );
         assert_eq!(
             weights("put AP-7790 into 'Big plans'")[1..],
@@ -335,20 +336,23 @@ mod tests {
                 "takes:id 1",
                 "takes:text 1"
             ]
-            .map(of)
+            .map(expected)
         );
-        assert_eq!(weights("notes of notes.txt")[0], of("note 1"));
-        assert_eq!(weights("https://example.org/a"), ["takes:url 1"].map(of));
+        assert_eq!(weights("notes of notes.txt")[0], expected("note 1"));
+        assert_eq!(
+            weights("https://example.org/a"),
+            ["takes:url 1"].map(expected)
+        );
     }
 
     #[test]
-    fn values_know_their_sentences_and_are_kept_short() {
+    fn values_record_their_sentences_and_are_truncated() {
         let url = format!("see https://example.org/{}", "é".repeat(1000));
         let terms = query_terms(&["read a.txt", " and b.txt", &url]);
         let path = terms
             .iter()
-            .find(|term| term.key == TermKey::of("takes:path"))
-            .expect("there are two");
+            .find(|term| term.key == TermKey::new("takes:path"))
+            .expect("two paths");
         assert_eq!(
             (path.word, path.sentences().collect::<Vec<_>>()),
             ("a.txt", vec![0, 1])

@@ -1,4 +1,4 @@
-//! What can go wrong with a saved index.
+//! Errors of a saved index.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,17 @@ use std::path::{Path, PathBuf};
 use super::FORMAT_VERSION;
 use crate::disk::DiskError;
 
-/// A saved index that cannot be read or written. Whatever it is of, building the index again helps.
+/// An error of reading or writing a saved index. Building the index again repairs a damaged one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SavedError {
-    /// The folder holds no index.
-    #[error("{} is no saved index; make one with `picktools index --catalog PATH --out {}`", path.display(), folder(path).display())]
+    /// The folder has no index.
+    #[error(
+        "{} is not a saved index; build it with `picktools index --catalog PATH --out {}`",
+        path.display(), folder(path).display()
+    )]
     Missing {
-        /// Where it was looked for.
+        /// The path of the expected file.
         path: PathBuf,
     },
     /// The file cannot be read.
@@ -21,62 +24,73 @@ pub enum SavedError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The file is something else.
-    #[error("{} is no index of picktools; name the folder of one, or make one with `picktools index`", path.display())]
+    /// The file is not an index.
+    #[error(
+        "{} is not an index of picktools; name the folder of an index, or build one with \
+         `picktools index`",
+        path.display()
+    )]
     Foreign {
         /// The file.
         path: PathBuf,
     },
     /// The index was saved in another version of the format.
     #[error(
-        "the index {} is of format {found}, and this version of picktools reads format {FORMAT_VERSION}; build it again with \
-         `picktools index --out {}`",
+        "the index {} has format {found}, but this version of picktools reads format \
+         {FORMAT_VERSION}; build it again with `picktools index --out {}`",
         path.display(), folder(path).display()
     )]
     Version {
         /// The file.
         path: PathBuf,
-        /// The version that it has.
+        /// The format version of the file.
         found: u32,
     },
-    /// The file is not as it was written.
-    #[error("the index {} is damaged: {reason}; build it again with `picktools index --out {}`", path.display(), folder(path).display())]
+    /// The content of the file has changed since it was written.
+    #[error(
+        "the index {} is damaged: {reason}; build it again with `picktools index --out {}`",
+        path.display(), folder(path).display()
+    )]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect.
         reason: String,
     },
-    /// A definition that was kept as it is serialised is not a tool's.
-    #[error("the definition of {tool:?} cannot be read: {reason}")]
+    /// A serialised definition cannot be parsed as a tool.
+    #[error("cannot read the definition of {tool:?}: {reason}")]
     Definition {
         /// The id of the tool.
         tool: String,
-        /// What is wrong.
+        /// The defect.
         reason: String,
     },
     /// Another process is writing the index.
-    #[error("another process is writing the index {}; wait for it, or give another folder", path.display())]
+    #[error(
+        "another process is writing the index {}; wait for it, or name another folder",
+        path.display()
+    )]
     Locked {
         /// The file.
         path: PathBuf,
     },
-    /// The file cannot be written; what was there before still is.
-    #[error("cannot save the index; what was saved before is as it was")]
+    /// The file cannot be written. The previous file is unchanged.
+    #[error("cannot save the index; the previous index is unchanged")]
     Write(#[from] DiskError),
-    /// What is to be saved is too large for the format.
-    #[error("the index cannot be saved: {what} is too large for its format")]
+    /// A part of the index is too large for the format.
+    #[error("cannot save the index: {what} is too large for its format")]
     TooLarge {
-        /// What is.
+        /// The part that is too large.
         what: &'static str,
     },
 }
 
 fn folder(path: &Path) -> &Path {
-    path.parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(path)
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => path,
+    }
 }

@@ -1,4 +1,4 @@
-//! Reading an index: nothing that stands in the file is believed before it is checked.
+//! The reader of a saved index. It uses no value from the file before it has checked it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,21 +17,21 @@ use super::{
 #[cfg(not(unix))]
 use crate::sync::lock;
 
-/// An open index. Its sections are read and checked one by one, when somebody asks for them.
+/// An open index. Each section is read and checked on request.
 #[derive(Debug)]
 pub(crate) struct SavedFile {
     path: PathBuf,
     file: File,
-    /// Held by who moves the place that is read from, where reading does.
+    /// Serialises reads on systems on which a read moves the file position.
     #[cfg(not(unix))]
     reading: std::sync::Mutex<()>,
     pub(crate) header: Header,
-    /// By name: the number of the section in the header, and where it is.
-    places: HashMap<String, (usize, Range<u64>)>,
+    /// By section name: the number of the section in the header, and its byte range.
+    ranges: HashMap<String, (usize, Range<u64>)>,
 }
 
 impl SavedFile {
-    /// Opens the index of a folder, and checks that its sections are all there.
+    /// Opens the index of a folder, and checks that all its sections are present.
     pub(crate) fn open(folder: &Path) -> Result<Self, SavedError> {
         let path = index_path(folder);
         let mut file = File::open(&path).map_err(|source| match source.kind() {
@@ -63,45 +63,54 @@ impl SavedFile {
         else {
             return Err(SavedError::Foreign { path });
         };
-        let found = u32::from_le_bytes(*version);
-        if found != FORMAT_VERSION {
-            return Err(SavedError::Version { path, found });
+        let version = u32::from_le_bytes(*version);
+        if version != FORMAT_VERSION {
+            return Err(SavedError::Version {
+                path,
+                found: version,
+            });
         }
-        let cut_short = || damaged("it is cut short, or something was added");
-        let trailer_at = length
-            .checked_sub(TRAILER as u64)
-            .filter(|at| *at >= START as u64)
-            .ok_or_else(cut_short)?;
-        let trailer = read_at(&mut file, trailer_at, TRAILER).map_err(unreadable)?;
-        let (numbers, _) = trailer.as_chunks::<8>();
-        let &[at, bytes, checksum] = numbers else {
-            return Err(cut_short());
+        let wrong_length = || damaged("the file is truncated, or has extra bytes");
+        let trailer_start = match length.checked_sub(TRAILER as u64) {
+            Some(start) if start >= START as u64 => start,
+            _ => return Err(wrong_length()),
         };
-        let [at, bytes, checksum] = [at, bytes, checksum].map(u64::from_le_bytes);
-        if at < START as u64 || bytes > MAX_HEADER || at.checked_add(bytes) != Some(trailer_at) {
-            return Err(cut_short());
+        let trailer = read_at(&mut file, trailer_start, TRAILER).map_err(unreadable)?;
+        let (numbers, _) = trailer.as_chunks::<8>();
+        let &[header_start, bytes, checksum] = numbers else {
+            return Err(wrong_length());
+        };
+        let [header_start, bytes, checksum] =
+            [header_start, bytes, checksum].map(u64::from_le_bytes);
+        if header_start < START as u64
+            || bytes > MAX_HEADER
+            || header_start.checked_add(bytes) != Some(trailer_start)
+        {
+            return Err(wrong_length());
         }
-        let text = read_at(&mut file, at, usize::try_from(bytes).unwrap_or_default())
-            .map_err(unreadable)?;
+        let header_bytes = usize::try_from(bytes).unwrap_or_default();
+        let text = read_at(&mut file, header_start, header_bytes).map_err(unreadable)?;
         if header_checksum(&start, &text) != checksum {
-            return Err(damaged("its header does not have its checksum"));
+            return Err(damaged("wrong checksum of the header"));
         }
         let header: Header = serde_json::from_slice(&text)
-            .map_err(|error| damaged(&format!("its header: {error}")))?;
-        let (mut places, mut next) = (HashMap::new(), START as u64);
+            .map_err(|error| damaged(&format!("invalid header: {error}")))?;
+        let (mut ranges, mut next) = (HashMap::new(), START as u64);
         for (number, section) in header.sections.iter().enumerate() {
-            let end = next.checked_add(section.bytes).filter(|end| *end <= at);
-            let end = end.ok_or_else(|| damaged("a section is longer than the file"))?;
-            if places
+            let end = match next.checked_add(section.bytes) {
+                Some(end) if end <= header_start => end,
+                _ => return Err(damaged("a section is longer than the file")),
+            };
+            if ranges
                 .insert(section.name.clone(), (number, next..end))
                 .is_some()
             {
-                return Err(damaged("a section stands twice"));
+                return Err(damaged("duplicate section"));
             }
             next = end;
         }
-        if next != at {
-            return Err(damaged("its sections are not all of it"));
+        if next != header_start {
+            return Err(damaged("the sections do not end at the header"));
         }
         Ok(Self {
             path,
@@ -109,24 +118,24 @@ impl SavedFile {
             #[cfg(not(unix))]
             reading: std::sync::Mutex::default(),
             header,
-            places,
+            ranges,
         })
     }
 
     /// Returns `true` if there is a section of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.places.contains_key(name)
+        self.ranges.contains_key(name)
     }
 
     /// Reads an array of numbers.
     pub(crate) fn numbers<T: Number>(&self, name: &str) -> Result<Vec<T>, SavedError> {
-        let (section, place) = self.place(name)?;
-        let bytes = usize::try_from(place.end - place.start).map_err(|_| self.no_sense(name))?;
+        let (section, range) = self.section_range(name)?;
+        let bytes = usize::try_from(range.end - range.start).map_err(|_| self.invalid(name))?;
         if !bytes.is_multiple_of(size_of::<T>()) {
-            return Err(self.no_sense(name));
+            return Err(self.invalid(name));
         }
         let mut values = vec![T::zeroed(); bytes / size_of::<T>()];
-        self.read(place.start, bytemuck::cast_slice_mut(&mut values))?;
+        self.read_exact_at(range.start, bytemuck::cast_slice_mut(&mut values))?;
         self.check(section, XxHash3_64::oneshot(bytemuck::cast_slice(&values)))?;
         if cfg!(target_endian = "big") {
             values
@@ -138,35 +147,36 @@ impl SavedFile {
 
     /// Reads a text.
     pub(crate) fn text(&self, name: &str) -> Result<String, SavedError> {
-        String::from_utf8(self.numbers(name)?).map_err(|_| self.no_sense(name))
+        String::from_utf8(self.numbers(name)?).map_err(|_| self.invalid(name))
     }
 
-    /// Reads what was serialised.
+    /// Reads a value that was serialised as JSON.
     pub(crate) fn json<T: DeserializeOwned>(&self, name: &str) -> Result<T, SavedError> {
         let text: Vec<u8> = self.numbers(name)?;
         serde_json::from_slice(&text).map_err(|error| self.damaged(format!("{name}: {error}")))
     }
 
-    /// Reads a part of a section, which is not held to the section's checksum.
+    /// Reads a part of a section, without checking the section's checksum.
     pub(crate) fn part(&self, name: &str, part: Range<u64>) -> Result<Vec<u8>, SavedError> {
-        let (_, place) = self.place(name)?;
-        let start = place.start.checked_add(part.start);
-        let is_within = part.start <= part.end && part.end <= place.end - place.start;
-        let start = start
-            .filter(|_| is_within)
-            .ok_or_else(|| self.no_sense(name))?;
-        let mut bytes =
-            vec![0; usize::try_from(part.end - part.start).map_err(|_| self.no_sense(name))?];
-        self.read(start, &mut bytes)?;
+        let (_, range) = self.section_range(name)?;
+        let is_within = part.start <= part.end && part.end <= range.end - range.start;
+        let start = match range.start.checked_add(part.start) {
+            Some(start) if is_within => start,
+            _ => return Err(self.invalid(name)),
+        };
+        let length = usize::try_from(part.end - part.start).map_err(|_| self.invalid(name))?;
+        let mut bytes = vec![0; length];
+        self.read_exact_at(start, &mut bytes)?;
         Ok(bytes)
     }
 
     /// Returns the length of a section in bytes.
     pub(crate) fn bytes(&self, name: &str) -> Result<u64, SavedError> {
-        self.place(name).map(|(_, place)| place.end - place.start)
+        let (_, range) = self.section_range(name)?;
+        Ok(range.end - range.start)
     }
 
-    /// Says that the file is not as it was written.
+    /// Returns the error for a damaged file.
     pub(crate) fn damaged(&self, reason: impl Into<String>) -> SavedError {
         SavedError::Damaged {
             path: self.path.clone(),
@@ -174,25 +184,25 @@ impl SavedFile {
         }
     }
 
-    /// Says that what stands in a section makes no sense, by itself or with others.
-    pub(crate) fn no_sense(&self, name: &str) -> SavedError {
-        self.damaged(format!("what stands in {name} makes no sense"))
+    /// Returns the error for a section whose values are invalid, alone or together with others.
+    pub(crate) fn invalid(&self, name: &str) -> SavedError {
+        self.damaged(format!("invalid values in {name}"))
     }
 
-    /// As [`no_sense`](Self::no_sense), where something does not hold.
-    pub(crate) fn ensure(&self, holds: bool, name: &str) -> Result<(), SavedError> {
-        if holds {
+    /// Returns the error of [`invalid`](Self::invalid) unless a condition on the section is met.
+    pub(crate) fn ensure(&self, is_valid: bool, name: &str) -> Result<(), SavedError> {
+        if is_valid {
             Ok(())
         } else {
-            Err(self.no_sense(name))
+            Err(self.invalid(name))
         }
     }
 
-    fn place(&self, name: &str) -> Result<(usize, Range<u64>), SavedError> {
-        self.places
+    fn section_range(&self, name: &str) -> Result<(usize, Range<u64>), SavedError> {
+        self.ranges
             .get(name)
             .cloned()
-            .ok_or_else(|| self.damaged(format!("{name} is missing")))
+            .ok_or_else(|| self.damaged(format!("the section {name} is missing")))
     }
 
     fn check(&self, section: usize, checksum: u64) -> Result<(), SavedError> {
@@ -200,29 +210,29 @@ impl SavedFile {
         if section.checksum == checksum_text(checksum) {
             return Ok(());
         }
-        Err(self.damaged(format!("{} does not have its checksum", section.name)))
+        Err(self.damaged(format!("wrong checksum of {}", section.name)))
     }
 
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), SavedError> {
+    fn read_exact_at(&self, start: u64, buffer: &mut [u8]) -> Result<(), SavedError> {
         #[cfg(unix)]
-        let read = std::os::unix::fs::FileExt::read_exact_at(&self.file, into, at);
+        let result = std::os::unix::fs::FileExt::read_exact_at(&self.file, buffer, start);
         #[cfg(not(unix))]
-        let read = {
+        let result = {
             let _reading = lock(&self.reading);
             let mut file = &self.file;
-            file.seek(SeekFrom::Start(at))
-                .and_then(|_| file.read_exact(into))
+            file.seek(SeekFrom::Start(start))
+                .and_then(|_| file.read_exact(buffer))
         };
-        read.map_err(|source| SavedError::Read {
+        result.map_err(|source| SavedError::Read {
             path: self.path.clone(),
             source,
         })
     }
 }
 
-fn read_at(file: &mut File, at: u64, bytes: usize) -> io::Result<Vec<u8>> {
-    let mut read = vec![0; bytes];
-    file.seek(SeekFrom::Start(at))?;
-    file.read_exact(&mut read)?;
-    Ok(read)
+fn read_at(file: &mut File, start: u64, bytes: usize) -> io::Result<Vec<u8>> {
+    let mut buffer = vec![0; bytes];
+    file.seek(SeekFrom::Start(start))?;
+    file.read_exact(&mut buffer)?;
+    Ok(buffer)
 }

@@ -1,18 +1,18 @@
-//! How an index lies in a file, and whether that file is whole.
+//! The file format of saved indexes, with checks against damage.
 //!
-//! A saved index is one file, `picktools.index` in a folder of its own, so that replacing it is one
-//! rename: a reader sees the old index or the new one, and one that has opened the old one goes on
-//! with it. `docs/index-format.md` describes the file.
+//! A saved index is one file, `picktools.index`, in a folder of its own, so replacing it is one
+//! rename. A reader sees the old index or the new one. A reader that has opened the old one can
+//! continue to use it. `docs/reference/index-format.md` describes the file.
 //!
-//! It holds *sections*: arrays of numbers, texts and JSON, each with a name, a length and a
-//! checksum. What a section means, and whether its numbers make sense together, is the room's to
-//! know that writes and reads it. Sections are read into memory and not mapped: what was checked
-//! cannot change afterwards, a file that is cut short cannot end the process, and no unsafe code is
-//! needed; copying costs a tenth of what checking does. Definitions of tools, which take most of
-//! the file, stay in it until they are needed, and are then held to the tool's SHA-256.
+//! The file has *sections*: arrays of numbers, texts and JSON, each with a name, a length and a
+//! checksum. The module that writes and reads a section knows its meaning and checks its values.
+//! Sections are read into memory, not mapped. So checked values cannot change afterwards, a
+//! truncated file cannot crash the process, and no unsafe code is needed. Copying costs a tenth of
+//! the checks. Tool definitions take most of the file. They are read on first use and are then
+//! checked against the tool's SHA-256.
 //!
-//! Checksums tell damage and not intent: who can write the file can write tools. But whatever
-//! stands in it, reading gives an error and never a panic.
+//! Checksums detect damage, not intent: a process that can write the file can change the tools.
+//! Reading any file returns an error, never panics.
 
 mod error;
 mod file;
@@ -25,26 +25,26 @@ use serde::{Deserialize, Serialize};
 
 pub use error::SavedError;
 pub(crate) use file::SavedFile;
-pub use texts::{FEW, Texts, fnv1a, smaller};
+pub use texts::{MIN_PARALLEL, TextTable, count_smaller, fnv1a};
 pub(crate) use writer::Writer;
 
-/// What a saved index begins with.
+/// The first bytes of a saved index.
 const MAGIC: &[u8; 16] = b"picktools index\n";
-/// The version of the format, and of how tools are read into words: raised whenever an index that
-/// was saved before would answer otherwise than one that is built now.
+/// The version of the file format and of text analysis. It is raised whenever an existing index
+/// would give other answers than a newly built one.
 pub(crate) const FORMAT_VERSION: u32 = 1;
 /// The name of the file within its folder.
 const FILE_NAME: &str = "picktools.index";
 /// The name of the file that a writer locks.
 const LOCK_NAME: &str = "lock";
-/// The length of what stands before the sections: [`MAGIC`], the version and four bytes of zero.
+/// The length of the start of the file: [`MAGIC`], the version and four zero bytes.
 const START: usize = 24;
-/// The length of what stands behind the header: its place, length and checksum.
+/// The length of the trailer after the header: the header's position, length and checksum.
 const TRAILER: usize = 24;
-/// The longest header that is read.
+/// The longest header, in bytes.
 const MAX_HEADER: u64 = 16 << 20;
 
-/// What a saved index says of itself.
+/// The header of a saved index.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Header {
@@ -53,15 +53,15 @@ pub(crate) struct Header {
     /// Digest of the catalog.
     pub(crate) catalog: String,
     pub(crate) tools: usize,
-    /// The models whose vectors it holds, in the order of the engine.
+    /// The models whose vectors the index has, in the order of the engine.
     pub(crate) models: Vec<SavedModel>,
-    /// Whatever the writer wants to find again.
+    /// Data of the application that saved the index.
     pub(crate) note: serde_json::Value,
     /// In the order of the file.
     sections: Vec<Section>,
 }
 
-/// A model whose vectors a saved index holds.
+/// A model whose vectors a saved index has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -72,7 +72,7 @@ pub struct SavedModel {
     pub dimensions: usize,
 }
 
-/// A run of bytes of the file. It begins where the one before ends.
+/// A section of the file. It begins at the end of the previous section.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
@@ -86,14 +86,14 @@ fn checksum_text(checksum: u64) -> String {
     format!("{checksum:016x}")
 }
 
-/// Where the index of a folder is.
+/// Returns the path of the index in a folder.
 pub(crate) fn index_path(folder: &Path) -> PathBuf {
     folder.join(FILE_NAME)
 }
 
-/// Numbers that arrays consist of; in the file the low byte stands first.
+/// An element type of the arrays in a file. The file is little-endian.
 pub(crate) trait Number: bytemuck::Pod {
-    /// Swaps the bytes where this processor puts the high one first.
+    /// Converts between native and little-endian byte order.
     fn little_endian(self) -> Self;
 }
 

@@ -1,49 +1,53 @@
-//! Texts that are found by their hash, in flat arrays.
+//! A table of distinct texts, found by hash, in flat arrays.
 
 use rayon::prelude::*;
 
 use super::{SavedError, SavedFile, Writer};
 
-/// So many texts are read faster than another thread is woken.
-pub const FEW: usize = 512;
-/// How far from where a hash would stand it is looked for first: one of 16,000 is some 60 places
-/// off on average.
+/// The fewest texts for which another thread pays off: waking a thread takes longer than reading
+/// this many texts.
+pub const MIN_PARALLEL: usize = 512;
+/// The first search step from the estimated position of a hash. Among 16,000 hashes the estimate is
+/// off by about 60 positions on average.
 const FIRST_STEP: usize = 64;
 
-/// Different texts in the order of their hashes, and of the texts where these are the same: whoever
-/// makes texts of one hash gains nothing, as a text is always found in logarithmic time.
+/// Distinct texts, in the order of their hashes and, for equal hashes, of the texts.
+///
+/// A search takes logarithmic time, even if all texts have the same hash.
 #[derive(Debug, Default, PartialEq)]
-pub struct Texts {
+pub struct TextTable {
     hashes: Vec<u64>,
-    /// Where each text ends; it begins where the one before ends.
+    /// The end of each text, in bytes. A text begins at the end of the previous one.
     ends: Vec<u64>,
     text: String,
 }
 
-impl Texts {
-    /// Puts different texts in order, each with what belongs to it.
+impl TextTable {
+    /// Makes a table of distinct texts. Returns it with their values in the order of the table.
     pub(crate) fn new<S: AsRef<str> + Send + Sync, T: Send + Sync>(
         texts: Vec<(S, T)>,
     ) -> (Self, Vec<T>) {
-        let mut belonging = Vec::with_capacity(texts.len());
-        let known = Self::gathered(texts, |of| belonging.extend(of));
-        (known, belonging)
+        let mut ordered = Vec::with_capacity(texts.len());
+        let table = Self::group(texts, |values| ordered.extend(values));
+        (table, ordered)
     }
 
-    /// Puts texts in order, each once, and tells `each` of every one what belongs to it, in the
-    /// order of `texts`.
-    pub(crate) fn gathered<S: AsRef<str> + Send + Sync, T: Send + Sync>(
+    /// Makes a table of texts, which may repeat.
+    ///
+    /// Calls `each` once for every distinct text, in the order of the table, with all values of the
+    /// text in the order of `texts`.
+    pub(crate) fn group<S: AsRef<str> + Send + Sync, T: Send + Sync>(
         texts: Vec<(S, T)>,
         mut each: impl FnMut(&mut dyn Iterator<Item = T>),
     ) -> Self {
-        let text = |place: usize| texts[place].0.as_ref();
+        let text = |index: usize| texts[index].0.as_ref();
         let mut order: Vec<(u64, usize)> = (0..texts.len())
             .into_par_iter()
-            .with_min_len(FEW)
-            .map(|place| (fnv1a(text(place)), place))
+            .with_min_len(MIN_PARALLEL)
+            .map(|index| (fnv1a(text(index)), index))
             .collect();
         order.par_sort_unstable();
-        // Of one hash are texts that are the same, but for what is not by chance.
+        // Texts with equal hashes are equal, except for a deliberate collision.
         for same in order.chunk_by_mut(|(one, _), (other, _)| one == other) {
             if same
                 .windows(2)
@@ -52,32 +56,33 @@ impl Texts {
                 same.sort_by(|a, b| text(a.1).cmp(text(b.1)));
             }
         }
-        let mut known = Self::default();
-        known
+        let mut table = Self::default();
+        table
             .text
             .reserve_exact(texts.iter().map(|(text, _)| text.as_ref().len()).sum());
         let mut texts: Vec<Option<(S, T)>> = texts.into_iter().map(Some).collect();
-        let mut at = 0;
-        while let Some(&(hash, place)) = order.get(at) {
-            let Some((text, of)) = texts[place].take() else {
+        let mut next = 0;
+        while let Some(&(hash, index)) = order.get(next) {
+            let Some((text, first_value)) = texts[index].take() else {
                 break;
             };
-            at += 1;
-            let more = std::iter::from_fn(|| {
-                let next = order.get(at).filter(|(other, _)| *other == hash)?.1;
-                let (_, of) = texts[next].take_if(|(other, _)| other.as_ref() == text.as_ref())?;
-                at += 1;
-                Some(of)
+            next += 1;
+            let more_values = std::iter::from_fn(|| {
+                let index = order.get(next).filter(|(other, _)| *other == hash)?.1;
+                let (_, value) =
+                    texts[index].take_if(|(other, _)| other.as_ref() == text.as_ref())?;
+                next += 1;
+                Some(value)
             });
-            each(&mut std::iter::once(of).chain(more));
-            known.hashes.push(hash);
-            known.text.push_str(text.as_ref());
-            known.ends.push(known.text.len() as u64);
+            each(&mut std::iter::once(first_value).chain(more_values));
+            table.hashes.push(hash);
+            table.text.push_str(text.as_ref());
+            table.ends.push(table.text.len() as u64);
         }
-        known.hashes.shrink_to_fit();
-        known.ends.shrink_to_fit();
-        known.text.shrink_to_fit();
-        known
+        table.hashes.shrink_to_fit();
+        table.ends.shrink_to_fit();
+        table.text.shrink_to_fit();
+        table
     }
 
     /// Returns the number of texts.
@@ -85,16 +90,16 @@ impl Texts {
         self.hashes.len()
     }
 
-    /// Returns how many bytes they take.
+    /// Returns the memory of the table, in bytes.
     pub(crate) fn memory(&self) -> usize {
         size_of_val(&*self.hashes) + size_of_val(&*self.ends) + self.text.len()
     }
 
-    /// Returns the place of a text.
+    /// Returns the position of a text.
     pub(crate) fn find(&self, text: &str) -> Option<usize> {
         let hash = fnv1a(text);
-        let first = smaller(&self.hashes, hash, |&known| known);
-        let same = self.hashes[first..].partition_point(|&known| known == hash);
+        let first = count_smaller(&self.hashes, hash, |&other| other);
+        let same = self.hashes[first..].partition_point(|&other| other == hash);
         let (mut low, mut high) = (first, first + same);
         while low < high {
             let middle = low.midpoint(high);
@@ -107,20 +112,23 @@ impl Texts {
         None
     }
 
-    /// Returns the text at a place.
-    pub(crate) fn get(&self, place: usize) -> &str {
-        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
-        // Both are ends of texts, and lengths of one that is in memory.
+    /// Returns the text at a position.
+    pub(crate) fn get(&self, position: usize) -> &str {
+        let start = match position.checked_sub(1) {
+            Some(previous) => self.ends[previous],
+            None => 0,
+        };
+        // Both numbers are positions in a text that is in memory.
         #[expect(
             clippy::cast_possible_truncation,
-            reason = "no text in memory is longer than its addresses can tell"
+            reason = "no text in memory is longer than usize::MAX"
         )]
-        &self.text[start as usize..self.ends[place] as usize]
+        &self.text[start as usize..self.ends[position] as usize]
     }
 
     /// Returns the texts in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
-        (0..self.len()).map(|place| self.get(place))
+        (0..self.len()).map(|position| self.get(position))
     }
 
     pub(crate) fn save(&self, name: &str, writer: &mut Writer) -> Result<(), SavedError> {
@@ -134,18 +142,18 @@ impl Texts {
         let ends: Vec<u64> = file.numbers(&format!("{name}.ends"))?;
         let text = file.text(&format!("{name}.text"))?;
         let is_end = |end: u64| usize::try_from(end).is_ok_and(|end| text.is_char_boundary(end));
-        let ends_well = ends.last().copied().unwrap_or_default() == text.len() as u64;
-        let sound = hashes.len() == ends.len()
+        let ends_with_text = ends.last().copied().unwrap_or_default() == text.len() as u64;
+        let is_valid = hashes.len() == ends.len()
             && hashes.is_sorted()
-            && ends_well
+            && ends_with_text
             && ends.is_sorted()
             && ends.iter().all(|&end| is_end(end));
-        file.ensure(sound, name)?;
+        file.ensure(is_valid, name)?;
         Ok(Self { hashes, ends, text })
     }
 }
 
-/// Hashes a text with FNV-1a of 64 bits (Fowler, Noll, Vo, Eastlake, Hansen: RFC 9923).
+/// Hashes a text with 64-bit FNV-1a (Fowler, Noll, Vo, Eastlake, Hansen: RFC 9923).
 pub fn fnv1a(text: &str) -> u64 {
     const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
@@ -154,15 +162,18 @@ pub fn fnv1a(text: &str) -> u64 {
     })
 }
 
-/// Returns how many things have a hash that is smaller than `hash`, of things in ascending order of
-/// their hashes: as `partition_point`, in fewer looks at memory. Hashes lie evenly, so that the
-/// place can be guessed, and from there steps of twice the length each lead past it.
-pub fn smaller<T>(ascending: &[T], hash: u64, hash_of: impl Fn(&T) -> u64) -> usize {
-    let is_smaller = |place: usize| hash_of(&ascending[place]) < hash;
+/// Counts the items whose hash is smaller than `hash`. The items are in ascending order of their
+/// hashes.
+///
+/// The result equals that of `partition_point`, with fewer memory accesses. Hashes are evenly
+/// distributed, so the position can be estimated. From there the search moves in steps of doubling
+/// length.
+pub fn count_smaller<T>(ascending: &[T], hash: u64, hash_fn: impl Fn(&T) -> u64) -> usize {
+    let is_smaller = |index: usize| hash_fn(&ascending[index]) < hash;
     let count = ascending.len();
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "it is no more than the count"
+        reason = "the value is at most the count"
     )]
     let guess = ((u128::from(hash) * count as u128) >> u64::BITS) as usize;
     let (mut low, mut high, mut step) = (guess, guess, FIRST_STEP);
@@ -172,7 +183,7 @@ pub fn smaller<T>(ascending: &[T], hash: u64, hash_of: impl Fn(&T) -> u64) -> us
     while high < count && is_smaller(high) {
         (low, high, step) = (high + 1, (high + step).min(count), 2 * step);
     }
-    low + ascending[low..high].partition_point(|thing| hash_of(thing) < hash)
+    low + ascending[low..high].partition_point(|item| hash_fn(item) < hash)
 }
 
 #[cfg(test)]
@@ -184,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_has_the_hash_that_the_specification_gives() {
+    fn fnv1a_equals_the_values_of_the_specification() {
         for (text, hash) in [
             ("", 0xcbf2_9ce4_8422_2325),
             ("a", 0xaf63_dc4c_8601_ec8c),
@@ -195,50 +206,66 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
         #[test]
-        fn as_many_are_smaller_as_there_are(
-            mut hashes in prop::collection::vec(prop_oneof![any::<u64>(), 0..9_u64, (u64::MAX - 9)..], 0..300),
-            others in prop::collection::vec(prop_oneof![any::<u64>(), 0..9_u64, (u64::MAX - 9)..], 9),
+        fn count_smaller_equals_partition_point(
+            mut hashes in prop::collection::vec(hash(), 0..300),
+            others in prop::collection::vec(hash(), 9),
         ) {
             hashes.sort_unstable();
             for hash in hashes.iter().chain(&others).copied() {
-                let smaller = smaller(&hashes, hash, |&known| known);
-                prop_assert_eq!(smaller, hashes.partition_point(|&known| known < hash));
+                let count = count_smaller(&hashes, hash, |&other| other);
+                prop_assert_eq!(count, hashes.partition_point(|&other| other < hash));
             }
         }
 
         #[test]
-        fn every_text_is_found_with_what_belongs_to_it(texts in prop::collection::btree_set("[a-cä]{0,3}", 0..20)) {
-            let numbered = texts.iter().cloned().enumerate().map(|(number, text)| (text, number)).collect();
-            let (known, numbers) = Texts::new(numbered);
-            prop_assert_eq!(known.len(), texts.len());
-            prop_assert_eq!(known.iter().map(str::to_owned).collect::<BTreeSet<_>>(), texts.clone());
+        fn every_text_is_found_with_its_value(
+            texts in prop::collection::btree_set("[a-cä]{0,3}", 0..20),
+        ) {
+            let numbered: Vec<(String, usize)> = texts.iter().cloned().zip(0..).collect();
+            let (table, numbers) = TextTable::new(numbered);
+            prop_assert_eq!(table.len(), texts.len());
+            let stored: BTreeSet<String> = table.iter().map(str::to_owned).collect();
+            prop_assert_eq!(&stored, &texts);
             for (number, text) in texts.iter().enumerate() {
-                prop_assert_eq!(known.find(text).map(|place| (known.get(place), numbers[place])), Some((text.as_str(), number)));
+                let position = table.find(text).expect("the text is in the table");
+                prop_assert_eq!(table.get(position), text.as_str());
+                prop_assert_eq!(numbers[position], number);
             }
-            prop_assert_eq!(known.find("absent"), None);
+            prop_assert_eq!(table.find("absent"), None);
         }
     }
 
+    /// Hashes, with many at both ends of the range.
+    fn hash() -> impl Strategy<Value = u64> {
+        prop_oneof![any::<u64>(), 0..9_u64, (u64::MAX - 9)..]
+    }
+
     #[test]
-    fn what_belongs_to_one_text_stands_together_in_order() {
-        let mut gathered = Vec::new();
+    fn values_of_a_repeated_text_are_grouped_in_order() {
+        let mut groups = Vec::new();
         let entries = vec![("b", 0), ("a", 1), ("b", 2), ("c", 3), ("b", 4)];
-        let known = Texts::gathered(entries, |of| gathered.push(of.collect::<Vec<_>>()));
-        assert_eq!(known, Texts::new(vec![("a", ()), ("b", ()), ("c", ())]).0);
-        let of = |text| known.find(text).map(|place| gathered[place].clone());
+        let table = TextTable::group(entries, |values| groups.push(values.collect::<Vec<_>>()));
         assert_eq!(
-            (of("a"), of("b"), of("c")),
+            table,
+            TextTable::new(vec![("a", ()), ("b", ()), ("c", ())]).0
+        );
+        let values = |text| table.find(text).map(|position| groups[position].clone());
+        assert_eq!(
+            (values("a"), values("b"), values("c")),
             (Some(vec![1]), Some(vec![0, 2, 4]), Some(vec![3]))
         );
     }
 
     #[test]
-    fn texts_of_one_hash_are_told_apart() {
-        let mut texts = Texts::new(vec![("a", 0), ("b", 1), ("c", 2)]).0;
-        // As if they had one hash: they stand in the order of the letters then.
-        texts = Texts {
+    fn texts_with_equal_hashes_are_distinguished() {
+        let mut texts = TextTable::new(vec![("a", 0), ("b", 1), ("c", 2)]).0;
+        // With equal hashes the texts are in alphabetical order.
+        texts = TextTable {
             hashes: vec![fnv1a("b"); 3],
             text: "abc".to_owned(),
             ..texts

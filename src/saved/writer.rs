@@ -1,4 +1,4 @@
-//! Writing an index: sections one after the other, then what they are.
+//! The writer of a saved index: first the sections, then the header that describes them.
 
 use std::fs::{self, File, TryLockError};
 use std::hash::Hasher;
@@ -12,24 +12,25 @@ use super::{
     FILE_NAME, FORMAT_VERSION, Header, LOCK_NAME, MAGIC, MAX_HEADER, Number, SavedError,
     SavedModel, Section, checksum_text, index_path,
 };
-use crate::disk::{DiskError, Staged};
+use crate::disk::{DiskError, StagedFile};
 
-/// How many numbers are turned around together, where this processor puts the high byte first.
-const SWAPPED: usize = 4096;
+/// The number of values that a big-endian processor converts at once.
+const CONVERTED_AT_ONCE: usize = 4096;
 
-/// An index that is being written. It takes its place when it is [finished](Self::finish), and no
-/// other process writes one into the same folder until then.
+/// An index that is being written. [`finish`](Self::finish) moves it to its place. Until then no
+/// other process can write an index into the same folder.
 pub(crate) struct Writer {
     path: PathBuf,
-    file: BufWriter<Staged>,
-    at: u64,
+    file: BufWriter<StagedFile>,
+    /// The number of bytes written so far.
+    position: u64,
     sections: Vec<Section>,
-    /// Held until this is dropped.
+    /// The lock of the folder, until the writer is dropped.
     _lock: File,
 }
 
 impl Writer {
-    /// Makes the folder where it is not there, locks it, and begins a file.
+    /// Creates the folder if it does not exist, locks it, and begins a file.
     pub(crate) fn begin(folder: &Path) -> Result<Self, SavedError> {
         let path = index_path(folder);
         let failed = |source| {
@@ -50,11 +51,12 @@ impl Writer {
             Err(TryLockError::WouldBlock) => return Err(SavedError::Locked { path }),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        let file = BufWriter::with_capacity(1 << 20, Staged::alone(folder, FILE_NAME)?);
+        let file =
+            BufWriter::with_capacity(1 << 20, StagedFile::create_exclusive(folder, FILE_NAME)?);
         let mut writer = Self {
             path,
             file,
-            at: 0,
+            position: 0,
             sections: Vec::new(),
             _lock: lock,
         };
@@ -73,14 +75,14 @@ impl Writer {
         }
         self.streamed(
             name,
-            values.chunks(SWAPPED).map(|chunk| {
-                let swapped: Vec<T> = chunk.iter().map(|value| value.little_endian()).collect();
-                bytemuck::cast_slice::<T, u8>(&swapped).to_vec()
+            values.chunks(CONVERTED_AT_ONCE).map(|chunk| {
+                let converted: Vec<T> = chunk.iter().map(|value| value.little_endian()).collect();
+                bytemuck::cast_slice::<T, u8>(&converted).to_vec()
             }),
         )
     }
 
-    /// Writes what serialises.
+    /// Writes a value as JSON.
     pub(crate) fn json(&mut self, name: &str, value: &impl Serialize) -> Result<(), SavedError> {
         let text = serde_json::to_vec(value).map_err(|error| self.failed(error.into()))?;
         self.bytes(name, &text)
@@ -91,13 +93,13 @@ impl Writer {
         self.streamed(name, std::iter::once(bytes))
     }
 
-    /// Writes bytes that come in pieces.
+    /// Writes bytes that come in several pieces.
     pub(crate) fn streamed<B: AsRef<[u8]>>(
         &mut self,
         name: &str,
         pieces: impl IntoIterator<Item = B>,
     ) -> Result<(), SavedError> {
-        let (before, mut checksum) = (self.at, XxHash3_64::new());
+        let (section_start, mut checksum) = (self.position, XxHash3_64::new());
         for piece in pieces {
             checksum.write(piece.as_ref());
             self.put(piece.as_ref())?;
@@ -105,13 +107,13 @@ impl Writer {
         let (name, checksum) = (name.to_owned(), checksum_text(checksum.finish()));
         self.sections.push(Section {
             name,
-            bytes: self.at - before,
+            bytes: self.position - section_start,
             checksum,
         });
         Ok(())
     }
 
-    /// Writes what the sections are, and puts the file in its place.
+    /// Writes the header, and moves the file to its place.
     pub(crate) fn finish(
         mut self,
         catalog: &str,
@@ -131,11 +133,11 @@ impl Writer {
         };
         let header = serde_json::to_vec(&header).map_err(|error| self.failed(error.into()))?;
         if header.len() as u64 > MAX_HEADER {
-            return Err(SavedError::TooLarge { what: "its note" });
+            return Err(SavedError::TooLarge { what: "the note" });
         }
-        let (at, length) = (self.at, header.len() as u64);
+        let (header_start, length) = (self.position, header.len() as u64);
         self.put(&header)?;
-        for number in [at, length, header_checksum(&start(), &header)] {
+        for number in [header_start, length, header_checksum(&start(), &header)] {
             self.put(&number.to_le_bytes())?;
         }
         let staged = self.file.into_inner().map_err(|error| {
@@ -145,11 +147,11 @@ impl Writer {
                 source,
             })
         })?;
-        Ok(staged.place(FILE_NAME)?)
+        Ok(staged.persist_as(FILE_NAME)?)
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), SavedError> {
-        self.at += bytes.len() as u64;
+        self.position += bytes.len() as u64;
         self.file
             .write_all(bytes)
             .map_err(|source| self.failed(source))
@@ -163,12 +165,12 @@ impl Writer {
     }
 }
 
-/// What stands before the sections.
+/// Returns the bytes before the sections.
 fn start() -> Vec<u8> {
     [&MAGIC[..], &FORMAT_VERSION.to_le_bytes(), &[0; 4]].concat()
 }
 
-/// The checksum of what stands before and behind the sections.
+/// Computes the checksum of the start of the file and the header.
 pub(super) fn header_checksum(start: &[u8], header: &[u8]) -> u64 {
     let mut checksum = XxHash3_64::new();
     checksum.write(start);

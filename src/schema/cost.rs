@@ -1,9 +1,9 @@
-//! How much work a schema can make of given arguments.
+//! An upper bound for the work of validating arguments against a schema.
 //!
-//! A schema may apply many subschemas to one value, and through references they multiply with each
-//! level: two ways to read each of sixty levels are 2^60 evaluations. What it comes to is bounded
-//! here before a validator sees a value: for each depth, the most evaluations that one value at
-//! that depth can meet.
+//! A schema may apply many subschemas to one value, and references multiply them with each level:
+//! two alternatives at each of sixty levels are 2^60 evaluations. So this module computes, for each
+//! depth, the largest number of evaluations that one value at that depth can cause. The bound is
+//! checked before a validator sees the value.
 
 use std::collections::HashMap;
 
@@ -12,13 +12,13 @@ use serde_json::{Map, Value};
 use super::SchemaFault;
 use super::keywords::{applies_in_place, children, within};
 
-/// The deepest that arguments can be nested; JSON text that goes deeper is not read.
+/// The deepest nesting of arguments. The JSON parser refuses text that is nested deeper.
 const MAX_DEPTH: usize = 128;
-/// The most evaluations of subschemas that one validation may take: some seconds.
+/// The most subschema evaluations that one validation may take: a few seconds.
 const MAX_EVALUATIONS: u64 = 20_000_000;
 
-/// The most evaluations that one value meets, by its depth in the arguments. Values below the last
-/// entry meet none.
+/// The most evaluations that one value causes, by its depth in the arguments. Values that are
+/// deeper than the last entry cause none.
 #[derive(Debug)]
 pub(crate) struct Cost(
     #[cfg_attr(
@@ -29,7 +29,7 @@ pub(crate) struct Cost(
 );
 
 impl Cost {
-    /// Counts for a schema that is within the limits of depth and size.
+    /// Computes the cost of a schema that is within the limits of depth and size.
     pub(super) fn new(schema: &Value) -> Result<Self, SchemaFault> {
         let graph = Graph::new(schema);
         let order = graph.in_place_order().map_err(|pointer| SchemaFault {
@@ -38,64 +38,72 @@ impl Cost {
             remedy: "refer to another schema, or put the reference below a property or an item",
         })?;
         let mut by_depth = Vec::new();
-        let mut below = vec![0_u64; graph.nodes.len()];
+        // The evaluations of each node at the previous depth.
+        let mut previous = vec![0_u64; graph.nodes.len()];
         for depth in 0..=MAX_DEPTH {
-            let mut here = vec![0_u64; graph.nodes.len()];
+            let mut current = vec![0_u64; graph.nodes.len()];
             for &node in &order {
                 let Node { in_place, groups } = &graph.nodes[node];
-                let own = if depth == 0 {
+                let from_parents = if depth == 0 {
                     1
                 } else {
                     groups
                         .iter()
-                        .map(|group| sum(group, &below))
+                        .map(|group| sum(group, &previous))
                         .max()
                         .unwrap_or(0)
                 };
-                here[node] = own.saturating_add(sum(in_place, &here));
+                current[node] = from_parents.saturating_add(sum(in_place, &current));
             }
-            by_depth.push(here[0]);
-            if here.iter().all(|&evaluations| evaluations == 0) {
+            by_depth.push(current[0]);
+            if current.iter().all(|&evaluations| evaluations == 0) {
                 break;
             }
-            below = here;
+            previous = current;
         }
         if by_depth[0] > MAX_EVALUATIONS {
             return Err(SchemaFault {
                 pointer: String::new(),
-                message: format!("one value can meet more than {MAX_EVALUATIONS} subschemas"),
+                message: format!(
+                    "one value can cause more than {MAX_EVALUATIONS} subschema evaluations"
+                ),
                 remedy: "combine fewer of anyOf, allOf, oneOf and references",
             });
         }
         Ok(Self(by_depth))
     }
 
-    /// The most evaluations that `arguments` can take, or `None` where they are too many to try.
+    /// Returns the most evaluations that `arguments` can cause, or `None` if that exceeds the
+    /// limit.
     #[cfg(feature = "json-schema")]
-    pub(crate) fn of(&self, arguments: &Value) -> Option<u64> {
+    pub(crate) fn count_evaluations(&self, arguments: &Value) -> Option<u64> {
         let mut evaluations = 0_u64;
         let mut values = vec![(arguments, 0)];
         while let Some((value, depth)) = values.pop() {
-            let Some(&here) = self.0.get(depth) else {
+            let Some(&at_depth) = self.0.get(depth) else {
                 continue;
             };
-            evaluations = evaluations.saturating_add(here);
+            evaluations = evaluations.saturating_add(at_depth);
             if evaluations > MAX_EVALUATIONS {
                 return None;
             }
-            values.extend(within(value).map(|inner| (inner, depth + 1)));
+            for inner in within(value) {
+                values.push((inner, depth + 1));
+            }
         }
         Some(evaluations)
     }
 }
 
 fn sum(nodes: &[usize], evaluations: &[u64]) -> u64 {
-    nodes
-        .iter()
-        .fold(0, |sum, &node| sum.saturating_add(evaluations[node]))
+    let mut sum = 0_u64;
+    for &node in nodes {
+        sum = sum.saturating_add(evaluations[node]);
+    }
+    sum
 }
 
-/// The subschemas of a schema, and which applies which; the root is the first.
+/// The subschemas of a schema, each with the subschemas that it applies. The root comes first.
 struct Graph<'a> {
     nodes: Vec<Node>,
     pointers: Vec<String>,
@@ -106,9 +114,10 @@ struct Graph<'a> {
 
 #[derive(Default)]
 struct Node {
-    /// What it applies to the same value.
+    /// The subschemas that it applies to the same value.
     in_place: Vec<usize>,
-    /// What it applies to the values one level below: each group may meet one and the same of them.
+    /// The subschemas that it applies to values one level deeper. All subschemas of a group can
+    /// apply to one value.
     groups: Vec<Vec<usize>>,
 }
 
@@ -133,13 +142,16 @@ impl<'a> Graph<'a> {
                     .or_insert(value);
             }
         }
-        within(value).for_each(|inner| self.find_anchors(inner));
+        for inner in within(value) {
+            self.find_anchors(inner);
+        }
     }
 
-    /// The number of a subschema, with all that it applies. `resource` is what `#` means there.
+    /// Adds a subschema, with all that it applies, and returns its number. `resource` is the schema
+    /// that `#` refers to.
     fn node(&mut self, schema: &'a Value, resource: &'a Value, pointer: String) -> usize {
-        if let Some(&known) = self.numbers.get(&std::ptr::from_ref(schema)) {
-            return known;
+        if let Some(&number) = self.numbers.get(&std::ptr::from_ref(schema)) {
+            return number;
         }
         let number = self.nodes.len();
         self.numbers.insert(schema, number);
@@ -171,19 +183,19 @@ impl<'a> Graph<'a> {
             let pointer = format!("{pointer}/{key}");
             match (key.as_str(), member) {
                 ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(reference)) => {
-                    let target = self.target(reference, resource);
-                    in_place.extend(target.map(|target| self.node(target, resource, pointer)));
+                    if let Some(target) = self.target(reference, resource) {
+                        in_place.push(self.node(target, resource, pointer));
+                    }
                 }
                 ("dependencies", Value::Object(parts)) => {
-                    in_place.extend(
-                        parts
-                            .values()
-                            .map(|part| self.node(part, resource, pointer.clone())),
-                    );
+                    for part in parts.values() {
+                        in_place.push(self.node(part, resource, pointer.clone()));
+                    }
                 }
                 (key, _) if applies_in_place(key) => {
-                    let parts = children(key, member).into_iter();
-                    in_place.extend(parts.map(|part| self.node(part, resource, pointer.clone())));
+                    for part in children(key, member) {
+                        in_place.push(self.node(part, resource, pointer.clone()));
+                    }
                 }
                 _ => {}
             }
@@ -197,52 +209,40 @@ impl<'a> Graph<'a> {
         resource: &'a Value,
         pointer: &str,
     ) -> Vec<Vec<usize>> {
-        let mut every = |keys: &[&str]| -> Vec<usize> {
-            let found = keys
-                .iter()
-                .filter_map(|key| Some((key, members.get(*key)?)));
-            found
-                .map(|(key, member)| self.node(member, resource, format!("{pointer}/{key}")))
-                .collect()
+        let mut add_keywords = |keys: &[&str]| -> Vec<usize> {
+            let mut nodes = Vec::new();
+            for key in keys {
+                if let Some(member) = members.get(*key) {
+                    nodes.push(self.node(member, resource, format!("{pointer}/{key}")));
+                }
+            }
+            nodes
         };
-        let mut any_member = every(&[
+        let mut any_member = add_keywords(&[
             "additionalProperties",
             "unevaluatedProperties",
             "propertyNames",
         ]);
-        let any_item = every(&["items", "additionalItems", "unevaluatedItems", "contains"]);
+        let any_item = add_keywords(&["items", "additionalItems", "unevaluatedItems", "contains"]);
         if let Some(Value::Object(patterns)) = members.get("patternProperties") {
-            any_member.extend(
-                patterns
-                    .values()
-                    .map(|part| self.node(part, resource, format!("{pointer}/patternProperties"))),
-            );
+            for part in patterns.values() {
+                let pointer = format!("{pointer}/patternProperties");
+                any_member.push(self.node(part, resource, pointer));
+            }
         }
         let mut groups = Vec::new();
-        let with = |one: usize, all: &[usize]| {
-            std::iter::once(one)
-                .chain(all.iter().copied())
-                .collect::<Vec<_>>()
-        };
         if let Some(Value::Object(properties)) = members.get("properties") {
             for part in properties.values() {
-                groups.push(with(
-                    self.node(part, resource, format!("{pointer}/properties")),
-                    &any_member,
-                ));
+                let property = self.node(part, resource, format!("{pointer}/properties"));
+                groups.push([&[property], &any_member[..]].concat());
             }
         }
         for key in ["prefixItems", "items"] {
-            for part in members
-                .get(key)
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten()
-            {
-                groups.push(with(
-                    self.node(part, resource, format!("{pointer}/{key}")),
-                    &any_item,
-                ));
+            if let Some(Value::Array(parts)) = members.get(key) {
+                for part in parts {
+                    let item = self.node(part, resource, format!("{pointer}/{key}"));
+                    groups.push([&[item], &any_item[..]].concat());
+                }
             }
         }
         groups.extend([any_member, any_item]);
@@ -252,36 +252,37 @@ impl<'a> Graph<'a> {
     fn target(&self, reference: &str, resource: &'a Value) -> Option<&'a Value> {
         let fragment = reference.strip_prefix('#')?;
         if fragment.is_empty() || fragment.starts_with('/') {
-            return resource.pointer(&super::reference::decoded(fragment));
+            return resource.pointer(&super::reference::decode_fragment(fragment));
         }
         self.anchors.get(fragment).copied()
     }
 
-    /// The subschemas in an order in which each comes after all that it applies to its own value;
-    /// else where one of them leads back to itself.
+    /// Orders the subschemas so that each comes after all that it applies to its own value.
+    ///
+    /// If a subschema leads back to itself, returns the pointer to it as the error.
     fn in_place_order(&self) -> Result<Vec<usize>, String> {
         #[derive(Clone, Copy, PartialEq)]
-        enum State {
+        enum VisitState {
             New,
             Open,
             Done,
         }
-        let mut states = vec![State::New; self.nodes.len()];
+        let mut states = vec![VisitState::New; self.nodes.len()];
         let mut order = Vec::with_capacity(self.nodes.len());
         for start in 0..self.nodes.len() {
             let mut path = vec![(start, 0)];
             while let Some((node, next)) = path.pop() {
-                if states[node] == State::Done {
+                if states[node] == VisitState::Done {
                     continue;
                 }
-                states[node] = State::Open;
+                states[node] = VisitState::Open;
                 match self.nodes[node].in_place.get(next) {
-                    Some(&part) if states[part] == State::Open => {
+                    Some(&part) if states[part] == VisitState::Open => {
                         return Err(self.pointers[node].clone());
                     }
                     Some(&part) => path.extend([(node, next + 1), (part, 0)]),
                     None => {
-                        states[node] = State::Done;
+                        states[node] = VisitState::Done;
                         order.push(node);
                     }
                 }
@@ -298,7 +299,7 @@ mod tests {
 
     fn by_depth(schema: &Value, depth: usize) -> Vec<u64> {
         Cost::new(schema)
-            .expect("it is bounded")
+            .expect("the cost is bounded")
             .0
             .into_iter()
             .take(depth)
@@ -313,13 +314,17 @@ mod tests {
         let two_ways =
             json!({"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}});
         assert_eq!(by_depth(&two_ways, 9), [1, 3, 0]);
-        let overlap = json!({"properties": {"a": {}}, "patternProperties": {"^a": {}}, "additionalProperties": {}});
+        let overlap = json!({
+            "properties": {"a": {}},
+            "patternProperties": {"^a": {}},
+            "additionalProperties": {},
+        });
         assert_eq!(by_depth(&overlap, 9), [1, 3, 0]);
         let list = json!({"properties": {"next": {"$ref": "#"}}});
         assert_eq!(
             by_depth(&list, 4),
             [1, 2, 2, 2],
-            "the reference and what it refers to"
+            "the reference and its target"
         );
         let part = json!({"properties": {"a": {"$ref": "#"}}});
         assert_eq!(
@@ -329,13 +334,19 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_without_end_is_told_before_it_is_tried() {
+    fn endless_schema_is_refused_before_validation() {
         let part = json!({"properties": {"a": {"$ref": "#"}}});
-        let cost = Cost::new(&json!({"anyOf": [part.clone(), part]})).expect("it is bounded");
+        let cost = Cost::new(&json!({"anyOf": [part.clone(), part]})).expect("the cost is bounded");
         let nested = |depth: usize| (0..depth).fold(json!({}), |inner, _| json!({"a": inner}));
-        assert!(cost.of(&nested(5)).is_some() && cost.of(&nested(60)).is_none());
+        assert!(
+            cost.count_evaluations(&nested(5)).is_some()
+                && cost.count_evaluations(&nested(60)).is_none()
+        );
         let steps: Map<String, Value> = (0..40)
-            .map(|n| (format!("d{n}"), json!({"allOf": [{"$ref": format!("#/$defs/d{}", n + 1)}, {"$ref": format!("#/$defs/d{}", n + 1)}]})))
+            .map(|n| {
+                let next = json!({"$ref": format!("#/$defs/d{}", n + 1)});
+                (format!("d{n}"), json!({"allOf": [next.clone(), next]}))
+            })
             .chain([("d40".to_owned(), json!({"required": ["zz"]}))])
             .collect();
         let fault =
@@ -347,7 +358,7 @@ mod tests {
         ] {
             assert!(
                 Cost::new(&endless)
-                    .expect_err("it never ends")
+                    .expect_err("validation never ends")
                     .message
                     .contains("back to itself")
             );

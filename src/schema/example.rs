@@ -1,25 +1,25 @@
-//! A small correct value for a schema, to show a caller what would have been right.
+//! Small valid example arguments for a schema, for error messages.
 //!
-//! Only what is required is given, by preference values that the schema itself names. What the walk
-//! makes is held against the schema before it counts: a schema that it cannot satisfy has no
+//! An example has only the required members, with values that the schema itself names if possible.
+//! Each example is validated against the schema. A schema that the builder cannot satisfy has no
 //! example, never a wrong one.
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 use serde_json::{Map, Value, json};
 
 use super::reference::resolve;
-use super::validators::Check;
+use super::validators::ArgumentCheck;
 
 /// The most values in an example.
 const MAX_VALUES: usize = 500;
-/// The deepest an example goes, references counted.
+/// The deepest nesting of an example, including references.
 const MAX_DEPTH: usize = 32;
 /// The longest text, in characters.
 const MAX_TEXT: usize = 1000;
-/// How many ways of choosing among alternatives are tried.
+/// The number of alternatives of `anyOf`, `oneOf` and `enum` that are tried.
 const ATTEMPTS: usize = 6;
 
-/// Texts of the formats that JSON Schema names.
+/// Example texts for the formats of JSON Schema.
 const FORMATS: [(&str, &str); 14] = [
     ("date", "2026-01-31"),
     ("date-time", "2026-01-31T12:00:00Z"),
@@ -37,32 +37,38 @@ const FORMATS: [(&str, &str); 14] = [
     ("byte", "dGV4dA=="),
 ];
 
-/// Returns a small value that `schema` accepts as arguments, where one is found.
-pub(super) fn example(schema: &Value, check: &Check) -> Option<Value> {
-    (0..ATTEMPTS)
-        .flat_map(|choice| [true, false].map(|hints| (choice, hints)))
-        .find_map(|(choice, hints)| {
-            let mut walk = Walk {
+/// Returns a small value that `schema` accepts as arguments, if one is found.
+pub(super) fn example(schema: &Value, check: &ArgumentCheck) -> Option<Value> {
+    for choice in 0..ATTEMPTS {
+        for hints in [true, false] {
+            let mut builder = ExampleBuilder {
                 root: schema,
                 values: 0,
                 choice,
                 hints,
             };
-            let value = walk.value(schema, 0)?;
-            check.accepts(&value).then_some(value)
-        })
+            let value = builder.value(schema, 0);
+            if let Some(value) = value
+                && check.accepts(&value)
+            {
+                return Some(value);
+            }
+        }
+    }
+    None
 }
 
-struct Walk<'a> {
+struct ExampleBuilder<'a> {
     root: &'a Value,
+    /// The number of values that were built so far.
     values: usize,
-    /// Which of several alternatives is taken.
+    /// The index of the alternative that is used, modulo their number.
     choice: usize,
-    /// Whether the schema's own defaults and examples are used.
+    /// If `true`, the schema's own defaults and examples are used.
     hints: bool,
 }
 
-impl Walk<'_> {
+impl ExampleBuilder<'_> {
     fn value(&mut self, schema: &Value, depth: usize) -> Option<Value> {
         self.values += 1;
         if depth > MAX_DEPTH || self.values > MAX_VALUES {
@@ -79,14 +85,11 @@ impl Walk<'_> {
         if let Some(Value::Array(options)) = schema.get("enum") {
             return options.get(self.choice % options.len().max(1)).cloned();
         }
-        if self.hints {
-            let given = schema.get("examples").and_then(|examples| examples.get(0));
-            let given = given
-                .or_else(|| schema.get("example"))
-                .or_else(|| schema.get("default"));
-            if let Some(value) = given.filter(|value| !value.is_null()) {
-                return Some(value.clone());
-            }
+        if self.hints
+            && let Some(value) = hint(&schema)
+            && !value.is_null()
+        {
+            return Some(value.clone());
         }
         match kind(&schema).unwrap_or(if depth == 0 { "object" } else { "string" }) {
             "object" => self.object(&schema, depth),
@@ -99,7 +102,8 @@ impl Walk<'_> {
         }
     }
 
-    /// A schema with what it refers to, all of `allOf`, and one of `anyOf` and `oneOf`.
+    /// Merges a schema with the target of its reference, all of `allOf`, and one alternative each
+    /// of `anyOf` and `oneOf`.
     fn merged(&self, schema: &Value, depth: usize) -> Option<Map<String, Value>> {
         let mut merged = Map::new();
         let mut parts = vec![(schema, depth)];
@@ -119,80 +123,71 @@ impl Walk<'_> {
                 parts.push((resolve(self.root, reference)?, depth + 1));
             }
             if let Some(Value::Array(all)) = part.get("allOf") {
-                parts.extend(all.iter().map(|part| (part, depth + 1)));
-            }
-            for alternatives in ["anyOf", "oneOf"] {
-                if let Some(Value::Array(some)) = part.get(alternatives) {
-                    parts.push((some.get(self.choice % some.len().max(1))?, depth + 1));
+                for part in all {
+                    parts.push((part, depth + 1));
                 }
             }
-            part.iter()
-                .for_each(|(key, value)| merge(&mut merged, key, value));
+            for alternatives in ["anyOf", "oneOf"] {
+                if let Some(Value::Array(schemas)) = part.get(alternatives) {
+                    parts.push((schemas.get(self.choice % schemas.len().max(1))?, depth + 1));
+                }
+            }
+            for (key, value) in part {
+                merge(&mut merged, key, value);
+            }
         }
         Some(merged)
     }
 
     fn object(&mut self, schema: &Map<String, Value>, depth: usize) -> Option<Value> {
-        let none = Map::new();
-        let properties = schema
-            .get("properties")
-            .and_then(Value::as_object)
-            .unwrap_or(&none);
-        let required = schema
-            .get("required")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str);
-        let least = usize::try_from(
-            schema
-                .get("minProperties")
-                .and_then(Value::as_u64)
-                .unwrap_or(0),
-        )
-        .ok()?;
+        let no_properties = Map::new();
+        let properties = match schema.get("properties") {
+            Some(Value::Object(properties)) => properties,
+            _ => &no_properties,
+        };
+        let required = match schema.get("required") {
+            Some(Value::Array(names)) => &names[..],
+            _ => &[],
+        };
+        let min_members = usize::try_from(unsigned(schema, "minProperties").unwrap_or(0)).ok()?;
+        let any = Value::Bool(true);
+        let additional = schema.get("additionalProperties").unwrap_or(&any);
         let mut members = Map::new();
-        for name in required.chain(properties.keys().map(String::as_str)) {
-            let needed = schema
-                .get("required")
-                .is_some_and(|names| names.as_array().is_some_and(|n| n.contains(&json!(name))));
-            if members.contains_key(name) || !(needed || members.len() < least) {
-                continue;
+        for name in required {
+            if let Some(name) = name.as_str()
+                && !members.contains_key(name)
+            {
+                let property = properties.get(name).unwrap_or(additional);
+                members.insert(name.to_owned(), self.value(property, depth + 1)?);
             }
-            let any = Value::Bool(true);
-            let property = properties
-                .get(name)
-                .or_else(|| schema.get("additionalProperties"))
-                .unwrap_or(&any);
-            members.insert(name.to_owned(), self.value(property, depth + 1)?);
         }
-        while members.len() < least {
-            let any = Value::Bool(true);
-            let more = self.value(
-                schema.get("additionalProperties").unwrap_or(&any),
-                depth + 1,
-            )?;
-            members.insert(format!("key{}", members.len() + 1), more);
+        for (name, property) in properties {
+            if members.len() < min_members && !members.contains_key(name) {
+                members.insert(name.clone(), self.value(property, depth + 1)?);
+            }
+        }
+        while members.len() < min_members {
+            let value = self.value(additional, depth + 1)?;
+            members.insert(format!("key{}", members.len() + 1), value);
         }
         Some(Value::Object(members))
     }
 
     fn array(&mut self, schema: &Map<String, Value>, depth: usize) -> Option<Value> {
-        let least =
-            usize::try_from(schema.get("minItems").and_then(Value::as_u64).unwrap_or(0)).ok()?;
+        let min_items = usize::try_from(unsigned(schema, "minItems").unwrap_or(0)).ok()?;
         let any = Value::Bool(true);
-        let (first, rest) = match (schema.get("prefixItems"), schema.get("items")) {
-            (Some(Value::Array(first)), rest) => (&first[..], rest.unwrap_or(&any)),
-            (_, Some(Value::Array(first))) => {
-                (&first[..], schema.get("additionalItems").unwrap_or(&any))
+        let (prefix, other) = match (schema.get("prefixItems"), schema.get("items")) {
+            (Some(Value::Array(prefix)), other) => (&prefix[..], other.unwrap_or(&any)),
+            (_, Some(Value::Array(prefix))) => {
+                (&prefix[..], schema.get("additionalItems").unwrap_or(&any))
             }
-            (_, rest) => (&[][..], rest.unwrap_or(&any)),
+            (_, other) => (&[][..], other.unwrap_or(&any)),
         };
         let mut items = Vec::new();
-        for index in 0..least.max(usize::from(self.choice > 0)) {
-            let mut item = self.value(first.get(index).unwrap_or(rest), depth + 1)?;
+        for index in 0..min_items.max(usize::from(self.choice > 0)) {
+            let mut item = self.value(prefix.get(index).unwrap_or(other), depth + 1)?;
             if schema.get("uniqueItems") == Some(&Value::Bool(true)) && items.contains(&item) {
-                item = another(&item, index)?;
+                item = different_value(&item, index)?;
             }
             items.push(item);
         }
@@ -203,61 +198,73 @@ impl Walk<'_> {
         if let Some(Value::String(pattern)) = schema.get("pattern") {
             let hir = regex_syntax::Parser::new().parse(pattern).ok()?;
             let mut text = String::new();
-            shortest(&hir, &mut text)?;
+            push_shortest(&hir, &mut text)?;
             return Some(Value::String(text));
         }
-        let format = schema.get("format").and_then(Value::as_str);
-        let known = FORMATS
-            .iter()
-            .find(|(name, _)| Some(*name) == format)
-            .map(|(_, text)| *text);
-        let mut text = known.unwrap_or("text").to_owned();
-        let length = |key: &str| {
-            schema
-                .get(key)
-                .and_then(Value::as_u64)
-                .and_then(|length| usize::try_from(length).ok())
-        };
-        if let Some(least) = length("minLength") {
-            if least > MAX_TEXT {
+        let mut sample = "text";
+        if let Some(Value::String(format)) = schema.get("format")
+            && let Some((_, text)) = FORMATS.iter().find(|(name, _)| name == format)
+        {
+            sample = text;
+        }
+        let mut text = sample.to_owned();
+        let length = |key: &str| usize::try_from(unsigned(schema, key)?).ok();
+        if let Some(min_length) = length("minLength") {
+            if min_length > MAX_TEXT {
                 return None;
             }
             text.extend(std::iter::repeat_n(
                 'x',
-                least.saturating_sub(text.chars().count()),
+                min_length.saturating_sub(text.chars().count()),
             ));
         }
-        if let Some(most) = length("maxLength") {
-            text = text.chars().take(most).collect();
+        if let Some(max_length) = length("maxLength") {
+            text = text.chars().take(max_length).collect();
         }
         Some(Value::String(text))
     }
 }
 
-/// The type to give: what the schema says, else what its keywords are about.
+/// Returns the value that the schema itself suggests.
+fn hint(schema: &Map<String, Value>) -> Option<&Value> {
+    if let Some(Value::Array(examples)) = schema.get("examples")
+        && let Some(first) = examples.first()
+    {
+        return Some(first);
+    }
+    schema.get("example").or_else(|| schema.get("default"))
+}
+
+/// Returns the value of a keyword that is a limit for a count.
+fn unsigned(schema: &Map<String, Value>, key: &str) -> Option<u64> {
+    schema.get(key)?.as_u64()
+}
+
+/// Returns the type of the example: the schema's `type`, or the type that its keywords apply to.
 fn kind(schema: &Map<String, Value>) -> Option<&str> {
     match schema.get("type") {
         Some(Value::String(kind)) => return Some(kind),
         Some(Value::Array(kinds)) => {
-            let kinds = kinds.iter().filter_map(Value::as_str);
-            return kinds
-                .clone()
-                .find(|kind| *kind != "null")
-                .or(kinds.clone().next());
+            let mut kinds = kinds.iter().filter_map(Value::as_str);
+            let first = kinds.next()?;
+            if first != "null" {
+                return Some(first);
+            }
+            return kinds.find(|kind| *kind != "null").or(Some(first));
         }
         _ => {}
     }
-    let about = |keys: &[&str]| keys.iter().any(|key| schema.contains_key(*key));
-    if about(&[
+    let has_any = |keys: &[&str]| keys.iter().any(|key| schema.contains_key(*key));
+    if has_any(&[
         "properties",
         "required",
         "additionalProperties",
         "minProperties",
     ]) {
         Some("object")
-    } else if about(&["items", "prefixItems", "minItems"]) {
+    } else if has_any(&["items", "prefixItems", "minItems"]) {
         Some("array")
-    } else if about(&[
+    } else if has_any(&[
         "minimum",
         "maximum",
         "exclusiveMinimum",
@@ -270,21 +277,21 @@ fn kind(schema: &Map<String, Value>) -> Option<&str> {
     }
 }
 
-/// Adds a keyword of one part of a schema to those of the parts before it.
+/// Adds a keyword of one part of a schema to the merged keywords of the earlier parts.
 fn merge(merged: &mut Map<String, Value>, key: &str, value: &Value) {
     match (merged.get_mut(key), value) {
-        (Some(Value::Object(known)), Value::Object(more)) if key == "properties" => {
-            more.iter().for_each(|(name, property)| {
-                known.entry(name).or_insert_with(|| property.clone());
-            });
+        (Some(Value::Object(properties)), Value::Object(more)) if key == "properties" => {
+            for (name, property) in more {
+                properties.entry(name).or_insert_with(|| property.clone());
+            }
         }
-        (Some(Value::Array(known)), Value::Array(more)) if key == "required" => {
-            let new: Vec<Value> = more
-                .iter()
-                .filter(|name| !known.contains(name))
-                .cloned()
-                .collect();
-            known.extend(new);
+        (Some(Value::Array(names)), Value::Array(more)) if key == "required" => {
+            let name_count = names.len();
+            for name in more {
+                if !names[..name_count].contains(name) {
+                    names.push(name.clone());
+                }
+            }
         }
         (Some(_), _) => {}
         (None, _) => {
@@ -293,8 +300,8 @@ fn merge(merged: &mut Map<String, Value>, key: &str, value: &Value) {
     }
 }
 
-/// Another value of the same kind.
-fn another(value: &Value, index: usize) -> Option<Value> {
+/// Returns a different value of the same type, for lists of unique items.
+fn different_value(value: &Value, index: usize) -> Option<Value> {
     match value {
         Value::String(text) => Some(json!(format!("{text}{}", index + 1))),
         Value::Number(number) => Some(json!(number.as_i64()? + i64::try_from(index).ok()?)),
@@ -303,55 +310,54 @@ fn another(value: &Value, index: usize) -> Option<Value> {
     }
 }
 
-/// The number nearest to 1 that the bounds allow.
-fn number(schema: &Map<String, Value>, whole: bool) -> Option<Value> {
-    let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
-    let step = bound("multipleOf")
-        .filter(|step| *step > 0.0)
-        .unwrap_or(if whole { 1.0 } else { 0.0 });
-    // In draft 4 an exclusive bound is a flag beside the bound.
-    let open = |key: &str| schema.get(key) == Some(&Value::Bool(true));
-    let margin = |least: f64| {
+/// Returns the number nearest to 1 that the bounds allow.
+fn number(schema: &Map<String, Value>, is_integer: bool) -> Option<Value> {
+    let bound = |key: &str| schema.get(key)?.as_f64();
+    let step = match bound("multipleOf") {
+        Some(step) if step > 0.0 => step,
+        _ if is_integer => 1.0,
+        _ => 0.0,
+    };
+    // In draft 4 an exclusive bound is a flag next to the bound.
+    let is_exclusive = |key: &str| schema.get(key) == Some(&Value::Bool(true));
+    let margin = |bound: f64| {
         if step > 0.0 {
             step
         } else {
-            least.abs().max(1.0) * 1e-3
+            bound.abs().max(1.0) * 1e-3
         }
     };
-    let least = [
-        bound("minimum").map(|least| {
-            if open("exclusiveMinimum") {
-                least + margin(least)
-            } else {
-                least
-            }
-        }),
-        bound("exclusiveMinimum").map(|least| least + margin(least)),
-    ];
-    let most = [
-        bound("maximum").map(|most| {
-            if open("exclusiveMaximum") {
-                most - margin(most)
-            } else {
-                most
-            }
-        }),
-        bound("exclusiveMaximum").map(|most| most - margin(most)),
-    ];
-    let mut value = most.into_iter().flatten().fold(1.0, f64::min);
-    value = least.into_iter().flatten().fold(value, f64::max);
+    let mut value = 1.0_f64;
+    if let Some(mut maximum) = bound("maximum") {
+        if is_exclusive("exclusiveMaximum") {
+            maximum -= margin(maximum);
+        }
+        value = value.min(maximum);
+    }
+    if let Some(limit) = bound("exclusiveMaximum") {
+        value = value.min(limit - margin(limit));
+    }
+    if let Some(mut minimum) = bound("minimum") {
+        if is_exclusive("exclusiveMinimum") {
+            minimum += margin(minimum);
+        }
+        value = value.max(minimum);
+    }
+    if let Some(limit) = bound("exclusiveMinimum") {
+        value = value.max(limit + margin(limit));
+    }
     if step > 0.0 {
         value = (value / step).ceil() * step;
     }
-    if whole && value.abs() < 9e15 {
+    if is_integer && value.abs() < 9e15 {
         #[expect(clippy::cast_possible_truncation, reason = "a whole number below 2^53")]
         return Some(json!(value as i64));
     }
-    serde_json::Number::from_f64(value).map(Value::Number)
+    Some(Value::Number(serde_json::Number::from_f64(value)?))
 }
 
-/// Adds the shortest text that a pattern matches.
-fn shortest(hir: &Hir, text: &mut String) -> Option<()> {
+/// Appends the shortest text that a pattern matches.
+fn push_shortest(hir: &Hir, text: &mut String) -> Option<()> {
     if text.len() > MAX_TEXT {
         return None;
     }
@@ -372,15 +378,21 @@ fn shortest(hir: &Hir, text: &mut String) -> Option<()> {
         }
         HirKind::Class(Class::Bytes(_)) => return None,
         HirKind::Repetition(repetition) => {
-            let least = usize::try_from(repetition.min).ok()?;
-            if least > MAX_TEXT {
+            let count = usize::try_from(repetition.min).ok()?;
+            if count > MAX_TEXT {
                 return None;
             }
-            (0..least).try_for_each(|_| shortest(&repetition.sub, text))?;
+            for _ in 0..count {
+                push_shortest(&repetition.sub, text)?;
+            }
         }
-        HirKind::Capture(capture) => shortest(&capture.sub, text)?,
-        HirKind::Concat(parts) => parts.iter().try_for_each(|part| shortest(part, text))?,
-        HirKind::Alternation(parts) => shortest(parts.first()?, text)?,
+        HirKind::Capture(capture) => push_shortest(&capture.sub, text)?,
+        HirKind::Concat(parts) => {
+            for part in parts {
+                push_shortest(part, text)?;
+            }
+        }
+        HirKind::Alternation(parts) => push_shortest(parts.first()?, text)?,
     }
     Some(())
 }
@@ -389,15 +401,15 @@ fn shortest(hir: &Hir, text: &mut String) -> Option<()> {
 mod tests {
     use super::*;
 
-    fn of(schema: &Value) -> Option<Value> {
+    fn checked_example(schema: &Value) -> Option<Value> {
         example(
             schema,
-            &Check::new(schema, &crate::schema::JsonSchema).expect("the schema is valid"),
+            &ArgumentCheck::new(schema, &crate::schema::JsonSchema).expect("the schema is valid"),
         )
     }
 
     #[test]
-    fn examples_are_small_and_correct() {
+    fn examples_are_small_and_valid() {
         for (schema, expected) in [
             (json!({}), json!({})),
             (
@@ -409,7 +421,10 @@ mod tests {
                 json!({"a": "x"}),
             ),
             (
-                json!({"required": ["n"], "properties": {"n": {"type": "integer", "default": "five"}}}),
+                json!({
+                    "required": ["n"],
+                    "properties": {"n": {"type": "integer", "default": "five"}},
+                }),
                 json!({"n": 1}),
             ),
             (
@@ -421,19 +436,40 @@ mod tests {
                 json!({"e": "red"}),
             ),
             (
-                json!({"required": ["d"], "properties": {"d": {"type": "string", "format": "date"}}}),
+                json!({
+                    "required": ["d"],
+                    "properties": {"d": {"type": "string", "format": "date"}},
+                }),
                 json!({"d": "2026-01-31"}),
             ),
             (
-                json!({"required": ["z"], "properties": {"z": {"type": "string", "pattern": "^[A-Z]{2}-\\d{3}$"}}}),
+                json!({
+                    "required": ["z"],
+                    "properties": {"z": {"type": "string", "pattern": "^[A-Z]{2}-\\d{3}$"}},
+                }),
                 json!({"z": "AA-000"}),
             ),
             (
-                json!({"required": ["l"], "properties": {"l": {"type": "array", "minItems": 2, "uniqueItems": true, "items": {"type": "integer"}}}}),
+                json!({
+                    "required": ["l"],
+                    "properties": {"l": {
+                        "type": "array",
+                        "minItems": 2,
+                        "uniqueItems": true,
+                        "items": {"type": "integer"},
+                    }},
+                }),
                 json!({"l": [1, 2]}),
             ),
             (
-                json!({"$defs": {"p": {"required": ["x"], "properties": {"x": {"type": "number"}}}}, "required": ["at"], "properties": {"at": {"$ref": "#/$defs/p"}}}),
+                json!({
+                    "$defs": {"p": {
+                        "required": ["x"],
+                        "properties": {"x": {"type": "number"}},
+                    }},
+                    "required": ["at"],
+                    "properties": {"at": {"$ref": "#/$defs/p"}},
+                }),
                 json!({"at": {"x": 1.0}}),
             ),
             (
@@ -445,26 +481,38 @@ mod tests {
                 json!({"k": 1}),
             ),
             (
-                json!({"anyOf": [{"required": ["a"]}, {"required": ["b"]}], "properties": {"a": false, "b": {"const": 3}}}),
+                json!({
+                    "anyOf": [{"required": ["a"]}, {"required": ["b"]}],
+                    "properties": {"a": false, "b": {"const": 3}},
+                }),
                 json!({"b": 3}),
             ),
         ] {
-            assert_eq!(of(&schema), Some(expected), "{schema}");
+            assert_eq!(checked_example(&schema), Some(expected), "{schema}");
         }
     }
 
     #[test]
-    fn what_cannot_be_satisfied_has_no_example() {
+    fn unsatisfiable_schema_has_no_example() {
         for schema in [
             json!({"required": ["a"], "properties": {"a": false}}),
-            json!({"required": ["a"], "properties": {"a": {"type": "string", "pattern": "^a$", "minLength": 3}}}),
+            json!({
+                "required": ["a"],
+                "properties": {"a": {"type": "string", "pattern": "^a$", "minLength": 3}},
+            }),
             json!({"type": "array"}),
             json!({"required": ["t"], "properties": {"t": {"$ref": "#"}}}),
-            json!({"required": ["t"], "properties": {"t": {"type": "string", "minLength": 1_000_000_000}}}),
-            json!({"required": ["t"], "properties": {"t": {"type": "array", "minItems": 1_000_000_000}}}),
+            json!({
+                "required": ["t"],
+                "properties": {"t": {"type": "string", "minLength": 1_000_000_000}},
+            }),
+            json!({
+                "required": ["t"],
+                "properties": {"t": {"type": "array", "minItems": 1_000_000_000}},
+            }),
             json!({"minProperties": 1_000_000_000_u64}),
         ] {
-            assert_eq!(of(&schema), None, "{schema}");
+            assert_eq!(checked_example(&schema), None, "{schema}");
         }
     }
 }

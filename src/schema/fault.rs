@@ -1,4 +1,4 @@
-//! Faults of a call's arguments.
+//! Faults in the arguments of a call.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use serde_json::Value;
 
 use super::shorten;
 
-/// One thing in a call's arguments that does not fit the tool's schema.
+/// A value in a call's arguments that does not match the tool's schema.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ArgumentFault {
-    /// JSON pointer into the arguments; empty for all of them.
+    /// JSON pointer into the arguments; empty for the arguments as a whole.
     pub pointer: String,
-    /// The schema's keyword that is not met, such as `type` or `required`.
+    /// The keyword of the schema that failed, such as `type` or `required`.
     pub keyword: String,
-    /// What the schema expects there.
+    /// The value that the schema expects, in words.
     pub expected: String,
-    /// What stands there, as JSON, shortened.
+    /// The value that was received, as JSON, shortened.
     pub received: String,
 }
 
 impl ArgumentFault {
-    /// Makes one; `received` is shortened.
+    /// Makes a fault. `received` is shortened.
     pub fn new(
         pointer: impl Into<String>,
         keyword: impl Into<String>,
@@ -33,7 +33,8 @@ impl ArgumentFault {
         fault(pointer, &keyword, expected, received)
     }
 
-    /// Returns the missing member if that is the fault: `city`, `/address/city`.
+    /// Returns the missing member, such as `city` or `/address/city`, if the fault is that a
+    /// required member is missing.
     pub fn missing(&self) -> Option<String> {
         let name = self
             .expected
@@ -50,14 +51,14 @@ impl ArgumentFault {
 
 impl fmt::Display for ArgumentFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = if self.pointer.is_empty() {
+        let location = if self.pointer.is_empty() {
             "the arguments"
         } else {
             &self.pointer
         };
         write!(
             f,
-            "{place}: expected {}, received {}",
+            "{location}: expected {}, received {}",
             self.expected, self.received
         )
     }

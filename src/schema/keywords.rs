@@ -1,10 +1,10 @@
-//! The keywords of JSON Schema (drafts 4 to 2020-12) that hold schemas.
+//! The keywords of JSON Schema (drafts 4 to 2020-12) that contain subschemas.
 
 use serde_json::{Map, Value};
 
-/// How a keyword holds schemas.
+/// The form in which a keyword contains subschemas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Holds {
+pub enum SubschemaForm {
     /// Its value is a schema.
     One,
     /// Its value is a list of schemas.
@@ -13,26 +13,27 @@ pub enum Holds {
     Named,
 }
 
-/// The keywords under which definitions stand that references lead to.
+/// The keywords that contain the targets of references.
 pub const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
-/// Returns how a keyword holds schemas; `None` where it holds none. In older drafts `items` may be
-/// a list as well, and `dependencies` names either schemas or lists of names.
-pub fn holds(keyword: &str) -> Option<Holds> {
+/// Returns the form in which a keyword contains subschemas, or `None` if it contains none.
+///
+/// In older drafts `items` may also be a list, and `dependencies` has either schemas or lists of
+/// names as members.
+pub fn subschema_form(keyword: &str) -> Option<SubschemaForm> {
     Some(match keyword {
-        "items" | "additionalItems" | "unevaluatedItems" | "contains" => Holds::One,
-        "additionalProperties" | "unevaluatedProperties" | "propertyNames" => Holds::One,
-        "not" | "if" | "then" | "else" | "contentSchema" => Holds::One,
-        "allOf" | "anyOf" | "oneOf" | "prefixItems" => Holds::List,
+        "items" | "additionalItems" | "unevaluatedItems" | "contains" => SubschemaForm::One,
+        "additionalProperties" | "unevaluatedProperties" | "propertyNames" => SubschemaForm::One,
+        "not" | "if" | "then" | "else" | "contentSchema" => SubschemaForm::One,
+        "allOf" | "anyOf" | "oneOf" | "prefixItems" => SubschemaForm::List,
         "properties" | "patternProperties" | "dependentSchemas" | "$defs" | "definitions" => {
-            Holds::Named
+            SubschemaForm::Named
         }
         _ => return None,
     })
 }
 
-/// Returns `true` if the schemas that a keyword holds apply to the same value as the schema around
-/// them.
+/// Returns `true` if a keyword's subschemas apply to the same value as the schema itself.
 pub(super) fn applies_in_place(keyword: &str) -> bool {
     matches!(
         keyword,
@@ -40,18 +41,19 @@ pub(super) fn applies_in_place(keyword: &str) -> bool {
     )
 }
 
-/// Returns the schemas that a keyword holds.
+/// Returns the subschemas of a keyword.
 pub(super) fn children<'a>(keyword: &str, value: &'a Value) -> Vec<&'a Value> {
-    match (holds(keyword), value) {
-        (Some(Holds::One), _) => vec![value],
-        (Some(Holds::List), Value::Array(list)) => list.iter().collect(),
-        (Some(Holds::Named), Value::Object(named)) => named.values().collect(),
+    match (subschema_form(keyword), value) {
+        (Some(SubschemaForm::One), _) => vec![value],
+        (Some(SubschemaForm::List), Value::Array(list)) => list.iter().collect(),
+        (Some(SubschemaForm::Named), Value::Object(named)) => named.values().collect(),
         _ => Vec::new(),
     }
 }
 
-/// Returns the values directly within a value: the members of an object, the items of an array. A
-/// walk over everything in a schema, schemas or not, goes on from here.
+/// Returns the values directly inside a value: the members of an object, the items of an array.
+///
+/// The values need not be schemas. Repeated calls walk over everything in a schema.
 pub fn within(value: &Value) -> impl Iterator<Item = &Value> {
     let members = value.as_object().into_iter().flat_map(Map::values);
     members.chain(value.as_array().into_iter().flatten())
@@ -65,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_keyword_holds_schemas_in_one_way() {
+    fn each_keyword_has_one_form_of_subschemas() {
         let (a, b) = (json!({"type": "string"}), json!(true));
         assert_eq!(children("not", &a), [&a]);
         assert_eq!(children("anyOf", &json!([a, b])), [&a, &b]);
@@ -97,14 +99,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_walk_meets_every_value_once(value in values()) {
+        fn walk_visits_every_value_once(value in values()) {
             fn count(value: &Value) -> usize {
                 1 + within(value).map(count).sum::<usize>()
             }
-            // In compact JSON a value begins after a bracket, a comma or a colon that stands in no
-            // text.
+            // In compact JSON a value begins after an opening bracket or a comma. No string here
+            // contains one.
             let text = value.to_string();
-            let opening = text.matches(['[', '{']).count() - text.matches("[]").count() - text.matches("{}").count();
+            let empty = text.matches("[]").count() + text.matches("{}").count();
+            let opening = text.matches(['[', '{']).count() - empty;
             prop_assert_eq!(count(&value), 1 + opening + text.matches(',').count());
         }
     }

@@ -1,19 +1,19 @@
-//! What a schema may not exceed before anything compiles it.
+//! Limits of depth and size, which are checked before a schema is compiled.
 
 use serde_json::Value;
 
 use super::{SchemaFault, pointer_part};
 
-/// The most levels of JSON nesting in a schema. A property of a property of the arguments stands at
+/// The most levels of JSON nesting in a schema. A property of a property of the arguments is at
 /// level 4.
 pub const MAX_SCHEMA_DEPTH: usize = 64;
 
 /// The most JSON values in a schema.
 pub const MAX_SCHEMA_NODES: usize = 20_000;
 
-/// Returns every breach of the limits; reports depth and size once.
+/// Returns every violation of the limits. Depth and size are reported once.
 pub(super) fn check(schema: &Value) -> Vec<SchemaFault> {
-    let mut walk = Walk {
+    let mut walk = LimitCheck {
         nodes: 0,
         too_deep: false,
         faults: Vec::new(),
@@ -30,20 +30,20 @@ pub(super) fn check(schema: &Value) -> Vec<SchemaFault> {
     walk.faults
 }
 
-struct Walk<'a> {
+struct LimitCheck<'a> {
     nodes: usize,
     too_deep: bool,
     faults: Vec<SchemaFault>,
     path: Vec<Step<'a>>,
 }
 
-/// From a value to one within it.
+/// A step from a value to one inside it.
 enum Step<'a> {
     Member(&'a str),
     Item(usize),
 }
 
-impl<'a> Walk<'a> {
+impl<'a> LimitCheck<'a> {
     fn visit(&mut self, value: &'a Value, depth: usize) {
         self.nodes += 1;
         if self.nodes > MAX_SCHEMA_NODES {
@@ -69,7 +69,7 @@ impl<'a> Walk<'a> {
                     {
                         self.fault(
                             format!("the reference {target:?} leaves the schema"),
-                            "copy what it refers to into $defs and refer to it as #/$defs/NAME",
+                            "copy its target into $defs and refer to it as #/$defs/NAME",
                         );
                     }
                     self.visit(member, depth + 1);

@@ -1,10 +1,11 @@
-//! JSON Schema: bound, check, validate, and give an example of.
+//! Bounded checking, validation and examples for JSON Schema.
 //!
-//! A schema comes from a catalog, and a catalog may come from anywhere. So before a schema is
-//! compiled its depth and size are bounded, and a `$ref` may only point into the schema itself: no
-//! validator ever opens a connection or a file. The work that it can make of a value is bounded
-//! (`cost`). Regular expressions run on a linear-time engine with a bounded program size; what it
-//! cannot express (look-around, back-references) is refused. The schema itself is never changed.
+//! A schema comes from a catalog, and a catalog may come from an untrusted source. So before a
+//! schema is compiled, its depth and size are checked. A `$ref` may only point into the schema
+//! itself: no validator ever opens a connection or a file. The work of validating a value is
+//! bounded (`cost`). Regular expressions run on a linear-time engine with a bounded program size;
+//! patterns that it cannot express (look-around, back-references) are refused. The schema itself
+//! is never changed.
 
 mod cost;
 mod example;
@@ -29,13 +30,13 @@ use serde_json::{Map, Value};
 use cost::Cost;
 use example::example;
 pub use fault::ArgumentFault;
-pub use keywords::{DEFINITIONS, Holds, holds, within};
+pub use keywords::{DEFINITIONS, SubschemaForm, subschema_form, within};
 pub use limits::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
-pub use reference::{decoded, resolve};
+pub use reference::{decode_fragment, resolve};
 #[cfg(feature = "json-schema")]
 pub use validators::JsonSchema;
+pub use validators::{ArgumentCheck, Validators};
 pub use validators::{ArgumentValidator, SchemaCompiler};
-pub use validators::{Check, Validators};
 
 use crate::excerpt::cut;
 
@@ -43,7 +44,7 @@ use crate::excerpt::cut;
 /// The most memory that one compiled regular expression of a schema may take, in bytes.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
-/// One reason why a schema is refused.
+/// A reason for which a schema is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SchemaFault {
     /// JSON pointer into the schema.
@@ -68,7 +69,7 @@ pub(crate) fn check(schema: &Value) -> Result<(), Vec<SchemaFault>> {
     if !faults.is_empty() {
         return Err(faults);
     }
-    // Without references a value meets each subschema once at most, which is never too much.
+    // Without references each subschema is applied to a value at most once: the cost is small.
     if plain::is_plain(object) {
         return Ok(());
     }
@@ -76,19 +77,21 @@ pub(crate) fn check(schema: &Value) -> Result<(), Vec<SchemaFault>> {
     check_compiles(schema)
 }
 
-/// Checks that a validator can be made.
+/// Checks that the schema compiles to a validator.
 #[cfg(feature = "json-schema")]
 fn check_compiles(schema: &Value) -> Result<(), Vec<SchemaFault>> {
-    compile(schema).map(drop).map_err(|error| {
-        vec![SchemaFault {
-            pointer: error.instance_path().to_string(),
-            message: shorten(&error.to_string()),
-            remedy: "write a valid JSON Schema (drafts 4 to 2020-12; patterns without look-around or back-references)",
-        }]
-    })
+    let Err(error) = compile(schema) else {
+        return Ok(());
+    };
+    Err(vec![SchemaFault {
+        pointer: error.instance_path().to_string(),
+        message: shorten(&error.to_string()),
+        remedy: "write a valid JSON Schema (drafts 4 to 2020-12; patterns without look-around \
+                 or back-references)",
+    }])
 }
 
-/// Accepts every bounded schema: this build has no validator, so calls of its tools are refused.
+/// Accepts every bounded schema. This build has no validator, so calls of the tools are refused.
 #[cfg(not(feature = "json-schema"))]
 #[expect(
     clippy::unnecessary_wraps,
@@ -99,19 +102,21 @@ fn check_compiles(_: &Value) -> Result<(), Vec<SchemaFault>> {
 }
 
 #[cfg(feature = "json-schema")]
-/// Compiles a schema of the draft that it names; one that names none and is none of the newest
-/// draft may be of draft 4, whose `exclusiveMinimum` is a boolean.
+/// Compiles a schema with the draft that it names.
+///
+/// A schema without `$schema` that fails with the newest draft is tried with draft 4, in which
+/// `exclusiveMinimum` is a boolean.
 fn compile(schema: &Value) -> Result<Validator, ValidationError<'static>> {
     let schema = without_repeated_names(schema);
     let build = |draft: Option<Draft>| {
         let patterns = PatternOptions::regex()
             .size_limit(MAX_PATTERN_BYTES)
             .dfa_size_limit(MAX_PATTERN_BYTES);
-        let options = jsonschema::options().with_pattern_options(patterns);
-        draft
-            .into_iter()
-            .fold(options, |options, draft| options.with_draft(draft))
-            .build(&schema)
+        let mut options = jsonschema::options().with_pattern_options(patterns);
+        if let Some(draft) = draft {
+            options = options.with_draft(draft);
+        }
+        options.build(&schema)
     };
     build(None).or_else(|error| match schema.get("$schema") {
         Some(_) => Err(error),
@@ -119,26 +124,27 @@ fn compile(schema: &Value) -> Result<Validator, ValidationError<'static>> {
     })
 }
 
-/// Returns `true` if a regular expression can be run in linear time.
+/// Returns `true` if a regular expression can run in linear time.
 #[cfg(feature = "json-schema")]
 pub fn is_pattern(pattern: &str) -> bool {
     compile(&serde_json::json!({"pattern": pattern})).is_ok()
 }
 
-/// How many values a value holds, itself included.
-pub fn values(value: &Value) -> usize {
-    1 + within(value).map(values).sum::<usize>()
+/// Counts the values inside a value, itself included.
+pub fn count_values(value: &Value) -> usize {
+    1 + within(value).map(count_values).sum::<usize>()
 }
 
-/// Lets a schema take `null` beside what it takes.
-pub fn take_null(members: &mut Map<String, Value>) {
-    if let Some(kind) = members
-        .get_mut("type")
-        .filter(|kind| kind.is_string() && *kind != "null")
+/// Changes a schema so that it also accepts `null`.
+pub fn allow_null(members: &mut Map<String, Value>) {
+    if let Some(kind) = members.get_mut("type")
+        && kind.is_string()
+        && *kind != "null"
     {
         *kind = Value::Array(vec![kind.take(), "null".into()]);
     }
-    if let Some(Value::Array(values)) = members.get_mut("enum").filter(|values| !holds_null(values))
+    if let Some(Value::Array(values)) = members.get_mut("enum")
+        && !values.contains(&Value::Null)
     {
         values.push(Value::Null);
     }
@@ -147,17 +153,11 @@ pub fn take_null(members: &mut Map<String, Value>) {
     }
 }
 
-fn holds_null(values: &Value) -> bool {
-    values
-        .as_array()
-        .is_some_and(|values| values.contains(&Value::Null))
-}
-
 #[cfg(feature = "json-schema")]
-/// A schema as it is compiled: a name that `required` lists twice is listed once.
+/// Returns a schema in which `required` lists each name once.
 ///
-/// The drafts forbid the repetition and generated catalogs are full of it; it changes nothing of
-/// the meaning.
+/// The drafts forbid duplicates in `required`, but many generated catalogs have them. They do not
+/// change the meaning.
 fn without_repeated_names(schema: &Value) -> Cow<'_, Value> {
     if !repeats_names(schema) {
         return Cow::Borrowed(schema);
@@ -189,8 +189,8 @@ fn remove_repeated_names(schema: &mut Value) {
             for (key, member) in members {
                 match member {
                     Value::Array(names) if key == "required" => {
-                        let mut seen = HashSet::new();
-                        names.retain(|name| seen.insert(name.to_string()));
+                        let mut unique = HashSet::new();
+                        names.retain(|name| unique.insert(name.to_string()));
                     }
                     _ => remove_repeated_names(member),
                 }
@@ -201,7 +201,7 @@ fn remove_repeated_names(schema: &mut Value) {
     }
 }
 
-/// A member's name as a part of a JSON pointer (RFC 6901).
+/// Escapes a member's name as a part of a JSON pointer (RFC 6901).
 pub fn pointer_part(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
@@ -218,7 +218,7 @@ pub fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// A message that quotes its input, which may be long.
+/// Shortens a message, because it may quote a long input.
 fn shorten(message: &str) -> String {
     cut(message, 300).into_owned()
 }
@@ -230,7 +230,7 @@ mod tests {
 
     fn faults(schema: &Value) -> String {
         check(schema)
-            .expect_err("the schema is at fault")
+            .expect_err("the schema is invalid")
             .iter()
             .map(|fault| format!("{}: {}", fault.pointer, fault.message))
             .collect::<Vec<_>>()
@@ -238,11 +238,17 @@ mod tests {
     }
 
     #[test]
-    fn plain_schemas_pass() {
+    fn valid_schemas_pass() {
         for schema in [
             json!({}),
-            json!({"type": "object", "properties": {"city": {"type": "string", "pattern": "^[A-Z]"}}}),
-            json!({"$defs": {"id": {"type": "string"}}, "properties": {"id": {"$ref": "#/$defs/id"}}}),
+            json!({
+                "type": "object",
+                "properties": {"city": {"type": "string", "pattern": "^[A-Z]"}},
+            }),
+            json!({
+                "$defs": {"id": {"type": "string"}},
+                "properties": {"id": {"$ref": "#/$defs/id"}},
+            }),
             json!({"properties": {"$ref": {"type": "string"}}}),
             json!({"properties": {"a": {"required": ["b", "b"]}}, "required": ["a", "a"]}),
         ] {
@@ -251,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_name_their_place() {
+    fn faults_have_a_pointer_to_their_place() {
         assert!(faults(&json!([])).contains("an array, not an object"));
         let remote = json!({"properties": {"a": {"$ref": "https://example.org/s.json"}}});
         assert!(

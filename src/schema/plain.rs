@@ -1,63 +1,66 @@
-//! Schemas that need not be compiled to know that they can be.
+//! A fast check for schemas that are certain to compile.
 //!
-//! Nearly all parameters of tools are written with a few keywords, each with the kind of value that
-//! it wants. Seeing that takes a hundredth of the time that compiling does, and a catalog is
-//! checked whenever it is read. Everything else (references, patterns, names of drafts, keywords
-//! not in the list, mistakes) is left to the compiler, and so is every complaint.
+//! Nearly all tools describe their parameters with a few keywords, each with a value of the right
+//! type. This check takes a hundredth of the time of compiling, and a catalog is checked whenever
+//! it is read. Everything else (references, patterns, other drafts, keywords that are not in the
+//! list, mistakes) goes to the compiler, which also writes the error messages.
 
 use serde_json::{Map, Value};
 
-/// What `type` may be.
+/// The values that `type` may have.
 const KINDS: [&str; 7] = [
     "array", "boolean", "integer", "null", "number", "object", "string",
 ];
 
-/// The drafts in which all keywords below want the same, as they are named by what writes schemas.
+/// The drafts that schema generators name, and in which the keywords below have the same rules.
 const DRAFTS: [&str; 2] = [
     "http://json-schema.org/draft-07/schema#",
     "https://json-schema.org/draft/2020-12/schema",
 ];
 
-/// Returns `true` if a schema is certain to compile; if it returns `false`, it may.
+/// Returns `true` if a schema is certain to compile. If it returns `false`, the schema may still
+/// compile.
 pub(super) fn is_plain(schema: &Map<String, Value>) -> bool {
-    let is_known = |draft: &Value| draft.as_str().is_some_and(|draft| DRAFTS.contains(&draft));
+    let is_listed = |draft: &Value| draft.as_str().is_some_and(|draft| DRAFTS.contains(&draft));
     schema.iter().all(|(keyword, value)| {
         if keyword == "$schema" {
-            is_known(value)
+            is_listed(value)
         } else {
-            fits(keyword, value)
+            is_valid(keyword, value)
         }
     })
 }
 
-fn is_plain_within(schema: &Value) -> bool {
+fn is_plain_subschema(schema: &Value) -> bool {
     match schema {
         Value::Bool(_) => true,
-        Value::Object(members) => members.iter().all(|(keyword, value)| fits(keyword, value)),
+        Value::Object(members) => members
+            .iter()
+            .all(|(keyword, value)| is_valid(keyword, value)),
         _ => false,
     }
 }
 
-/// Returns `true` if a keyword has a value that it may have.
-fn fits(keyword: &str, value: &Value) -> bool {
+/// Returns `true` if the keyword is in the list and the value is valid for it.
+fn is_valid(keyword: &str, value: &Value) -> bool {
     match keyword {
         "type" => {
             is_kind(value)
                 || value
                     .as_array()
-                    .is_some_and(|kinds| kinds.iter().all(is_kind) && are_several(kinds))
+                    .is_some_and(|kinds| kinds.iter().all(is_kind) && are_distinct(kinds))
         }
         "properties" => value
             .as_object()
-            .is_some_and(|members: &Map<String, Value>| members.values().all(is_plain_within)),
-        "items" | "additionalProperties" | "not" => is_plain_within(value),
+            .is_some_and(|members: &Map<String, Value>| members.values().all(is_plain_subschema)),
+        "items" | "additionalProperties" | "not" => is_plain_subschema(value),
         "anyOf" | "oneOf" | "allOf" => value
             .as_array()
-            .is_some_and(|schemas| !schemas.is_empty() && schemas.iter().all(is_plain_within)),
+            .is_some_and(|schemas| !schemas.is_empty() && schemas.iter().all(is_plain_subschema)),
         "required" => value
             .as_array()
             .is_some_and(|names| names.iter().all(Value::is_string)),
-        "enum" => value.as_array().is_some_and(|values| are_several(values)),
+        "enum" => value.as_array().is_some_and(|values| are_distinct(values)),
         "const" | "default" => true,
         "examples" => value.is_array(),
         "title" | "description" | "format" => value.is_string(),
@@ -74,11 +77,11 @@ fn is_kind(value: &Value) -> bool {
     value.as_str().is_some_and(|kind| KINDS.contains(&kind))
 }
 
-/// At least one, and none twice.
-fn are_several(values: &[Value]) -> bool {
+/// Returns `true` for 1 to 64 values without duplicates.
+fn are_distinct(values: &[Value]) -> bool {
     !values.is_empty()
         && values.len() <= 64
-        && (1..values.len()).all(|at| !values[..at].contains(&values[at]))
+        && (1..values.len()).all(|index| !values[..index].contains(&values[index]))
 }
 
 #[cfg(all(test, feature = "json-schema"))]
@@ -93,7 +96,7 @@ mod tests {
         schema.as_object().is_some_and(is_plain)
     }
 
-    /// Values that keywords may have, and some that they may not.
+    /// Values that are valid for some keywords, and others that are not.
     fn values() -> Vec<Value> {
         vec![
             json!(null),
@@ -125,34 +128,67 @@ mod tests {
         ]
     }
 
-    /// The same, one within the other.
+    /// The same values, nested.
     fn value() -> impl Strategy<Value = Value> {
         let leaf = prop::sample::select(values());
         leaf.prop_recursive(4, 24, 4, |inner| {
             let keyword = prop::sample::select(vec![
-                "type", "properties", "items", "additionalProperties", "not", "anyOf", "oneOf", "allOf", "required", "enum", "const",
-                "default", "examples", "title", "description", "minimum", "maximum", "minLength", "maxLength", "minItems",
-                "uniqueItems", "deprecated", "pattern", "$ref", "$schema", "$id", "id", "definitions", "exclusiveMinimum", "format",
+                "type",
+                "properties",
+                "items",
+                "additionalProperties",
+                "not",
+                "anyOf",
+                "oneOf",
+                "allOf",
+                "required",
+                "enum",
+                "const",
+                "default",
+                "examples",
+                "title",
+                "description",
+                "minimum",
+                "maximum",
+                "minLength",
+                "maxLength",
+                "minItems",
+                "uniqueItems",
+                "deprecated",
+                "pattern",
+                "$ref",
+                "$schema",
+                "$id",
+                "id",
+                "definitions",
+                "exclusiveMinimum",
+                "format",
             ]);
             let members = prop::collection::vec((keyword, inner.clone()), 0..5);
             prop_oneof![
-                4 => members.prop_map(|members| members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+                4 => members.prop_map(|members| {
+                    members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+                }),
                 1 => prop::collection::vec(inner, 0..3).prop_map(Value::Array),
             ]
         })
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 1_000, max_global_rejects: 100_000, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            cases: 1_000,
+            max_global_rejects: 100_000,
+            ..ProptestConfig::default()
+        })]
         #[test]
-        fn what_is_plain_compiles(schema in value()) {
+        fn plain_schema_compiles(schema in value()) {
             prop_assume!(plain(&schema));
             prop_assert!(compile(&schema).is_ok(), "{}", schema);
         }
     }
 
     #[test]
-    fn each_keyword_is_held_to_what_it_wants() {
+    fn keyword_values_that_pass_compile() {
         let keywords = [
             "type",
             "properties",
@@ -193,20 +229,18 @@ mod tests {
                 .iter()
                 .flat_map(|schema| DRAFTS.map(|draft| (schema, draft)))
             {
-                let mut named = schema.clone();
-                named["$schema"] = draft.into();
-                assert!(
-                    compile(schema).is_ok()
-                        && super::is_plain(named.as_object().expect("it is one"))
-                        && compile(&named).is_ok(),
-                    "{named}"
-                );
+                let mut with_draft = schema.clone();
+                with_draft["$schema"] = draft.into();
+                let members = with_draft.as_object().expect("the schema is an object");
+                assert!(compile(schema).is_ok(), "{schema}");
+                assert!(super::is_plain(members), "{with_draft}");
+                assert!(compile(&with_draft).is_ok(), "{with_draft}");
             }
         }
     }
 
     #[test]
-    fn what_only_a_compiler_can_tell_is_not_plain() {
+    fn schema_that_needs_a_compiler_is_not_plain() {
         for schema in [
             json!({"$ref": "#/x"}),
             json!({"pattern": "("}),
@@ -217,8 +251,10 @@ mod tests {
         ] {
             assert!(!plain(&schema), "{schema}");
         }
-        assert!(plain(
-            &json!({"type": "object", "properties": {"path": {"type": ["string", "null"], "description": "Where"}}, "required": ["path", "path"]})
-        ));
+        assert!(plain(&json!({
+            "type": "object",
+            "properties": {"path": {"type": ["string", "null"], "description": "Where"}},
+            "required": ["path", "path"],
+        })));
     }
 }

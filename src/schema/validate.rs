@@ -1,4 +1,4 @@
-//! Holding arguments to a schema, and saying what does not fit.
+//! Validation of arguments against a schema, with a description of each fault.
 
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{JsonType, ValidationError, Validator};
@@ -8,22 +8,22 @@ use super::fault::{ArgumentFault, fault};
 use super::validators::ArgumentValidator;
 use super::{Cost, compile, shorten};
 
-/// The most faults that are told of one call.
+/// The most faults that are reported for one call.
 const MAX_FAULTS: usize = 10;
-/// The most evaluations of subschemas of which the failed ones are told one by one.
+/// The most subschema evaluations for which each fault is reported.
 const MAX_EXPLAINED: u64 = 20_000;
-/// The most options of an enumeration that are told.
+/// The most options of an enumeration that a message lists.
 const MAX_OPTIONS: usize = 20;
 
-/// A schema, compiled.
+/// A compiled schema with its cost.
 #[derive(Debug)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledSchema {
     validator: Validator,
     cost: Cost,
 }
 
-impl Compiled {
-    /// Compiles a schema that the catalog's reader has checked.
+impl CompiledSchema {
+    /// Compiles a schema that was checked when the catalog was read.
     pub(crate) fn new(schema: &Value) -> Result<Self, String> {
         let cost = Cost::new(schema).map_err(|fault| fault.message)?;
         let validator = compile(schema).map_err(|error| shorten(&error.to_string()))?;
@@ -31,29 +31,33 @@ impl Compiled {
     }
 }
 
-impl ArgumentValidator for Compiled {
+impl ArgumentValidator for CompiledSchema {
     fn accepts(&self, arguments: &Value) -> bool {
-        self.cost.of(arguments).is_some() && self.validator.is_valid(arguments)
+        self.cost.count_evaluations(arguments).is_some() && self.validator.is_valid(arguments)
     }
 
     fn texts_for_structures(&self, arguments: &Value) -> Vec<String> {
         if self
             .cost
-            .of(arguments)
+            .count_evaluations(arguments)
             .is_none_or(|evaluations| evaluations > MAX_EXPLAINED)
         {
             return Vec::new();
         }
-        let errors = self.validator.iter_errors(arguments);
-        errors
-            .filter(wants_structure)
-            .take(MAX_FAULTS)
-            .map(|error| error.instance_path().to_string())
-            .collect()
+        let mut pointers = Vec::new();
+        for error in self.validator.iter_errors(arguments) {
+            if wants_structure(&error) {
+                pointers.push(error.instance_path().to_string());
+            }
+            if pointers.len() == MAX_FAULTS {
+                break;
+            }
+        }
+        pointers
     }
 
     fn faults(&self, arguments: &Value) -> Vec<ArgumentFault> {
-        let whole = |keyword: &str, expected: &str| {
+        let single_fault = |keyword: &str, expected: &str| {
             vec![fault(
                 String::new(),
                 keyword,
@@ -61,16 +65,19 @@ impl ArgumentValidator for Compiled {
                 arguments,
             )]
         };
-        match self.cost.of(arguments) {
-            None => whole(
+        match self.cost.count_evaluations(arguments) {
+            None => single_fault(
                 "limit",
-                "fewer or flatter arguments: to hold these to the schema takes too long",
+                "fewer or flatter arguments: validation takes too long",
             ),
-            // Each failed alternative keeps a copy of what it was tried on.
-            Some(evaluations) if evaluations > MAX_EXPLAINED && !self.accepts(arguments) => whole(
-                "limit",
-                "what the schema asks for; the arguments are too large to say where they differ",
-            ),
+            // Each failed alternative keeps a copy of the value that it was applied to.
+            Some(evaluations) if evaluations > MAX_EXPLAINED && !self.accepts(arguments) => {
+                single_fault(
+                    "limit",
+                    "a value that the schema accepts; the arguments are too large to report \
+                     each fault",
+                )
+            }
             Some(_) => self
                 .validator
                 .iter_errors(arguments)
@@ -81,8 +88,7 @@ impl ArgumentValidator for Compiled {
     }
 }
 
-/// Returns `true` if an error is about text in place of an object or an array, among what may stand
-/// there.
+/// Returns `true` if the value is text and the schema allows an object or an array in its place.
 fn wants_structure(error: &ValidationError<'_>) -> bool {
     let structures = [JsonType::Object, JsonType::Array];
     error.instance().is_string()
@@ -149,7 +155,7 @@ fn describe(error: &ValidationError<'_>) -> ArgumentFault {
             "a value of only one of the allowed forms".to_owned()
         }
         _ => format!(
-            "what {:?} asks for ({})",
+            "a value that {:?} allows ({})",
             error.kind().keyword(),
             error.masked_with("the value")
         ),
@@ -184,29 +190,33 @@ mod tests {
     use serde_json::json;
 
     fn faults(schema: &Value, arguments: &Value) -> Vec<String> {
-        let compiled = crate::schema::Check::new(schema, &crate::schema::JsonSchema)
+        let check = crate::schema::ArgumentCheck::new(schema, &crate::schema::JsonSchema)
             .expect("the schema is valid");
-        let faults: Vec<String> = compiled
+        let faults: Vec<String> = check
             .faults(arguments)
             .iter()
             .map(ToString::to_string)
             .collect();
-        assert_eq!(
-            compiled.accepts(arguments),
-            faults.is_empty(),
-            "{arguments}"
-        );
+        assert_eq!(check.accepts(arguments), faults.is_empty(), "{arguments}");
         faults
     }
 
     #[test]
-    fn faults_name_the_place_what_was_expected_and_what_was_received() {
-        let schema = json!({"type": "object", "required": ["city"], "additionalProperties": false, "properties": {
-            "city": {"type": "string", "minLength": 2},
-            "unit": {"enum": ["celsius", "fahrenheit"]},
-            "days": {"type": ["integer", "null"], "minimum": 1},
-            "at": {"type": "object", "properties": {"a/b": {"type": "array", "items": {"type": "number"}}}},
-        }});
+    fn faults_have_place_expected_and_received_value() {
+        let schema = json!({
+            "type": "object",
+            "required": ["city"],
+            "additionalProperties": false,
+            "properties": {
+                "city": {"type": "string", "minLength": 2},
+                "unit": {"enum": ["celsius", "fahrenheit"]},
+                "days": {"type": ["integer", "null"], "minimum": 1},
+                "at": {
+                    "type": "object",
+                    "properties": {"a/b": {"type": "array", "items": {"type": "number"}}},
+                },
+            },
+        });
         for (arguments, expected) in [
             (
                 json!({}),
@@ -253,37 +263,39 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_schema_takes_no_arguments() {
+    fn empty_schema_accepts_no_arguments() {
         assert!(faults(&json!({}), &json!({})).is_empty());
         assert!(faults(&json!({}), &json!({"x": 1}))[0].contains("takes none"));
         assert!(faults(&json!({"type": "object"}), &json!({"x": 1})).is_empty());
     }
 
     #[test]
-    fn what_is_told_is_bounded() {
+    fn number_and_length_of_faults_are_bounded() {
         let many: Vec<Value> = (0..1000).map(|n| json!(n)).collect();
         let schema =
             json!({"properties": {"a": {"items": {"type": "string"}}, "b": {"enum": many}}});
-        let told = faults(
+        let faults_found = faults(
             &schema,
             &json!({"a": vec![0; 1000], "b": "x".repeat(100_000)}),
         );
         assert!(
-            told.len() <= MAX_FAULTS && told.iter().all(|fault| fault.len() < 1000),
-            "{told:?}"
+            faults_found.len() <= MAX_FAULTS && faults_found.iter().all(|fault| fault.len() < 1000),
+            "{faults_found:?}"
         );
     }
 
     #[test]
-    fn schemas_of_older_drafts_hold() {
+    fn schemas_of_older_drafts_are_applied() {
         let schema = json!({"$schema": "http://json-schema.org/draft-04/schema#",
             "properties": {"n": {"type": "number", "minimum": 0, "exclusiveMinimum": true}}});
         assert_eq!(faults(&schema, &json!({"n": 0})).len(), 1);
-        let undeclared = json!({"properties": {"n": {"type": "number", "minimum": 0, "exclusiveMinimum": true}}});
+        let undeclared = json!({
+            "properties": {"n": {"type": "number", "minimum": 0, "exclusiveMinimum": true}},
+        });
         assert_eq!(
             faults(&undeclared, &json!({"n": 0})).len(),
             1,
-            "of draft 4 without saying so"
+            "draft 4 without $schema"
         );
         let tuple = json!({"$schema": "http://json-schema.org/draft-07/schema#",
             "properties": {"p": {"items": [{"type": "string"}], "additionalItems": false}}});
@@ -291,10 +303,19 @@ mod tests {
     }
 
     #[test]
-    fn recursive_schemas_end() {
-        let tree = json!({"properties": {"tree": {"$ref": "#/$defs/node"}}, "$defs": {"node": {"type": "object",
-            "required": ["name"], "properties": {"name": {"type": "string"},
-            "children": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}}});
+    fn validation_with_recursive_schemas_ends() {
+        let node = json!({
+            "type": "object",
+            "required": ["name"],
+            "properties": {
+                "name": {"type": "string"},
+                "children": {"type": "array", "items": {"$ref": "#/$defs/node"}},
+            },
+        });
+        let tree = json!({
+            "properties": {"tree": {"$ref": "#/$defs/node"}},
+            "$defs": {"node": node},
+        });
         assert!(
             faults(
                 &tree,
@@ -302,20 +323,20 @@ mod tests {
             )
             .is_empty()
         );
-        let told = faults(
+        let faults_found = faults(
             &tree,
             &json!({"tree": {"name": "a", "children": [{"children": []}]}}),
         );
         assert!(
-            told[0].starts_with("/tree/children/0: expected the member \"name\""),
-            "{told:?}"
+            faults_found[0].starts_with("/tree/children/0: expected the member \"name\""),
+            "{faults_found:?}"
         );
-        let both = json!({"properties": {"a": {"$ref": "#"}}, "required": ["zz"]});
-        let recursive = json!({"anyOf": [both.clone(), both]});
+        let alternative = json!({"properties": {"a": {"$ref": "#"}}, "required": ["zz"]});
+        let recursive = json!({"anyOf": [alternative.clone(), alternative]});
         let deep = (0..60).fold(json!({}), |inner, _| json!({"a": inner}));
         assert!(
             faults(&recursive, &deep)[0].contains("takes too long"),
-            "sixty levels of two ways each"
+            "two alternatives at each of sixty levels"
         );
         assert!(faults(&recursive, &json!({"a": {}}))[0].contains("one of the allowed forms"));
     }

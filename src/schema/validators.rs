@@ -1,4 +1,4 @@
-//! Validators: one for each schema, made when it is first needed and kept.
+//! A cache of validators, each compiled when its schema is first needed.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -9,52 +9,54 @@ use serde_json::Value;
 
 use super::fault::fault;
 #[cfg(feature = "json-schema")]
-use super::validate::Compiled;
+use super::validate::CompiledSchema;
 use super::{ArgumentFault, example};
 use crate::sync::lock;
 
-/// How many are kept; those that were not needed for longest go first. One takes 0.7 to 3.4 kB
-/// (public catalogs).
-const MAX_KEPT: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not zero");
+/// The most validators in the cache; the least recently used one is evicted first. A validator
+/// takes 0.7 to 3.4 kB (public catalogs).
+const MAX_CACHED: NonZeroUsize = NonZeroUsize::new(4_096).expect("the constant is not zero");
 
-/// Makes validators of schemas.
+/// Compiles schemas to validators.
 ///
-/// [`JsonSchema`] is the one that is used unless a catalog's options name another. Whoever writes
-/// one is given schemas that were bounded and checked when the catalog was read, and arguments that
-/// were bounded when the call was.
+/// [`JsonSchema`] is the default; a catalog's options can name another compiler. A compiler gets
+/// schemas whose limits were checked when the catalog was read. Its validators get arguments whose
+/// size was checked when the call was read.
 pub trait SchemaCompiler: fmt::Debug + Send + Sync {
-    /// Makes a validator.
+    /// Compiles a schema to a validator.
     ///
     /// # Errors
     ///
-    /// Why the schema cannot be used; calls of its tool are then refused.
+    /// The reason why the schema cannot be used. Calls of its tool are then refused.
     fn compile(&self, schema: &Value) -> Result<Arc<dyn ArgumentValidator>, String>;
 }
 
-/// Holds arguments, which are an object, to one schema.
+/// Validates arguments, which are an object, against one schema.
 pub trait ArgumentValidator: fmt::Debug + Send + Sync {
-    /// Returns `true` if a call may have these arguments.
+    /// Returns `true` if the arguments match the schema.
     fn accepts(&self, arguments: &Value) -> bool;
 
-    /// Returns what does not fit, the first few of it; at least one where
-    /// [`ArgumentValidator::accepts`] says no.
+    /// Returns the first few faults of the arguments; at least one if
+    /// [`ArgumentValidator::accepts`] returns `false`.
     fn faults(&self, arguments: &Value) -> Vec<ArgumentFault>;
 
-    /// Returns JSON pointers to texts that stand where the schema wants an object or an array: JSON
-    /// in them is read and tried in their place. None unless a validator can tell.
+    /// Returns JSON pointers to texts in places that need an object or an array.
+    ///
+    /// The caller parses such a text as JSON and tries the result in its place. The default
+    /// implementation returns no pointers.
     fn texts_for_structures(&self, arguments: &Value) -> Vec<String> {
         let _ = arguments;
         Vec::new()
     }
 }
 
-/// JSON Schema, drafts 4 to 2020-12, in bounded time (the crate `jsonschema`).
+/// Compiler for JSON Schema, drafts 4 to 2020-12, in bounded time (the crate `jsonschema`).
 #[cfg(feature = "json-schema")]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct JsonSchema;
 
-/// The compiler of a build without one: every schema is refused, and so is every call of a tool
-/// that takes arguments.
+/// Compiler of a build without JSON Schema. It refuses every schema, and so every call of a tool
+/// that takes arguments is refused.
 #[cfg(not(feature = "json-schema"))]
 #[derive(Debug)]
 struct NoCompiler;
@@ -62,13 +64,13 @@ struct NoCompiler;
 #[cfg(not(feature = "json-schema"))]
 impl SchemaCompiler for NoCompiler {
     fn compile(&self, _: &Value) -> Result<Arc<dyn ArgumentValidator>, String> {
-        let reason = "this build has no validator for JSON Schema; enable the feature json-schema, or set \
-                      CatalogOptions::schema_compiler";
+        let reason = "this build has no validator for JSON Schema; enable the feature \
+                      json-schema, or set CatalogOptions::schema_compiler";
         Err(reason.to_owned())
     }
 }
 
-/// Returns the compiler that is used if the options of a catalog name none.
+/// Returns the compiler for catalogs whose options name none.
 fn default_compiler() -> Arc<dyn SchemaCompiler> {
     #[cfg(feature = "json-schema")]
     return Arc::new(JsonSchema);
@@ -79,21 +81,23 @@ fn default_compiler() -> Arc<dyn SchemaCompiler> {
 #[cfg(feature = "json-schema")]
 impl SchemaCompiler for JsonSchema {
     fn compile(&self, schema: &Value) -> Result<Arc<dyn ArgumentValidator>, String> {
-        Ok(Arc::new(Compiled::new(schema)?))
+        Ok(Arc::new(CompiledSchema::new(schema)?))
     }
 }
 
-/// What arguments are held to: that they are an object, that a tool which takes none is given none,
-/// and the schema.
+/// All checks of a tool's arguments.
+///
+/// The arguments must be an object and match the schema. A tool without parameters must get no
+/// arguments.
 #[derive(Debug)]
-pub struct Check {
-    /// `None`: the tool takes no arguments.
+pub struct ArgumentCheck {
+    /// `None` if the tool takes no arguments.
     validator: Option<Arc<dyn ArgumentValidator>>,
 }
 
-impl Check {
+impl ArgumentCheck {
     pub(super) fn new(schema: &Value, compiler: &dyn SchemaCompiler) -> Result<Self, String> {
-        // JSON Schema alone would let any arguments pass.
+        // In JSON Schema the empty schema accepts everything.
         let takes_none = schema.as_object().is_some_and(serde_json::Map::is_empty);
         Ok(Self {
             validator: if takes_none {
@@ -104,19 +108,20 @@ impl Check {
         })
     }
 
-    /// Returns `true` if a call may have these arguments.
+    /// Returns `true` if the arguments pass all checks.
     pub fn accepts(&self, arguments: &Value) -> bool {
         let Value::Object(members) = arguments else {
             return false;
         };
-        self.validator
-            .as_ref()
-            .map_or(members.is_empty(), |validator| validator.accepts(arguments))
+        match &self.validator {
+            Some(validator) => validator.accepts(arguments),
+            None => members.is_empty(),
+        }
     }
 
     /// Returns the first few faults of the arguments.
     pub fn faults(&self, arguments: &Value) -> Vec<ArgumentFault> {
-        let whole = |keyword: &str, expected: &str| {
+        let single_fault = |keyword: &str, expected: &str| {
             vec![fault(
                 String::new(),
                 keyword,
@@ -125,35 +130,37 @@ impl Check {
             )]
         };
         let Value::Object(members) = arguments else {
-            return whole("type", "an object of arguments");
+            return single_fault("type", "an object of arguments");
         };
         match &self.validator {
             Some(validator) => validator.faults(arguments),
             None if members.is_empty() => Vec::new(),
-            None => whole("maxProperties", "no arguments: the tool takes none"),
+            None => single_fault("maxProperties", "no arguments: the tool takes none"),
         }
     }
 
-    /// Returns JSON pointers to texts in the place of an object or an array.
+    /// Returns JSON pointers to texts in places that need an object or an array.
     pub fn texts_for_structures(&self, arguments: &Value) -> Vec<String> {
-        self.validator.as_ref().map_or_else(Vec::new, |validator| {
-            validator.texts_for_structures(arguments)
-        })
+        match &self.validator {
+            Some(validator) => validator.texts_for_structures(arguments),
+            None => Vec::new(),
+        }
     }
 
-    /// The fewest arguments that fit, as far as they can be found.
+    /// Returns small valid example arguments, if some are found.
     pub fn example(&self, schema: &Value) -> Option<Value> {
         example(schema, self)
     }
 }
 
-/// A check, or why there is none.
-type Compilation = Result<Arc<Check>, String>;
+/// A check, or the reason why the schema does not compile.
+type Compilation = Result<Arc<ArgumentCheck>, String>;
 
-/// Checks by what they are of, `T`, which lives as long as its check is kept.
+/// A cache of checks by the owner `T` of the schema, such as a tool. A cached check keeps its owner
+/// alive.
 pub struct Validators<T> {
     compiler: Arc<dyn SchemaCompiler>,
-    kept: Mutex<LruCache<usize, (Arc<T>, Compilation)>>,
+    cache: Mutex<LruCache<usize, (Arc<T>, Compilation)>>,
 }
 
 impl<T> fmt::Debug for Validators<T> {
@@ -168,22 +175,21 @@ impl<T> Validators<T> {
     pub(crate) fn new(compiler: Option<Arc<dyn SchemaCompiler>>) -> Self {
         Self {
             compiler: compiler.unwrap_or_else(default_compiler),
-            kept: Mutex::new(LruCache::new(MAX_KEPT)),
+            cache: Mutex::new(LruCache::new(MAX_CACHED)),
         }
     }
 
-    /// The check of `owner`, whose schema this is.
+    /// Returns the check for the schema of `owner`, from the cache or newly compiled.
     pub(crate) fn get(&self, owner: &Arc<T>, schema: &Value) -> Compilation {
-        // The owner is kept beside its check, so that nothing else can come to stand at its
-        // address.
+        // The cache keeps the owner alive, so that no other value can get its address.
         let key = Arc::as_ptr(owner).addr();
-        let kept = || lock(&self.kept);
-        if let Some((_, check)) = kept().get(&key) {
+        let cache = || lock(&self.cache);
+        if let Some((_, check)) = cache().get(&key) {
             return check.clone();
         }
-        // Not under the lock: a large schema takes a while.
-        let check = Check::new(schema, self.compiler.as_ref()).map(Arc::new);
-        kept().put(key, (Arc::clone(owner), check.clone()));
+        // Compiled without the lock, because a large schema takes a while.
+        let check = ArgumentCheck::new(schema, self.compiler.as_ref()).map(Arc::new);
+        cache().put(key, (Arc::clone(owner), check.clone()));
         check
     }
 }
@@ -197,9 +203,9 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Default)]
-    struct Counts(AtomicUsize);
+    struct CountingCompiler(AtomicUsize);
 
-    impl SchemaCompiler for Counts {
+    impl SchemaCompiler for CountingCompiler {
         fn compile(&self, schema: &Value) -> Result<Arc<dyn ArgumentValidator>, String> {
             self.0.fetch_add(1, Ordering::Relaxed);
             JsonSchema.compile(schema)
@@ -207,26 +213,26 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_is_compiled_once_and_a_bounded_number_is_kept() {
-        let counts = Arc::new(Counts::default());
-        let validators = Validators::new(Some(counts.clone()));
+    fn schema_is_compiled_once_and_cache_size_is_bounded() {
+        let compiler = Arc::new(CountingCompiler::default());
+        let validators = Validators::new(Some(compiler.clone()));
         let schema = json!({"type": "object", "required": ["a"]});
-        let owners: Vec<Arc<usize>> = (0..MAX_KEPT.get() + 1).map(Arc::new).collect();
+        let owners: Vec<Arc<usize>> = (0..MAX_CACHED.get() + 1).map(Arc::new).collect();
         for _ in 0..3 {
             assert!(
                 validators
                     .get(&owners[0], &schema)
-                    .expect("it is sound")
+                    .expect("the schema is valid")
                     .accepts(&json!({"a": 1}))
             );
         }
-        assert_eq!(counts.0.load(Ordering::Relaxed), 1);
+        assert_eq!(compiler.0.load(Ordering::Relaxed), 1);
         for owner in &owners {
-            validators.get(owner, &schema).expect("it is sound");
+            validators.get(owner, &schema).expect("the schema is valid");
         }
         assert_eq!(
-            validators.kept.lock().expect("no panic").len(),
-            MAX_KEPT.get()
+            validators.cache.lock().expect("no panic").len(),
+            MAX_CACHED.get()
         );
     }
 }

@@ -1,57 +1,59 @@
-//! Sets that cover a request: what each part of it wants, and which tool adds most to those already
-//! chosen.
+//! Coverage of a request's subqueries: it finds the tool that adds most to those already chosen.
 //!
-//! A request of several parts needs a tool for each. By relevance alone the part with the strongest
-//! words takes all places, and the second best tool for it is chosen before the best one for
+//! A request with several subqueries needs a tool for each. By relevance alone, the subquery with
+//! the strongest words takes all places: the second best tool for it comes before the best tool for
 //! another. So the next tool is the one with the largest
 //!
 //! ```text
-//! (1 - λ) P(tool | request) + λ Σ over parts of P(tool | part) × Π over chosen tools of (1 - P(chosen | part)) / parts
+//! (1 - λ) P(tool | request)
+//!     + λ Σ over subqueries of P(tool | subquery)
+//!         × Π over chosen tools of (1 - P(chosen | subquery)) / subqueries
 //! ```
 //!
-//! which is xQuAD (Santos, Macdonald, Ounis 2010) with the parts of the request as its aspects. The
-//! probabilities are softmaxes over the best candidates. Where a part has a good tool, that has its
-//! place before. `docs/results.md` has what it gives, and what else was tried.
+//! This is xQuAD (Santos, Macdonald, Ounis 2010) with the subqueries as its aspects. The
+//! probabilities are softmaxes over the best candidates. If a subquery has a good tool, that tool
+//! is placed first. `docs/results.md` has the measurements and the alternatives that were tried.
 
 use std::collections::VecDeque;
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashMapExt};
 use ndarray::Array2;
 
-use crate::fuse::{Fused, Retriever};
+use crate::fuse::{FusedValues, Retriever};
 use crate::index::{Index, Vectors};
 use crate::ranking::{Candidate, ToolId};
 
-/// How many of the best candidates are compared.
+/// The number of best candidates that are compared.
 pub(crate) const POOL: usize = 100;
-/// How much covering the parts counts against relevance to the whole: λ.
+/// The weight of coverage against relevance to the whole request: λ.
 const COVERAGE: f32 = 0.6;
-/// Divides values before the softmax: they are made for telling the best tool, and here many may be
-/// right.
+/// The temperature of the softmax. The values separate the best tool from the others, and here
+/// several tools may be right.
 const TEMPERATURE: f32 = 1.75;
 
-/// What the parts of a request want, and what of it the chosen tools leave open.
+/// The relevance of tools to the subqueries, and the share of each subquery that is still
+/// uncovered.
 #[derive(Debug, Clone)]
 pub(crate) struct Cover {
-    /// Which column is whose.
+    /// The column of each tool.
     columns: HashMap<ToolId, usize>,
     /// The probability of each tool for the whole request.
-    whole: Vec<f32>,
-    /// The probability of each tool for each part: shape parts × tools.
-    parts: Array2<f32>,
-    /// What is still open of each part, 0..1.
-    open: Vec<f32>,
-    /// Tools that have a place before others, each with the part that it is good for.
+    relevance: Vec<f32>,
+    /// The probability of each tool for each subquery; shape: subqueries × tools.
+    by_subquery: Array2<f32>,
+    /// The uncovered share of each subquery, 0..1.
+    uncovered: Vec<f32>,
+    /// Tools that are placed first, each with the subquery that it serves.
     good: Vec<(ToolId, usize)>,
 }
 
 impl Cover {
-    /// Compares the best [`POOL`] candidates of `ranking`, and the `good` tools of parts wherever
-    /// they stand, by what the quick retrievers say of each of the `asked` parts.
+    /// Compares the best [`POOL`] candidates of `ranking` and all `good` tools by the signals of
+    /// the quick retrievers for each of the `subqueries`.
     pub(crate) fn new<'a>(
-        asked: impl ExactSizeIterator<Item = &'a Fused>,
+        subqueries: impl ExactSizeIterator<Item = &'a FusedValues>,
         good: Vec<(ToolId, usize)>,
-        whole: &Fused,
+        request: &FusedValues,
         ranking: &[Candidate],
     ) -> Self {
         let mut tools: Vec<ToolId> = ranking
@@ -59,96 +61,101 @@ impl Cover {
             .take(POOL)
             .map(|candidate| candidate.tool)
             .collect();
-        let behind = good
-            .iter()
-            .map(|(tool, _)| *tool)
-            .filter(|tool| !tools.contains(tool));
-        tools.extend(behind.collect::<Vec<_>>());
-        let mut parts = Array2::zeros((asked.len(), tools.len()));
-        for (mut row, part) in parts.rows_mut().into_iter().zip(asked) {
-            // Weighed as in the whole request, or short parts would go by meaning alone.
-            for (retriever, weight) in whole.quick_weights() {
-                if let Some(signal) = part.signal(retriever) {
-                    row.iter_mut()
-                        .zip(&tools)
-                        .for_each(|(value, &tool)| *value += weight * signal.of(tool));
+        for &(tool, _) in &good {
+            if !tools.contains(&tool) {
+                tools.push(tool);
+            }
+        }
+        let mut by_subquery = Array2::zeros((subqueries.len(), tools.len()));
+        for (mut row, subquery) in by_subquery.rows_mut().into_iter().zip(subqueries) {
+            // The weights are those of the whole request; otherwise short subqueries would rely on
+            // semantic similarity alone.
+            for (retriever, weight) in request.fast_weights() {
+                if let Some(signal) = subquery.signal(retriever) {
+                    for (value, &tool) in row.iter_mut().zip(&tools) {
+                        *value += weight * signal.score(tool);
+                    }
                 }
             }
             softmax(row.iter_mut());
         }
-        let mut relevance: Vec<f32> = tools.iter().map(|&tool| whole.value(tool)).collect();
+        let mut relevance: Vec<f32> = tools.iter().map(|&tool| request.value(tool)).collect();
         softmax(relevance.iter_mut());
-        let columns = tools
-            .into_iter()
-            .enumerate()
-            .map(|(column, tool)| (tool, column))
-            .collect();
+        let mut columns = HashMap::with_capacity(tools.len());
+        for (column, tool) in tools.into_iter().enumerate() {
+            columns.insert(tool, column);
+        }
         Self {
             columns,
-            open: vec![1.0; parts.nrows()],
-            parts,
-            whole: relevance,
+            uncovered: vec![1.0; by_subquery.nrows()],
+            by_subquery,
+            relevance,
             good,
         }
     }
 
-    /// Notes that a tool is chosen.
+    /// Updates the coverage after a tool was chosen.
     pub(super) fn choose(&mut self, tool: ToolId) {
         if let Some(&column) = self.columns.get(&tool) {
-            for (open, part) in self.open.iter_mut().zip(self.parts.column(column)) {
-                *open *= 1.0 - part;
+            for (uncovered, probability) in self
+                .uncovered
+                .iter_mut()
+                .zip(self.by_subquery.column(column))
+            {
+                *uncovered *= 1.0 - probability;
             }
         }
     }
 
-    /// Returns which of `candidates`, best first, comes next, and for which part: the good tools of
-    /// parts, and then what adds most; `None` where none was compared. Of equal ones the first.
+    /// Returns the position of the next of `candidates`, which come best first, with its subquery.
+    /// Good tools come first, then the tool that adds most; of equal tools the first. Returns
+    /// `None` if no candidate was compared.
     pub(super) fn next(&self, candidates: &VecDeque<Candidate>) -> Option<(usize, usize)> {
-        let place = |wanted: ToolId| {
+        let position = |tool: ToolId| {
             candidates
                 .iter()
-                .position(|candidate| candidate.tool == wanted)
+                .position(|candidate| candidate.tool == tool)
         };
         if let Some(next) = self
             .good
             .iter()
-            .find_map(|&(tool, part)| Some((place(tool)?, part)))
+            .find_map(|&(tool, subquery)| Some((position(tool)?, subquery)))
         {
             return Some(next);
         }
         let mut best: Option<(usize, usize, f32)> = None;
-        for (place, candidate) in candidates.iter().enumerate() {
+        for (position, candidate) in candidates.iter().enumerate() {
             let Some(&column) = self.columns.get(&candidate.tool) else {
                 continue;
             };
             let gains = self
-                .open
+                .uncovered
                 .iter()
-                .zip(self.parts.column(column))
-                .map(|(open, part)| open * part);
-            let (mut sum, mut most) = (0.0, (0, 0.0));
-            for (part, gain) in gains.enumerate() {
+                .zip(self.by_subquery.column(column))
+                .map(|(uncovered, probability)| uncovered * probability);
+            let (mut sum, mut best_subquery, mut best_gain) = (0.0, 0, 0.0);
+            for (subquery, gain) in gains.enumerate() {
                 sum += gain;
-                if gain > most.1 {
-                    most = (part, gain);
+                if gain > best_gain {
+                    (best_subquery, best_gain) = (subquery, gain);
                 }
             }
-            let value =
-                (1.0 - COVERAGE) * self.whole[column] + COVERAGE * sum / self.open.len() as f32;
-            if best.is_none_or(|(.., known)| value > known) {
-                best = Some((place, most.0, value));
+            let value = (1.0 - COVERAGE) * self.relevance[column]
+                + COVERAGE * sum / self.uncovered.len() as f32;
+            if best.is_none_or(|(.., best_value)| value > best_value) {
+                best = Some((position, best_subquery, value));
             }
         }
-        best.map(|(place, part, _)| (place, part))
+        best.map(|(position, subquery, _)| (position, subquery))
     }
 }
 
-/// Returns the vectors that the static model made of the catalog.
+/// Returns the static model's vectors of the catalog.
 pub(crate) fn static_vectors(index: &Index) -> Option<&Vectors> {
     index
         .vectors
         .iter()
-        .find(|vectors| Retriever::of(vectors.embedder().as_ref()) == Retriever::Static)
+        .find(|vectors| Retriever::from_embedder(vectors.embedder().as_ref()) == Retriever::Static)
 }
 
 /// Turns values into probabilities.

@@ -1,138 +1,139 @@
-//! What became of each tool that was picked, or would have been.
+//! Decisions on the tools that were picked, or excluded by a limit.
 
 use crate::catalog::Detail;
 use crate::ranking::{Candidate, ToolId};
 
-/// What became of one tool. Few tools have one: those that were picked, or would have been but for
-/// a limit.
+/// The decision on one tool. Only tools that were picked, or would have been picked without a
+/// limit, have one.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Decision {
     pub(crate) tool: ToolId,
-    pub(crate) fate: Fate,
+    pub(crate) outcome: CutOutcome,
 }
 
-/// Picked, or why not. In the order in which it is told.
+/// The outcome of a cut for one tool, in the order of reports.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Fate {
-    Picked(Picked),
-    /// It must stay, and has no place among `max_candidates`.
+pub(crate) enum CutOutcome {
+    Picked(PickDetails),
+    /// The tool is mandatory, but `max_candidates` is reached.
     OverCutoff,
-    /// Its source has its share.
+    /// Its source has reached `max_per_source`.
     OverSource,
-    /// It is required, beyond what is brought along.
+    /// The picks require more tools than are added.
     OverRequired,
-    /// The token budget has no room for it.
+    /// It does not fit the token budget.
     OverBudget,
-    /// It is the same as this picked tool.
+    /// It is a duplicate of this pick.
     SameAs(ToolId),
-    /// It is untrusted, and a copy of a picked tool that is trusted.
+    /// It is an untrusted copy of a pick from a trusted source.
     Copy,
-    /// The parts that it fits are covered.
+    /// Other picks cover the subqueries that it serves.
     Covered,
-    /// It is required, and may not be seen.
-    Refused(Refused),
+    /// It is required by a pick, but ineligible.
+    Ineligible(IneligibleRequirement),
 }
 
-/// How a tool is required that may not be seen.
+/// The requirement of an ineligible tool.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Refused {
-    /// The first name by which it is required.
+pub(crate) struct IneligibleRequirement {
+    /// The name by which it is required first.
     pub(crate) name: String,
-    /// The picked tools that require it.
+    /// The picks that require it.
     pub(crate) by: Vec<ToolId>,
 }
 
-/// How a tool was picked.
+/// The circumstances of a pick.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Picked {
-    /// The value by which it is ordered.
+pub(crate) struct PickDetails {
+    /// The value that orders the picks.
     pub(crate) value: f32,
-    /// The part of the request that it was picked for, although others outrank it.
+    /// The subquery that it was picked for although other tools rank higher.
     pub(crate) covers: Option<usize>,
-    /// The picked tools that require it.
+    /// The picks that require it.
     pub(crate) required_by: Vec<ToolId>,
-    /// Whether it is there for that alone, and so beside the picks.
-    pub(crate) beside: bool,
-    /// How much of it is shown, and the tokens of that, where there is a budget.
-    pub(crate) shown: Option<(Detail, usize)>,
+    /// `true` if it is added only because picks require it.
+    pub(crate) only_required: bool,
+    /// The detail of the shown definition and its tokens, if there is a token budget.
+    pub(crate) definition: Option<(Detail, usize)>,
 }
 
 impl Decision {
-    /// Picks a candidate for its rank.
+    /// Picks a candidate by its rank.
     pub(crate) fn pick(candidate: Candidate) -> Self {
-        let picked = Picked {
+        let picked = PickDetails {
             value: candidate.score,
-            ..Picked::default()
+            ..PickDetails::default()
         };
         Self {
             tool: candidate.tool,
-            fate: Fate::Picked(picked),
+            outcome: CutOutcome::Picked(picked),
         }
     }
 
-    /// Returns how the tool was picked; `None` where it was not.
-    pub(crate) fn picked(&self) -> Option<&Picked> {
-        match &self.fate {
-            Fate::Picked(picked) => Some(picked),
+    /// Returns the circumstances of the pick, if the tool was picked.
+    pub(crate) fn picked(&self) -> Option<&PickDetails> {
+        match &self.outcome {
+            CutOutcome::Picked(picked) => Some(picked),
             _ => None,
         }
     }
 
-    pub(crate) fn picked_mut(&mut self) -> Option<&mut Picked> {
-        match &mut self.fate {
-            Fate::Picked(picked) => Some(picked),
+    pub(crate) fn picked_mut(&mut self) -> Option<&mut PickDetails> {
+        match &mut self.outcome {
+            CutOutcome::Picked(picked) => Some(picked),
             _ => None,
         }
     }
 
     /// Returns the tool if it is picked and others require it.
     pub(crate) fn required(&self) -> Option<ToolId> {
-        self.picked()
-            .filter(|picked| !picked.required_by.is_empty())
-            .map(|_| self.tool)
+        let picked = self.picked()?;
+        (!picked.required_by.is_empty()).then_some(self.tool)
     }
 
-    /// Returns the tool and how it is required, if it may not be seen.
-    pub(crate) fn refused(&self) -> Option<(ToolId, &Refused)> {
-        match &self.fate {
-            Fate::Refused(refused) => Some((self.tool, refused)),
+    /// Returns the tool and its requirement, if it is required but ineligible.
+    pub(crate) fn ineligible_requirement(&self) -> Option<(ToolId, &IneligibleRequirement)> {
+        match &self.outcome {
+            CutOutcome::Ineligible(requirement) => Some((self.tool, requirement)),
             _ => None,
         }
     }
 
-    /// Returns `true` if the tool only failed to get one of the places of the cut.
+    /// Returns `true` if the tool only lacked a place among the picks.
     pub(crate) fn lost_its_place(&self) -> bool {
         matches!(
-            self.fate,
-            Fate::OverCutoff | Fate::OverSource | Fate::Covered
+            self.outcome,
+            CutOutcome::OverCutoff | CutOutcome::OverSource | CutOutcome::Covered
         )
     }
 }
 
 /// Returns the picked tools, in the order of the decisions.
-pub(crate) fn picks(decisions: &[Decision]) -> impl DoubleEndedIterator<Item = (ToolId, &Picked)> {
+pub(crate) fn picks(
+    decisions: &[Decision],
+) -> impl DoubleEndedIterator<Item = (ToolId, &PickDetails)> {
     decisions
         .iter()
         .filter_map(|decision| Some((decision.tool, decision.picked()?)))
 }
 
-/// Puts decisions in the order in which they are told: picks, best first, then what stands beside
-/// them, and then what was dropped, by reason.
+/// Sorts decisions for reports: picks, best first; then tools that are only required; then excluded
+/// tools, by outcome.
 pub(crate) fn put_in_order(decisions: &mut [Decision]) {
-    decisions.sort_by(|a, b| match (&a.fate, &b.fate) {
-        (Fate::Picked(one), Fate::Picked(other)) => {
+    decisions.sort_by(|a, b| match (&a.outcome, &b.outcome) {
+        (CutOutcome::Picked(one), CutOutcome::Picked(other)) => {
             let candidate = |tool, score| Candidate { tool, score };
             let by_value =
                 candidate(a.tool, one.value).better_first(&candidate(b.tool, other.value));
-            one.beside.cmp(&other.beside).then(by_value)
+            one.only_required.cmp(&other.only_required).then(by_value)
         }
-        (Fate::SameAs(one), Fate::SameAs(other)) => one.cmp(other),
-        (one, other) => one.place().cmp(&other.place()),
+        (CutOutcome::SameAs(one), CutOutcome::SameAs(other)) => one.cmp(other),
+        (one, other) => one.order().cmp(&other.order()),
     });
 }
 
-impl Fate {
-    fn place(&self) -> u8 {
+impl CutOutcome {
+    fn order(&self) -> u8 {
         match self {
             Self::Picked(_) => 0,
             Self::OverCutoff => 1,
@@ -142,7 +143,7 @@ impl Fate {
             Self::SameAs(_) => 5,
             Self::Copy => 6,
             Self::Covered => 7,
-            Self::Refused(_) => 8,
+            Self::Ineligible(_) => 8,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where a tool's score comes from: what each stage says of it.
+//! The provenance of a score: the evidence of each stage.
 
 use std::collections::BTreeMap;
 
@@ -9,264 +9,262 @@ use crate::examples::ExampleOrigin;
 use crate::fuse::Fusion;
 use crate::text::{Field, TermKind, ValueKind};
 
-/// Where a score comes from.
+/// The origin of a score.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Provenance {
-    /// What ranked: `keyword`, `semantic`, `hybrid`, or a scorer's name.
+    /// The name of the ranking: `keyword`, `semantic`, `hybrid`, or a scorer's name.
     pub scorer: String,
-    /// The name by which the request names the tool outright.
+    /// The mention: the name by which the request names the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub named: Option<String>,
-    /// Whether the caller wants the tool whatever its score.
+    /// `true` if the caller always includes the tool.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub always_included: bool,
-    /// The name by which the task has called the tool.
+    /// The name by which the task called the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_use: Option<String>,
     /// The picked skills that need the tool, best first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub needed_by: Vec<String>,
-    /// The ids of the picked tools that require the tool, in the order of the picks.
+    /// The ids of the picks that require the tool, in the order of the picks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required_by: Vec<String>,
-    /// The ids of the tools that it requires and the caller may not see.
+    /// The ids of the ineligible tools that it requires.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub requires_ineligible: Vec<String>,
-    /// The part of the request that the tool was picked for, although others outrank it or it does
-    /// not reach `min_score` for the whole request.
+    /// The subquery that the tool was picked for. Present if other tools rank higher, or if the
+    /// tool does not reach `min_score` for the whole request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub covers: Option<CoverEvidence>,
-    /// What the keyword retriever says.
+    /// The evidence of the keyword retriever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keyword: Option<KeywordEvidence>,
-    /// What the semantic retriever says.
+    /// The evidence of the semantic retrievers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub semantic: Vec<SemanticEvidence>,
-    /// How the retrievers' scores became one.
+    /// The fusion of the retrievers' scores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fusion: Option<FusionEvidence>,
-    /// What the tool's examples add, where they add something.
+    /// The contribution of the tool's examples, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub examples: Option<ExampleEvidence>,
-    /// What the tool has gained by those in use.
+    /// The gain from tools in use and from popularity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prior: Option<PriorEvidence>,
-    /// What the reranker says.
+    /// The evidence of the reranker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rerank: Option<RerankEvidence>,
-    /// What a custom scorer adds.
+    /// Further evidence from a custom scorer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
 }
 
-/// What the quick retrievers say of a tool for one part of the request, asked as a request of its
+/// The evidence of the quick retrievers for one subquery, which is ranked like a request of its
 /// own.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct CoverEvidence {
-    /// The part.
+    /// The text of the subquery.
     pub part: String,
-    /// The tool's score for it, 0..1.
+    /// The tool's score for the subquery, 0..1.
     pub score: f32,
-    /// What the keyword retriever says.
+    /// The evidence of the keyword retriever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keyword: Option<KeywordEvidence>,
-    /// What the static model says.
+    /// The evidence of the static model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub semantic: Option<SemanticEvidence>,
-    /// What the tool's examples add, where they add something.
+    /// The contribution of the tool's examples, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub examples: Option<ExampleEvidence>,
 }
 
-/// What the examples of a tool add: requests that it is for.
+/// The contribution of a tool's examples.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ExampleEvidence {
-    /// What the fused value gains.
+    /// The gain of the fused value.
     pub gain: f32,
     /// The gain as a share of the fused value, 0..1.
     pub share: f32,
-    /// The example that is most like the request.
+    /// The example most similar to the request.
     pub nearest: String,
-    /// Where that comes from.
+    /// The origin of that example.
     pub origin: ExampleOrigin,
 }
 
-/// What the keyword retriever says of a tool.
+/// The evidence of the keyword retriever for a tool.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct KeywordEvidence {
-    /// Place among the eligible tools, from 1; absent where no term matched. From 8,192 tools on,
-    /// where only those that may be near the request are scored, among these.
+    /// The rank among the eligible tools, from 1; absent if no term matched. In catalogs of 8,192
+    /// tools or more, only tools that may be near the request are scored and ranked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<usize>,
-    /// BM25 score: half that of the whole request, half that of the sentence that fits the tool
+    /// The BM25 score: half that of the whole request, half that of the sentence that fits the tool
     /// best.
     pub score: f32,
-    /// By how much what the user said before changes the score; absent where the request stands
-    /// alone.
+    /// The contribution of the context to the score; absent if the request has no context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<f32>,
-    /// By how much examples raise the score; absent where no tool has any.
+    /// The contribution of examples to the score; absent if no tool has examples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub examples: Option<f32>,
-    /// The request's terms that the tool has, in the order of the request.
+    /// The matching terms, in the order of the request.
     pub terms: Vec<TermEvidence>,
 }
 
-/// One term of the request in one tool.
+/// A matching term.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct TermEvidence {
-    /// The term as the request has it.
+    /// The term in the request.
     pub word: String,
-    /// The term as the tool has it, in the first of the fields: `bookings` of a request may meet
-    /// `booking`. A value meets a parameter that takes such a thing.
+    /// The matching term in the tool, in the first of the fields: `bookings` in a request may match
+    /// `booking`. A value matches a parameter that accepts it.
     pub meets: String,
-    /// Whether it is a word, an identifier, a pair of words or a value.
+    /// The kind of term: a word, an identifier, a pair of words or a value.
     pub kind: TermKind,
-    /// What a value is; absent of words.
+    /// The kind of value; absent for words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<ValueKind>,
-    /// What it adds to the score; half as much where the best sentence does not have it.
+    /// The contribution to the score, halved if the best sentence does not contain the term.
     pub contribution: f32,
-    /// The fields that hold it.
+    /// The fields that contain it.
     pub fields: Vec<Field>,
 }
 
-/// What the semantic retriever says of a tool.
+/// The evidence of a semantic retriever for a tool.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct SemanticEvidence {
-    /// Place among the eligible tools, from 1. From 8,192 tools on, where only those that may be
-    /// near the request are scored, among these.
+    /// The rank among the eligible tools, from 1. In catalogs of 8,192 tools or more, only tools
+    /// that may be near the request are scored and ranked.
     pub rank: Option<usize>,
-    /// Cosine similarity, -1..1: half that of the whole request, half that of the sentence nearest
-    /// to the tool.
+    /// The cosine similarity, -1..1: half that of the whole request, half that of the sentence
+    /// nearest to the tool.
     pub score: f32,
-    /// By how much what the user said before changes the score; absent where the request stands
-    /// alone.
+    /// The contribution of the context to the score; absent if the request has no context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<f32>,
-    /// By how much examples raise the score; absent where no tool has any.
+    /// The contribution of examples to the score; absent if no tool has examples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub examples: Option<f32>,
-    /// Identity of the embedding model.
+    /// The identity of the embedding model.
     pub model: String,
-    /// Whether the model is there because another one failed.
+    /// `true` if the model is the fallback for one that failed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stands_in: bool,
-    /// The words of the request that bring the tool nearest, at most 4, the weightiest first; none
-    /// where the model cannot tell
+    /// The words of the request that contribute most, at most 4, the weightiest first. Empty if the
+    /// model has no word vectors
     /// ([`Embedder::word_vectors`](crate::embed::Embedder::word_vectors)).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<WordEvidence>,
 }
 
-/// One word of the request, and the word of the tool that it meets best.
+/// A word of the request with the most similar word of the tool.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct WordEvidence {
-    /// The word as the request has it first.
+    /// The word, as it first occurs in the request.
     pub word: String,
-    /// What it adds to the cosine similarity of the whole request, wherever it stands there, all
-    /// words of the tool taken together.
+    /// The contribution of all its occurrences to the cosine similarity of the whole request, over
+    /// all words of the tool.
     pub contribution: f32,
-    /// The word of the tool, as the tool has it, with which it adds most.
+    /// The word of the tool that contributes most with it.
     pub meets: String,
-    /// The field that this word stands in.
+    /// The field that contains this word.
     pub field: Field,
     /// Cosine similarity of the two words, 0..1; 1 for the same word.
     pub similarity: f32,
 }
 
-/// How the retrievers' scores became one.
+/// The fusion of the retrievers' scores.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct FusionEvidence {
     /// The method and its constants.
     #[serde(flatten)]
     pub method: Fusion,
-    /// Each retriever's part in a weighted sum, by `keyword` or the identity of a model; empty for
-    /// reciprocal ranks, which stand with the retrievers.
+    /// The parts of a weighted sum, by `keyword` or the identity of a model. Empty for reciprocal
+    /// ranks, which the retrievers' evidence contains.
     pub parts: BTreeMap<String, FusionPart>,
-    /// What the tool's source adds to a weighted sum, where sources tell something.
+    /// The contribution of the tool's source to a weighted sum, if sources carry a signal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceEvidence>,
-    /// The fused value, by which tools are ordered; with what the source and the prior add.
+    /// The fused value, which orders the tools. It includes the contributions of source and prior.
     pub value: f32,
 }
 
-/// What the source of a tool adds, as one document made of all of its tools.
+/// The contribution of a tool's source, which is scored as one document made of all its tools.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SourceEvidence {
-    /// What the fused value gains.
+    /// The gain of the fused value.
     pub gain: f32,
-    /// Whether no source of an eligible tool adds more.
+    /// `true` if no source of an eligible tool contributes more.
     pub best: bool,
 }
 
-/// One retriever's part in a fused value.
+/// The part of one retriever in a fused value.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct FusionPart {
-    /// The retriever's weight at this request.
+    /// The retriever's weight for this request.
     pub weight: f32,
     /// The retriever's score.
     pub score: f32,
 }
 
-/// What a tool gains because it is often called, in tasks with those that are in use or at all.
+/// The gain of a tool that is often called, either together with tools in use or at all.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PriorEvidence {
-    /// What the fused value gains.
+    /// The gain of the fused value.
     pub gain: f32,
-    /// The tools in use that it gains by, the most telling first.
-    pub by: Vec<CalledTogether>,
-    /// How often it is called, where that is to count
-    /// ([`PickOptions::popularity`](crate::PickOptions::popularity)).
+    /// The tools in use that raise it, the strongest first.
+    pub by: Vec<CallCooccurrence>,
+    /// The frequency of its calls, if [`PickOptions::popularity`](crate::PickOptions::popularity)
+    /// is set.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub popular: Option<CalledOften>,
+    pub popular: Option<CallFrequency>,
 }
 
-/// How often a tool was called.
+/// The frequency of a tool's calls.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct CalledOften {
-    /// In how many tasks.
+pub struct CallFrequency {
+    /// The number of tasks that called the tool.
     pub tasks: u32,
-    /// In how many a tool is that is called at all.
+    /// The mean number of tasks per called tool.
     pub expected: f32,
-    /// The gain as a logarithm of odds, at most that of four.
+    /// The gain as a logarithm of odds, at most ln 4.
     pub log_ratio: f32,
 }
 
-/// How often a tool was called together with one that is in use.
+/// The frequency of calls together with a tool in use.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct CalledTogether {
+pub struct CallCooccurrence {
     /// The id of the tool in use.
     pub tool_id: String,
-    /// In how many tasks both were called.
+    /// The number of tasks that called both.
     pub together: u32,
-    /// In how many tasks they would both have been, had they nothing to do with each other.
+    /// The number of tasks that would call both if they were independent.
     pub expected: f32,
-    /// The logarithm of how much more likely the tool is for that, shrunken where few tasks tell.
+    /// The logarithm of the likelihood ratio, shrunk if there are few tasks.
     pub log_ratio: f32,
 }
 
-/// What the reranker says of a tool.
+/// The evidence of the reranker for a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RerankEvidence {
-    /// The reranker's score, by which the window is ordered; its range is the reranker's own.
+    /// The reranker's score, which orders the window. Its range depends on the reranker.
     pub score: f32,
-    /// Place in the ranking that the reranker was shown, from 1.
+    /// The position before reranking, from 1.
     pub before: usize,
-    /// Place after reranking, from 1.
+    /// The position after reranking, from 1.
     pub after: usize,
 }

@@ -1,4 +1,4 @@
-//! What became of the stages of a pick.
+//! The stages of a pick and their status.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,29 +10,29 @@ use serde::{Serialize, Serializer};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Stage {
-    /// Asking a shared store for candidates; only where the catalog lies in one.
+    /// Requests candidates from a shared store; only with a shared store.
     Store,
-    /// Who may see what.
+    /// Applies the access policy.
     Eligibility,
     /// The keyword retriever.
     Keyword,
     /// The semantic retriever.
     Semantic,
-    /// Raising the tools that served such requests before; only where tools have examples.
+    /// Raises tools that served similar requests; only if tools have examples.
     Examples,
-    /// From signals to one value.
+    /// Combines the signals to one value.
     Fuse,
-    /// Raising what goes with the tools in use; only where the engine has sequences of calls.
+    /// Raises tools that go with the tools in use; only if the engine has sequences.
     Prior,
-    /// A custom scorer in place of retrieval and fusion.
+    /// A custom scorer, which replaces retrieval and fusion.
     Scorer,
-    /// Ranking skills; only where the engine has some.
+    /// Ranks skills; only if the engine has skills.
     Skills,
-    /// Dropping what scores below `min_score`.
+    /// Excludes tools that score below `min_score`.
     MinScore,
-    /// Reordering by a reranker.
+    /// Reorders the best candidates by a reranker.
     Rerank,
-    /// The cut.
+    /// Chooses the picks.
     Select,
 }
 
@@ -55,13 +55,13 @@ impl fmt::Display for Stage {
     }
 }
 
-/// What one stage did.
+/// The status of one stage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct StageReport {
     /// The stage.
     pub stage: Stage,
-    /// What became of it.
+    /// Its status.
     #[serde(flatten)]
     pub status: StageStatus,
 }
@@ -73,7 +73,7 @@ impl StageReport {
     }
 }
 
-/// What became of a stage.
+/// The status of a stage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -82,12 +82,12 @@ pub enum StageStatus {
     Ran,
     /// It did not run.
     Skipped {
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// It failed or ran out of time.
+    /// It failed or timed out.
     Failed {
-        /// Why.
+        /// The cause.
         reason: String,
     },
 }
@@ -102,18 +102,18 @@ impl fmt::Display for StageStatus {
     }
 }
 
-/// A stage that failed or ran out of time.
+/// A stage that failed or timed out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Degraded {
     /// The stage.
     pub stage: Stage,
-    /// What happened, and what stands in.
+    /// The cause, and the fallback.
     pub reason: String,
 }
 
 impl Degraded {
-    /// Says what happened to a stage, and what stands in.
+    /// Makes a report of a stage, the cause, and the fallback.
     pub fn new(stage: Stage, reason: impl Into<String>) -> Self {
         Self {
             stage,
@@ -122,7 +122,7 @@ impl Degraded {
     }
 }
 
-/// How long the stages took; not part of the serialised outcome.
+/// The durations of the stages; not part of the serialised selection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Timings(pub Vec<(Stage, Duration)>);
 

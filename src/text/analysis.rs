@@ -1,12 +1,14 @@
-//! From text to terms, the same for tools and requests.
+//! Analysis of text into terms, the same for tools and requests.
 //!
 //! Tool names are identifiers (`read_file`, `getHTTPResponse`, `s3-put-object`) and requests are
-//! prose, so both are cut into words: at everything that is no letter or digit, at a change of
-//! case, and between letters and digits. Scripts written without spaces (Chinese, Japanese, Thai,
-//! …) and Hangul give overlapping pairs of characters, which needs no dictionary. Words are
-//! lower-cased, stripped of Latin accents and stemmed with the English Snowball stemmer; on other
-//! languages the stemmer does little, and does it alike on both sides. Where it takes words of
-//! different meanings for one, such as `terminate` and `terminal`, they stay apart.
+//! prose, so both are split into words: at everything that is not a letter or digit, at a change of
+//! case, and between letters and digits. Scripts without spaces (Chinese, Japanese, Thai, …) and
+//! Hangul give overlapping pairs of characters, which needs no dictionary.
+//!
+//! Words are lower-cased, stripped of Latin accents and stemmed with the English Snowball stemmer.
+//! Words of other languages change little, and alike in tools and requests. If the stemmer gives
+//! words of different meanings the same stem, such as `terminate` and `terminal`, they get
+//! different terms.
 
 use std::cell::Cell;
 use std::iter::Peekable;
@@ -20,87 +22,87 @@ use unicode_normalization::char::{decompose_compatible, is_combining_mark};
 
 use crate::function_words::is_stop_word;
 
-/// Words of so many bytes or more are no words and are dropped.
+/// The length in bytes from which words are dropped.
 const MAX_WORD_BYTES: usize = 64;
-/// How many words an analyzer knows the stems of before it starts afresh; they take a few
-/// megabytes.
-const MOST_KNOWN: usize = 1 << 15;
+/// The most words that an analyzer caches before it clears the cache. They take a few megabytes.
+const MAX_CACHED: usize = 1 << 15;
 
-/// Words of one stem that have no meaning in common (`models/train/stems`): of each stem, words and
-/// what stands for them in its place.
+/// Words with the same stem but different meanings (`models/train/stems`): for each stem, such
+/// words and the terms that replace the stem.
 static SPLIT_STEMS: LazyLock<HashMap<&str, Vec<(&str, &str)>>> = LazyLock::new(|| {
     let mut stems: HashMap<&str, Vec<(&str, &str)>> = HashMap::new();
-    for line in include_str!("split_stems.txt")
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-    {
+    for line in include_str!("split_stems.txt").lines() {
+        if line.starts_with('#') {
+            continue;
+        }
         let (stem, words) = line.split_once(' ').unwrap_or((line, ""));
-        let first = words.split(' ').next().unwrap_or(words);
-        stems
-            .entry(stem)
-            .or_default()
-            .extend(words.split(' ').map(|word| (word, first)));
+        let term = words.split(' ').next().unwrap_or(words);
+        let pairs = stems.entry(stem).or_default();
+        for word in words.split(' ') {
+            pairs.push((word, term));
+        }
     }
     stems
 });
 
-/// Returns what stands for a word in place of its stem, where it has nothing but that in common
-/// with others.
-fn split(word: &str, stem: &str) -> Option<&'static str> {
-    let mut split = SPLIT_STEMS.get(stem).into_iter().flatten();
-    split
-        .find(|(other, _)| word.eq_ignore_ascii_case(other))
-        .map(|&(_, term)| term)
+/// Returns the term that replaces the stem of a word, if the word differs in meaning from other
+/// words with the stem.
+fn split_term(word: &str, stem: &str) -> Option<&'static str> {
+    let mut pairs = SPLIT_STEMS.get(stem)?.iter();
+    let (_, term) = pairs.find(|(other, _)| word.eq_ignore_ascii_case(other))?;
+    Some(term)
 }
 
-/// What a term stands for.
+/// The kind of a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TermKind {
     /// One word.
     Word,
-    /// An identifier of two or three words as a whole, so that `github` finds `GitHub`.
+    /// An identifier of two or three words as one term, so that `github` finds `GitHub`.
     Identifier,
-    /// Two words that follow each other, stop words aside.
+    /// Two consecutive words, ignoring stop words.
     Pair,
-    /// A kind of value that the request has and a parameter takes.
+    /// A kind of value that the request contains and a parameter accepts.
     Value,
 }
 
 /// One term of a text.
 pub(crate) struct AnalyzedTerm<'a> {
-    /// What the index holds: a stem, or the two stems of a pair with a space between.
+    /// The text in the index: a stem, or the two stems of a pair with a space between them.
     pub(crate) term: &'a str,
     pub(crate) kind: TermKind,
-    /// Where it stands in the text, in bytes.
+    /// The start of the term in the text, in bytes.
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
 
-/// Turns texts into terms. It remembers the stems of words, so that one for many texts is quicker
-/// than one for each.
+/// An analyzer that splits texts into terms.
+///
+/// It caches the analysis of words, so using one analyzer for many texts is faster than using one
+/// for each.
 pub(crate) struct Analyzer {
     stemmer: Stemmer,
-    known: Vec<Known>,
-    /// Where each word stands among the known ones.
-    places: HashMap<Box<str>, usize>,
+    cache: Vec<AnalyzedWord>,
+    /// The index of each word in the cache.
+    indexes: HashMap<Box<str>, usize>,
 }
 
-/// How many words the analyzer of a thread knows from one text to the next; they take half a
+/// The most cached words that the analyzer of a thread keeps between uses. They take half a
 /// megabyte.
-const MOST_KEPT: usize = 1 << 12;
+const MAX_CACHED_BETWEEN_USES: usize = 1 << 12;
 
 thread_local! {
-    /// The analyzer of this thread, while nobody uses it.
-    static KEPT: Cell<Option<Analyzer>> = const { Cell::new(None) };
+    /// The analyzer of this thread, while it is not in use.
+    static THREAD_ANALYZER: Cell<Option<Analyzer>> = const { Cell::new(None) };
 }
 
-/// What becomes of a word or identifier.
-pub(crate) struct Known {
+/// The analysis of a word or identifier.
+pub(crate) struct AnalyzedWord {
     stem: Box<str>,
-    /// What stands for the word in place of its stem.
-    split: Option<&'static str>,
+    /// The term that replaces the stem.
+    split_term: Option<&'static str>,
     is_stop_word: bool,
 }
 
@@ -108,68 +110,67 @@ impl Analyzer {
     pub(crate) fn new() -> Self {
         Self {
             stemmer: Stemmer::new(Algorithm::English),
-            known: Vec::new(),
-            places: HashMap::new(),
+            cache: Vec::new(),
+            indexes: HashMap::new(),
         }
     }
 
-    /// Lends the analyzer of this thread, for a few texts: requests repeat words, and so do the
-    /// tools that answer them.
-    pub(crate) fn lend<T>(use_it: impl FnOnce(&mut Self) -> T) -> T {
-        let mut analyzer = KEPT.take().unwrap_or_else(Self::new);
-        let given = use_it(&mut analyzer);
-        if analyzer.known.len() > MOST_KEPT {
-            (analyzer.known, analyzer.places) = (Vec::new(), HashMap::new());
+    /// Calls `analyze` with the analyzer of this thread. Requests repeat words, and so do the tools
+    /// that serve them, so its cache often has them.
+    pub(crate) fn lend<T>(analyze: impl FnOnce(&mut Self) -> T) -> T {
+        let mut analyzer = THREAD_ANALYZER.take().unwrap_or_else(Self::new);
+        let result = analyze(&mut analyzer);
+        if analyzer.cache.len() > MAX_CACHED_BETWEEN_USES {
+            (analyzer.cache, analyzer.indexes) = (Vec::new(), HashMap::new());
         }
-        KEPT.set(Some(analyzer));
-        given
+        THREAD_ANALYZER.set(Some(analyzer));
+        result
     }
 
-    /// Calls `each` with the terms of `text`. A pair follows its second word and does not reach
-    /// over the end of a sentence.
+    /// Calls `each` with the terms of `text`. A pair follows its second word. No pair crosses the
+    /// end of a sentence.
     pub(crate) fn terms(&mut self, text: &str, mut each: impl FnMut(AnalyzedTerm<'_>)) {
         let mut pair = String::with_capacity(64);
-        // The last word that is not a stop word: its stem opens `pair`, and this is where it
-        // stands.
+        // The range of the last word that is not a stop word. Its stem is the start of `pair`.
         let mut last: Option<(usize, usize)> = None;
-        for Piece {
+        for TermSpan {
             start,
             end,
             is_identifier,
-        } in Pieces::new(text)
+        } in TermSpans::new(text)
         {
             if end - start >= MAX_WORD_BYTES {
                 continue;
             }
-            let known = self.known(&text[start..end]);
+            let word = self.look_up(&text[start..end]);
             if is_identifier {
                 each(AnalyzedTerm {
-                    term: &known.stem,
+                    term: &word.stem,
                     kind: TermKind::Identifier,
                     start,
                     end,
                 });
                 continue;
             }
-            let term = known.split.unwrap_or(&known.stem);
+            let term = word.split_term.unwrap_or(&word.stem);
             each(AnalyzedTerm {
                 term,
                 kind: TermKind::Word,
                 start,
                 end,
             });
-            if known.is_stop_word {
+            if word.is_stop_word {
                 continue;
             }
-            if let Some((first, gap)) = last
-                && !text[gap.min(start)..start].contains(ends_sentence)
+            if let Some((last_start, last_end)) = last
+                && !text[last_end.min(start)..start].contains(ends_sentence)
             {
                 pair.push(' ');
                 pair.push_str(term);
                 each(AnalyzedTerm {
                     term: &pair,
                     kind: TermKind::Pair,
-                    start: first,
+                    start: last_start,
                     end,
                 });
             }
@@ -179,49 +180,49 @@ impl Analyzer {
         }
     }
 
-    fn known(&mut self, word: &str) -> &Known {
-        let place = self
-            .places
+    fn look_up(&mut self, word: &str) -> &AnalyzedWord {
+        let index = self
+            .indexes
             .get(word)
             .copied()
-            .unwrap_or_else(|| self.learn(word));
-        &self.known[place]
+            .unwrap_or_else(|| self.analyze_word(word));
+        &self.cache[index]
     }
 
-    /// Finds out what becomes of a word, and returns its place.
-    fn learn(&mut self, word: &str) -> usize {
-        if self.known.len() >= MOST_KNOWN {
-            self.known.clear();
-            self.places.clear();
+    /// Analyses a word, adds it to the cache, and returns its index there.
+    fn analyze_word(&mut self, word: &str) -> usize {
+        if self.cache.len() >= MAX_CACHED {
+            self.cache.clear();
+            self.indexes.clear();
         }
-        let stem: Box<str> = self.stemmer.stem(&plain(word)).into();
-        let split = split(word, &stem);
-        self.places.insert(word.into(), self.known.len());
-        self.known.push(Known {
+        let stem: Box<str> = self.stemmer.stem(&fold_word(word)).into();
+        let split_term = split_term(word, &stem);
+        self.indexes.insert(word.into(), self.cache.len());
+        self.cache.push(AnalyzedWord {
             stem,
-            split,
+            split_term,
             is_stop_word: is_stop_word(word),
         });
-        self.known.len() - 1
+        self.cache.len() - 1
     }
 }
 
-/// Returns a word in small letters, those of the Latin alphabet without accents.
-fn plain(word: &str) -> String {
-    let mut plain = String::with_capacity(word.len());
+/// Returns a word in lower case, and without the accents of Latin letters.
+fn fold_word(word: &str) -> String {
+    let mut folded = String::with_capacity(word.len());
     for c in word.chars().flat_map(char::to_lowercase) {
         if c.is_ascii() {
-            plain.push(c);
+            folded.push(c);
         } else {
-            push_plain(c, &mut plain);
+            push_folded(c, &mut folded);
         }
     }
-    plain
+    folded
 }
 
-/// Adds a letter in small ASCII letters, if it is one of these with marks or in another form, or
-/// stands for some of them; else as it is.
-fn push_plain(c: char, plain: &mut String) {
+/// Appends a lower-case letter as ASCII, if it is a Latin letter with marks, a compatibility form
+/// or a ligature; otherwise unchanged.
+fn push_folded(c: char, folded: &mut String) {
     let ascii = match c {
         'æ' => "ae",
         'œ' => "oe",
@@ -243,17 +244,17 @@ fn push_plain(c: char, plain: &mut String) {
         'ƶ' => "z",
         _ => "",
     };
-    plain.push_str(ascii);
+    folded.push_str(ascii);
     if ascii.is_empty() {
-        let start = plain.len();
-        let mut is_plain = true;
+        let start = folded.len();
+        let mut is_latin = true;
         decompose_compatible(c, |part| {
-            is_plain &= part.is_ascii_alphanumeric() || is_combining_mark(part);
-            plain.extend(part.is_ascii().then(|| part.to_ascii_lowercase()));
+            is_latin &= part.is_ascii_alphanumeric() || is_combining_mark(part);
+            folded.extend(part.is_ascii().then(|| part.to_ascii_lowercase()));
         });
-        if !is_plain || plain.len() == start {
-            plain.truncate(start);
-            plain.push(c);
+        if !is_latin || folded.len() == start {
+            folded.truncate(start);
+            folded.push(c);
         }
     }
 }
@@ -262,31 +263,32 @@ fn ends_sentence(c: char) -> bool {
     matches!(c, '.' | '!' | '?' | ';' | '\n' | '。' | '！' | '？')
 }
 
-/// Cuts identifiers into their words: `readFile_v2` becomes `read File v 2`.
+/// Splits identifiers into their words: `readFile_v2` becomes `read File v 2`.
 pub(crate) fn split_identifier(text: &str) -> String {
-    words(text)
-        .map(|(start, end)| &text[start..end])
-        .collect::<Vec<_>>()
-        .join(" ")
+    let mut identifier_words = Vec::new();
+    for (start, end) in words(text) {
+        identifier_words.push(&text[start..end]);
+    }
+    identifier_words.join(" ")
 }
 
-/// A part of a text that is a term.
-struct Piece {
+/// The range of a word or identifier in a text.
+struct TermSpan {
     start: usize,
     end: usize,
     is_identifier: bool,
 }
 
-/// The [`words`] of a text, and after the words of an identifier of two or three the identifier as
-/// a whole.
-struct Pieces<'a> {
+/// An iterator over the [`words`] of a text. After the words of an identifier of two or three words
+/// it returns the identifier.
+struct TermSpans<'a> {
     text: &'a str,
-    words: Peekable<Words<'a>>,
-    /// Range of the words so far that stand without a gap, and how many they are.
+    words: Peekable<WordRanges<'a>>,
+    /// The start, end and number of the latest words without a gap between them.
     run: (usize, usize, usize),
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> TermSpans<'a> {
     fn new(text: &'a str) -> Self {
         Self {
             text,
@@ -296,19 +298,19 @@ impl<'a> Pieces<'a> {
     }
 }
 
-impl Iterator for Pieces<'_> {
-    type Item = Piece;
+impl Iterator for TermSpans<'_> {
+    type Item = TermSpan;
 
-    fn next(&mut self) -> Option<Piece> {
+    fn next(&mut self) -> Option<TermSpan> {
         let (run_start, run_end, count) = self.run;
-        let goes_on = self
+        let continues = self
             .words
             .peek()
             .is_some_and(|&(start, _)| start <= run_end);
-        if (2..=3).contains(&count) && !goes_on {
+        if (2..=3).contains(&count) && !continues {
             self.run = (0, 0, 0);
             if !self.text[run_start..run_end].contains(is_unspaced) {
-                return Some(Piece {
+                return Some(TermSpan {
                     start: run_start,
                     end: run_end,
                     is_identifier: true,
@@ -316,12 +318,12 @@ impl Iterator for Pieces<'_> {
             }
         }
         let (start, end) = self.words.next()?;
-        self.run = if goes_on && count > 0 {
+        self.run = if continues && count > 0 {
             (run_start, end, count + 1)
         } else {
             (start, end, 1)
         };
-        Some(Piece {
+        Some(TermSpan {
             start,
             end,
             is_identifier: false,
@@ -330,21 +332,22 @@ impl Iterator for Pieces<'_> {
 }
 
 /// Returns the byte ranges of the words of `text`.
-pub(crate) fn words(text: &str) -> Words<'_> {
-    Words { text, at: 0 }
+pub(crate) fn words(text: &str) -> WordRanges<'_> {
+    WordRanges { text, position: 0 }
 }
 
-pub(crate) struct Words<'a> {
+/// An iterator over the byte ranges of the words of a text.
+pub(crate) struct WordRanges<'a> {
     text: &'a str,
-    at: usize,
+    position: usize,
 }
 
-impl Iterator for Words<'_> {
+impl Iterator for WordRanges<'_> {
     type Item = (usize, usize);
 
     fn next(&mut self) -> Option<(usize, usize)> {
-        let rest = &self.text[self.at..];
-        let start = self.at + rest.find(char::is_alphanumeric)?;
+        let rest = &self.text[self.position..];
+        let start = self.position + rest.find(char::is_alphanumeric)?;
         let mut letters = self.text[start..].chars();
         let first = letters.next()?;
         let after_first = start + first.len_utf8();
@@ -354,12 +357,12 @@ impl Iterator for Words<'_> {
                     let after_second = after_first + second.len_utf8();
                     // The next pair starts at the second character, unless the run ends with this
                     // pair.
-                    let goes_on = letters.next().is_some_and(is_unspaced);
-                    self.at = if goes_on { after_first } else { after_second };
+                    let continues = letters.next().is_some_and(is_unspaced);
+                    self.position = if continues { after_first } else { after_second };
                     (start, after_second)
                 }
                 _ => {
-                    self.at = after_first;
+                    self.position = after_first;
                     (start, after_first)
                 }
             });
@@ -373,14 +376,15 @@ impl Iterator for Words<'_> {
             end += current.len_utf8();
             previous = current;
         }
-        self.at = end;
+        self.position = end;
         Some((start, end))
     }
 }
 
-/// Returns `true` if a word ends between `previous` and `current`, which `behind` follows.
-fn is_boundary(previous: char, current: char, mut behind: Chars<'_>) -> bool {
-    // Most letters are told at a glance.
+/// Returns `true` if a word ends between `previous` and `current`. `rest` is the text after
+/// `current`.
+fn is_boundary(previous: char, current: char, mut rest: Chars<'_>) -> bool {
+    // A fast path for most letters.
     if previous.is_ascii_lowercase() && current.is_ascii_lowercase() {
         return false;
     }
@@ -389,10 +393,13 @@ fn is_boundary(previous: char, current: char, mut behind: Chars<'_>) -> bool {
         || previous.is_numeric() != current.is_numeric()
         || (previous.is_lowercase() && current.is_uppercase())
         // `HTTPResponse`: the last capital before a lowercase letter starts a word.
-        || (previous.is_uppercase() && current.is_uppercase() && behind.next().is_some_and(char::is_lowercase))
+        || (previous.is_uppercase()
+            && current.is_uppercase()
+            && rest.next().is_some_and(char::is_lowercase))
 }
 
-/// Scripts whose words are not set apart by spaces, and Hangul, whose words carry particles.
+/// Returns `true` for letters of scripts without spaces between words, and for Hangul, whose words
+/// have particles attached.
 fn is_unspaced(c: char) -> bool {
     matches!(u32::from(c),
         0x0E00..=0x0EFF        // Thai, Lao
@@ -413,7 +420,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn cut(text: &str) -> Vec<&str> {
+    fn split(text: &str) -> Vec<&str> {
         words(text).map(|(start, end)| &text[start..end]).collect()
     }
 
@@ -431,7 +438,7 @@ mod tests {
             ("날씨를", vec!["날씨", "씨를"]),
             ("🚀 …", vec![]),
         ] {
-            assert_eq!(cut(text), expected, "{text}");
+            assert_eq!(split(text), expected, "{text}");
         }
     }
 
@@ -455,11 +462,11 @@ mod tests {
     }
 
     #[test]
-    fn words_that_only_share_a_stem_are_different_terms() {
+    fn words_with_equal_stem_and_different_meaning_are_distinct() {
         let term = |word: &str| {
-            let mut found = Vec::new();
-            Analyzer::new().terms(word, |term| found.push(term.term.to_owned()));
-            found.join(" ")
+            let mut terms = Vec::new();
+            Analyzer::new().terms(word, |term| terms.push(term.term.to_owned()));
+            terms.join(" ")
         };
         for (one, other) in [
             ("terminate", "Terminal"),
@@ -484,13 +491,13 @@ mod tests {
         for (stem, words) in SPLIT_STEMS.iter() {
             for (word, first) in words {
                 assert_eq!(stemmer.stem(word), *stem, "{word}");
-                assert_ne!(first, stem, "{word} is not told apart");
+                assert_ne!(first, stem, "{word} is not distinguished");
             }
         }
     }
 
     #[test]
-    fn letters_are_small_and_plain() {
+    fn letters_are_lower_case_and_without_accents() {
         for (word, expected) in [
             ("Größe", "grosse"),
             ("ŁÓDŹ", "lodz"),
@@ -505,13 +512,15 @@ mod tests {
             ("が한ώ", "が한ώ"),
             ("½", "½"),
         ] {
-            assert_eq!(plain(word), expected, "{word}");
+            assert_eq!(fold_word(word), expected, "{word}");
         }
     }
 
     proptest! {
         #[test]
-        fn an_analyzer_that_knows_words_says_what_a_new_one_says(texts in prop::collection::vec("(the |read|Files|s3|é|[.]| ){0,8}", 1..5)) {
+        fn cached_words_give_the_same_terms(
+            texts in prop::collection::vec("(the |read|Files|s3|é|[.]| ){0,8}", 1..5),
+        ) {
             let terms = |analyzer: &mut Analyzer, text: &str| {
                 let mut terms = Vec::new();
                 analyzer.terms(text, |AnalyzedTerm { term, kind, start, end }| {
@@ -519,9 +528,9 @@ mod tests {
                 });
                 terms
             };
-            let mut known = Analyzer::new();
+            let mut reused = Analyzer::new();
             for text in &texts {
-                prop_assert_eq!(terms(&mut known, text), terms(&mut Analyzer::new(), text));
+                prop_assert_eq!(terms(&mut reused, text), terms(&mut Analyzer::new(), text));
             }
         }
 

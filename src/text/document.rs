@@ -1,13 +1,13 @@
-//! The document that a tool becomes: what the keyword index and the embedding model read of it.
+//! The document of a tool: the texts that the keyword index and the embedding model read.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::analysis::split_identifier;
-use super::values::{self, Taken};
+use super::values::{self, AcceptedValue};
 use crate::catalog::Tool;
 
-/// The most text of one field that is indexed, in bytes; a description longer than that is cut.
+/// The longest text of one field that is indexed, in bytes. Longer texts are cut.
 const MAX_FIELD_BYTES: usize = 32 * 1024;
 
 /// A part of a tool's document.
@@ -21,7 +21,7 @@ pub enum Field {
     Title,
     /// The description.
     Description,
-    /// The other names.
+    /// The aliases.
     Aliases,
     /// The tags.
     Tags,
@@ -34,7 +34,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// Every field, in the order in which they are reported.
+    /// All fields, in the order of reports.
     pub const ALL: [Self; 8] = [
         Self::Name,
         Self::Title,
@@ -46,7 +46,7 @@ impl Field {
         Self::EnumValues,
     ];
 
-    /// Returns the words that a sentence uses for the field.
+    /// Returns the name of the field in a sentence.
     pub fn label(self) -> &'static str {
         match self {
             Self::Name => "name",
@@ -61,66 +61,64 @@ impl Field {
     }
 }
 
-/// The texts of a tool by field, as they are indexed; a field may have several.
+/// Returns the indexed texts of a tool with their fields. A field may have several texts.
 pub fn texts(tool: &Tool) -> Vec<(Field, &str)> {
-    let mut texts = own_texts(tool);
+    let mut texts = top_level_texts(tool);
     if let Some(parameters) = &tool.parameters {
         schema_texts(parameters, &mut texts);
     }
+    for (_, text) in &mut texts {
+        *text = cut_field(text);
+    }
     texts
-        .into_iter()
-        .map(|(field, text)| (field, beginning(text)))
-        .collect()
 }
 
-/// Returns what is read of one field, in the same order.
-pub fn texts_of(tool: &Tool, field: Field) -> impl Iterator<Item = &str> {
-    let all = match field {
+/// Returns the indexed texts of one field, in the same order as [`texts`].
+pub fn field_texts(tool: &Tool, field: Field) -> impl Iterator<Item = &str> {
+    let candidates = match field {
         Field::ParameterNames | Field::ParameterDescriptions | Field::EnumValues => texts(tool),
-        _ => own_texts(tool)
-            .into_iter()
-            .map(|(field, text)| (field, beginning(text)))
-            .collect(),
+        _ => top_level_texts(tool),
     };
-    all.into_iter()
-        .filter(move |(own, _)| *own == field)
-        .map(|(_, text)| text)
-}
-
-/// The kinds of values that the tool takes, each once.
-pub fn taken(tool: &Tool) -> Vec<Taken<'_>> {
-    let texts: Vec<(Field, &str)> = own_texts(tool)
+    candidates
         .into_iter()
-        .map(|(field, text)| (field, beginning(text)))
-        .collect();
-    values::taken(tool.parameters.as_ref(), &texts)
+        .filter(move |(text_field, _)| *text_field == field)
+        .map(|(_, text)| cut_field(text))
 }
 
-/// What is read of a field.
-fn beginning(text: &str) -> &str {
+/// Returns the kinds of values that the tool accepts, each once.
+pub fn accepted_values(tool: &Tool) -> Vec<AcceptedValue<'_>> {
+    let mut texts = top_level_texts(tool);
+    for (_, text) in &mut texts {
+        *text = cut_field(text);
+    }
+    values::accepted_values(tool.parameters.as_ref(), &texts)
+}
+
+/// Cuts a text to [`MAX_FIELD_BYTES`].
+fn cut_field(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_FIELD_BYTES)]
 }
 
-/// The texts of the tool itself, without those of its parameters.
-fn own_texts(tool: &Tool) -> Vec<(Field, &str)> {
+/// Returns the texts of the tool itself, without those of its parameters.
+fn top_level_texts(tool: &Tool) -> Vec<(Field, &str)> {
     let mut texts = vec![(Field::Name, tool.name.as_str())];
     let title = tool.title.as_deref().or(tool.annotations.title.as_deref());
-    texts.extend(
-        title
-            .filter(|title| *title != tool.name)
-            .map(|title| (Field::Title, title)),
-    );
-    texts.extend(
-        tool.aliases
-            .iter()
-            .map(|alias| (Field::Aliases, alias.name.as_str())),
-    );
+    if let Some(title) = title
+        && title != tool.name
+    {
+        texts.push((Field::Title, title));
+    }
+    for alias in &tool.aliases {
+        texts.push((Field::Aliases, &alias.name));
+    }
     texts.push((Field::Description, &tool.description));
-    texts.extend(tool.tags.iter().map(|tag| (Field::Tags, tag.as_str())));
+    for tag in &tool.tags {
+        texts.push((Field::Tags, tag));
+    }
     texts
 }
 
-/// Collects parameter names, descriptions and values. The depth is bounded by the schema check.
+/// Collects parameter names, descriptions and values. The schema check bounds the depth.
 fn schema_texts<'a>(schema: &'a Value, texts: &mut Vec<(Field, &'a str)>) {
     match schema {
         Value::Object(members) => {
@@ -137,12 +135,11 @@ fn schema_texts<'a>(schema: &'a Value, texts: &mut Vec<(Field, &'a str)>) {
                     }
                     ("const", Value::String(text)) => texts.push((Field::EnumValues, text)),
                     ("enum", Value::Array(values)) => {
-                        texts.extend(
-                            values
-                                .iter()
-                                .filter_map(Value::as_str)
-                                .map(|text| (Field::EnumValues, text)),
-                        );
+                        for value in values {
+                            if let Some(text) = value.as_str() {
+                                texts.push((Field::EnumValues, text));
+                            }
+                        }
                     }
                     ("default" | "examples" | "example" | "required" | "pattern", _) => {}
                     (_, Value::Object(_) | Value::Array(_)) => schema_texts(member, texts),
@@ -155,31 +152,30 @@ fn schema_texts<'a>(schema: &'a Value, texts: &mut Vec<(Field, &'a str)>) {
     }
 }
 
-/// The text that an embedding model reads of a tool: the name in words, title, aliases and
-/// description.
+/// The text of a tool for an embedding model: the name in words, title, aliases and description.
 ///
-/// Tags and parameters dilute the vector (both lowered the benchmarks' mean); tags stand in for a
-/// description that is not there.
+/// Tags and parameters are left out because they dilute the vector: both lowered the mean of the
+/// benchmarks. Tags replace a missing description.
 #[derive(Default)]
 pub struct EmbeddingText {
     /// The text, one field after the other.
     pub text: String,
-    /// Where each field's part ends, in bytes.
+    /// The end of each field's part, in bytes.
     ends: Vec<(usize, Field)>,
 }
 
 impl EmbeddingText {
-    /// Collects the text of a tool that models embed.
+    /// Builds the embedding text of a tool.
     pub fn new(tool: &Tool) -> Self {
         let mut text = Self::default();
         text.add("", &split_identifier(&tool.name), Field::Name);
-        let described = !tool.description.trim().is_empty();
-        for (field, part) in own_texts(tool) {
-            let part = beginning(part);
+        let has_description = !tool.description.trim().is_empty();
+        for (field, part) in top_level_texts(tool) {
+            let part = cut_field(part);
             match field {
                 Field::Title | Field::Aliases => text.add(", ", &split_identifier(part), field),
-                Field::Description if described => text.add(": ", part, field),
-                Field::Tags if !described => text.add(", ", part, field),
+                Field::Description if has_description => text.add(": ", part, field),
+                Field::Tags if !has_description => text.add(", ", part, field),
                 _ => {}
             }
         }
@@ -192,13 +188,13 @@ impl EmbeddingText {
         self.ends.push((self.text.len(), field));
     }
 
-    /// Returns the field that the byte at `at` comes from.
+    /// Returns the field of the byte at `position`.
     ///
     /// # Panics
     ///
-    /// Behind the end of the text.
-    pub(crate) fn field_at(&self, at: usize) -> Field {
-        self.ends[self.ends.partition_point(|&(end, _)| end <= at)].1
+    /// If `position` is after the end of the text.
+    pub(crate) fn field_at(&self, position: usize) -> Field {
+        self.ends[self.ends.partition_point(|&(end, _)| end <= position)].1
     }
 }
 
@@ -208,23 +204,24 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_embedding_text_knows_its_fields() {
+    fn embedding_text_maps_positions_to_fields() {
         let mut tool = Tool::without_arguments("readFile", "Reads files.");
         tool.title = Some("File reader".to_owned());
         tool.tags = vec!["disk".to_owned(), "io".to_owned()];
-        let field_of = |text: &EmbeddingText, part: &str| {
-            text.field_at(text.text.find(part).expect("it is there"))
+        let field_at_part = |text: &EmbeddingText, part: &str| {
+            text.field_at(text.text.find(part).expect("the part is in the text"))
         };
         let text = EmbeddingText::new(&tool);
         assert_eq!(text.text, "read File, File reader: Reads files.");
-        let fields = ["read F", "File,", "reader", "Reads", "."].map(|part| field_of(&text, part));
+        let fields =
+            ["read F", "File,", "reader", "Reads", "."].map(|part| field_at_part(&text, part));
         let [name, title, description] = [Field::Name, Field::Title, Field::Description];
         assert_eq!(fields, [name, name, title, description, description]);
         tool.description.clear();
         let text = EmbeddingText::new(&tool);
         assert_eq!(text.text, "read File, File reader, disk, io");
         assert_eq!(
-            ["disk", "io"].map(|part| field_of(&text, part)),
+            ["disk", "io"].map(|part| field_at_part(&text, part)),
             [Field::Tags; 2]
         );
     }
@@ -235,23 +232,22 @@ mod tests {
         tool.parameters = Some(json!({
             "type": "object",
             "properties": {
-                "stay": {"type": "object", "properties": {"board": {"enum": ["half", "full"], "description": "Meals"}}},
+                "stay": {
+                    "type": "object",
+                    "properties": {"board": {"enum": ["half", "full"], "description": "Meals"}},
+                },
                 "guests": {"type": "array", "items": {"$ref": "#/$defs/guest"}},
             },
-            "$defs": {"guest": {"properties": {"surname": {"type": "string", "default": "Nobody"}}}},
+            "$defs": {
+                "guest": {"properties": {"surname": {"type": "string", "default": "Nobody"}}},
+            },
         }));
-        let of = |wanted| {
-            texts(&tool)
-                .into_iter()
-                .filter(|(f, _)| *f == wanted)
-                .map(|(_, t)| t)
-                .collect::<Vec<_>>()
-        };
+        let texts_in = |field| field_texts(&tool, field).collect::<Vec<_>>();
         assert_eq!(
-            of(Field::ParameterNames),
+            texts_in(Field::ParameterNames),
             ["stay", "board", "guests", "surname"]
         );
-        assert_eq!(of(Field::ParameterDescriptions), ["Meals"]);
-        assert_eq!(of(Field::EnumValues), ["half", "full"]);
+        assert_eq!(texts_in(Field::ParameterDescriptions), ["Meals"]);
+        assert_eq!(texts_in(Field::EnumValues), ["half", "full"]);
     }
 }

@@ -1,5 +1,7 @@
-//! Which texts are nearly the same: sets of words, compared where MinHash with bands says that they
-//! may be alike, so that the time is linear in the number of texts.
+//! Detection of near-identical texts.
+//!
+//! Texts are compared as sets of words. Only texts that share a MinHash band are compared, so the
+//! time is linear in the number of texts.
 
 use std::hash::BuildHasher;
 
@@ -8,35 +10,37 @@ use foldhash::{HashMap, HashSet};
 
 use super::fold::{fold, words};
 
-/// Texts that share as many of their words are nearly the same (Jaccard).
-const SAME: f64 = 0.72;
-/// More words of a text are not compared.
-const MOST_WORDS: usize = 600;
-/// More of one text is not read, in bytes.
-const MOST_BYTES: usize = 1 << 16;
-/// MinHash: as many bands of as many hashes.
+/// The lowest Jaccard similarity of the word sets of near-identical texts.
+const MIN_SIMILARITY: f64 = 0.72;
+/// The most words of a text that are compared.
+const MAX_WORDS: usize = 600;
+/// The longest text that is read, in bytes.
+const MAX_BYTES: usize = 1 << 16;
+/// The number of MinHash bands.
 const BANDS: usize = 16;
+/// The number of hashes in a band.
 const ROWS: usize = 3;
-/// As many texts of one band are compared with the next.
-const MOST_ALIKE: usize = 8;
+/// The most texts that are stored for one band signature.
+const MAX_PER_BAND: usize = 8;
 
-/// The words of a text, repeated ones once, and where to look for texts that are like it.
-pub struct Sketch {
-    /// As hashes, in their order.
+/// The distinct words of a text, with its MinHash bands.
+pub struct TextSketch {
+    /// The hashes of the words, ascending.
     words: Vec<u64>,
     bands: Vec<u64>,
 }
 
-impl Sketch {
-    /// Sketches the words of several texts together.
+impl TextSketch {
+    /// Makes one sketch of the words of several texts.
     pub fn new<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
-        let mut found = HashSet::default();
+        let mut hashes = HashSet::default();
         for text in texts {
-            let folded = fold(read(text));
-            let left = MOST_WORDS - found.len();
-            found.extend(words(&folded).map(|word| hash(stem(word))).take(left));
+            let folded = fold(cut_text(text));
+            let remaining = MAX_WORDS - hashes.len();
+            let word_hashes = words(&folded).map(|word| hash(stem(word)));
+            hashes.extend(word_hashes.take(remaining));
         }
-        let mut words: Vec<u64> = found.into_iter().collect();
+        let mut words: Vec<u64> = hashes.into_iter().collect();
         words.sort_unstable();
         let bands = MULTIPLIERS
             .iter()
@@ -55,29 +59,29 @@ impl Sketch {
         self.words.len()
     }
 
-    /// Returns `true` if a word is among them.
+    /// Returns `true` if the texts contain a word.
     pub fn has(&self, word: &str) -> bool {
         self.words.binary_search(&hash(stem(word))).is_ok()
     }
 
-    /// Returns `true` if both have the very same words.
+    /// Returns `true` if both have the same words.
     pub fn equals(&self, other: &Self) -> bool {
         self.words == other.words
     }
 
-    /// Returns `true` if the other has all its words.
-    pub fn is_part_of(&self, other: &Self) -> bool {
-        self.shared(other) == self.len()
+    /// Returns `true` if `other` has all words of this sketch.
+    pub fn is_subset(&self, other: &Self) -> bool {
+        self.count_shared(other) == self.len()
     }
 
-    /// Returns `true` if both have nearly the same words.
+    /// Returns `true` if the texts are near-identical.
     pub fn is_like(&self, other: &Self) -> bool {
-        let shared = self.shared(other);
-        shared as f64 / (self.len() + other.len() - shared).max(1) as f64 >= SAME
+        let shared = self.count_shared(other);
+        shared as f64 / (self.len() + other.len() - shared).max(1) as f64 >= MIN_SIMILARITY
     }
 
-    /// How many words both have.
-    fn shared(&self, other: &Self) -> usize {
+    /// Counts the words that both have.
+    fn count_shared(&self, other: &Self) -> usize {
         let mut others = other.words.iter().peekable();
         let is_shared = |word: &&u64| {
             while others.next_if(|other| other < word).is_some() {}
@@ -87,83 +91,79 @@ impl Sketch {
     }
 }
 
-/// Texts that were met, by the bands of their sketches.
+/// An index of texts by the bands of their sketches.
 #[derive(Default)]
 pub struct Bands(HashMap<(usize, u64), Vec<usize>>);
 
 impl Bands {
-    /// Returns the numbers of texts that may be like this one.
-    pub fn near(&self, sketch: &Sketch) -> impl Iterator<Item = usize> {
-        let mut met = HashSet::default();
+    /// Returns the numbers of texts that may be near-identical to this one, each once.
+    pub fn near(&self, sketch: &TextSketch) -> impl Iterator<Item = usize> {
+        let mut returned = HashSet::default();
         let bands = sketch.bands.iter().enumerate();
         let near = bands
             .filter_map(|(band, &signature)| self.0.get(&(band, signature)))
             .flatten()
             .copied();
-        near.filter(move |&number| met.insert(number))
+        near.filter(move |&number| returned.insert(number))
     }
 
     /// Adds a text under a number.
-    pub fn add(&mut self, number: usize, sketch: &Sketch) {
+    pub fn add(&mut self, number: usize, sketch: &TextSketch) {
         for (band, &signature) in sketch.bands.iter().enumerate() {
             let alike = self.0.entry((band, signature)).or_default();
-            if alike.len() < MOST_ALIKE {
+            if alike.len() < MAX_PER_BAND {
                 alike.push(number);
             }
         }
     }
 }
 
-/// The words of a text in order, without case, accents and disguises, as hashes.
+/// Returns the hashes of the folded words of a text, in order.
 pub fn sequence(text: &str) -> Vec<u64> {
-    words(&fold(read(text))).map(hash).collect()
+    words(&fold(cut_text(text))).map(hash).collect()
 }
 
-/// What is read of a text.
-fn read(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MOST_BYTES)]
+/// Cuts a text to [`MAX_BYTES`].
+fn cut_text(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_BYTES)]
 }
 
-/// A word without the endings that a copyist changes.
+/// Removes a plural ending, which copies of a text often change.
 pub fn stem(word: &str) -> &str {
-    word.strip_suffix("es")
-        .or(word.strip_suffix('s'))
-        .filter(|stem| stem.len() > 2)
-        .unwrap_or(word)
+    match word.strip_suffix("es").or(word.strip_suffix('s')) {
+        Some(stem) if stem.len() > 2 => stem,
+        _ => word,
+    }
 }
 
 fn hash(word: &str) -> u64 {
     FixedState::default().hash_one(word)
 }
 
-/// The least hashes of a set under the hash functions of a band, as one: each multiplies the hash
-/// of a word.
+/// Computes the signature of a band: the combined minimum hashes of a set of words. Each hash
+/// function multiplies the hash of a word with a number.
 fn signature(words: &[u64], band: &[u64; ROWS]) -> u64 {
-    let least = |by: &u64| {
-        words
-            .iter()
-            .map(|word| word.wrapping_mul(*by))
-            .min()
-            .unwrap_or_default()
-    };
-    band.iter()
-        .map(least)
-        .fold(0, |all, least| mixed(all ^ least))
+    let mut combined = 0;
+    for multiplier in band {
+        let hashes = words.iter().map(|word| word.wrapping_mul(*multiplier));
+        combined = mix(combined ^ hashes.min().unwrap_or_default());
+    }
+    combined
 }
 
-/// An odd number for each hash function.
+/// The multipliers of the hash functions, all odd.
 const MULTIPLIERS: [[u64; ROWS]; BANDS] = {
     let mut multipliers = [[0; ROWS]; BANDS];
-    let mut at = 0;
-    while at < BANDS * ROWS {
-        multipliers[at / ROWS][at % ROWS] = mixed(at as u64 + 1) | 1;
-        at += 1;
+    let mut number = 0;
+    while number < BANDS * ROWS {
+        multipliers[number / ROWS][number % ROWS] = mix(number as u64 + 1) | 1;
+        number += 1;
     }
     multipliers
 };
 
-/// The next number of SplitMix64 (Steele, Lea, Flood 2014).
-const fn mixed(state: u64) -> u64 {
+/// Returns the next number of SplitMix64 (Steele, Lea, Flood 2014).
+const fn mix(state: u64) -> u64 {
     let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,8 +1,8 @@
-//! What a tool's words become.
+//! Text analysis for tools and requests.
 //!
-//! `document` says which texts of a tool are read, by the keyword index and by models; `analysis`
-//! cuts texts into words and terms, those of tools and those of requests alike; `values` tells
-//! which parts of a request are no words but what is given to a tool, and what tools take.
+//! `document` selects the texts of a tool that the keyword index and the models read. `analysis`
+//! splits texts of tools and requests into words and terms. `values` finds the parts of a request
+//! that are arguments rather than words, and the kinds of values that a tool accepts.
 
 mod analysis;
 mod document;
@@ -13,6 +13,6 @@ mod values;
 pub use analysis::TermKind;
 pub(crate) use analysis::{AnalyzedTerm, Analyzer, words};
 pub use document::Field;
-pub use document::{EmbeddingText, taken, texts, texts_of};
+pub use document::{EmbeddingText, accepted_values, field_texts, texts};
 pub use values::ValueKind;
-pub(crate) use values::{Taken, Value, values};
+pub(crate) use values::{AcceptedValue, RequestValue, values};

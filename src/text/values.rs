@@ -1,15 +1,17 @@
-//! Values: the parts of a request that are given to a tool and do not tell which.
+//! Values: the parts of a request that are arguments of a tool rather than hints about the tool.
 //!
-//! "Rename notes.txt to notes-2024.txt" has nothing to do with notes: what it tells is that the
-//! tool takes a path. So the words within a value count less, and what kind of value it is, is a
-//! term that tools have whose parameters take such a thing, or that speak of it. A value is told by
-//! its form alone; what looks like none is words. The ending of a file's name is a word like
-//! others: `offer.docx` wants a tool for that kind of file.
+//! "Rename notes.txt to notes-2024.txt" has nothing to do with notes, but it shows that the tool
+//! accepts a path. So words within a value get a lower weight. The kind of the value becomes a
+//! term of the request. A tool has the term if its parameters accept such a value, or if its
+//! description mentions it.
 //!
-//! Text is read once, a word after the other; only what may be a date looks at the words behind it,
-//! and only quotes look ahead, [`MAX_QUOTED_BYTES`] at most.
+//! A value is recognised by its form alone; all other text is words. A file extension counts as a
+//! normal word: `offer.docx` needs a tool for that kind of file.
+//!
+//! The text is read once, word by word. Only a possible date looks at the following words, and only
+//! a quotation mark looks ahead, by at most [`MAX_QUOTED_BYTES`].
 
-mod endings;
+mod extensions;
 mod forms;
 mod parameters;
 #[cfg(test)]
@@ -19,19 +21,19 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use self::endings::of_file;
-use self::forms::{date, path, quoted, single};
-pub(crate) use self::parameters::{Taken, taken};
+use self::extensions::file_kind_from_extension;
+use self::forms::{classify_word, find_date, find_quoted, path_extension_length};
+pub(crate) use self::parameters::{AcceptedValue, accepted_values};
 
-/// Longer quotations are no values.
+/// The longest quotation that is a value, in bytes.
 const MAX_QUOTED_BYTES: usize = 300;
 
-/// A kind of value that requests have and parameters take.
+/// A kind of value that requests contain and parameters accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ValueKind {
-    /// The name of a file, or a path.
+    /// A file name or a path.
     Path,
     /// A web address.
     Url,
@@ -45,26 +47,26 @@ pub enum ValueKind {
     Id,
     /// Text in quotes.
     Text,
-    /// A picture, by the ending of a file's name; so are those that follow.
+    /// An image file, by its extension. The following kinds are files, too.
     Image,
-    /// A recording of sound.
+    /// An audio file.
     Audio,
-    /// A recording of pictures.
+    /// A video file.
     Video,
-    /// A table, or a book of tables.
+    /// A spreadsheet or a table.
     Spreadsheet,
-    /// Written text.
+    /// A text document.
     Document,
-    /// Slides.
+    /// A presentation.
     Presentation,
-    /// Files in one file.
+    /// An archive of files.
     Archive,
     /// Source code.
     Code,
 }
 
 impl ValueKind {
-    /// Every kind, in the order in which reasons name them.
+    /// All kinds, in the order of reasons.
     pub const ALL: [Self; 15] = [
         Self::Path,
         Self::Url,
@@ -83,7 +85,7 @@ impl ValueKind {
         Self::Code,
     ];
 
-    /// Returns the words that a sentence uses for a value of the kind.
+    /// Returns the name of a value of the kind in a sentence.
     pub fn label(self) -> &'static str {
         match self {
             Self::Path => "a path",
@@ -104,7 +106,8 @@ impl ValueKind {
         }
     }
 
-    /// Returns the term of tools that take such a value. No word or pair of words has a colon.
+    /// Returns the index term of tools that accept such a value. It has a colon, which no word or
+    /// pair of words has.
     pub(crate) fn term(self) -> &'static str {
         match self {
             Self::Path => "takes:path",
@@ -125,8 +128,8 @@ impl ValueKind {
         }
     }
 
-    /// Returns what a word within such a value counts beside one outside. `docs/results.md` has
-    /// what else was tried.
+    /// Returns the weight (0 to 1) of a word within such a value. `docs/results.md` describes the
+    /// weights that were tried.
     pub(crate) fn word_weight(self) -> f32 {
         match self {
             Self::Url | Self::Email => 0.0,
@@ -136,88 +139,93 @@ impl ValueKind {
     }
 }
 
-/// A value of a text.
+/// A value in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Value {
+pub(crate) struct RequestValue {
     pub(crate) kind: ValueKind,
-    /// Where it stands, in bytes.
+    /// The byte range of the value in the text.
     pub(crate) range: Range<usize>,
-    /// Where the words that count less stand: all of it, but for the ending of a file's name.
+    /// The byte range of the words with a lower weight: all of the value except for a file
+    /// extension.
     pub(crate) inner: Range<usize>,
-    /// What else it is by the ending of its name.
-    pub(crate) of_file: Option<ValueKind>,
+    /// The kind of file, by its extension.
+    pub(crate) file_kind: Option<ValueKind>,
 }
 
-impl Value {
+impl RequestValue {
     fn new(kind: ValueKind, range: Range<usize>) -> Self {
         Self {
             kind,
             inner: range.clone(),
             range,
-            of_file: None,
+            file_kind: None,
         }
     }
 }
 
-/// Returns the values of a text in order. A quotation may hold others; where it is one, it is that
-/// alone.
-pub(crate) fn values(text: &str) -> Vec<Value> {
+/// Returns the values of a text in order.
+///
+/// A quotation may contain other values. A quotation that is exactly another value is returned only
+/// as that value.
+pub(crate) fn values(text: &str) -> Vec<RequestValue> {
     let words = bare_words(text);
-    let mut found = Vec::new();
-    let mut at = 0;
-    while at < words.len() {
-        let (value, read) = match date(text, &words[at..]) {
-            Some((range, read)) => (Some(Value::new(ValueKind::Date, range)), read),
-            None => (value(text, words[at].clone()), 1),
+    let mut values = Vec::new();
+    let mut next = 0;
+    while next < words.len() {
+        let (value, word_count) = match find_date(text, &words[next..]) {
+            Some((range, word_count)) => {
+                (Some(RequestValue::new(ValueKind::Date, range)), word_count)
+            }
+            None => (value_from_word(text, words[next].clone()), 1),
         };
-        found.extend(value);
-        at += read;
+        values.extend(value);
+        next += word_count;
     }
-    let all = text
+    let text_length = text
         .trim()
         .trim_matches(|c: char| !c.is_alphanumeric())
         .len();
-    for range in quoted(text) {
-        // What is quoted as a whole is no part of what is asked, but the request.
-        let is_all = text[range.clone()]
-            .trim_matches(|c: char| !c.is_alphanumeric())
-            .len()
-            >= all;
-        let place = found.partition_point(|value| value.range.start < range.start);
-        if !is_all && found.get(place).is_none_or(|value| value.range != range) {
-            found.insert(place, Value::new(ValueKind::Text, range));
+    for range in find_quoted(text) {
+        // If the complete request is in quotation marks, it is not a value.
+        let quoted = text[range.clone()].trim_matches(|c: char| !c.is_alphanumeric());
+        let is_complete_text = quoted.len() >= text_length;
+        let index = values.partition_point(|value| value.range.start < range.start);
+        if !is_complete_text && values.get(index).is_none_or(|value| value.range != range) {
+            values.insert(index, RequestValue::new(ValueKind::Text, range));
         }
     }
-    found
+    values
 }
 
-/// Tells what a word is, if it is a value.
-fn value(text: &str, word: Range<usize>) -> Option<Value> {
-    let own = &text[word.clone()];
-    if let Some(ending) = path(own) {
-        let inner = word.start..word.end - ending;
-        let of_file = of_file(&own[own.len() - ending..]);
-        return Some(Value {
+/// Returns the value that a word is, if it is one.
+fn value_from_word(text: &str, range: Range<usize>) -> Option<RequestValue> {
+    let word = &text[range.clone()];
+    if let Some(extension_length) = path_extension_length(word) {
+        let inner = range.start..range.end - extension_length;
+        let file_kind = file_kind_from_extension(&word[word.len() - extension_length..]);
+        return Some(RequestValue {
             kind: ValueKind::Path,
-            range: word,
+            range,
             inner,
-            of_file,
+            file_kind,
         });
     }
-    let (kind, within) = single(own)?;
-    Some(Value::new(
+    let (kind, within) = classify_word(word)?;
+    Some(RequestValue::new(
         kind,
-        word.start + within.start..word.start + within.end,
+        range.start + within.start..range.start + within.end,
     ))
 }
 
-/// Returns where the words between white space stand, without the punctuation around them.
+/// Returns the byte ranges of the words between white space, without surrounding punctuation.
 fn bare_words(text: &str) -> Vec<Range<usize>> {
-    let opens = |c: char| "([{<\"'“‘„«‹`「,;:!?".contains(c);
-    let closes = |c: char| ")]}>\"'”’“»›`」,;:!?.…".contains(c);
+    let is_opening = |c: char| "([{<\"'“‘„«‹`「,;:!?".contains(c);
+    let is_closing = |c: char| ")]}>\"'”’“»›`」,;:!?.…".contains(c);
     let words = text.split_whitespace().map(|word| {
-        let bare = word.trim_start_matches(opens).trim_end_matches(closes);
-        // Both lie in one piece of memory.
+        let bare = word
+            .trim_start_matches(is_opening)
+            .trim_end_matches(is_closing);
+        // `bare` is a part of `text`.
         let start = bare.as_ptr().addr() - text.as_ptr().addr();
         start..start + bare.len()
     });

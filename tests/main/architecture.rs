@@ -1,6 +1,6 @@
-//! A `lib.rs` that says so declares its modules in reading order, and a module uses only those
-//! above it; no library prints or reads the environment. Checked line by line, as `rustfmt` writes
-//! them, without comments and what only tests see.
+//! The architecture: modules in reading order use only the modules above them, and no library
+//! prints or reads the environment. The check works line by line on `rustfmt` output, without
+//! comments and test code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::support::{files, root};
 
 #[test]
-fn imports_go_one_way() {
+fn imports_of_modules_go_one_way() {
     let mut checked = 0;
     for library in libraries() {
         let lib = fs::read_to_string(library.join("lib.rs")).expect("it is there");
@@ -16,31 +16,31 @@ fn imports_go_one_way() {
             continue;
         }
         checked += modules(&lib).len();
-        let found = sources(&library)
+        let violations = sources(&library)
             .into_iter()
             .flat_map(|(path, text)| wrong_imports(&lib, &path, &text));
-        let found: Vec<String> = found.collect();
+        let violations: Vec<String> = violations.collect();
         assert!(
-            found.is_empty(),
+            violations.is_empty(),
             "{}: {}",
             library.display(),
-            found.join("\n")
+            violations.join("\n")
         );
     }
     assert!(checked > 40, "{checked} modules");
 }
 
 #[test]
-fn the_libraries_neither_print_nor_read_the_environment() {
+fn libraries_do_not_print_or_read_environment() {
     assert!(libraries().len() > 10, "{:?}", libraries());
     for (path, text) in libraries().iter().flat_map(|library| sources(library)) {
-        let found = wrong_effects(&text);
-        assert!(found.is_empty(), "{path}: {}", found.join("\n"));
+        let violations = wrong_effects(&text);
+        assert!(violations.is_empty(), "{path}: {}", violations.join("\n"));
     }
 }
 
 #[test]
-fn a_wrong_import_is_caught_wherever_it_stands() {
+fn check_with_wrong_import_reports_it() {
     let lib = "mod low; // mod comment;\n// mod comment;\npub mod mid;\n#[cfg(feature = \"x\")]\npub mod outer;\nmod high;";
     assert_eq!(modules(lib), ["low", "mid", "outer", "high"]);
     for (path, text, expected) in [
@@ -103,7 +103,7 @@ fn a_wrong_import_is_caught_wherever_it_stands() {
 }
 
 #[test]
-fn a_wrong_effect_is_caught_wherever_it_stands() {
+fn check_with_wrong_effect_reports_it() {
     for text in [
         "println!(\"x\")",
         "eprint!(\"x\")",
@@ -125,7 +125,7 @@ fn a_wrong_effect_is_caught_wherever_it_stands() {
     }
 }
 
-/// The folders of the libraries' sources.
+/// Returns the source folders of the libraries.
 fn libraries() -> Vec<PathBuf> {
     let crates = fs::read_dir(root("crates")).expect("it can be read");
     let crates = crates
@@ -139,13 +139,13 @@ fn libraries() -> Vec<PathBuf> {
         .collect()
 }
 
-/// The source files of a library but its root, by their paths below it.
+/// Returns the source files of a library except its root, by their paths below it.
 fn sources(library: &Path) -> Vec<(String, String)> {
     let paths = files(library).into_iter().filter(|path| {
         let is_left_out = path.ends_with("tests.rs") || *path == library.join("lib.rs");
         path.extension().is_some_and(|extension| extension == "rs") && !is_left_out
     });
-    let read = |path: PathBuf| {
+    let read_file = |path: PathBuf| {
         let below = path
             .strip_prefix(library)
             .expect("it lies below")
@@ -156,10 +156,10 @@ fn sources(library: &Path) -> Vec<(String, String)> {
             fs::read_to_string(path).expect("a source file can be read"),
         )
     };
-    paths.map(read).collect()
+    paths.map(read_file).collect()
 }
 
-/// The modules that the root declares, in order.
+/// Returns the modules that the root declares, in order.
 fn modules(lib: &str) -> Vec<&str> {
     let declared = lib.lines().filter_map(|line| {
         line.strip_prefix("pub mod ")
@@ -170,7 +170,7 @@ fn modules(lib: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The lines of code that not only tests see.
+/// Returns the lines of code that are not test code.
 fn code(text: &str) -> impl Iterator<Item = &str> {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let mut lines = text
@@ -182,7 +182,7 @@ fn code(text: &str) -> impl Iterator<Item = &str> {
             .iter()
             .any(|start| line.trim_start().starts_with(start))
         {
-            // An item ends at its semicolon, or at the brace below its beginning.
+            // An item ends at its semicolon, or at the closing brace with its indentation.
             let ends = |other: &&str| indent(other) == indent(line) && other.ends_with(['}', ';']);
             lines.find(ends)?;
             line = lines.next()?;
@@ -193,18 +193,18 @@ fn code(text: &str) -> impl Iterator<Item = &str> {
 
 fn wrong_imports(lib: &str, path: &str, text: &str) -> Vec<String> {
     let modules = modules(lib);
-    let place = |name: &str| modules.iter().position(|module| *module == name);
+    let position = |name: &str| modules.iter().position(|module| *module == name);
     let file = path
         .strip_suffix("/mod.rs")
         .or(path.strip_suffix(".rs"))
         .unwrap_or(path);
-    let own = file.split('/').next().unwrap_or(file);
-    let Some(own_place) = place(own) else {
+    let module = file.split('/').next().unwrap_or(file);
+    let Some(own_place) = position(module) else {
         return vec![format!("{path} belongs to no module that lib.rs declares")];
     };
     let up = "super::".repeat(file.split('/').count());
     let used = code(text).flat_map(|line| [after(line, "crate::"), after(line, &up)].concat());
-    // A group stands on one line.
+    // A group of imports is on one line.
     let used = used.flat_map(|rest| {
         rest.strip_prefix('{')
             .map_or(vec![rest], |group| group.split(", ").collect())
@@ -215,9 +215,9 @@ fn wrong_imports(lib: &str, path: &str, text: &str) -> Vec<String> {
             .unwrap_or(rest.len())
             .max(1);
         let name = rest.get(..end)?;
-        match place(name) {
-            Some(place) => (place > own_place)
-                .then(|| format!("{path} uses {name}, which is declared below {own}")),
+        match position(name) {
+            Some(position) => (position > own_place)
+                .then(|| format!("{path} uses {name}, which is declared below {module}")),
             None => (name != "super").then(|| format!("{path} uses {name} through the root")),
         }
     });
@@ -237,7 +237,7 @@ fn wrong_effects(text: &str) -> Vec<&str> {
     code(text).filter(is_wrong).collect()
 }
 
-/// What comes after each place where a word begins.
+/// Returns the text after each occurrence of a word at a word boundary.
 fn after<'a>(line: &'a str, word: &str) -> Vec<&'a str> {
     let starts =
         |at: usize| !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':');

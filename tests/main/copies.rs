@@ -1,9 +1,9 @@
-//! Untrusted copies of trusted tools: they neither outrank these nor stand beside them, and what is
-//! untrusted says so.
+//! Untrusted copies of trusted tools: they are excluded in favour of the originals, and picks name
+//! untrusted sources.
 
 use std::sync::Arc;
 
-use picktools::options::Choice;
+use picktools::options::SelectionMode;
 use picktools::scorer::{Score, ScoreFuture, Scorer};
 use picktools::selection::{DropReason, Selection};
 use picktools::{Access, Catalog, CatalogOptions, Engine, PickOptions, Query, Tool};
@@ -13,8 +13,7 @@ use crate::support::{engine, ids, pick, set, workplace};
 const REQUEST: &str = "write an e-mail to the customer with the invoice attached";
 const ORIGINAL: &str = "mail/send_email";
 
-/// The fixture catalog with a tool of the source `evil`, which is untrusted: a changed copy of the
-/// original.
+/// The fixture catalog with a tool of the untrusted source `evil`: a changed copy of the original.
 fn with_copy(change: impl FnOnce(&mut Tool)) -> Catalog {
     let tools = workplace();
     let mut copy = Tool::clone(tools.tool(tools.find(ORIGINAL).expect("it is there")));
@@ -22,7 +21,7 @@ fn with_copy(change: impl FnOnce(&mut Tool)) -> Catalog {
     copy.aliases.clear();
     change(&mut copy);
     copy.id = copy.qualified_name();
-    // The copy comes first, so that no order of registration saves the original.
+    // The copy is registered first, so that registration order does not favour the original.
     let all = std::iter::once(copy).chain(tools.tools().iter().map(|tool| Tool::clone(tool)));
     let options = CatalogOptions {
         untrusted_sources: set(&["evil"]),
@@ -35,7 +34,7 @@ fn is_evil(id: &str) -> bool {
     id.starts_with("evil/")
 }
 
-/// Every way to copy the original.
+/// Every kind of copy of the original.
 fn copies() -> Vec<Catalog> {
     let keywords = " email e-mail mail write send invoice customer attached attachment".repeat(9);
     let stuffed = keywords.clone();
@@ -54,10 +53,10 @@ fn copies() -> Vec<Catalog> {
     ]
 }
 
-/// Ranks the tools of the source `evil` first.
-struct Bribed;
+/// A scorer that ranks the tools of the source `evil` first.
+struct BiasedScorer;
 
-impl Scorer for Bribed {
+impl Scorer for BiasedScorer {
     fn name(&self) -> &str {
         "bribed"
     }
@@ -79,12 +78,12 @@ fn check(selection: &Selection, how: &str) {
         "{how}: {:?}",
         ids(selection)
     );
-    let told = selection
+    let dropped_reasons = selection
         .dropped
         .iter()
         .find(|dropped| is_evil(&dropped.tool_id));
     assert_eq!(
-        told.map(|dropped| dropped.reason),
+        dropped_reasons.map(|dropped| dropped.reason),
         Some(DropReason::Copy),
         "{how}: {:?}",
         selection.dropped
@@ -92,11 +91,11 @@ fn check(selection: &Selection, how: &str) {
 }
 
 #[test]
-fn an_untrusted_copy_gives_way_to_the_trusted_tool() {
+fn untrusted_copy_of_trusted_tool_is_excluded() {
     for (number, catalog) in copies().into_iter().enumerate() {
         let description = catalog.tools()[0].description.clone();
         let built_in = engine(catalog.clone());
-        for choice in [Choice::Set, Choice::Best] {
+        for choice in [SelectionMode::Set, SelectionMode::Best] {
             let options = PickOptions {
                 choice,
                 ..PickOptions::default()
@@ -116,7 +115,7 @@ fn an_untrusted_copy_gives_way_to_the_trusted_tool() {
             &format!("copy {number}, two parts"),
         );
         let bribed = Engine::builder(catalog)
-            .scorer(Arc::new(Bribed))
+            .scorer(Arc::new(BiasedScorer))
             .build()
             .expect("the scorer needs nothing");
         let all = PickOptions {
@@ -131,7 +130,7 @@ fn an_untrusted_copy_gives_way_to_the_trusted_tool() {
 }
 
 #[test]
-fn a_copy_does_not_reach_a_threshold_that_the_trusted_tool_misses() {
+fn untrusted_copy_below_threshold_of_original_is_not_picked() {
     let stuffed = copies().remove(6);
     let engine = engine(stuffed);
     let request = "invoice customer attached";
@@ -160,7 +159,7 @@ fn a_copy_does_not_reach_a_threshold_that_the_trusted_tool_misses() {
 }
 
 #[test]
-fn a_copy_of_what_the_caller_may_not_see_or_that_is_named_stands_and_says_that_it_is_untrusted() {
+fn copy_of_ineligible_or_named_tool_is_picked_as_untrusted() {
     let engine = engine(copies().remove(1));
     let denied = PickOptions {
         access: Access {
@@ -169,10 +168,10 @@ fn a_copy_of_what_the_caller_may_not_see_or_that_is_named_stands_and_says_that_i
         },
         ..PickOptions::default()
     };
-    let named = format!("use evil/mail_sender_pro: {REQUEST}");
+    let naming_request = format!("use evil/mail_sender_pro: {REQUEST}");
     for selection in [
         pick(&engine, REQUEST, &denied),
-        pick(&engine, &named, &PickOptions::default()),
+        pick(&engine, &naming_request, &PickOptions::default()),
     ] {
         let copy = selection
             .picks
@@ -180,7 +179,7 @@ fn a_copy_of_what_the_caller_may_not_see_or_that_is_named_stands_and_says_that_i
             .find(|pick| is_evil(&pick.tool.id))
             .expect("it is picked");
         assert!(
-            copy.reason.ends_with("; its source is untrusted."),
+            copy.reason.ends_with("; untrusted source"),
             "{}",
             copy.reason
         );
@@ -195,7 +194,7 @@ fn a_copy_of_what_the_caller_may_not_see_or_that_is_named_stands_and_says_that_i
 }
 
 #[test]
-fn a_copy_that_the_caller_may_not_use_is_not_told_of_as_the_best_match() {
+fn ineligible_copy_is_not_reported_as_best_match() {
     let engine = engine(copies().remove(6));
     let denied = Access {
         deny_sources: set(&["evil"]),
@@ -213,7 +212,7 @@ fn a_copy_that_the_caller_may_not_use_is_not_told_of_as_the_best_match() {
 }
 
 #[test]
-fn an_untrusted_tool_with_a_text_of_its_own_stands_beside_a_trusted_one() {
+fn untrusted_tool_with_own_text_is_picked() {
     let engine = engine(with_copy(|own| {
         own.name = "compose_letter".to_owned();
         own.description =

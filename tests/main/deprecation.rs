@@ -1,18 +1,19 @@
-//! Deprecated aliases are told wherever they are used, and the log says which names are registered.
+//! Deprecated aliases are reported wherever they are used, and the log names the registered
+//! aliases.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::sync::Once;
 
 use picktools::catalog::OperatorAliases;
-use picktools::selection::AskedBy;
+use picktools::selection::NameOrigin;
 use picktools::skills::{AllowedTool, Skill};
 use picktools::{Access, Catalog, CatalogOptions, Engine, PickOptions, Selection};
 use serde_json::json;
 
 use crate::support::{engine, pick};
 
-/// A terminal with an alias of each kind, and a tool that requires it by the old one.
+/// A terminal with an alias of each kind, and a tool that requires it by the deprecated one.
 fn terminal() -> Catalog {
     let entries = json!([
         {"name": "terminalRun", "source": "host", "description": "Runs a command", "parameters": {},
@@ -23,30 +24,32 @@ fn terminal() -> Catalog {
     Catalog::from_slice(entries.to_string().as_bytes(), "here", None).expect("it is valid")
 }
 
-fn told(selection: &Selection) -> Vec<(&str, &str, AskedBy)> {
-    let told = selection.deprecated_aliases.iter();
-    told.map(|told| (told.alias.as_str(), told.tool_id.as_str(), told.used_by))
+fn reported_aliases(selection: &Selection) -> Vec<(&str, &str, NameOrigin)> {
+    selection
+        .deprecated_aliases
+        .iter()
+        .map(|alias| (alias.alias.as_str(), alias.tool_id.as_str(), alias.used_by))
         .collect()
 }
 
 #[test]
-fn a_deprecated_alias_is_told_wherever_a_pick_uses_it() {
+fn deprecated_alias_in_any_use_is_reported() {
     let plain = engine(terminal());
-    let named = |name: &str| vec![name.to_owned()];
+    let names = |name: &str| vec![name.to_owned()];
     let access = |access: Access| PickOptions {
         access,
         ..PickOptions::default()
     };
     for (query, options, used_by) in [
-        ("use old_shell", PickOptions::default(), AskedBy::Request),
-        ("use OldShell", PickOptions::default(), AskedBy::Request),
+        ("use old_shell", PickOptions::default(), NameOrigin::Request),
+        ("use OldShell", PickOptions::default(), NameOrigin::Request),
         (
             "x",
             PickOptions {
-                always_include: named("old_shell"),
+                always_include: names("old_shell"),
                 ..PickOptions::default()
             },
-            AskedBy::Caller,
+            NameOrigin::Caller,
         ),
         (
             "x",
@@ -54,7 +57,7 @@ fn a_deprecated_alias_is_told_wherever_a_pick_uses_it() {
                 exclude: ["old_shell".to_owned()].into(),
                 ..Access::default()
             }),
-            AskedBy::Caller,
+            NameOrigin::Caller,
         ),
         (
             "x",
@@ -62,20 +65,20 @@ fn a_deprecated_alias_is_told_wherever_a_pick_uses_it() {
                 quotas: [("old_shell".to_owned(), 3)].into(),
                 ..Access::default()
             }),
-            AskedBy::Caller,
+            NameOrigin::Caller,
         ),
         (
             "x",
             PickOptions {
-                in_use: named("old_shell"),
+                in_use: names("old_shell"),
                 ..PickOptions::default()
             },
-            AskedBy::Task,
+            NameOrigin::Task,
         ),
         (
             "roll the service out",
             PickOptions::default(),
-            AskedBy::Tool,
+            NameOrigin::Tool,
         ),
     ] {
         let selection = pick(&plain, query, &options);
@@ -84,10 +87,10 @@ fn a_deprecated_alias_is_told_wherever_a_pick_uses_it() {
         } else {
             "old_shell"
         };
-        let told = told(&selection);
+        let reported_aliases = reported_aliases(&selection);
         assert!(
-            told.contains(&(alias, "host/terminalRun", used_by)),
-            "{query:?}, {options:?}: {told:?}"
+            reported_aliases.contains(&(alias, "host/terminalRun", used_by)),
+            "{query:?}, {options:?}: {reported_aliases:?}"
         );
     }
     let skill = Skill {
@@ -106,30 +109,30 @@ fn a_deprecated_alias_is_told_wherever_a_pick_uses_it() {
         .expect("it can be built");
     let selection = pick(&with_skill, "run a command", &PickOptions::default());
     assert_eq!(
-        told(&selection),
-        [("old_shell", "host/terminalRun", AskedBy::Skill)]
+        reported_aliases(&selection),
+        [("old_shell", "host/terminalRun", NameOrigin::Skill)]
     );
     assert_eq!(
         selection.deprecated_aliases[0].to_string(),
         "\"old_shell\" is a deprecated alias of host/terminalRun, used by a picked skill; use the tool's name"
     );
     let in_order = PickOptions {
-        always_include: named("bash"),
+        always_include: names("bash"),
         max_candidates: 1,
         ..PickOptions::default()
     };
     assert!(
-        told(&pick(&plain, "use bash and `terminalRun`", &in_order)).is_empty(),
+        reported_aliases(&pick(&plain, "use bash and `terminalRun`", &in_order)).is_empty(),
         "these are in order"
     );
 }
 
 thread_local! {
-    /// What was logged on this thread.
+    /// The log of this thread.
     static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Writes to the log of the thread that it is used on.
+/// A writer to the log of the current thread.
 struct Log;
 
 impl Write for Log {
@@ -142,8 +145,8 @@ impl Write for Log {
     }
 }
 
-/// What was logged while something ran on this thread. The subscriber is the process's: whether a
-/// place in the code logs at all is decided for all threads at once.
+/// Returns the log of this thread while `run` ran. The subscriber is global, because the decision
+/// whether a call site logs is made once for all threads.
 fn logged(run: impl FnOnce()) -> Vec<String> {
     static SUBSCRIBED: Once = Once::new();
     SUBSCRIBED.call_once(|| {
@@ -162,7 +165,7 @@ fn logged(run: impl FnOnce()) -> Vec<String> {
 }
 
 #[test]
-fn an_alias_is_logged_when_it_is_registered() {
+fn alias_at_registration_is_logged() {
     let aliases =
         OperatorAliases::from_slice(br#"{"shell": "terminalRun"}"#, "ours").expect("it is valid");
     let options = CatalogOptions {

@@ -1,4 +1,4 @@
-//! Eligibility: a tool that may not be seen is seen on no path, and the reasons are told.
+//! Eligibility: ineligible tools are hidden on every path, and the reasons are reported.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,11 +14,11 @@ use crate::support::{
     WORKPLACE, catalog, engine, fixture, ids, pick, public_ids, scored_by, set, tool,
 };
 
-/// Gives every tool the best score, and writes down what it was shown.
+/// A scorer that gives every tool the best score and records the tools it receives.
 #[derive(Default)]
-struct Witness(Mutex<Vec<String>>);
+struct RecordingScorer(Mutex<Vec<String>>);
 
-impl Scorer for Witness {
+impl Scorer for RecordingScorer {
     fn name(&self) -> &str {
         "witness"
     }
@@ -32,10 +32,10 @@ impl Scorer for Witness {
     }
 }
 
-/// Checks that no path leads to `tool`, which is ineligible for the reason `code`.
+/// Checks that no path reaches `tool`, which is ineligible for the reason `code`.
 fn check_ineligible(tool: &str, code: &str, options: &PickOptions) {
     let name = tool.rsplit('/').next().expect("it has a name");
-    let witness = Arc::new(Witness::default());
+    let witness = Arc::new(RecordingScorer::default());
     let scored = scored_by(Arc::clone(&witness) as Arc<dyn Scorer>);
     let base = PickOptions {
         max_candidates: 1_000,
@@ -131,7 +131,7 @@ fn check_ineligible(tool: &str, code: &str, options: &PickOptions) {
 }
 
 #[test]
-fn what_may_not_be_seen_is_seen_on_no_path() {
+fn ineligible_tool_on_every_path_stays_hidden() {
     let options = PickOptions::default;
     check_ineligible("files/delete_file", "unsafe", &options());
     check_ineligible("browser/browser_clear_data", "unsafe", &options());
@@ -260,7 +260,7 @@ fn what_may_not_be_seen_is_seen_on_no_path() {
 }
 
 #[test]
-fn what_is_granted_may_be_seen() {
+fn granted_tool_is_eligible() {
     let options = PickOptions::default;
     for (tool, options) in [
         (
@@ -374,7 +374,7 @@ fn what_is_granted_may_be_seen() {
 }
 
 #[test]
-fn the_ineligible_are_counted_in_full_and_listed_in_part() {
+fn ineligible_tools_are_all_counted_and_partly_listed() {
     let raw = std::fs::read_to_string(fixture("catalogs/workplace/tools.jsonl"))
         .expect("the fixture is there");
     let entries: Vec<Value> = raw
@@ -420,7 +420,7 @@ fn the_ineligible_are_counted_in_full_and_listed_in_part() {
 }
 
 #[test]
-fn the_list_of_the_ineligible_is_bounded_however_many_are_named() {
+fn ineligible_list_with_many_mentions_is_bounded() {
     let tools = (0..200).map(|i| Tool {
         allowed_roles: set(&["other"]),
         ..tool("s", &format!("tool_{i}"), "")
@@ -442,7 +442,7 @@ fn the_list_of_the_ineligible_is_bounded_however_many_are_named() {
 }
 
 #[test]
-fn a_role_that_sees_few_of_many_gets_its_best() {
+fn role_with_few_tools_gets_its_best() {
     let visible = |i: usize| i % 200 == 77;
     let tools = (0..2_000).map(|i| {
         let description = match i {

@@ -1,8 +1,7 @@
-//! Requests that tools served: what they raise, what they cannot, and that nothing is different
-//! without them.
+//! Examples: their effect, its limits, and identical picks without them.
 
 use picktools::catalog::FaultKind;
-use picktools::embed::{Embedder as _, Role, StaticEmbedder};
+use picktools::embed::{Embedder as _, StaticEmbedder, TextRole};
 use picktools::examples::{Example, Examples, MAX_PER_TOOL, Vocabulary};
 use picktools::options::Fusion;
 use picktools::selection::{ExampleOrigin, Stage, StageStatus};
@@ -11,7 +10,7 @@ use proptest::prelude::*;
 
 use crate::support::{KEYWORDS, WORKPLACE, catalog, engine, ids, in_mode, pick, tool, workplace};
 
-/// A request that shares no word with the tool that it is for.
+/// A request that shares no word with its tool.
 const REQUEST: &str = "my gizmo is bust again, who can have a look?";
 const SERVED: &str = "the gizmo is bust";
 const FOR: &str = "helpdesk/create_ticket";
@@ -38,7 +37,7 @@ fn place(selection: &Selection, id: &str) -> Option<usize> {
 }
 
 #[test]
-fn a_request_like_one_that_a_tool_served_raises_it_and_the_reason_says_so() {
+fn example_like_request_raises_tool_with_reason() {
     let options = PickOptions {
         max_candidates: 10,
         ..PickOptions::default()
@@ -55,7 +54,7 @@ fn a_request_like_one_that_a_tool_served_raises_it_and_the_reason_says_so() {
         let pick = &selection.picks[0];
         assert!(
             pick.reason
-                .starts_with(&format!("Like {SERVED:?}, which it served before; ")),
+                .starts_with(&format!("similar to a request it served: {SERVED:?}; ")),
             "{}",
             pick.reason
         );
@@ -83,23 +82,23 @@ fn a_request_like_one_that_a_tool_served_raises_it_and_the_reason_says_so() {
             .all(|pair| pair[0].score >= pair[1].score);
         assert!(ranked && (0.0..=1.0).contains(&pick.score));
     }
-    let before = pick(&WORKPLACE, REQUEST, &PickOptions::default())
+    let score_before = pick(&WORKPLACE, REQUEST, &PickOptions::default())
         .answerable
         .expect("it is estimated");
     let after = pick(&engine, REQUEST, &PickOptions::default())
         .answerable
         .expect("it is estimated");
     assert!(
-        after > before,
-        "what was served before is likelier to be served again: {before} {after}"
+        after > score_before,
+        "what was served before is likelier to be served again: {score_before} {after}"
     );
 }
 
 #[test]
-fn a_part_of_a_request_is_known_again_as_well() {
+fn example_like_subquery_raises_tool() {
     let engine = with(&[(FOR, SERVED)]);
-    let asked = "Show me the air quality readings in Krakow and then look why the gizmo is bust";
-    let selection = pick(&engine, asked, &PickOptions::default());
+    let request = "Show me the air quality readings in Krakow and then look why the gizmo is bust";
+    let selection = pick(&engine, request, &PickOptions::default());
     assert!(
         place(&selection, FOR).is_some() && place(&selection, "weather/get_air_quality").is_some(),
         "{:?}",
@@ -108,7 +107,7 @@ fn a_part_of_a_request_is_known_again_as_well() {
 }
 
 #[test]
-fn a_request_is_compared_with_the_centre_of_a_tools_text_and_its_examples() {
+fn request_is_compared_with_centroid_of_text_and_examples() {
     let model = StaticEmbedder::shared().expect("it is part of the library");
     let embed = |role, text: &str| {
         model
@@ -117,7 +116,7 @@ fn a_request_is_compared_with_the_centre_of_a_tools_text_and_its_examples() {
             .remove(0)
     };
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
-    // Those that differ in numbers alone are one.
+    // Examples that differ only in numbers are duplicates.
     let many = ["kitchen", "hall", "garden", "cellar", "garage", "office"]
         .into_iter()
         .flat_map(|room| {
@@ -138,15 +137,15 @@ fn a_request_is_compared_with_the_centre_of_a_tools_text_and_its_examples() {
         );
         helpdesk.examples = examples.iter().map(|&example| example.to_owned()).collect();
         let engine = engine(catalog([helpdesk]));
-        let own = embed(
-            Role::Document,
+        let text_vectors = embed(
+            TextRole::Document,
             "create ticket: Opens a ticket for the technicians",
         );
-        let mut centre = own.clone();
+        let mut centre = text_vectors.clone();
         for example in &examples {
             centre
                 .iter_mut()
-                .zip(embed(Role::Query, example))
+                .zip(embed(TextRole::Query, example))
                 .for_each(|(sum, value)| *sum += weight * value);
         }
         for sentences in [
@@ -157,35 +156,35 @@ fn a_request_is_compared_with_the_centre_of_a_tools_text_and_its_examples() {
                 "who won the cup in 1974?",
             ],
         ] {
-            let asked = sentences.join(" ");
+            let request = sentences.join(" ");
             // Half the whole request and half its nearest sentence.
             let similar_to = |vector: &[f32]| {
                 let to = |text: &str| {
-                    dot(&embed(Role::Query, text), vector) / dot(vector, vector).sqrt()
+                    dot(&embed(TextRole::Query, text), vector) / dot(vector, vector).sqrt()
                 };
                 let best = sentences
                     .iter()
                     .map(|sentence| to(sentence))
                     .fold(f32::NEG_INFINITY, f32::max);
-                f32::midpoint(to(&asked), best)
+                f32::midpoint(to(&request), best)
             };
             let scores = engine
-                .retriever_scores(&Query::new(&*asked), &in_mode(Mode::Semantic))
+                .retriever_scores(&Query::new(&*request), &in_mode(Mode::Semantic))
                 .expect("it ranks");
             let (found, wanted) = (
                 scores[0].scores[0],
-                similar_to(&centre).max(similar_to(&own)),
+                similar_to(&centre).max(similar_to(&text_vectors)),
             );
             assert!(
                 (found - wanted).abs() < 0.005,
-                "{asked}: {examples:?}: {found} is not {wanted}"
+                "{request}: {examples:?}: {found} is not {wanted}"
             );
         }
     }
 }
 
 #[test]
-fn without_examples_the_outcome_is_the_same_to_the_byte() {
+fn pick_without_examples_is_identical() {
     let none = Engine::builder(workplace())
         .examples(Examples::default())
         .build()
@@ -218,7 +217,7 @@ fn without_examples_the_outcome_is_the_same_to_the_byte() {
 }
 
 #[test]
-fn the_same_examples_in_the_catalog_in_a_file_or_learned_rank_alike() {
+fn same_examples_from_any_origin_rank_alike() {
     let workplace = workplace();
     let in_catalog = workplace.tools().iter().map(|tool| {
         let mut tool = (**tool).clone();
@@ -247,11 +246,14 @@ fn the_same_examples_in_the_catalog_in_a_file_or_learned_rank_alike() {
         expected
     );
     let reason = &pick(&in_catalog, REQUEST, &PickOptions::default()).picks[0].reason;
-    assert!(reason.contains("an example in its definition"), "{reason}");
+    assert!(
+        reason.contains("similar to an example in its definition"),
+        "{reason}"
+    );
 }
 
 #[test]
-fn what_an_untrusted_source_says_it_served_does_not_count_and_is_told() {
+fn examples_of_untrusted_source_are_ignored_and_reported() {
     let mut stranger = tool("stranger", "fetch", "Fetches");
     stranger.examples = vec![SERVED.to_owned()];
     let options = CatalogOptions {
@@ -270,7 +272,7 @@ fn what_an_untrusted_source_says_it_served_does_not_count_and_is_told() {
     );
     assert!(catalog.tools()[0].examples.is_empty());
     assert!(engine(catalog.clone()).example_stats().is_none());
-    // What the operator says counts.
+    // The operator's examples count.
     let engine = engine(catalog)
         .learn([("fetch", SERVED)])
         .expect("it learns");
@@ -281,7 +283,7 @@ fn what_an_untrusted_source_says_it_served_does_not_count_and_is_told() {
 }
 
 #[test]
-fn who_asks_for_one_tool_a_thousand_times_moves_no_more_than_its_share() {
+fn repeated_example_gains_no_more_than_its_share() {
     let requests: Vec<String> = (0..1_000_u32)
         .map(|number| {
             let word: String = number
@@ -297,11 +299,11 @@ fn who_asks_for_one_tool_a_thousand_times_moves_no_more_than_its_share() {
         .expect("it learns");
     let stats = greedy.example_stats().expect("there are some");
     assert_eq!((stats.examples, stats.tools), (MAX_PER_TOOL, 1));
-    let again = greedy
+    let repeated = greedy
         .learn(requests.iter().map(|request| (FOR, request.as_str())))
         .expect("it learns");
     assert_eq!(
-        again.example_stats(),
+        repeated.example_stats(),
         greedy.example_stats(),
         "nothing more comes in"
     );
@@ -321,7 +323,7 @@ fn who_asks_for_one_tool_a_thousand_times_moves_no_more_than_its_share() {
 }
 
 #[test]
-fn many_examples_do_not_drown_a_tool_that_has_none() {
+fn tool_without_examples_is_not_drowned() {
     let many: Vec<(String, String)> = WORKPLACE
         .catalog()
         .tools()
@@ -348,10 +350,10 @@ fn many_examples_do_not_drown_a_tool_that_has_none() {
         "can you find us a room to meet in?",
     ] {
         let options = PickOptions::default();
-        let before = pick(&WORKPLACE, request, &options);
+        let score_before = pick(&WORKPLACE, request, &options);
         let after = pick(&engine, request, &options);
         assert_eq!(
-            place(&before, "calendar/book_meeting_room"),
+            place(&score_before, "calendar/book_meeting_room"),
             place(&after, "calendar/book_meeting_room"),
             "{request}"
         );
@@ -359,7 +361,7 @@ fn many_examples_do_not_drown_a_tool_that_has_none() {
 }
 
 #[test]
-fn ranks_and_scorers_know_examples_too() {
+fn rank_fusion_and_scorers_use_examples() {
     let engine = with(&[(FOR, SERVED)]);
     let ranks = PickOptions {
         fusion: Fusion::Rrf { k: 60 },
@@ -375,7 +377,7 @@ fn ranks_and_scorers_know_examples_too() {
         ids(&pick(&scored, REQUEST, &PickOptions::default()))[0],
         FOR
     );
-    // An engine whose scorer takes the place of retrieval says that its own examples did nothing.
+    // An engine with a custom scorer reports that its examples had no effect.
     let mut list = Examples::default();
     list.push(Example::new(FOR, SERVED));
     let idle = Engine::builder(workplace())
@@ -419,8 +421,8 @@ fn pairs() -> impl Strategy<Value = Vec<(&'static str, String)>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]
-    fn learning_is_as_building_with_the_same(pairs in pairs(), cut in 0..30_usize) {
-        let vocabulary = Vocabulary::of(WORKPLACE.catalog());
+    fn learned_engine_equals_built_engine(pairs in pairs(), cut in 0..30_usize) {
+        let vocabulary = Vocabulary::from_catalog(WORKPLACE.catalog());
         let mut list = Examples::default();
         for (tool, request) in &pairs {
             list.learn(tool, request, &vocabulary);

@@ -1,5 +1,5 @@
-//! Catalogs: every format gives the same tools, every fault is reported with its place and a
-//! remedy, and a catalog knows whether it changed.
+//! Catalog formats: all give the same tools, every fault is reported with its place and a remedy,
+//! and the digest detects changes.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn read(value: &Value) -> Result<Catalog, CatalogError> {
     Catalog::from_slice(value.to_string().as_bytes(), "here", None)
 }
 
-/// The faults of a catalog whose entries can be read.
+/// Returns the faults of a catalog whose entries are readable.
 fn faults(result: Result<Catalog, CatalogError>) -> Vec<CatalogFault> {
     match result.expect_err("the catalog is at fault") {
         CatalogError::Invalid { faults, .. } => faults,
@@ -33,14 +33,14 @@ fn faults(result: Result<Catalog, CatalogError>) -> Vec<CatalogFault> {
     }
 }
 
-/// The single tool of a catalog with this one entry.
+/// Returns the tool of a catalog with one entry.
 fn one(entry: Value) -> Arc<Tool> {
     let catalog = read(&json!([entry])).expect("the entry is valid");
     assert_eq!(catalog.len(), 1);
     Arc::clone(&catalog.tools()[0])
 }
 
-/// The single fault of a catalog with this one entry, as `pointer: message; remedy`.
+/// Returns the fault of a catalog with one entry, as `pointer: message; remedy`.
 fn one_fault(entry: Value) -> String {
     let text = entry.to_string();
     let faults = faults(read(&json!([entry])));
@@ -54,7 +54,7 @@ fn one_fault(entry: Value) -> String {
 const NAMES: [&str; 3] = ["get_forecast", "convertUnits", "list-open-orders"];
 
 #[test]
-fn every_format_gives_the_same_tools() {
+fn catalog_formats_give_the_same_tools() {
     let raw = fs::read(fixture("formats/native.json")).expect("the fixture is there");
     let raw: Vec<Value> = serde_json::from_slice(&raw).expect("the fixture is JSON");
     for (path, source) in [
@@ -97,7 +97,7 @@ fn every_format_gives_the_same_tools() {
 }
 
 #[test]
-fn what_a_format_says_beyond_the_common_is_kept() {
+fn format_specific_fields_are_kept() {
     for path in [
         "native.json",
         "native.jsonl",
@@ -142,7 +142,7 @@ fn what_a_format_says_beyond_the_common_is_kept() {
 }
 
 #[test]
-fn a_given_id_is_the_identity_and_a_source_qualifies_the_rest() {
+fn tool_id_is_identity_and_source_qualifies_others() {
     let catalog = read(&json!([
         {"id": "x-1", "name": "a", "source": "s", "parameters": {}},
         {"name": "a", "source": "t", "parameters": {}},
@@ -160,7 +160,7 @@ fn a_given_id_is_the_identity_and_a_source_qualifies_the_rest() {
 }
 
 #[test]
-fn a_file_or_its_folder_names_the_source_of_tools_that_name_none() {
+fn tools_without_source_get_file_or_folder_name() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let entry = br#"{"name": "a", "parameters": {}}"#;
     for (file, source) in [
@@ -189,7 +189,7 @@ fn a_file_or_its_folder_names_the_source_of_tools_that_name_none() {
 }
 
 #[test]
-fn a_folders_whole_name_is_the_source() {
+fn source_from_folder_uses_complete_name() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let folder = temporary.path().join("release-1.2");
     fs::create_dir(&folder).expect("a folder can be made");
@@ -203,7 +203,7 @@ fn a_folders_whole_name_is_the_source() {
 }
 
 #[test]
-fn syntax_errors_name_line_and_column() {
+fn syntax_error_names_line_and_column() {
     match open_error("broken/syntax.json") {
         CatalogError::Syntax {
             origin,
@@ -221,18 +221,20 @@ fn syntax_errors_name_line_and_column() {
             .to_string()
             .ends_with("syntax.json: line 4, column 19: expected `:`")
     );
-    let found = faults(Catalog::open(fixture("broken/syntax.jsonl")));
-    assert_eq!(found.len(), 1, "{found:?}");
-    assert_eq!(found[0].position, Position::Line(3));
+    let reported = faults(Catalog::open(fixture("broken/syntax.jsonl")));
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert_eq!(reported[0].position, Position::Line(3));
     assert!(
-        found[0].message.starts_with("not valid JSON at column 106"),
+        reported[0]
+            .message
+            .starts_with("not valid JSON at column 106"),
         "{}",
-        found[0].message
+        reported[0].message
     );
 }
 
 #[test]
-fn text_that_is_not_utf8_is_refused_with_its_place() {
+fn invalid_utf8_is_rejected_with_its_position() {
     match open_error("broken/invalid-utf8.jsonl") {
         CatalogError::NotUtf8 {
             origin,
@@ -247,9 +249,9 @@ fn text_that_is_not_utf8_is_refused_with_its_place() {
 }
 
 #[test]
-fn every_fault_is_reported_at_once_with_place_and_remedy() {
+fn catalog_faults_are_all_reported_with_place_and_remedy() {
     let error = open_error("broken/many-faults.json").to_string();
-    let found = faults(Catalog::open(fixture("broken/many-faults.json")));
+    let reported = faults(Catalog::open(fixture("broken/many-faults.json")));
     let expected = [
         (
             "entry 2",
@@ -291,7 +293,7 @@ fn every_fault_is_reported_at_once_with_place_and_remedy() {
             Some("gate_console"),
             "/aliases/0",
             "Duplicate tool alias 'bash'",
-            "let one tool have it",
+            "keep it in one tool only",
         ),
         (
             "entry 9",
@@ -308,7 +310,7 @@ fn every_fault_is_reported_at_once_with_place_and_remedy() {
             "valid JSON Schema",
         ),
     ];
-    for (fault, (position, name, pointer, message, remedy)) in found.iter().zip(expected) {
+    for (fault, (position, name, pointer, message, remedy)) in reported.iter().zip(expected) {
         assert_eq!(
             (
                 fault.position.to_string().as_str(),
@@ -333,7 +335,7 @@ fn every_fault_is_reported_at_once_with_place_and_remedy() {
         );
     }
     assert_eq!(
-        found.len(),
+        reported.len(),
         expected.len(),
         "each fault is reported once, in the order of the entries: {error}"
     );
@@ -341,8 +343,8 @@ fn every_fault_is_reported_at_once_with_place_and_remedy() {
 }
 
 #[test]
-fn what_is_no_catalog_is_told_apart() {
-    for (bytes, found) in [
+fn documents_without_catalog_are_distinguished() {
+    for (bytes, reported) in [
         (&b""[..], "the file is empty"),
         (b"  \n ", "the file is empty"),
         (b"7", "a number"),
@@ -352,7 +354,7 @@ fn what_is_no_catalog_is_told_apart() {
     ] {
         let error = Catalog::from_slice(bytes, "here", None).expect_err("it is no catalog");
         assert!(
-            matches!(&error, CatalogError::UnknownFormat { found: text, .. } if text.contains(found)),
+            matches!(&error, CatalogError::UnknownFormat { found: text, .. } if text.contains(reported)),
             "{error}"
         );
     }
@@ -375,7 +377,7 @@ fn what_is_no_catalog_is_told_apart() {
 }
 
 #[test]
-fn paths_that_hold_no_catalog_are_named() {
+fn paths_without_catalog_are_named() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let error = Catalog::open(temporary.path()).expect_err("the folder is empty");
     assert!(
@@ -393,7 +395,7 @@ fn paths_that_hold_no_catalog_are_named() {
 }
 
 #[test]
-fn an_empty_schema_means_no_arguments_and_a_missing_one_is_a_fault() {
+fn empty_schema_is_valid_and_missing_schema_is_a_fault() {
     assert_eq!(
         one(json!({"name": "a", "parameters": {}})).parameters,
         Some(json!({}))
@@ -427,7 +429,7 @@ fn an_empty_schema_means_no_arguments_and_a_missing_one_is_a_fault() {
 }
 
 #[test]
-fn a_tool_may_do_without_a_schema_in_a_stated_mode() {
+fn tool_without_schema_in_stated_mode_is_valid() {
     for (name, mode) in [
         ("read-only", NoSchemaMode::ReadOnly),
         ("human-approval", NoSchemaMode::HumanApproval),
@@ -459,7 +461,7 @@ fn a_tool_may_do_without_a_schema_in_a_stated_mode() {
 }
 
 #[test]
-fn a_policy_field_in_capitals_is_refused() {
+fn policy_field_in_capitals_is_rejected() {
     let capitals = read(&json!([{"name": "wipe_disk", "parameters": {}, "Safe": false}]));
     assert!(
         capitals.is_err(),
@@ -468,7 +470,7 @@ fn a_policy_field_in_capitals_is_refused() {
 }
 
 #[test]
-fn a_misspelt_policy_field_is_refused() {
+fn policy_field_misspelt_is_rejected() {
     for (wrong, right) in [
         ("alowed_roles", "allowed_roles"),
         ("allowedRole", "allowed_roles"),
@@ -496,7 +498,7 @@ fn a_misspelt_policy_field_is_refused() {
 }
 
 #[test]
-fn camel_case_is_as_good_as_snake_case() {
+fn fields_in_camel_case_equal_snake_case() {
     let snake = one(json!({
         "name": "a", "allow_no_schema": true, "no_schema_mode": "read-only", "allowed_roles": ["admin"],
         "provider_schema": {"type": "object"}, "output_schema": {"type": "string"},
@@ -516,7 +518,7 @@ fn camel_case_is_as_good_as_snake_case() {
 }
 
 #[test]
-fn fields_of_a_wrong_type_are_refused_by_pointer() {
+fn fields_of_wrong_type_are_rejected_by_pointer() {
     for (field, value, pointer) in [
         ("safe", json!("no"), "/safe"),
         ("allowed_roles", json!("admin"), "/allowed_roles"),
@@ -548,15 +550,17 @@ fn fields_of_a_wrong_type_are_refused_by_pointer() {
         let mut entry = json!({"name": "a", "parameters": {}});
         entry[field] = value;
         let text = entry.to_string();
-        let found = faults(read(&json!([entry])));
+        let reported = faults(read(&json!([entry])));
         assert!(
-            found.iter().any(|fault| fault.pointer.starts_with(pointer)),
-            "{text}: {found:?}"
+            reported
+                .iter()
+                .any(|fault| fault.pointer.starts_with(pointer)),
+            "{text}: {reported:?}"
         );
     }
 }
 
-/// A schema whose innermost value stands at `levels` levels of JSON nesting.
+/// Returns a schema with `levels` levels of JSON nesting.
 fn nested(levels: usize) -> Value {
     let mut schema = json!({});
     for _ in 0..levels {
@@ -566,7 +570,7 @@ fn nested(levels: usize) -> Value {
 }
 
 #[test]
-fn a_deeply_nested_schema_is_refused_clearly() {
+fn deeply_nested_schema_is_rejected() {
     let entry = |levels| json!({"name": "deep", "parameters": nested(levels)});
     assert_eq!(one(entry(MAX_SCHEMA_DEPTH)).name, "deep");
     for levels in [MAX_SCHEMA_DEPTH + 1, 100] {
@@ -583,7 +587,7 @@ fn a_deeply_nested_schema_is_refused_clearly() {
             "{levels}: {fault}"
         );
     }
-    // A hundred objects within objects: deeper than the parser goes.
+    // A hundred nested objects exceed the limit of the parser.
     let mut properties = json!({"type": "string"});
     for _ in 0..100 {
         properties = json!({"type": "object", "properties": {"inner": properties}});
@@ -597,15 +601,15 @@ fn a_deeply_nested_schema_is_refused_clearly() {
         "{error}"
     );
     let lines = format!("{}\n{deep}\n", json!({"name": "a", "parameters": {}}));
-    let found = faults(Catalog::from_slice(lines.as_bytes(), "here", None));
+    let reported = faults(Catalog::from_slice(lines.as_bytes(), "here", None));
     assert_eq!(
-        (found.len(), found[0].position.clone()),
+        (reported.len(), reported[0].position.clone()),
         (1, Position::Line(2))
     );
     assert!(
-        found[0].message.contains("deeper than 128 levels"),
+        reported[0].message.contains("deeper than 128 levels"),
         "{}",
-        found[0]
+        reported[0]
     );
     let unclosed = "[".repeat(1_000_000);
     let error =
@@ -617,7 +621,7 @@ fn a_deeply_nested_schema_is_refused_clearly() {
 }
 
 #[test]
-fn a_byte_order_mark_is_tolerated() {
+fn byte_order_mark_is_ignored() {
     for path in ["formats/native.json", "formats/native.jsonl"] {
         let mut bytes = b"\xef\xbb\xbf".to_vec();
         bytes.extend(fs::read(fixture(path)).expect("the fixture is there"));
@@ -627,17 +631,17 @@ fn a_byte_order_mark_is_tolerated() {
 }
 
 #[test]
-fn lines_may_end_as_they_like_and_blank_ones_are_passed_over() {
+fn line_endings_and_blank_lines_are_tolerated() {
     let text = "{\"name\": \"a\", \"parameters\": {}}\r\n\r\n  \n{\"name\": \"b\"}\r\n";
-    let found = faults(Catalog::from_slice(text.as_bytes(), "here", None));
+    let reported = faults(Catalog::from_slice(text.as_bytes(), "here", None));
     assert_eq!(
-        (found.len(), found[0].position.clone()),
+        (reported.len(), reported[0].position.clone()),
         (1, Position::Line(4))
     );
 }
 
 #[test]
-fn aliases_and_names_must_be_unambiguous() {
+fn ambiguous_aliases_and_names_are_rejected() {
     let entry = |name: &str, source: &str, aliases: &[&str]| json!({"name": name, "source": source, "aliases": aliases, "parameters": {}});
     for (entries, message) in [
         (
@@ -657,14 +661,14 @@ fn aliases_and_names_must_be_unambiguous() {
             "Duplicate tool \"s/a\", first at entry 1",
         ),
     ] {
-        let found = faults(read(&entries));
-        assert_eq!(found.len(), 1, "{entries}");
-        assert_eq!(found[0].message, message);
+        let reported = faults(read(&entries));
+        assert_eq!(reported.len(), 1, "{entries}");
+        assert_eq!(reported[0].message, message);
     }
 }
 
 #[test]
-fn the_digest_tells_equal_content_from_changed_content() {
+fn digest_differs_only_for_changed_content() {
     let plain = open("formats/native.json");
     for same in ["native.jsonl", "native-object.json"] {
         assert_eq!(
@@ -707,7 +711,7 @@ fn the_digest_tells_equal_content_from_changed_content() {
 }
 
 #[test]
-fn a_changed_catalog_shares_the_tools_that_stay() {
+fn changed_catalog_shares_unchanged_tools() {
     let old = open("formats/native.json");
     let new = old
         .with_tools([tool("samples", "extra", "")])
@@ -724,11 +728,11 @@ fn a_changed_catalog_shares_the_tools_that_stay() {
             .all(|(a, b)| Arc::ptr_eq(a, b))
     );
     assert_eq!(new.find("samples/extra").map(|id| id.index()), Some(3));
-    let kept = new.filtered(|tool| tool.name != "convertUnits");
-    assert_eq!(kept.len(), 3);
-    assert!(Arc::ptr_eq(&kept.tools()[1], &old.tools()[2]));
-    assert!(kept.find("samples/convertUnits").is_none());
-    assert_ne!(kept.digest(), new.digest());
+    let filtered = new.filtered(|tool| tool.name != "convertUnits");
+    assert_eq!(filtered.len(), 3);
+    assert!(Arc::ptr_eq(&filtered.tools()[1], &old.tools()[2]));
+    assert!(filtered.find("samples/convertUnits").is_none());
+    assert_ne!(filtered.digest(), new.digest());
     let conflict = faults(old.with_tools([tool("samples", "get_forecast", "")]));
     assert_eq!(
         conflict[0].message,

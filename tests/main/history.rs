@@ -1,7 +1,7 @@
-//! What was said and called before a request: transcripts, tools in use, and what goes with them.
+//! The history of a conversation: transcripts, tools in use, and sequences.
 
-use picktools::options::{Choice, Fusion, MAX_IN_USE};
-use picktools::selection::{AskedBy, DropReason, Stage, StageStatus};
+use picktools::options::{Fusion, MAX_IN_USE, SelectionMode};
+use picktools::selection::{DropReason, NameOrigin, Stage, StageStatus};
 use picktools::sequences::Sequences;
 use picktools::{Access, Engine, PickOptions, Selection};
 
@@ -12,7 +12,7 @@ fn bytes(selection: &Selection) -> String {
 }
 
 #[test]
-fn a_tool_in_use_that_may_not_be_seen_is_left_out_and_that_is_said() {
+fn ineligible_tool_in_use_is_excluded_and_reported() {
     let options = PickOptions {
         in_use: vec!["drop_table".into()],
         ..PickOptions::default()
@@ -26,13 +26,13 @@ fn a_tool_in_use_that_may_not_be_seen_is_left_out_and_that_is_said() {
     );
     assert_eq!(
         first.asked_by,
-        Some(AskedBy::Task),
+        Some(NameOrigin::Task),
         "the request does not name it"
     );
 }
 
 #[test]
-fn the_latest_tools_in_use_stay_and_a_shared_name_means_all() {
+fn latest_tools_in_use_stay_and_shared_name_means_all() {
     let engine = engine(catalog(
         (0..40).map(|number| tool("s", &format!("tool_{number}"), "")),
     ));
@@ -42,25 +42,25 @@ fn the_latest_tools_in_use_stay_and_a_shared_name_means_all() {
         "zzz",
         &PickOptions {
             in_use,
-            choice: Choice::Best,
+            choice: SelectionMode::Best,
             ..PickOptions::default()
         },
     );
-    let held = ids(&selection);
+    let picked_ids = ids(&selection);
     let stays = selection
         .picks
         .iter()
         .filter(|pick| pick.provenance.in_use.is_some())
         .count();
     assert_eq!(stays, MAX_IN_USE);
-    assert!(held.contains(&"s/tool_39") && held.contains(&"s/tool_24"));
+    assert!(picked_ids.contains(&"s/tool_39") && picked_ids.contains(&"s/tool_24"));
     let over = selection
         .dropped
         .iter()
         .filter(|dropped| dropped.reason == DropReason::MaxInUse)
         .count();
     assert_eq!(
-        over + held.len(),
+        over + picked_ids.len(),
         40,
         "one that was used longer ago has to fit the request"
     );
@@ -97,7 +97,7 @@ fn travel(sequences: &str) -> Engine {
 const HABIT: &str = "[\"find_flight\", \"paint\"]\n{\"tools\": [\"find_flight\", \"exchange_rate\"]}\n[\"geocode\"]\n";
 
 #[test]
-fn what_goes_with_a_tool_in_use_is_raised_and_the_numbers_are_told() {
+fn tool_called_with_tool_in_use_is_raised_with_evidence() {
     let engine = travel(&HABIT.repeat(20));
     let low = |in_use: &[&str]| PickOptions {
         in_use: in_use.iter().map(|&name| name.to_owned()).collect(),
@@ -144,7 +144,7 @@ fn what_goes_with_a_tool_in_use_is_raised_and_the_numbers_are_told() {
     assert!(
         raised
             .reason
-            .contains("20 tasks called it with \"t/find_flight\""),
+            .contains("called together with \"t/find_flight\" (in use) in 20 tasks"),
         "{}",
         raised.reason
     );
@@ -157,7 +157,7 @@ fn what_goes_with_a_tool_in_use_is_raised_and_the_numbers_are_told() {
 }
 
 #[test]
-fn a_habit_alone_brings_no_tool_over_the_least_score() {
+fn sequence_alone_lifts_no_tool_over_threshold() {
     let engine = travel(&HABIT.repeat(1000));
     for text in [
         "geocode Rome",
@@ -181,7 +181,7 @@ fn a_habit_alone_brings_no_tool_over_the_least_score() {
 }
 
 #[test]
-fn what_goes_with_a_tool_in_use_and_may_not_be_seen_does_not_show_in_the_estimate() {
+fn ineligible_sequence_tool_does_not_change_answerability() {
     let options = PickOptions {
         in_use: vec!["find_flight".into()],
         access: Access {
@@ -202,7 +202,7 @@ fn what_goes_with_a_tool_in_use_and_may_not_be_seen_does_not_show_in_the_estimat
 }
 
 #[test]
-fn what_is_called_often_comes_before_its_likes_where_that_is_to_count() {
+fn popular_tool_with_option_ranks_before_equals() {
     let likes = || {
         catalog(
             ["red", "green", "blue"].map(|name| tool("t", name, "Sends a letter to a customer")),
@@ -243,11 +243,11 @@ fn what_is_called_often_comes_before_its_likes_where_that_is_to_count() {
     let expected = (501.0_f32 / (502.0 / 3.0 + 1.0)).ln();
     assert!((popular.log_ratio - expected).abs() < 1e-5, "{popular:?}");
     assert!(
-        blue.reason.contains("500 tasks called it"),
+        blue.reason.contains("called in 500 tasks"),
         "{}",
         blue.reason
     );
-    // However often it is called, it comes no further than its text brings it.
+    // Popularity lifts a tool no further than its text allows.
     for text in ["send a letter to the customer", "paint the wall", "zzz"] {
         let admitted = |popularity| {
             let selection = pick(&engine, text, &options(popularity, 0.3));
@@ -260,7 +260,7 @@ fn what_is_called_often_comes_before_its_likes_where_that_is_to_count() {
 }
 
 #[test]
-fn sequences_that_share_nothing_with_the_catalog_or_the_task_change_nothing() {
+fn unrelated_sequences_change_nothing() {
     let plain = engine(workplace());
     let with = |sequences: &str| {
         let sequences = Sequences::from_slice(sequences.as_bytes(), "test").expect("well formed");
@@ -296,11 +296,11 @@ fn sequences_that_share_nothing_with_the_catalog_or_the_task_change_nothing() {
         2
     );
     same(&foreign, &in_use);
-    let known = with(
+    let known_sequences = with(
         "[\"wiki/get_page\", \"mail/send_email\"]\n[\"wiki/get_page\", \"mail/send_email\"]\n[\"bash\"]",
     );
     same(
-        &known,
+        &known_sequences,
         &PickOptions {
             debug: true,
             ..PickOptions::default()
@@ -310,9 +310,9 @@ fn sequences_that_share_nothing_with_the_catalog_or_the_task_change_nothing() {
         fusion: Fusion::Rrf { k: 60 },
         ..in_use.clone()
     };
-    same(&known, &ranks);
+    same(&known_sequences, &ranks);
     let prior = |options: &PickOptions| {
-        let stages = pick(&known, "mail it", options).stages;
+        let stages = pick(&known_sequences, "mail it", options).stages;
         stages
             .into_iter()
             .find(|report| report.stage == Stage::Prior)

@@ -1,46 +1,45 @@
-//! The integration tests of the engine: what its user can see.
+//! The integration tests of the engine, on the level of its users.
 
-// Imports between the engine's modules go one way, and the libraries neither print nor read the
-// environment.
+// The architecture: imports go one way, and the libraries do not print or read the environment.
 mod architecture;
-// Who may take a name: conflicts, trust, aliases of the operator, look-alikes.
+// Name conflicts: trust, the operator's aliases, confusable names.
 mod aliases;
-// Deprecated aliases are told, and the log says which aliases are registered.
+// Deprecated aliases: reports and logs.
 mod deprecation;
-// Catalogs: every format, every fault with its place, identity and digest.
+// Catalog formats: faults with their place, identity, digest.
 mod formats;
-// Where catalogs come from: what providers were given, pages of a list, several files.
+// Origins of catalogs: provider requests, pages of a list, several files.
 mod reading;
-// Policy of a catalog: nothing of it goes unread.
+// The policies of a catalog: none is overlooked.
 mod policy;
 // Untrusted copies of trusted tools.
 mod copies;
-// Picks: guarantees, the cut, determinism, odd requests.
+// Picks: guarantees, limits, determinism, unusual requests.
 mod picking;
-// Who may see what, on every path.
+// Eligibility on every path.
 mod eligibility;
-// Picks as a set: parts of requests, tools offered twice, tools that need others.
+// Picks as a set: subqueries, duplicates, required tools.
 mod selecting;
-// What was called before: tools in use, and what goes with them.
+// History: tools in use and sequences.
 mod history;
-// Requests that tools served before.
+// Examples.
 mod examples;
-// Custom scorers: composing, lying, failing, and being late.
+// Custom scorers: composition, invalid scores, failures, deadlines.
 mod scoring;
-// Rerankers: what they may change, when they are asked, and that none can harm a pick.
+// Rerankers: their effect, their condition, and failures.
 mod reranking;
-// Embedding models: the default, and a made-up one for the rules.
+// Embedding models: the default, and a fake one for the rules.
 mod semantic;
-// Models that must be ready by a deadline.
+// Best-effort models with a deadline.
 mod optional_model;
-// Saved indexes: whole, damaged, hostile, of other versions, beside writers; and changes that an
-// engine takes over.
+// Saved indexes: intact, damaged, hostile, of other versions, with concurrent writers; and engine
+// updates.
 mod saved;
-// What is said of picks: scores, reasons, the best match that may not be used.
+// The truth of scores, reasons and the best ineligible match.
 mod truth;
-// What a request gives to a tool is not what it asks for.
+// Values inside requests.
 mod values;
-// What a request rules out.
+// Negation in requests.
 mod negation;
-// What the modules above share, and the tests of other crates.
+// Helpers for these modules and for the tests of other crates.
 pub mod support;

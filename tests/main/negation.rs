@@ -1,11 +1,10 @@
-//! What a request does not want: the tool that it rules out stands behind the one that it asks for.
+//! Negation: a tool that the request rules out ranks below the one that it asks for.
 
 use picktools::{Access, PickOptions};
 
 use crate::support::{WORKPLACE, ids, pick};
 
-/// Requests, each with a tool that it asks for and one that it rules out; written before the rules
-/// were.
+/// Requests, each with a requested tool and an excluded one. They were written before the rules.
 const REQUESTS: [(&str, &str, &str); 24] = [
     (
         "don't send an email, just post in the chat",
@@ -130,7 +129,7 @@ const REQUESTS: [(&str, &str, &str); 24] = [
 ];
 
 #[test]
-fn what_is_ruled_out_stands_behind_what_is_asked_for() {
+fn negated_tool_ranks_below_requested_tool() {
     let roles = WORKPLACE
         .catalog()
         .tools()
@@ -148,11 +147,11 @@ fn what_is_ruled_out_stands_behind_what_is_asked_for() {
         access,
         ..PickOptions::default()
     };
-    let fails = REQUESTS.iter().filter(|(request, wanted, ruled_out)| {
+    let fails = REQUESTS.iter().filter(|(request, requested, ruled_out)| {
         let selection = pick(&WORKPLACE, request, &options);
-        let place = |tool: &str| ids(&selection).iter().position(|id| *id == tool);
-        let wanted = place(wanted).expect("all eligible tools are ranked");
-        place(ruled_out).is_some_and(|ruled_out| ruled_out < wanted)
+        let rank = |tool: &str| ids(&selection).iter().position(|id| *id == tool);
+        let requested = rank(requested).expect("all eligible tools are ranked");
+        rank(ruled_out).is_some_and(|ruled_out| ruled_out < requested)
     });
     let fails: Vec<_> = fails.collect();
     assert!(
@@ -164,7 +163,7 @@ fn what_is_ruled_out_stands_behind_what_is_asked_for() {
 }
 
 #[test]
-fn a_tool_that_is_ruled_out_by_name_is_not_named() {
+fn negated_name_is_no_mention() {
     let selection = pick(
         &WORKPLACE,
         "don't use terminalRun, read the file notes.txt",

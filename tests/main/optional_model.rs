@@ -1,12 +1,12 @@
-//! A model that must be ready by a deadline: an engine goes without one that is late, says so, and
-//! keeps what was done.
+//! Best-effort models with a deadline: the engine skips a late model, reports that, and caches its
+//! work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use picktools::embed::{EmbedError, EmbedProgress, Embedder, Role};
+use picktools::embed::{EmbedError, EmbedProgress, Embedder, TextRole};
 use picktools::engine::IndexError;
 use picktools::selection::{Stage, StageStatus};
 use picktools::skills::Skill;
@@ -15,19 +15,19 @@ use picktools::{Catalog, Engine, EngineBuilder, Mode, PickOptions, Selection};
 use crate::support::{WORKPLACE, fake_vector, ids, in_mode, pick, workplace};
 
 const REQUEST: &str = "book a meeting room";
-/// How long it may take at the very most what has a deadline of a fraction of a second.
+/// The longest time for work whose deadline is a fraction of a second.
 const AT_MOST: Duration = Duration::from_secs(20);
 
-/// Takes its time for each tool, or for as long as the test lasts; counts the tools.
+/// A slow model that counts the tools, and that may hang until the end of the test.
 #[derive(Default)]
-struct Slow {
+struct SlowEmbedder {
     per_tool: Duration,
-    /// Texts that it hangs on.
+    /// Texts on which it hangs.
     hangs_on: Option<&'static str>,
     tools: AtomicUsize,
 }
 
-impl Embedder for Slow {
+impl Embedder for SlowEmbedder {
     fn identity(&self) -> &str {
         "slow:1"
     }
@@ -38,11 +38,11 @@ impl Embedder for Slow {
 
     fn embed(
         &self,
-        role: Role,
+        role: TextRole,
         texts: &[&str],
         progress: EmbedProgress<'_>,
     ) -> Result<Vec<Vec<f32>>, EmbedError> {
-        if role == Role::Document {
+        if role == TextRole::Document {
             self.tools.fetch_add(texts.len(), Ordering::Relaxed);
             thread::sleep(
                 self.per_tool * u32::try_from(texts.len()).expect("few are embedded at once"),
@@ -63,12 +63,17 @@ fn after(milliseconds: u64) -> Option<Instant> {
     Some(Instant::now() + Duration::from_millis(milliseconds))
 }
 
-fn with(catalog: Catalog, deadline: Option<Instant>, embedder: &Arc<Slow>) -> EngineBuilder {
+fn with(
+    catalog: Catalog,
+    deadline: Option<Instant>,
+    embedder: &Arc<SlowEmbedder>,
+) -> EngineBuilder {
     let embedder = Arc::clone(embedder) as Arc<dyn Embedder>;
     Engine::builder(catalog).optional_embedder(deadline, move || Ok(embedder))
 }
 
-/// Checks that a pick is what it is without the model, but for the stage that says why.
+/// Checks that a pick equals the one without the model, except for the stage that reports the
+/// cause.
 fn check_left_out(selection: &Selection, reason: &str) {
     let rest = pick(&WORKPLACE, REQUEST, &PickOptions::default());
     assert_eq!(ids(selection), ids(&rest));
@@ -97,10 +102,10 @@ fn check_left_out(selection: &Selection, reason: &str) {
 }
 
 #[test]
-fn a_model_that_is_late_is_left_out_and_the_static_one_stands_in() {
-    let hangs = Arc::new(Slow {
+fn late_model_falls_back_to_static_model() {
+    let hangs = Arc::new(SlowEmbedder {
         hangs_on: Some(""),
-        ..Slow::default()
+        ..SlowEmbedder::default()
     });
     let started = Instant::now();
     let engine = with(workplace(), after(100), &hangs)
@@ -132,11 +137,11 @@ fn a_model_that_is_late_is_left_out_and_the_static_one_stands_in() {
 }
 
 #[test]
-fn what_was_embedded_before_the_deadline_is_kept_so_that_the_next_engine_comes_further() {
+fn embeddings_before_deadline_are_cached_for_next_engine() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
-    let slow = Arc::new(Slow {
+    let slow = Arc::new(SlowEmbedder {
         per_tool: Duration::from_millis(3),
-        ..Slow::default()
+        ..SlowEmbedder::default()
     });
     let tools = workplace().len();
     let built = |deadline| {
@@ -146,9 +151,9 @@ fn what_was_embedded_before_the_deadline_is_kept_so_that_the_next_engine_comes_f
             .expect("no error")
     };
     let engine = built(after(400));
-    let told = format!("of {tools} tools when the deadline passed");
-    check_left_out(&pick(&engine, REQUEST, &PickOptions::default()), &told);
-    // The batch under way may end after the deadline.
+    let message = format!("of {tools} tools when the deadline passed");
+    check_left_out(&pick(&engine, REQUEST, &PickOptions::default()), &message);
+    // The current batch may end after the deadline.
     thread::sleep(Duration::from_millis(300));
     let first = slow.tools.swap(0, Ordering::Relaxed);
     assert!(first < tools, "all {first} were embedded in time");
@@ -165,7 +170,7 @@ fn what_was_embedded_before_the_deadline_is_kept_so_that_the_next_engine_comes_f
 }
 
 #[test]
-fn skills_and_tools_are_ranked_by_the_same_models() {
+fn skills_and_tools_use_the_same_models() {
     let skill = Skill {
         name: "zebra-room".to_owned(),
         description: "Book a meeting room with a zebra in it".to_owned(),
@@ -174,9 +179,9 @@ fn skills_and_tools_are_ranked_by_the_same_models() {
         body: "Book it.".to_owned(),
     };
     for (hangs_on, late) in [(None, false), (Some("zebra"), true)] {
-        let slow = Arc::new(Slow {
+        let slow = Arc::new(SlowEmbedder {
             hangs_on,
-            ..Slow::default()
+            ..SlowEmbedder::default()
         });
         let builder = with(workplace(), after(if late { 500 } else { 600_000 }), &slow);
         let engine = builder
@@ -200,16 +205,16 @@ fn skills_and_tools_are_ranked_by_the_same_models() {
 }
 
 #[test]
-fn time_to_spare_changes_nothing_and_a_model_that_cannot_be_opened_is_an_error() {
+fn best_effort_model_in_time_equals_required_model() {
     let json = |engine: Engine| {
         serde_json::to_string(&pick(&engine, REQUEST, &PickOptions::default()))
             .expect("a selection serialises")
     };
-    let slow = Arc::<Slow>::default();
-    let given = Engine::builder(workplace())
+    let slow = Arc::<SlowEmbedder>::default();
+    let required_model = Engine::builder(workplace())
         .embedder(Arc::clone(&slow) as Arc<dyn Embedder>)
         .build();
-    let given = json(given.expect("it works"));
+    let required_model = json(required_model.expect("it works"));
     for deadline in [None, after(600_000)] {
         assert_eq!(
             json(
@@ -217,7 +222,7 @@ fn time_to_spare_changes_nothing_and_a_model_that_cannot_be_opened_is_an_error()
                     .build()
                     .expect("it works")
             ),
-            given
+            required_model
         );
         let broken = || {
             Err(EmbedError::Load {

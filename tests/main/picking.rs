@@ -1,5 +1,5 @@
-//! Picks: what is guaranteed to be returned, what is guaranteed not to be, how the cut is made, and
-//! that the same request always gives the same answer. Where nothing else is said they are hybrid.
+//! Picks: guaranteed and excluded tools, limits, and determinism. Unless stated otherwise, the
+//! ranking is hybrid.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use picktools::access::AccessError;
-use picktools::options::{Choice, Fusion};
+use picktools::options::{Fusion, SelectionMode};
 use picktools::query::MAX_QUERY_BYTES;
-use picktools::selection::{DropReason, NothingFits, Stage, StageStatus};
+use picktools::selection::{DropReason, NoMatchKind, Stage, StageStatus};
 use picktools::{Access, Catalog, Engine, Mode, PickError, PickOptions, Query, Selection, Tool};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ fn bytes(selection: &Selection) -> String {
 // Guarantees
 
 #[test]
-fn a_tool_that_is_named_outright_is_picked() {
+fn mentioned_tool_is_picked() {
     for (query, tool) in [
         ("read_file", "terminal/terminalReadFile"),
         ("  bash\n", "terminal/terminalRun"),
@@ -64,7 +64,7 @@ fn a_tool_that_is_named_outright_is_picked() {
         ("fx-convert 3 CHF", "fx-convert"),
         ("查询订单", "kefu-wuliu/查询订单"),
     ] {
-        // No score reaches 1, so only what is named is left.
+        // No score reaches 1, so only mentioned tools are left.
         let options = PickOptions {
             min_score: 1.0,
             max_candidates: 1,
@@ -76,7 +76,7 @@ fn a_tool_that_is_named_outright_is_picked() {
         assert!(
             selection.picks[0]
                 .reason
-                .starts_with("The request names it as "),
+                .starts_with("named in the request as "),
             "{}",
             selection.picks[0].reason
         );
@@ -84,7 +84,7 @@ fn a_tool_that_is_named_outright_is_picked() {
 }
 
 #[test]
-fn a_name_that_several_tools_share_names_them_all() {
+fn mention_of_shared_name_names_all_tools() {
     let options = PickOptions {
         min_score: 1.0,
         ..PickOptions::default()
@@ -97,7 +97,7 @@ fn a_name_that_several_tools_share_names_them_all() {
 }
 
 #[test]
-fn an_identifier_is_found_whatever_touches_it() {
+fn identifier_next_to_any_character_is_found() {
     let options = PickOptions {
         min_score: 1.0,
         ..PickOptions::default()
@@ -118,7 +118,7 @@ fn an_identifier_is_found_whatever_touches_it() {
 }
 
 #[test]
-fn plain_words_that_are_names_only_score() {
+fn plain_word_equal_to_name_is_no_mention() {
     let options = PickOptions {
         min_score: 1.0,
         ..PickOptions::default()
@@ -138,7 +138,7 @@ fn plain_words_that_are_names_only_score() {
 }
 
 #[test]
-fn a_named_tool_that_may_not_be_seen_is_reported() {
+fn mentioned_ineligible_tool_is_reported() {
     for (query, tool, name, codes) in [
         (
             "`delete_file` the old draft",
@@ -195,9 +195,9 @@ fn a_named_tool_that_may_not_be_seen_is_reported() {
 }
 
 #[test]
-fn where_nothing_is_picked_it_is_told_whether_a_source_is_near() {
+fn empty_pick_reports_whether_a_source_is_near() {
     let near = |source: &str| {
-        Some(NothingFits::NearSource {
+        Some(NoMatchKind::NearSource {
             source: source.to_owned(),
         })
     };
@@ -210,11 +210,11 @@ fn where_nothing_is_picked_it_is_told_whether_a_source_is_near() {
         ("mute the calendar's reminder sounds", near("calendar")),
         (
             "who won the world cup in 1998?",
-            Some(NothingFits::OutOfScope),
+            Some(NoMatchKind::OutOfScope),
         ),
         (
             "what is the square root of 144",
-            Some(NothingFits::OutOfScope),
+            Some(NoMatchKind::OutOfScope),
         ),
         ("", None),
         ("?!", None),
@@ -253,7 +253,7 @@ fn where_nothing_is_picked_it_is_told_whether_a_source_is_near() {
 }
 
 #[test]
-fn if_more_are_named_than_fit_the_best_are_kept_and_the_rest_reported() {
+fn surplus_mentions_are_dropped_and_reported() {
     let query = "playMusic at dusk, startVacuum, check energyUsage, then setThermostat";
     let all = pick(
         &WORKPLACE,
@@ -292,7 +292,7 @@ fn if_more_are_named_than_fit_the_best_are_kept_and_the_rest_reported() {
 }
 
 #[test]
-fn an_always_included_tool_is_picked_whatever_else_matches() {
+fn always_included_tool_is_picked() {
     for query in [
         "list the events of my calendar and find a file",
         "book a meeting room",
@@ -307,18 +307,18 @@ fn an_always_included_tool_is_picked_whatever_else_matches() {
             };
             let selection = pick(&WORKPLACE, query, &options);
             for tool in ["kefu-wuliu/jisuan_yunfei", "chat/send_direct_message"] {
-                let found = selection.picks.iter().find(|pick| pick.tool.id == tool);
-                let found = found.unwrap_or_else(|| {
+                let included = selection.picks.iter().find(|pick| pick.tool.id == tool);
+                let included = included.unwrap_or_else(|| {
                     panic!(
                         "{query:?} from {min_score} lacks {tool}: {:?}",
                         ids(&selection)
                     )
                 });
-                assert!(found.provenance.always_included);
+                assert!(included.provenance.always_included);
                 assert!(
-                    found.reason.starts_with("The caller always includes it"),
+                    included.reason.starts_with("always included by the caller"),
                     "{}",
-                    found.reason
+                    included.reason
                 );
             }
             assert!(selection.picks.len() <= 3);
@@ -327,7 +327,7 @@ fn an_always_included_tool_is_picked_whatever_else_matches() {
 }
 
 #[test]
-fn a_named_tool_is_picked_whatever_else_matches() {
+fn mentioned_tool_among_other_matches_is_picked() {
     let query = "list and find the events, messages, files, issues and users; search the pages; then `reservar_sala`";
     for max_candidates in 1..5 {
         let options = PickOptions {
@@ -348,9 +348,9 @@ fn a_named_tool_is_picked_whatever_else_matches() {
 // The cut
 
 #[test]
-fn a_source_gets_no_more_than_its_share() {
+fn max_per_source_limits_each_source() {
     let query = "search the messages, find events, and list files of the chat";
-    let most = |max_per_source| PickOptions {
+    let options_for = |max_per_source| PickOptions {
         max_candidates: 6,
         max_per_source,
         min_score: 0.0,
@@ -365,14 +365,14 @@ fn a_source_gets_no_more_than_its_share() {
         }
         counts
     };
-    let free = pick(&WORKPLACE, query, &most(None));
+    let free = pick(&WORKPLACE, query, &options_for(None));
     assert!(
         sources(&free).values().any(|&count| count > 1),
         "{:?}",
         ids(&free)
     );
     for share in [1, 2] {
-        let bounded = pick(&WORKPLACE, query, &most(Some(share)));
+        let bounded = pick(&WORKPLACE, query, &options_for(Some(share)));
         assert_eq!(bounded.picks.len(), 6, "others take the places");
         assert!(
             sources(&bounded).values().all(|&count| count <= share),
@@ -394,7 +394,7 @@ fn a_source_gets_no_more_than_its_share() {
 }
 
 #[test]
-fn what_scores_too_little_is_left_out_and_counted() {
+fn tools_below_threshold_are_counted() {
     let query = "find a free room for a meeting and send the invitation by mail";
     let eligible = public_ids(WORKPLACE.catalog()).len();
     let with = |min_score| {
@@ -404,7 +404,7 @@ fn what_scores_too_little_is_left_out_and_counted() {
             &PickOptions {
                 min_score,
                 max_candidates: 500,
-                choice: Choice::Best,
+                choice: SelectionMode::Best,
                 ..PickOptions::default()
             },
         )
@@ -429,7 +429,7 @@ fn what_scores_too_little_is_left_out_and_counted() {
 }
 
 #[test]
-fn ties_go_by_registration_order() {
+fn equal_scores_keep_registration_order() {
     let names = ["zebra", "ant", "mole", "bee"];
     let twins = names.map(|source| tool(source, "send_mail", "Sends a mail"));
     let engine = engine(catalog(twins));
@@ -453,7 +453,7 @@ fn ties_go_by_registration_order() {
 }
 
 #[test]
-fn reciprocal_rank_fusion_keeps_a_single_retrievers_order() {
+fn rank_fusion_of_one_retriever_keeps_its_order() {
     for query in [
         "book a meeting room",
         "find the contract",
@@ -463,7 +463,7 @@ fn reciprocal_rank_fusion_keeps_a_single_retrievers_order() {
             fusion,
             min_score: 0.0,
             max_candidates: 5,
-            choice: Choice::Best,
+            choice: SelectionMode::Best,
             ..in_mode(Mode::Keyword)
         };
         let rrf = pick(&WORKPLACE, query, &options(Fusion::Rrf { k: 60 }));
@@ -494,7 +494,7 @@ fn reciprocal_rank_fusion_keeps_a_single_retrievers_order() {
 // Options
 
 #[test]
-fn names_in_options_that_mean_nothing_or_too_much_are_errors() {
+fn unknown_or_ambiguous_option_names_are_errors() {
     let with = |option: &str, name: &str| {
         let mut options = PickOptions::default();
         match option {
@@ -550,7 +550,7 @@ fn names_in_options_that_mean_nothing_or_too_much_are_errors() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused_by_name() {
+fn invalid_options_are_rejected_by_name() {
     let options = PickOptions::default;
     for (name, options) in [
         (
@@ -616,7 +616,7 @@ fn options_that_make_no_sense_are_refused_by_name() {
 }
 
 #[test]
-fn enormous_limits_are_no_trouble() {
+fn enormous_limits_are_accepted() {
     let options = PickOptions {
         max_candidates: usize::MAX,
         max_per_source: Some(usize::MAX),
@@ -642,7 +642,7 @@ fn enormous_limits_are_no_trouble() {
 
 // Results
 
-/// Checks what holds of every outcome.
+/// Checks the invariants of every selection.
 fn check_outcome(engine: &Engine, query: &str, options: &PickOptions) {
     let selection = pick(engine, query, options);
     assert!(selection.picks.len() <= options.max_candidates, "{query:?}");
@@ -673,14 +673,14 @@ fn check_outcome(engine: &Engine, query: &str, options: &PickOptions) {
         selection
             .picks
             .iter()
-            .all(|pick| pick.reason.ends_with(['.', '!', '?', '。'])),
+            .all(|pick| !pick.reason.is_empty() && !pick.reason.ends_with('.')),
         "{query:?}"
     );
     assert_eq!(selection.catalog_digest, engine.catalog().digest());
 }
 
 #[test]
-fn every_outcome_is_ordered_and_within_bounds() {
+fn selection_is_ordered_and_within_bounds() {
     for query in REQUESTS.iter() {
         for options in [
             PickOptions::default(),
@@ -706,14 +706,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_request_has_an_answer(words in prop::collection::vec("\\PC{0,12}|send_email|`run`|\"|'|terminalRun|\n", 0..12), k in 1_usize..8) {
+    fn arbitrary_request_has_a_selection(words in prop::collection::vec("\\PC{0,12}|send_email|`run`|\"|'|terminalRun|\n", 0..12), k in 1_usize..8) {
         let options = PickOptions { max_candidates: k, min_score: 0.0, debug: true, ..PickOptions::default() };
         check_outcome(&WORKPLACE, &words.join(" "), &options);
     }
 }
 
 #[test]
-fn the_order_of_registration_moves_no_score() {
+fn registration_order_does_not_change_scores() {
     let forward = workplace();
     let backward = catalog(forward.tools().iter().rev().map(|tool| Tool::clone(tool)));
     let backward = engine(backward);
@@ -745,7 +745,7 @@ fn the_order_of_registration_moves_no_score() {
 }
 
 #[test]
-fn the_same_request_gives_the_same_bytes() {
+fn same_request_gives_the_same_bytes() {
     let options = PickOptions {
         debug: true,
         max_candidates: 10,
@@ -769,22 +769,22 @@ fn the_same_request_gives_the_same_bytes() {
             );
         }
     });
-    let again = engine(workplace());
-    let again: Vec<String> = REQUESTS
+    let rebuilt = engine(workplace());
+    let rebuilt: Vec<String> = REQUESTS
         .iter()
         .step_by(7)
-        .map(|query| bytes(&pick(&again, query, &options)))
+        .map(|query| bytes(&pick(&rebuilt, query, &options)))
         .collect();
-    assert!(again == first, "another engine gives other bytes");
+    assert!(rebuilt == first, "another engine gives other bytes");
     assert!(!first[0].contains("timing"), "times stand outside");
     let timings = pick(&WORKPLACE, "anything", &options).timings;
     assert!(timings.0.iter().any(|(stage, _)| *stage == Stage::Keyword));
 }
 
-// Requests of all sorts
+// Various requests
 
 #[test]
-fn a_request_without_words_gets_no_tools_and_no_error() {
+fn request_without_words_gets_no_tools_and_no_error() {
     for query in ["", "  \n\t ", "𝄞𝄢", "?!…", "\u{200b}", "、。"] {
         let selection = pick(&WORKPLACE, query, &PickOptions::default());
         assert!(
@@ -814,7 +814,7 @@ fn a_request_without_words_gets_no_tools_and_no_error() {
 }
 
 #[test]
-fn a_megabyte_is_a_request_too() {
+fn request_of_one_megabyte_is_accepted() {
     let words = (0..200_000).map(|i| format!("w{i} ")).collect::<String>();
     for text in [
         "book a meeting room ".repeat(60_000),
@@ -839,7 +839,7 @@ fn a_megabyte_is_a_request_too() {
 }
 
 #[test]
-fn requests_in_other_languages_find_their_tools() {
+fn request_in_other_language_finds_its_tool() {
     for (query, tool) in [
         ("我的快递到哪儿了?单号 SF20391", "kefu-wuliu/chaxun_wuliu"),
         ("这款杯子广州仓库还有多少库存", "kefu-wuliu/库存查询"),
@@ -879,7 +879,7 @@ fn requests_in_other_languages_find_their_tools() {
 }
 
 #[test]
-fn an_empty_catalog_has_nothing_to_offer() {
+fn empty_catalog_gives_empty_selection() {
     let empty = engine(catalog([]));
     for query in ["", "book a meeting room", "`read_file`"] {
         for options in [
@@ -901,7 +901,7 @@ fn an_empty_catalog_has_nothing_to_offer() {
 }
 
 #[test]
-fn a_tool_is_found_by_every_field_of_its_document() {
+fn tool_is_found_by_every_field() {
     let entries = json!([
         {"name": "quokka_counter", "parameters": {}},
         {"name": "t1", "title": "Wombat", "parameters": {}},
@@ -935,7 +935,7 @@ fn a_tool_is_found_by_every_field_of_its_document() {
 }
 
 #[test]
-fn without_reasons_the_same_tools_are_picked() {
+fn pick_without_reasons_is_otherwise_identical() {
     let without = PickOptions {
         reasons: false,
         ..PickOptions::default()
@@ -967,7 +967,8 @@ fn without_reasons_the_same_tools_are_picked() {
     }
 }
 
-/// Rounds every number to four places: the last digits of a logarithm depend on the platform.
+/// Rounds every number to four places, because the last digits of a logarithm depend on the
+/// platform.
 fn rounded(value: Value) -> Value {
     match value {
         Value::Number(number) if number.is_f64() => {
@@ -983,7 +984,7 @@ fn rounded(value: Value) -> Value {
 }
 
 #[test]
-fn the_json_form_is_fixed() {
+fn selection_json_matches_snapshot() {
     let entries = json!([
         {"name": "get_forecast", "source": "weather", "title": "Weather forecast", "description": "Rain and wind of the coming days.",
          "parameters": {"type": "object", "properties": {"town": {"type": "string", "description": "Town to look up"}}}},

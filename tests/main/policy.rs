@@ -1,5 +1,5 @@
-//! Policy: nothing of a catalog that says who may see a tool goes unread, whatever its spelling,
-//! place and format, and a source that a policy names is restricted with all that look like it.
+//! Policies of a catalog: none is overlooked, whatever its spelling, place and format. A policy
+//! that names a source also restricts sources with confusable names.
 
 use picktools::catalog::{CatalogError, NoSchemaMode, Position};
 use picktools::{Catalog, Tool};
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use crate::support::set;
 
-fn read(text: &str) -> Result<Catalog, CatalogError> {
+fn parse(text: &str) -> Result<Catalog, CatalogError> {
     Catalog::from_slice(text.as_bytes(), "here", None)
 }
 
-/// The pointers of the faults that a catalog is refused for, with the positions.
+/// Returns the pointers of the faults for which a catalog is rejected, with the positions.
 fn places(text: &str) -> Vec<(Position, String)> {
-    match read(text) {
+    match parse(text) {
         Err(CatalogError::Invalid { faults, .. }) => faults
             .into_iter()
             .map(|fault| (fault.position, fault.pointer))
@@ -24,7 +24,7 @@ fn places(text: &str) -> Vec<(Position, String)> {
 }
 
 #[test]
-fn a_member_that_stands_twice_is_refused_in_every_format_and_at_every_depth() {
+fn duplicate_key_in_any_format_and_depth_is_rejected() {
     let good = r#"{"name": "b", "parameters": {}}"#;
     let twice = r#"{"name": "a", "parameters": {}, "safe": false, "safe": true}"#;
     for text in [
@@ -71,11 +71,11 @@ fn a_member_that_stands_twice_is_refused_in_every_format_and_at_every_depth() {
     let error = serde_json::from_str::<Tool>(twice)
         .expect_err("so is a tool by itself")
         .to_string();
-    assert!(error.contains("/safe: the member stands twice"), "{error}");
+    assert!(error.contains("/safe: duplicate key"), "{error}");
 }
 
 #[test]
-fn a_member_that_stands_twice_around_the_tools_is_refused() {
+fn duplicate_key_around_tools_is_rejected() {
     for (text, pointer) in [
         (r#"{"source": "a", "source": "b", "tools": []}"#, "/source"),
         (
@@ -83,16 +83,16 @@ fn a_member_that_stands_twice_around_the_tools_is_refused() {
             "/tools",
         ),
     ] {
-        let error = read(text).expect_err(text);
+        let error = parse(text).expect_err(text);
         assert!(
-            matches!(&error, CatalogError::Repeated { pointer: at, .. } if at == pointer),
+            matches!(&error, CatalogError::DuplicateKey { pointer: at, .. } if at == pointer),
             "{error}"
         );
     }
 }
 
 #[test]
-fn two_spellings_of_one_policy_member_are_refused() {
+fn two_spellings_of_policy_key_are_rejected() {
     for (entry, pointer) in [
         (
             json!({"name": "a", "parameters": {}, "allowed_roles": [], "allowedRoles": ["admin"]}),
@@ -111,7 +111,7 @@ fn two_spellings_of_one_policy_member_are_refused() {
 }
 
 #[test]
-fn what_looks_like_policy_is_refused_with_the_right_name_and_place() {
+fn policy_lookalike_is_rejected_with_name_and_place() {
     let shapes = [
         ("", json!({"name": "a", "parameters": {}})),
         ("", json!({"name": "a", "inputSchema": {}})),
@@ -150,12 +150,12 @@ fn what_looks_like_policy_is_refused_with_the_right_name_and_place() {
             ("/safety/destructive", "destructiveHint"),
         ] {
             let mut entry = shape.clone();
-            let mut place = entry.pointer_mut(within).expect("it is there");
+            let mut target = entry.pointer_mut(within).expect("it is there");
             for key in path.split('/').skip(1) {
-                place = &mut place[key];
+                target = &mut target[key];
             }
-            *place = json!(true);
-            let error = read(&json!([entry]).to_string())
+            *target = json!(true);
+            let error = parse(&json!([entry]).to_string())
                 .expect_err(&format!("{entry}"))
                 .to_string();
             let path = path.replace('\u{200b}', "\u{fffd}");
@@ -164,7 +164,7 @@ fn what_looks_like_policy_is_refused_with_the_right_name_and_place() {
                 "{entry}: {error}"
             );
             assert!(
-                error.contains(&format!("much like {right:?}")),
+                error.contains(&format!("which resembles {right:?}")),
                 "{entry}: {error}"
             );
         }
@@ -172,8 +172,8 @@ fn what_looks_like_policy_is_refused_with_the_right_name_and_place() {
 }
 
 #[test]
-fn members_without_a_meaning_for_policy_are_let_be() {
-    let own = json!({
+fn keys_without_policy_meaning_are_ignored() {
+    let all_fields = json!({
         "x-owner": "Mira", "model": "m", "notes": "y", "version": 3, "category": "mail", "required": ["a"],
         "_meta": {"safe": false}, "icons": [], "label": 1, "defer_loading": true, "cache_control": {}, "permission": "none", "timeout": 3,
     });
@@ -182,29 +182,29 @@ fn members_without_a_meaning_for_policy_are_let_be() {
         json!({"name": "a", "inputSchema": {}, "annotations": {"title": "A", "audience": ["user"], "priority": 1}}),
         json!({"type": "function", "function": {"name": "a"}}),
     ] {
-        for (key, value) in own.as_object().expect("an object") {
+        for (key, value) in all_fields.as_object().expect("an object") {
             entry[key] = value.clone();
         }
-        read(&json!([entry]).to_string()).unwrap_or_else(|error| panic!("{entry}: {error}"));
+        parse(&json!([entry]).to_string()).unwrap_or_else(|error| panic!("{entry}: {error}"));
     }
 }
 
 #[test]
-fn policy_counts_in_every_format_and_beside_a_wrapper_too() {
+fn policy_in_any_format_or_wrapper_applies() {
     let policy = json!({"safe": false, "allowed_roles": ["admin"], "modes": ["batch"], "cost": 2.0, "source": "bank",
         "untrusted": true, "annotations": {"destructiveHint": true}, "capabilities": ["streaming"],
         "safety": {"threat_level": "high"}});
     let with = |mut entry: Value, within: &str| {
-        let place = entry
+        let target = entry
             .pointer_mut(within)
             .and_then(Value::as_object_mut)
             .expect("an object");
-        place.extend(policy.as_object().expect("an object").clone());
+        target.extend(policy.as_object().expect("an object").clone());
         entry
     };
     let tool = |entry: Value| {
         let catalog =
-            read(&json!([entry]).to_string()).unwrap_or_else(|error| panic!("{entry}: {error}"));
+            parse(&json!([entry]).to_string()).unwrap_or_else(|error| panic!("{entry}: {error}"));
         Tool::clone(&catalog.tools()[0])
     };
     let native = tool(with(json!({"name": "pay", "parameters": {}}), ""));
@@ -234,21 +234,21 @@ fn policy_counts_in_every_format_and_beside_a_wrapper_too() {
 }
 
 #[test]
-fn every_field_counts_in_every_format_and_beside_a_wrapper_too() {
+fn fields_in_any_format_or_wrapper_apply() {
     let fields = json!({"id": "p1", "title": "Pay", "description": "Pays", "tags": ["money"], "strict": true,
         "aliases": ["settle", {"name": "remit", "deprecated": true}], "requires": ["log_in"],
         "provider_schema": {"type": "object"}, "outputSchema": {"type": "object"}, "source": "bank"});
     let with = |mut entry: Value, within: &str| {
-        let place = entry
+        let target = entry
             .pointer_mut(within)
             .and_then(Value::as_object_mut)
             .expect("an object");
-        place.extend(fields.as_object().expect("an object").clone());
+        target.extend(fields.as_object().expect("an object").clone());
         entry
     };
     let tool = |entry: &Value| {
         let catalog =
-            read(&json!([entry]).to_string()).unwrap_or_else(|error| panic!("{entry}: {error}"));
+            parse(&json!([entry]).to_string()).unwrap_or_else(|error| panic!("{entry}: {error}"));
         Tool::clone(&catalog.tools()[0])
     };
     let native = tool(&with(json!({"name": "pay", "parameters": {}}), ""));
@@ -299,7 +299,7 @@ fn every_field_counts_in_every_format_and_beside_a_wrapper_too() {
 }
 
 #[test]
-fn a_tool_without_a_schema_is_one_in_every_format() {
+fn tool_without_schema_in_any_format_is_recognised() {
     let mode = json!({"allowNoSchema": true, "noSchemaMode": "human-approval"});
     for (within, entry) in [
         ("", json!({"name": "pay"})),
@@ -316,22 +316,22 @@ fn a_tool_without_a_schema_is_one_in_every_format() {
     ] {
         let with = |members: &Value| {
             let mut entry = entry.clone();
-            let place = entry
+            let target = entry
                 .pointer_mut(within)
                 .and_then(Value::as_object_mut)
                 .expect("an object");
-            place.extend(members.as_object().expect("an object").clone());
+            target.extend(members.as_object().expect("an object").clone());
             json!([entry]).to_string()
         };
-        let catalog = read(&with(&mode)).unwrap_or_else(|error| panic!("{entry}: {error}"));
+        let catalog = parse(&with(&mode)).unwrap_or_else(|error| panic!("{entry}: {error}"));
         let tool = &catalog.tools()[0];
         assert_eq!(
             (&tool.parameters, tool.no_schema_mode),
             (&None, Some(NoSchemaMode::HumanApproval)),
             "{entry}"
         );
-        // Half a permission is none, and no schema that takes no arguments either.
-        let error = read(&with(&json!({"allow_no_schema": true})))
+        // Half a permission does not count, and neither does a schema without arguments.
+        let error = parse(&with(&json!({"allow_no_schema": true})))
             .expect_err("it has no mode")
             .to_string();
         assert!(
@@ -342,7 +342,7 @@ fn a_tool_without_a_schema_is_one_in_every_format() {
 }
 
 #[test]
-fn two_places_that_say_different_things_of_one_field_are_refused() {
+fn contradicting_values_of_field_are_rejected() {
     let wrapped = |beside: Value| {
         let mut entry =
             json!({"type": "function", "function": {"name": "a", "parameters": {}, "tags": ["x"]}});
@@ -353,9 +353,9 @@ fn two_places_that_say_different_things_of_one_field_are_refused() {
         entry
     };
     let pointer = |entry: &Value| {
-        let found = places(&json!([entry]).to_string());
-        assert_eq!(found.len(), 1, "{entry}: {found:?}");
-        found[0].1.clone()
+        let rejected_places = places(&json!([entry]).to_string());
+        assert_eq!(rejected_places.len(), 1, "{entry}: {rejected_places:?}");
+        rejected_places[0].1.clone()
     };
     for (entry, expected) in [
         (wrapped(json!({"name": "b"})), "/name"),
@@ -388,40 +388,40 @@ fn two_places_that_say_different_things_of_one_field_are_refused() {
         json!({"parameters": {}}),
         json!({"parameters": null}),
     ] {
-        read(&json!([wrapped(same.clone())]).to_string())
+        parse(&json!([wrapped(same.clone())]).to_string())
             .unwrap_or_else(|error| panic!("{same}: {error}"));
     }
 }
 
 #[test]
-fn policy_beside_a_list_of_tools_is_refused() {
+fn policy_next_to_tool_list_is_rejected() {
     for text in [
         r#"{"tools": [{"name": "a", "parameters": {}}], "untrusted": true}"#,
         r#"{"result": {"tools": [{"name": "a", "inputSchema": {}}], "untrusted": true}}"#,
         r#"[{"tools": [{"name": "a", "inputSchema": {}}], "untrusted": true}]"#,
     ] {
-        let error = read(text).expect_err(text).to_string();
+        let error = parse(text).expect_err(text).to_string();
         assert!(
-            error.contains("untrusted") && error.contains("put it into each tool"),
+            error.contains("untrusted") && error.contains("move it into each tool"),
             "{text}: {error}"
         );
     }
     let body = r#"{"model": "m", "messages": [], "metadata": {"safe": "no"}, "tools": [{"name": "a", "parameters": {}}]}"#;
-    read(body).expect("a request is a catalog too");
+    parse(body).expect("a request is a catalog too");
 }
 
 #[test]
-fn capabilities_may_be_flags_which_are_true_or_false() {
-    let read = |capabilities: Value| {
+fn capabilities_may_be_boolean_flags() {
+    let parse = |capabilities: Value| {
         let entries = json!([{"name": "a", "parameters": {}, "capabilities": capabilities}]);
         Catalog::from_slice(entries.to_string().as_bytes(), "here", None)
     };
-    let catalog = read(json!({"streaming": true, "paging": false})).expect("they are flags");
+    let catalog = parse(json!({"streaming": true, "paging": false})).expect("they are flags");
     assert_eq!(
         catalog.tools()[0].capabilities,
         ["streaming".to_owned()].into()
     );
-    let error = read(json!({"streaming": "yes"}))
+    let error = parse(json!({"streaming": "yes"}))
         .expect_err("it says neither")
         .to_string();
     assert!(

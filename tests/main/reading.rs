@@ -1,4 +1,4 @@
-//! Where catalogs come from: what providers were given, pages of a list, several files.
+//! Origins of catalogs: provider requests, pages of a list, several files.
 
 use std::fs;
 
@@ -34,7 +34,7 @@ fn two_files(first: &str, second: &str) -> [CatalogFile; 2] {
 }
 
 #[test]
-fn the_schemas_of_gemini_are_json_schemas_once_they_are_read() {
+fn gemini_schemas_become_json_schemas() {
     let catalog = read(
         &json!({"tools": [{"functionDeclarations": [
             {"name": "a", "description": "A", "parameters": {"type": "OBJECT", "required": ["x"], "properties": {
@@ -70,23 +70,24 @@ fn the_schemas_of_gemini_are_json_schemas_once_they_are_read() {
 }
 
 #[test]
-fn policy_beside_declarations_is_refused_and_within_them_counts() {
+fn policy_next_to_declarations_is_rejected() {
     let declaration = json!({"name": "a", "description": "A", "safe": false});
     let catalog = read(&json!([{"function_declarations": [declaration]}]).to_string())
         .expect("it can be read");
     assert!(catalog.tools()[0].is_unsafe());
-    let found = faults(read(
+    let reported = faults(read(
         &json!([{"functionDeclarations": [declaration], "allowed_roles": ["admin"]}]).to_string(),
     ));
-    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(reported.len(), 1, "{reported:?}");
     assert!(
-        found[0].contains("/allowed_roles") && found[0].contains("put it into each declaration"),
-        "{found:?}"
+        reported[0].contains("/allowed_roles")
+            && reported[0].contains("move it into each declaration"),
+        "{reported:?}"
     );
 }
 
 #[test]
-fn pages_of_a_list_are_read_line_by_line() {
+fn list_pages_are_read_line_by_line() {
     let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
     let response = json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": [tool("a"), tool("b")], "nextCursor": "2"}});
     let pages = format!(
@@ -108,29 +109,29 @@ fn pages_of_a_list_are_read_line_by_line() {
         json!({"tools": {}}),
         r#"{"tools": [{"name": "y", "inputSchema": {}, "safe": true, "safe": false}], "source": "s", "source": "t"}"#,
     );
-    let found = faults(read(&broken));
-    assert_eq!(found.len(), 4, "{found:?}");
+    let reported = faults(read(&broken));
+    assert_eq!(reported.len(), 4, "{reported:?}");
     assert!(
-        found[0].starts_with("line 2, tool 2 (\"x\"): `parameters` is missing"),
-        "{found:?}"
+        reported[0].starts_with("line 2, tool 2 (\"x\"): `parameters` is missing"),
+        "{reported:?}"
     );
     assert!(
-        found[1].starts_with("line 3 at /tools: it is an object, not an array"),
-        "{found:?}"
+        reported[1].starts_with("line 3 at /tools: it is an object, not an array"),
+        "{reported:?}"
     );
     assert!(
-        found[2].starts_with("line 4 at /source: the member stands twice"),
-        "{found:?}"
+        reported[2].starts_with("line 4 at /source: duplicate key"),
+        "{reported:?}"
     );
     assert!(
-        found[3].starts_with("line 4, tool 1 (\"y\") at /safe: the member stands twice"),
-        "{found:?}"
+        reported[3].starts_with("line 4, tool 1 (\"y\") at /safe: duplicate key"),
+        "{reported:?}"
     );
 }
 
 #[test]
-fn the_providers_own_tools_are_left_out_with_a_notice() {
-    let own = [
+fn provider_tools_are_excluded_with_notice() {
+    let caller_tools = [
         json!({"type": "web_search_20250305", "name": "web_search", "max_uses": 5}),
         json!({"type": "bash_20250124", "name": "bash"}),
         json!({"type": "computer_20251124", "name": "computer", "display_width_px": 1024}),
@@ -146,13 +147,18 @@ fn the_providers_own_tools_are_left_out_with_a_notice() {
         json!({"googleSearch": {}}),
         json!({"code_execution": {}}),
     ];
-    let kept = json!({"type": "function", "name": "kept", "parameters": {}, "defer_loading": true});
+    let deferred_tool =
+        json!({"type": "function", "name": "kept", "parameters": {}, "defer_loading": true});
     let claude =
         json!({"type": "custom", "name": "kept_too", "input_schema": {}, "defer_loading": true});
-    let entries: Vec<Value> = own.iter().cloned().chain([kept.clone(), claude]).collect();
+    let entries: Vec<Value> = caller_tools
+        .iter()
+        .cloned()
+        .chain([deferred_tool.clone(), claude])
+        .collect();
     let catalog = read(&json!({"tools": entries}).to_string()).expect("the rest can be read");
     assert_eq!(names(&catalog), ["kept", "kept_too"]);
-    assert_eq!(catalog.notices().len(), own.len());
+    assert_eq!(catalog.notices().len(), caller_tools.len());
     assert!(
         catalog
             .notices()
@@ -162,7 +168,7 @@ fn the_providers_own_tools_are_left_out_with_a_notice() {
     let first = catalog.notices()[0].to_string();
     assert!(
         first.starts_with(
-            "entry 1 (\"web_search\") at /type: \"web_search_20250305\" is a tool of the provider"
+            "entry 1 (\"web_search\") at /type: \"web_search_20250305\" is left out: a provider tool"
         ),
         "{first}"
     );
@@ -172,7 +178,7 @@ fn the_providers_own_tools_are_left_out_with_a_notice() {
         catalog.notices()[12]
     );
     let catalog =
-        read(&json!([{"functionDeclarations": [], "googleSearch": {}}, kept]).to_string())
+        read(&json!([{"functionDeclarations": [], "googleSearch": {}}, deferred_tool]).to_string())
             .expect("it can be read");
     assert_eq!(
         (names(&catalog), catalog.notices().len()),
@@ -181,7 +187,7 @@ fn the_providers_own_tools_are_left_out_with_a_notice() {
 }
 
 #[test]
-fn what_may_be_a_tool_of_the_callers_own_is_not_taken_for_the_providers() {
+fn caller_tool_is_not_taken_for_provider_tool() {
     for entry in [
         json!({"type": "functoin", "name": "a", "description": "A"}),
         json!({"type": "web_serach", "name": "a"}),
@@ -192,15 +198,15 @@ fn what_may_be_a_tool_of_the_callers_own_is_not_taken_for_the_providers() {
         json!({"type": "namespace", "name": "a", "tools": [{"type": "function", "name": "b", "parameters": {}}]}),
         json!({"googleSearch": {}, "safe": false}),
     ] {
-        let found = faults(read(
+        let reported = faults(read(
             &json!([entry, {"name": "b", "parameters": {}}]).to_string(),
         ));
-        assert_eq!(found.len(), 1, "{entry}: {found:?}");
+        assert_eq!(reported.len(), 1, "{entry}: {reported:?}");
     }
 }
 
 #[test]
-fn several_files_are_one_catalog_and_faults_name_the_file() {
+fn several_files_form_one_catalog_and_faults_name_file() {
     let options = CatalogOptions::default();
     let files = two_files(
         r#"[{"name": "a", "parameters": {}}]"#,
@@ -214,15 +220,15 @@ fn several_files_are_one_catalog_and_faults_name_the_file() {
         r#"[{"name": "a", "source": "s", "parameters": {}}, {"name": "c"}]"#,
         r#"{"tools": [{"name": "a", "source": "s", "parameters": {}}]}"#,
     );
-    let found = faults(options.read_files(&files));
+    let reported = faults(options.read_files(&files));
     assert!(
-        found[0].starts_with("one.json: entry 2 (\"c\"): `parameters` is missing"),
-        "{found:?}"
+        reported[0].starts_with("one.json: entry 2 (\"c\"): `parameters` is missing"),
+        "{reported:?}"
     );
     assert!(
-        found[1].starts_with("two.jsonl: entry 1 (\"a\")")
-            && found[1].contains("one.json: entry 1"),
-        "{found:?}"
+        reported[1].starts_with("two.jsonl: entry 1 (\"a\")")
+            && reported[1].contains("one.json: entry 1"),
+        "{reported:?}"
     );
     let error = options
         .read_files(&two_files("[]", "{"))
@@ -238,7 +244,7 @@ fn several_files_are_one_catalog_and_faults_name_the_file() {
 }
 
 #[test]
-fn the_files_of_a_folder_are_read_in_order_unless_it_holds_one_of_the_usual_name() {
+fn folder_files_are_read_in_order_or_only_the_usual_one() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let write = |name: &str, text: &str| {
         fs::write(folder.path().join(name), text).expect("a file can be written")

@@ -1,5 +1,5 @@
-//! Rerankers: they permute the best candidates and do nothing else, whatever they answer; when they
-//! are asked; and picks that do not wait for them.
+//! Rerankers: they only permute the best candidates, run under their condition, and never delay a
+//! pick beyond its deadline.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
@@ -12,12 +12,12 @@ use proptest::prelude::*;
 
 use crate::support::{ids, pick, workplace};
 
-/// What a request of these tests asks for; several tools fit.
+/// The request of these tests, which several tools serve.
 const REQUEST: &str = "send a message to a colleague about the meeting";
 
 type Answer = Vec<(usize, f32)>;
 
-/// A reranker that answers as it is told.
+/// A reranker with a scripted answer.
 struct Scripted<F>(F);
 
 impl<F: Fn(&[Arc<Tool>]) -> Result<Answer, String> + Send + Sync> Reranker for Scripted<F> {
@@ -57,7 +57,7 @@ fn scripted(
     with_reranker(Scripted(answer))
 }
 
-/// Turns the window round.
+/// Reverses the window.
 fn backwards(window: &[Arc<Tool>]) -> Result<Answer, String> {
     Ok((0..window.len())
         .map(|place| (place, place as f32))
@@ -99,7 +99,7 @@ fn check_prior_order(selection: &Selection, prior: &Selection, reason: &str) {
         degraded.reason
     );
     assert!(
-        degraded.reason.ends_with("the prior order stands"),
+        degraded.reason.ends_with("the previous order is kept"),
         "{}",
         degraded.reason
     );
@@ -112,7 +112,7 @@ fn check_prior_order(selection: &Selection, prior: &Selection, reason: &str) {
 }
 
 #[test]
-fn a_reranker_reorders_its_window_and_scores_stay() {
+fn reranker_reorders_window_and_keeps_scores() {
     let engine = scripted(backwards);
     let prior = pick(&engine, REQUEST, &never(8));
     let options = PickOptions {
@@ -126,14 +126,14 @@ fn a_reranker_reorders_its_window_and_scores_stay() {
     assert_eq!(ids(&selection), expected);
     assert_eq!(*status(&selection), StageStatus::Ran);
     for pick in &selection.picks {
-        let before = prior
+        let previous = prior
             .picks
             .iter()
             .find(|prior| prior.tool.id == pick.tool.id)
             .expect("nothing is new");
         assert_eq!(
             pick.score.to_bits(),
-            before.score.to_bits(),
+            previous.score.to_bits(),
             "the calibrated score stays"
         );
     }
@@ -155,12 +155,12 @@ fn a_reranker_reorders_its_window_and_scores_stay() {
     assert!(
         selection.picks[0]
             .reason
-            .contains("scripted moves it from place 5 to 1"),
+            .contains("reranked from place 5 to 1 by scripted"),
         "{}",
         selection.picks[0].reason
     );
     assert!(
-        !selection.picks[2].reason.contains("moves"),
+        !selection.picks[2].reason.contains("reranked"),
         "it stays where it was"
     );
     let report = selection.rerank.expect("reranking was asked for");
@@ -171,7 +171,7 @@ fn a_reranker_reorders_its_window_and_scores_stay() {
 }
 
 #[test]
-fn a_reranker_can_bring_in_what_the_cut_would_have_dropped_but_not_what_scores_too_low() {
+fn reranker_lifts_candidates_over_cutoff_not_threshold() {
     let engine = scripted(backwards);
     let prior = pick(&engine, REQUEST, &never(20));
     let selection = pick(&engine, REQUEST, &always(2));
@@ -196,7 +196,7 @@ fn a_reranker_can_bring_in_what_the_cut_would_have_dropped_but_not_what_scores_t
 }
 
 #[test]
-fn named_tools_stay_whatever_the_reranker_says() {
+fn mentioned_tools_after_reranking_stay() {
     let engine = scripted(backwards);
     let selection = pick(
         &engine,
@@ -207,9 +207,9 @@ fn named_tools_stay_whatever_the_reranker_says() {
 }
 
 #[test]
-fn it_is_shown_only_what_may_be_seen() {
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let record = Arc::clone(&seen);
+fn reranker_receives_eligible_tools_only() {
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let record = Arc::clone(&received);
     let engine = scripted(move |window| {
         record
             .lock()
@@ -227,10 +227,10 @@ fn it_is_shown_only_what_may_be_seen() {
         ..always(3)
     };
     let selection = pick(&engine, REQUEST, &options);
-    let seen = seen.lock().expect("nobody panicked").clone();
+    let received = received.lock().expect("nobody panicked").clone();
     assert!(
-        seen.len() > 20 && !seen.contains(&"mail/send_email".to_owned()),
-        "{seen:?}"
+        received.len() > 20 && !received.contains(&"mail/send_email".to_owned()),
+        "{received:?}"
     );
     let hidden = |id: &String| {
         let tool = engine
@@ -241,22 +241,22 @@ fn it_is_shown_only_what_may_be_seen() {
             .expect("it is of the catalog");
         tool.is_unsafe() || !tool.allowed_roles.is_empty()
     };
-    assert!(!seen.iter().any(hidden));
+    assert!(!received.iter().any(hidden));
     assert_eq!(selection.picks.len(), 3);
 }
 
 #[test]
-fn it_is_asked_as_the_options_say() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
+fn reranker_runs_as_options_say() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&calls);
     let engine = scripted(move |window| {
         count.fetch_add(1, Ordering::SeqCst);
         backwards(window)
     });
     let run = |request: &str, options: &PickOptions| {
-        let before = asked.load(Ordering::SeqCst);
+        let previous = calls.load(Ordering::SeqCst);
         let selection = pick(&engine, request, options);
-        (asked.load(Ordering::SeqCst) - before, selection)
+        (calls.load(Ordering::SeqCst) - previous, selection)
     };
     let auto = |most: usize| PickOptions {
         rerank: Rerank::Auto,
@@ -272,10 +272,10 @@ fn it_is_asked_as_the_options_say() {
 
     let (times, never) = run(REQUEST, &PickOptions::default());
     assert_eq!(times, 0);
-    skipped(&never, "the options ask for none");
+    skipped(&never, "the options ask for no reranking");
     assert!(never.rerank.is_none());
 
-    // One tool that fits, far above the others.
+    // One tool fits, far above the others.
     let clear = "book a meeting room";
     let (times, selection) = run(clear, &auto(1));
     assert_eq!(times, 0, "{:?}", selection.rerank);
@@ -303,7 +303,7 @@ fn it_is_asked_as_the_options_say() {
         "{report:?}"
     );
 
-    // The tools that would be cut score next to nothing, and as much as those that would not.
+    // The candidates on both sides of the cutoff have nearly the same low score.
     let (times, selection) = run(clear, &auto(4));
     assert_eq!(times, 0, "{:?}", selection.rerank);
     let report = selection.rerank.as_ref().expect("it was asked for");
@@ -311,7 +311,10 @@ fn it_is_asked_as_the_options_say() {
         report.cut_margin.is_some_and(|margin| margin < 0.05),
         "{report:?}"
     );
-    skipped(&selection, "the first that is cut scores 0.0");
+    skipped(
+        &selection,
+        "the first candidate below the cutoff scores 0.0",
+    );
 
     for rerank in [Rerank::Auto, Rerank::Always] {
         let options = PickOptions {
@@ -326,7 +329,7 @@ fn it_is_asked_as_the_options_say() {
 }
 
 #[test]
-fn without_a_reranker_always_is_an_error_and_auto_is_not() {
+fn missing_reranker_is_error_for_always_not_auto() {
     let engine = crate::support::engine(workplace());
     let error = engine
         .pick(&Query::new(REQUEST), &always(3))
@@ -362,7 +365,7 @@ fn without_a_reranker_always_is_an_error_and_auto_is_not() {
 }
 
 #[test]
-fn the_ranking_of_a_custom_scorer_is_reranked_too() {
+fn custom_scorer_ranking_is_reranked() {
     let scorer = crate::support::engine(workplace()).scorer(picktools::Mode::Keyword);
     let builder = Engine::builder(workplace())
         .scorer(Arc::new(scorer))
@@ -374,9 +377,9 @@ fn the_ranking_of_a_custom_scorer_is_reranked_too() {
     assert_eq!(ids(&pick(&engine, REQUEST, &always(4))), expected[..4]);
 }
 
-/// Every way to fail but time.
+/// Every kind of failure except a timeout.
 #[test]
-fn a_reranker_that_fails_leaves_the_prior_order() {
+fn failing_reranker_keeps_previous_order() {
     let boom = |_: &[Arc<Tool>]| Err("the model is away".to_owned());
     let panics = |_: &[Arc<Tool>]| panic!("on purpose");
     for (engine, reason) in [
@@ -411,12 +414,12 @@ fn a_reranker_that_fails_leaves_the_prior_order() {
     }
 }
 
-/// An engine whose reranker answers what lies here, and the lock of who put it there.
+/// An engine with a reranker whose answer can be replaced through the lock.
 static LIAR: LazyLock<(Engine, Arc<Mutex<Answer>>)> = LazyLock::new(|| {
     let lie = Arc::new(Mutex::new(Answer::new()));
-    let told = Arc::clone(&lie);
+    let answer_handle = Arc::clone(&lie);
     (
-        scripted(move |_| Ok(told.lock().expect("nobody panicked").clone())),
+        scripted(move |_| Ok(answer_handle.lock().expect("nobody panicked").clone())),
         lie,
     )
 });
@@ -424,7 +427,7 @@ static LIAR: LazyLock<(Engine, Arc<Mutex<Answer>>)> = LazyLock::new(|| {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn whatever_a_reranker_answers_nothing_is_lost_and_nothing_comes_in(
+    fn reranker_answer_loses_and_adds_no_tool(
         sound in any::<bool>(),
         order in Just((0..6usize).collect::<Vec<_>>()).prop_shuffle(),
         lie in prop::collection::vec(
@@ -434,38 +437,38 @@ proptest! {
         window in 2usize..7,
         most in 1usize..9,
     ) {
-        let (engine, told) = &*LIAR;
+        let (engine, answer_handle) = &*LIAR;
         let answer = if sound {
             order.iter().filter(|&&place| place < window).enumerate().map(|(rank, &place)| (place, -(rank as f32))).collect()
         } else {
             lie
         };
-        told.lock().expect("nobody panicked").clone_from(&answer);
+        answer_handle.lock().expect("nobody panicked").clone_from(&answer);
         let prior = pick(engine, REQUEST, &never(20));
         prop_assert!(prior.picks.len() >= 9);
         let selection = pick(engine, REQUEST, &PickOptions { rerank_window: window, ..always(most) });
-        let whole = pick(engine, REQUEST, &PickOptions { rerank_window: window, ..always(20) });
+        let full = pick(engine, REQUEST, &PickOptions { rerank_window: window, ..always(20) });
         let is_permutation = answer.len() == window
             && (0..window).all(|place| answer.iter().any(|&(given, score)| given == place && score.is_finite()));
         prop_assert_eq!(selection.degraded.is_empty(), is_permutation);
-        prop_assert_eq!(ids(&selection), ids(&whole)[..most].to_vec(), "the cut takes the best of the new order");
-        prop_assert_eq!(ids(&whole)[window..].to_vec(), ids(&prior)[window..].to_vec(), "the rest keeps its order");
-        let (mut before, mut after) = (ids(&prior), ids(&whole));
+        prop_assert_eq!(ids(&selection), ids(&full)[..most].to_vec(), "the cut takes the best of the new order");
+        prop_assert_eq!(ids(&full)[window..].to_vec(), ids(&prior)[window..].to_vec(), "the rest keeps its order");
+        let (mut previous, mut after) = (ids(&prior), ids(&full));
         if !is_permutation {
-            prop_assert_eq!(&before, &after);
+            prop_assert_eq!(&previous, &after);
         }
-        before.sort_unstable();
+        previous.sort_unstable();
         after.sort_unstable();
-        prop_assert_eq!(before, after);
+        prop_assert_eq!(previous, after);
     }
 }
 
-/// Waits as asynchronous code should, or blocks its thread as it should not.
-struct Late {
+/// A reranker that waits asynchronously, or blocks its thread.
+struct LateReranker {
     blocks: bool,
 }
 
-impl Reranker for Late {
+impl Reranker for LateReranker {
     fn name(&self) -> &str {
         "late"
     }
@@ -493,10 +496,10 @@ impl Reranker for Late {
 }
 
 #[test]
-fn a_slow_reranker_is_not_waited_for() {
+fn slow_reranker_is_abandoned_at_deadline() {
     const TIMEOUT: Duration = Duration::from_millis(300);
     for blocks in [false, true] {
-        let engine = with_reranker(Late { blocks });
+        let engine = with_reranker(LateReranker { blocks });
         let prior = pick(&engine, REQUEST, &never(3));
         let started = Instant::now();
         let selection = pick(
@@ -518,9 +521,9 @@ fn a_slow_reranker_is_not_waited_for() {
 }
 
 #[test]
-fn a_reranker_that_keeps_failing_is_left_alone_and_the_pick_says_so() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
+fn repeatedly_failing_reranker_is_paused_and_reported() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&calls);
     let failing = Scripted(move |_: &[Arc<Tool>]| {
         count.fetch_add(1, Ordering::SeqCst);
         Err("the model is away".to_owned())
@@ -542,15 +545,15 @@ fn a_reranker_that_keeps_failing_is_left_alone_and_the_pick_says_so() {
     check_prior_order(
         &selection,
         &prior,
-        "failed 3 times in a row and is not asked for another 30 s",
+        "failed 3 times in a row and is paused for another 30 s",
     );
     assert!(matches!(status(&selection), StageStatus::Skipped { .. }));
-    assert_eq!(asked.load(Ordering::SeqCst), 3);
+    assert_eq!(calls.load(Ordering::SeqCst), 3);
     *now.lock().expect("nobody panicked") += Duration::from_secs(30);
     check_prior_order(
         &pick(&engine, REQUEST, &always(3)),
         &prior,
         "the model is away",
     );
-    assert_eq!(asked.load(Ordering::SeqCst), 4);
+    assert_eq!(calls.load(Ordering::SeqCst), 4);
 }

@@ -1,12 +1,11 @@
-//! Custom scorers: what they say counts, what they may not say does not, and no scorer can stop a
-//! pick.
+//! Custom scorers: valid scores count, invalid ones do not, and no scorer can block a pick.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use picktools::engine::BuiltInScorer;
-use picktools::options::Choice;
+use picktools::options::SelectionMode;
 use picktools::scorer::{Score, ScoreFuture, Scorer, ScorerError, per_tool};
 use picktools::selection::{Stage, StageStatus};
 use picktools::{Access, Engine, Mode, PickError, PickOptions, Query, Selection, Tool, pick_tools};
@@ -15,15 +14,14 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::support::{KEYWORDS, WORKPLACE, ids, in_mode, pick, public_ids, scored_by, set, tool};
 
-/// How long a pick with a deadline of 200 ms may take at the very most; the real overrun is
-/// measured by a bench.
+/// The longest time of a pick with a deadline of 200 ms. A bench measures the real overrun.
 const AT_MOST: Duration = Duration::from_secs(2);
 const DEADLINE: Duration = Duration::from_millis(200);
 const FAR_TOO_LONG: Duration = Duration::from_secs(10);
 
 type Answer = Result<Vec<Score>, ScorerError>;
 
-/// A scorer that answers as it is told.
+/// A scorer with a scripted answer.
 struct Scripted<F>(F);
 
 impl<F: Fn(&Query, &[Arc<Tool>]) -> Answer + Send + Sync> Scorer for Scripted<F> {
@@ -44,7 +42,7 @@ fn scripted(answer: impl Fn(&Query, &[Arc<Tool>]) -> Answer + Send + Sync + 'sta
     engine(Scripted(answer))
 }
 
-/// One score for each tool, by its id.
+/// Returns an engine with a score for each tool by its id.
 fn by_id(score: impl Fn(&str) -> f32 + Send + Sync + 'static) -> Engine {
     scripted(move |_, tools| {
         Ok(tools
@@ -59,7 +57,8 @@ fn runtimes() -> [Runtime; 2] {
         .map(|mut builder| builder.enable_all().build().expect("a runtime starts"))
 }
 
-/// Checks that the scorer's stage failed for this reason and the first eligible tools stand in.
+/// Checks that the scorer's stage failed for this reason, and that the first eligible tools are the
+/// fallback.
 fn check_fallback(selection: &Selection, reason: &str, most: usize) {
     assert_eq!(ids(selection), public_ids(WORKPLACE.catalog())[..most]);
     let [degraded] = &selection.degraded[..] else {
@@ -89,7 +88,7 @@ fn check_fallback(selection: &Selection, reason: &str, most: usize) {
 }
 
 #[test]
-fn a_scorer_replaces_the_ranking() {
+fn scorer_replaces_the_ranking() {
     let engine = by_id(|id| match id {
         "home/playMusic" => 0.9,
         "mail/send_email" => 0.8,
@@ -125,7 +124,7 @@ fn a_scorer_replaces_the_ranking() {
 }
 
 #[test]
-fn reason_and_details_arrive() {
+fn scorer_reason_and_details_are_returned() {
     let engine = scripted(|_, tools| {
         Ok(tools
             .iter()
@@ -137,7 +136,7 @@ fn reason_and_details_arrive() {
             .collect())
     });
     let selection = pick(&engine, "anything", &PickOptions::default());
-    assert_eq!(selection.picks[0].reason, "It is called create_issue.");
+    assert_eq!(selection.picks[0].reason, "it is called create_issue");
     assert_eq!(
         selection.picks[0].provenance.details,
         Some(json!({"length": 12}))
@@ -145,13 +144,13 @@ fn reason_and_details_arrive() {
     assert_eq!(selection.picks[0].provenance.scorer, "scripted");
     let plain = pick(&by_id(|_| 0.5), "anything", &PickOptions::default());
     assert_eq!(
-        plain.picks[0].reason, "Scripted scores it 0.50.",
+        plain.picks[0].reason, "score 0.50 from scripted",
         "a general sentence stands in"
     );
 }
 
 #[test]
-fn a_score_that_is_none_leaves_its_tool_out_and_is_named() {
+fn invalid_score_excludes_its_tool_and_is_reported() {
     for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.01, 1.01] {
         let engine = by_id(move |id| if id == "home/playMusic" { wrong } else { 0.5 });
         let selection = pick(
@@ -194,7 +193,7 @@ fn a_score_that_is_none_leaves_its_tool_out_and_is_named() {
 }
 
 #[test]
-fn a_scorer_that_fails_leaves_the_catalogs_order() {
+fn failing_scorer_falls_back_to_catalog_order() {
     let boom = || ScorerError::Failed {
         scorer: "scripted".to_owned(),
         reason: "the model is away".to_owned(),
@@ -234,10 +233,10 @@ fn a_scorer_that_fails_leaves_the_catalogs_order() {
     }
 }
 
-/// Waits as asynchronous code should.
-struct Waits;
+/// A scorer that waits asynchronously.
+struct WaitingScorer;
 
-impl Scorer for Waits {
+impl Scorer for WaitingScorer {
     fn name(&self) -> &str {
         "waits"
     }
@@ -250,10 +249,10 @@ impl Scorer for Waits {
     }
 }
 
-/// Blocks its thread, as asynchronous code should not.
-struct Blocks;
+/// A scorer that blocks its thread.
+struct BlockingScorer;
 
-impl Scorer for Blocks {
+impl Scorer for BlockingScorer {
     fn name(&self) -> &str {
         "blocks"
     }
@@ -265,9 +264,12 @@ impl Scorer for Blocks {
 }
 
 #[test]
-fn a_slow_scorer_is_not_waited_for() {
+fn slow_scorer_is_abandoned_at_deadline() {
     let query = || Query::new("book a meeting room");
-    for scorer in [Arc::new(Waits) as Arc<dyn Scorer>, Arc::new(Blocks)] {
+    for scorer in [
+        Arc::new(WaitingScorer) as Arc<dyn Scorer>,
+        Arc::new(BlockingScorer),
+    ] {
         let engine = scored_by(Arc::clone(&scorer));
         let options = PickOptions {
             timeout: Some(DEADLINE),
@@ -291,7 +293,7 @@ fn a_slow_scorer_is_not_waited_for() {
             check("pick_async", &|| {
                 runtime.block_on(engine.pick_async(query(), options.clone()))
             });
-            // Not how it is meant to be called, but no reason to panic.
+            // This is not the intended use, but it must not panic.
             check("pick within a runtime", &|| {
                 runtime.block_on(async { engine.pick(&query(), &options) })
             });
@@ -300,12 +302,16 @@ fn a_slow_scorer_is_not_waited_for() {
 }
 
 #[test]
-fn no_time_at_all_gives_the_catalogs_order() {
+fn zero_timeout_gives_catalog_order() {
     let options = PickOptions {
         timeout: Some(Duration::ZERO),
         ..PickOptions::default()
     };
-    check_fallback(&pick(&engine(Waits), "anything", &options), "deadline", 3);
+    check_fallback(
+        &pick(&engine(WaitingScorer), "anything", &options),
+        "deadline",
+        3,
+    );
     let selection = pick(&WORKPLACE, "book a meeting room", &options);
     assert_eq!(ids(&selection), public_ids(WORKPLACE.catalog())[..3]);
     let degraded: Vec<Stage> = selection
@@ -317,7 +323,7 @@ fn no_time_at_all_gives_the_catalogs_order() {
 }
 
 #[test]
-fn time_to_spare_changes_nothing() {
+fn ample_timeout_changes_nothing() {
     let scored = by_id(|id| if id == "home/playMusic" { 1.0 } else { 0.0 });
     for timeout in [FAR_TOO_LONG, Duration::MAX] {
         let plain = PickOptions::default();
@@ -339,9 +345,9 @@ fn time_to_spare_changes_nothing() {
 }
 
 #[test]
-fn a_scorer_sees_the_request_and_only_what_may_be_seen() {
-    let seen = Arc::new(Mutex::new((String::new(), Vec::new())));
-    let record = Arc::clone(&seen);
+fn scorer_receives_request_and_eligible_tools_only() {
+    let received = Arc::new(Mutex::new((String::new(), Vec::new())));
+    let record = Arc::clone(&received);
     let engine = scripted(move |query, tools| {
         *record.lock().expect("nobody panicked") = (
             query.text().to_owned(),
@@ -350,24 +356,24 @@ fn a_scorer_sees_the_request_and_only_what_may_be_seen() {
         Ok(vec![Score::new(0.5); tools.len()])
     });
     pick(&engine, "book a meeting room", &PickOptions::default());
-    let (query, tools) = seen.lock().expect("nobody panicked").clone();
+    let (query, tools) = received.lock().expect("nobody panicked").clone();
     assert_eq!(query, "book a meeting room");
     assert_eq!(tools, public_ids(WORKPLACE.catalog()));
 }
 
 #[test]
-fn named_and_always_included_tools_survive_a_scorer_that_dislikes_them() {
+fn mandatory_tools_with_low_scores_are_picked() {
     let engine = by_id(|id| if id.starts_with("mail/") { 0.9 } else { 0.0 });
     let options = PickOptions {
         always_include: vec!["chat/list_users".to_owned()],
         ..PickOptions::default()
     };
     let selection = pick(&engine, "use `playMusic` for it", &options);
-    let mut found = ids(&selection);
-    assert_eq!(found[0], "mail/send_email", "{found:?}");
-    found.sort_unstable();
+    let mut picked_ids = ids(&selection);
+    assert_eq!(picked_ids[0], "mail/send_email", "{picked_ids:?}");
+    picked_ids.sort_unstable();
     assert_eq!(
-        found,
+        picked_ids,
         ["chat/list_users", "home/playMusic", "mail/send_email"]
     );
 }
@@ -396,7 +402,7 @@ impl<A: Scorer, B: Scorer> Scorer for Mean<A, B> {
 }
 
 #[test]
-fn built_in_scorers_compose() {
+fn built_in_scorers_can_be_combined() {
     let keyword = || -> BuiltInScorer { WORKPLACE.scorer(Mode::Keyword) };
     assert_eq!(keyword().name(), "keyword");
     let scored = [
@@ -459,8 +465,8 @@ fn built_in_scorers_compose() {
 }
 
 #[test]
-fn a_built_in_scorer_that_is_composed_gives_the_reasons_of_the_ranking() {
-    /// Halves the scores of another and keeps its reasons.
+fn wrapped_built_in_scorer_keeps_its_reasons() {
+    /// A scorer that halves the scores of another and keeps its reasons.
     struct Halved(BuiltInScorer);
 
     impl Scorer for Halved {
@@ -498,7 +504,7 @@ fn a_built_in_scorer_that_is_composed_gives_the_reasons_of_the_ranking() {
         };
         assert_eq!(reasons(&composed)[0], reasons(&plain)[0], "{mode:?}");
         assert!(
-            !reasons(&composed)[0].contains("scores it"),
+            !reasons(&composed)[0].contains(" from halved"),
             "{:?}",
             reasons(&composed)
         );
@@ -512,13 +518,13 @@ fn a_built_in_scorer_that_is_composed_gives_the_reasons_of_the_ranking() {
         },
     );
     assert_eq!(
-        nothing.picks[0].reason, "Halved scores it 0.00.",
+        nothing.picks[0].reason, "score 0.00 from halved",
         "nothing matches"
     );
 }
 
 #[test]
-fn a_built_in_scorer_that_cannot_score_says_so() {
+fn built_in_scorer_without_model_reports_failure() {
     let semantic = pick(
         &engine(KEYWORDS.scorer(Mode::Semantic)),
         "anything",
@@ -543,7 +549,7 @@ fn a_built_in_scorer_that_cannot_score_says_so() {
 }
 
 #[test]
-fn a_function_that_scores_one_tool_makes_a_scorer() {
+fn per_tool_function_makes_a_scorer() {
     let scorer = per_tool("by length", |query: Query, tool: Arc<Tool>| async move {
         tokio::time::sleep(Duration::from_micros(1)).await;
         if query.text() == "fail" {
@@ -580,7 +586,7 @@ fn a_function_that_scores_one_tool_makes_a_scorer() {
 }
 
 #[test]
-fn tools_are_scored_side_by_side_within_a_bound_and_in_order() {
+fn per_tool_scores_concurrently_in_order_within_limit() {
     for (bound, most) in [(None, 8), (Some(3), 3), (Some(0), 1)] {
         let under_way = Arc::new(Mutex::new((0_usize, 0_usize)));
         let counted = Arc::clone(&under_way);
@@ -592,7 +598,7 @@ fn tools_are_scored_side_by_side_within_a_bound_and_in_order() {
                     counted.0 += 1;
                     counted.1 = counted.1.max(counted.0);
                 }
-                // Later tools are done sooner.
+                // Later tools finish sooner.
                 tokio::time::sleep(Duration::from_micros(5_000 / tool.name.len() as u64)).await;
                 counted.lock().expect("nobody panicked").0 -= 1;
                 Ok(Score::new(if tool.id == "home/playMusic" {
@@ -616,7 +622,7 @@ fn tools_are_scored_side_by_side_within_a_bound_and_in_order() {
     }
 }
 
-/// An engine whose scorer is shown a shortlist, and what it was shown.
+/// Returns an engine whose scorer receives a shortlist, and the record of it.
 fn shortlisted(scorer: impl Scorer + 'static, most: usize) -> Engine {
     let builder = Engine::builder(crate::support::workplace())
         .scorer(Arc::new(scorer))
@@ -625,31 +631,34 @@ fn shortlisted(scorer: impl Scorer + 'static, most: usize) -> Engine {
 }
 
 #[test]
-fn a_scorer_with_a_shortlist_sees_the_best_of_the_built_in_ranking_and_what_stays() {
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let record = Arc::clone(&seen);
+fn shortlist_has_best_and_protected_tools() {
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let record = Arc::clone(&received);
     let scorer = Scripted(move |_: &Query, tools: &[Arc<Tool>]| {
         *record.lock().expect("nobody panicked") =
             tools.iter().map(|tool| tool.id.clone()).collect();
-        // The worst of the shortlist comes first.
-        let place = |tool: &Tool| {
+        // The worst tool of the shortlist comes first.
+        let position = |tool: &Tool| {
             if tool.id == "home/playMusic" {
                 0.5
             } else {
                 1.0 / tool.id.len() as f32
             }
         };
-        Ok(tools.iter().map(|tool| Score::new(place(tool))).collect())
+        Ok(tools
+            .iter()
+            .map(|tool| Score::new(position(tool)))
+            .collect())
     });
     let engine = shortlisted(scorer, 5);
     let options = PickOptions {
         max_candidates: 500,
         min_score: 0.0,
-        choice: Choice::Best,
+        choice: SelectionMode::Best,
         ..PickOptions::default()
     };
     let selection = pick(&engine, "book a meeting room", &options);
-    let shown = || seen.lock().expect("nobody panicked").clone();
+    let received_ids = || received.lock().expect("nobody panicked").clone();
     let best = pick(
         &WORKPLACE,
         "book a meeting room",
@@ -663,12 +672,12 @@ fn a_scorer_with_a_shortlist_sees_the_best_of_the_built_in_ranking_and_what_stay
         ids
     };
     assert_eq!(
-        sorted(shown()),
+        sorted(received_ids()),
         sorted(ids(&best).into_iter().map(str::to_owned).collect())
     );
     assert_eq!(
         sorted(ids(&selection).into_iter().map(str::to_owned).collect()),
-        sorted(shown())
+        sorted(received_ids())
     );
     assert_eq!(
         (selection.scorer.as_str(), selection.shortlisted),
@@ -682,22 +691,22 @@ fn a_scorer_with_a_shortlist_sees_the_best_of_the_built_in_ranking_and_what_stay
             .expect("every stage reports");
         assert_eq!(report.status, StageStatus::Ran, "{stage}");
     }
-    // What is named is scored too, wherever the built-in ranking has it.
+    // Mentioned tools are scored too, at any rank of the built-in ranking.
     let selection = pick(
         &engine,
         "book a meeting room with `playMusic`",
         &PickOptions::default(),
     );
     assert!(
-        shown().contains(&"home/playMusic".to_owned()) && shown().len() <= 6,
+        received_ids().contains(&"home/playMusic".to_owned()) && received_ids().len() <= 6,
         "{:?}",
-        shown()
+        received_ids()
     );
     assert_eq!(
         (ids(&selection)[0], selection.picks[0].score.to_bits()),
         ("home/playMusic", 0.5_f32.to_bits())
     );
-    // Ineligible tools are in no shortlist.
+    // Ineligible tools are never in the shortlist.
     let access = Access {
         deny_sources: set(&["calendar"]),
         ..Access::default()
@@ -711,14 +720,14 @@ fn a_scorer_with_a_shortlist_sees_the_best_of_the_built_in_ranking_and_what_stay
         },
     );
     assert!(
-        shown().len() == 5 && shown().iter().all(|id| !id.starts_with("calendar/")),
+        received_ids().len() == 5 && received_ids().iter().all(|id| !id.starts_with("calendar/")),
         "{:?}",
-        shown()
+        received_ids()
     );
 }
 
 #[test]
-fn where_a_scorer_with_a_shortlist_fails_the_built_in_ranking_stands() {
+fn failing_scorer_with_shortlist_keeps_built_in_ranking() {
     let plain = pick(&WORKPLACE, "book a meeting room", &PickOptions::default());
     let options = PickOptions {
         timeout: Some(DEADLINE),
@@ -730,7 +739,7 @@ fn where_a_scorer_with_a_shortlist_fails_the_built_in_ranking_stands() {
             "gave 0 scores for 5 tools",
         ),
         (
-            shortlisted(Waits, 5),
+            shortlisted(WaitingScorer, 5),
             "the deadline passed before the scorer answered",
         ),
     ] {
@@ -745,7 +754,9 @@ fn where_a_scorer_with_a_shortlist_fails_the_built_in_ranking_stands() {
         assert_eq!(degraded.stage, Stage::Scorer);
         assert!(degraded.reason.contains(reason), "{}", degraded.reason);
         assert!(
-            degraded.reason.contains("the built-in ranking stands"),
+            degraded
+                .reason
+                .contains("the built-in ranking is used instead"),
             "{}",
             degraded.reason
         );
@@ -753,7 +764,7 @@ fn where_a_scorer_with_a_shortlist_fails_the_built_in_ranking_stands() {
 }
 
 #[test]
-fn one_call_picks_from_tools_at_hand() {
+fn pick_tools_picks_from_given_tools() {
     let tools = || {
         vec![
             tool("s", "get_forecast", "Weather for the coming days"),
@@ -779,7 +790,7 @@ fn one_call_picks_from_tools_at_hand() {
 }
 
 #[tokio::test]
-async fn the_time_limit_of_the_one_call_form_counts_what_indexing_takes() {
+async fn pick_tools_timeout_includes_indexing() {
     let tools = (0..2_000).map(|n| {
         Tool::without_arguments(
             format!("tool_{n}"),

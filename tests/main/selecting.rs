@@ -1,20 +1,19 @@
-//! Picks as a set: the parts of a request, tools that are offered twice, and tools that need
-//! others.
+//! Picks as a set: subqueries, duplicates, and required tools.
 
-use picktools::options::Choice;
-use picktools::selection::{AskedBy, DropReason};
+use picktools::options::SelectionMode;
+use picktools::selection::{DropReason, NameOrigin};
 use picktools::{Engine, PickOptions, Selection, Tool};
 
 use crate::support::{WORKPLACE, catalog, engine, ids, pick, tool};
 
 fn best() -> PickOptions {
     PickOptions {
-        choice: Choice::Best,
+        choice: SelectionMode::Best,
         ..PickOptions::default()
     }
 }
 
-/// Many tools for one thing, and one for another.
+/// Many tools for one purpose, and one for another.
 fn weather_and_mail() -> Engine {
     let weather = ["forecast", "history", "alerts", "radar", "maps"].map(|what| {
         tool(
@@ -30,7 +29,7 @@ fn weather_and_mail() -> Engine {
 }
 
 #[test]
-fn a_request_of_two_parts_gets_tools_for_both() {
+fn request_with_two_parts_gets_tools_for_both() {
     let engine = weather_and_mail();
     let query =
         "Show me the weather forecast of the city for the coming days and tell my colleague";
@@ -39,8 +38,10 @@ fn a_request_of_two_parts_gets_tools_for_both() {
         min_score: 0.0,
         ..PickOptions::default()
     };
-    assert!(!ids(&pick(&engine, query, &options(Choice::Best))).contains(&"mail/send_message"));
-    let set = pick(&engine, query, &options(Choice::Set));
+    assert!(
+        !ids(&pick(&engine, query, &options(SelectionMode::Best))).contains(&"mail/send_message")
+    );
+    let set = pick(&engine, query, &options(SelectionMode::Set));
     assert_eq!(set.picks.len(), 3);
     assert_eq!(
         set.picks[0].tool.id, "weather/weather_forecast",
@@ -59,7 +60,7 @@ fn a_request_of_two_parts_gets_tools_for_both() {
     assert_eq!(covers.part, "tell my colleague");
     assert!(
         mail.reason
-            .starts_with("It is for the part \"tell my colleague\""),
+            .starts_with("serves the part \"tell my colleague\" (score "),
         "{}",
         mail.reason
     );
@@ -73,7 +74,7 @@ fn a_request_of_two_parts_gets_tools_for_both() {
 }
 
 #[test]
-fn a_part_that_has_a_good_tool_gets_it_however_little_of_the_whole_request_that_is() {
+fn subquery_with_good_tool_gets_it_in_long_request() {
     let query = "translate this text to german and then summarize it and mail it to bob";
     let options = PickOptions {
         max_candidates: 4,
@@ -118,7 +119,7 @@ fn a_part_that_has_a_good_tool_gets_it_however_little_of_the_whole_request_that_
 }
 
 #[test]
-fn the_tool_of_a_part_is_justified_by_words_of_that_part() {
+fn tool_for_subquery_is_explained_by_its_words() {
     let query = "translate this text to german and mail it to my colleague and delete them";
     let selection = pick(
         &WORKPLACE,
@@ -174,7 +175,7 @@ fn the_tool_of_a_part_is_justified_by_words_of_that_part() {
 }
 
 #[test]
-fn a_request_of_one_part_gets_the_best_tools() {
+fn request_with_one_part_gets_the_best_tools() {
     let engine = weather_and_mail();
     let query = "the weather forecast of the city";
     let (set, best) = (
@@ -186,7 +187,7 @@ fn a_request_of_one_part_gets_the_best_tools() {
 }
 
 #[test]
-fn the_same_tool_of_several_sources_takes_one_place() {
+fn duplicates_from_several_sources_take_one_place() {
     let text = "Makes an issue in a repository";
     let engine = engine(catalog([
         tool("hub", "create_issue", text),
@@ -204,7 +205,7 @@ fn the_same_tool_of_several_sources_takes_one_place() {
         ..PickOptions::default()
     };
     let selection = pick(&engine, "make an issue in the repository", &low);
-    // All that the mirror has is for this.
+    // All tools of the mirror serve this request.
     assert_eq!(
         (selection.picks.len(), ids(&selection)[0]),
         (3, "mirror/create_issue")
@@ -222,12 +223,16 @@ fn the_same_tool_of_several_sources_takes_one_place() {
         selection.dropped
     );
     assert_eq!(selection.dropped.len(), 2);
-    let both = PickOptions {
+    let options_for_both = PickOptions {
         always_include: vec!["mirror/create_issue".into()],
         ..PickOptions::default()
     };
     assert_eq!(
-        ids(&pick(&engine, "make an issue in the repository", &both))[0],
+        ids(&pick(
+            &engine,
+            "make an issue in the repository",
+            &options_for_both
+        ))[0],
         "mirror/create_issue"
     );
     assert_eq!(
@@ -237,7 +242,7 @@ fn the_same_tool_of_several_sources_takes_one_place() {
 }
 
 #[test]
-fn a_family_of_tools_with_one_description_stays_whole() {
+fn tools_with_same_description_are_no_duplicates() {
     let text = "Works on the customers of the shop";
     let engine = engine(catalog(
         ["get", "update", "delete"].map(|verb| tool("shop", &format!("{verb}_customer"), text)),
@@ -262,7 +267,7 @@ fn requiring(tool: Tool, requires: &[&str]) -> Tool {
     }
 }
 
-/// The ids of what stands beside the picks.
+/// Returns the ids of the required tools that are not picks.
 fn required(selection: &Selection) -> Vec<&str> {
     selection
         .required
@@ -272,7 +277,7 @@ fn required(selection: &Selection) -> Vec<&str> {
 }
 
 #[test]
-fn a_picked_tool_brings_what_it_requires_beside_the_picks() {
+fn picked_tool_adds_the_tools_it_requires() {
     let engine = engine(catalog([
         requiring(
             tool("ops", "deploy_service", "Rolls a service out"),
@@ -292,10 +297,10 @@ fn a_picked_tool_brings_what_it_requires_beside_the_picks() {
     };
     let selection = pick(&engine, "roll the service out", &one);
     assert_eq!(ids(&selection), ["ops/deploy_service"]);
-    let mut found = required(&selection);
-    found.sort_unstable();
+    let mut actual = required(&selection);
+    actual.sort_unstable();
     assert_eq!(
-        found,
+        actual,
         ["ops/choose_account", "ops/log_in"],
         "the one of its own source"
     );
@@ -308,34 +313,37 @@ fn a_picked_tool_brings_what_it_requires_beside_the_picks() {
     assert!(
         log_in
             .reason
-            .starts_with("\"ops/deploy_service\" requires it"),
+            .starts_with("required by \"ops/deploy_service\""),
         "{}",
         log_in.reason
     );
-    assert_eq!(selection.below_threshold + selection.shown().len(), 4);
+    assert_eq!(selection.below_threshold + selection.shown_tools().len(), 4);
     let considered = selection.considered.as_ref().expect("it is asked for");
     assert_eq!(considered.iter().filter(|one| one.picked).count(), 1);
-    let shown: Vec<String> = selection
-        .shown()
+    let shown_ids: Vec<String> = selection
+        .shown_tools()
         .iter()
         .map(|tool| tool.id.clone())
         .collect();
-    assert_eq!((shown.len(), shown[0].as_str()), (3, "ops/deploy_service"));
-    // What is picked for itself stands among the picks alone.
-    let named = pick(
+    assert_eq!(
+        (shown_ids.len(), shown_ids[0].as_str()),
+        (3, "ops/deploy_service")
+    );
+    // A tool that is picked by itself is not listed as required.
+    let mentioning = pick(
         &engine,
         "`deploy_service` after `log_in`",
         &PickOptions::default(),
     );
     assert!(
-        ids(&named).contains(&"ops/log_in") && !required(&named).contains(&"ops/log_in"),
-        "{named:?}"
+        ids(&mentioning).contains(&"ops/log_in") && !required(&mentioning).contains(&"ops/log_in"),
+        "{mentioning:?}"
     );
     let alone = pick(
         &engine,
         "roll the service out",
         &PickOptions {
-            choice: Choice::Best,
+            choice: SelectionMode::Best,
             ..one
         },
     );
@@ -346,7 +354,7 @@ fn a_picked_tool_brings_what_it_requires_beside_the_picks() {
 }
 
 #[test]
-fn what_may_not_be_seen_is_not_brought_but_told() {
+fn ineligible_required_tool_is_reported_not_added() {
     let mut secret = tool("vault", "read_key", "Reads a key");
     secret.safe = Some(false);
     let engine = engine(catalog([
@@ -361,21 +369,21 @@ fn what_may_not_be_seen_is_not_brought_but_told() {
     let refused = &selection.ineligible.tools[0];
     assert_eq!(
         (refused.named.as_deref(), refused.asked_by),
-        (Some("vault/read_key"), Some(AskedBy::Tool))
+        (Some("vault/read_key"), Some(NameOrigin::Tool))
     );
     assert_eq!(refused.required_by, ["ops/deploy_service"]);
     let pick = &selection.picks[0];
     assert_eq!(pick.provenance.requires_ineligible, ["vault/read_key"]);
     assert!(
         pick.reason
-            .contains("it requires \"vault/read_key\", which may not be used here"),
+            .contains("requires ineligible tool \"vault/read_key\""),
         "{}",
         pick.reason
     );
 }
 
 #[test]
-fn a_tool_cannot_fill_the_context_with_what_it_requires() {
+fn required_tools_are_limited() {
     let names: Vec<String> = (0..100).map(|number| format!("helper_{number}")).collect();
     let greedy = requiring(
         tool("ops", "deploy_service", "Rolls a service out"),

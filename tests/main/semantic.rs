@@ -1,5 +1,5 @@
-//! Ranking by meaning: the default, and the rules that hold for any embedding model, shown with a
-//! made-up one.
+//! Semantic ranking: the default model, and the rules for any embedding model, tested with a fake
+//! one.
 
 use std::error::Error;
 use std::fs;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use picktools::embed::{CacheStatus, EmbedError, EmbedProgress, Embedder, ModelKind, Role};
+use picktools::embed::{CacheStatus, EmbedError, EmbedProgress, Embedder, ModelKind, TextRole};
 use picktools::engine::IndexError;
 use picktools::selection::{Stage, StageStatus};
 use picktools::{Engine, Mode, PickError, PickOptions, Selection};
@@ -19,9 +19,9 @@ use crate::support::{
     scored_by, tool, workplace,
 };
 
-/// What is wrong with a [`Fake`].
+/// The defect of a [`FakeEmbedder`].
 #[derive(Clone, Copy, PartialEq)]
-enum Trouble {
+enum FakeDefect {
     None,
     OneVectorTooFew,
     WrongDimensions,
@@ -32,16 +32,16 @@ enum Trouble {
     PanicsOnRequests,
 }
 
-/// Adds up one direction a word, so that texts are as similar as they share words; counts what it
-/// embeds.
-struct Fake {
-    trouble: Trouble,
+/// A model that sums one direction per word, so that texts are similar if they share words. It
+/// counts the texts that it embeds.
+struct FakeEmbedder {
+    trouble: FakeDefect,
     documents: AtomicUsize,
     requests: AtomicUsize,
 }
 
-impl Fake {
-    fn new(trouble: Trouble) -> Arc<Self> {
+impl FakeEmbedder {
+    fn new(trouble: FakeDefect) -> Arc<Self> {
         Arc::new(Self {
             trouble,
             documents: AtomicUsize::new(0),
@@ -54,7 +54,7 @@ impl Fake {
     }
 }
 
-impl Embedder for Fake {
+impl Embedder for FakeEmbedder {
     fn identity(&self) -> &str {
         "fake:1"
     }
@@ -69,11 +69,11 @@ impl Embedder for Fake {
 
     fn embed(
         &self,
-        role: Role,
+        role: TextRole,
         texts: &[&str],
         progress: EmbedProgress<'_>,
     ) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let counter = if role == Role::Document {
+        let counter = if role == TextRole::Document {
             &self.documents
         } else {
             &self.requests
@@ -86,18 +86,21 @@ impl Embedder for Fake {
             })
         };
         match (self.trouble, role) {
-            (Trouble::FailsOnTools, Role::Document) | (Trouble::FailsOnRequests, Role::Query) => {
+            (FakeDefect::FailsOnTools, TextRole::Document)
+            | (FakeDefect::FailsOnRequests, TextRole::Query) => {
                 return failed();
             }
-            (Trouble::HangsOnRequests, Role::Query) => thread::sleep(Duration::from_secs(10)),
-            (Trouble::PanicsOnRequests, Role::Query) => panic!("on purpose"),
+            (FakeDefect::HangsOnRequests, TextRole::Query) => {
+                thread::sleep(Duration::from_secs(10))
+            }
+            (FakeDefect::PanicsOnRequests, TextRole::Query) => panic!("on purpose"),
             _ => {}
         }
         let mut vectors: Vec<Vec<f32>> = texts.iter().map(|text| fake_vector(text)).collect();
         match (self.trouble, vectors.last_mut()) {
-            (Trouble::OneVectorTooFew, _) => drop(vectors.pop()),
-            (Trouble::WrongDimensions, Some(last)) => last.push(0.0),
-            (Trouble::NotANumber, Some(last)) => last[7] = f32::NAN,
+            (FakeDefect::OneVectorTooFew, _) => drop(vectors.pop()),
+            (FakeDefect::WrongDimensions, Some(last)) => last.push(0.0),
+            (FakeDefect::NotANumber, Some(last)) => last[7] = f32::NAN,
             _ => {}
         }
         progress(texts.len());
@@ -105,14 +108,14 @@ impl Embedder for Fake {
     }
 }
 
-fn engine(embedder: &Arc<Fake>) -> Engine {
+fn engine(embedder: &Arc<FakeEmbedder>) -> Engine {
     Engine::builder(workplace())
         .embedder(Arc::clone(embedder) as Arc<dyn Embedder>)
         .build()
         .expect("the fake works")
 }
 
-fn engine_with_cache(embedder: &Arc<Fake>, folder: &Path) -> (Engine, CacheStatus) {
+fn engine_with_cache(embedder: &Arc<FakeEmbedder>, folder: &Path) -> (Engine, CacheStatus) {
     let builder = Engine::builder(workplace()).embedder(Arc::clone(embedder) as Arc<dyn Embedder>);
     let engine = builder
         .cache_dir(folder)
@@ -127,8 +130,8 @@ fn json(selection: &Selection) -> String {
 }
 
 #[test]
-fn with_a_model_the_ranking_is_hybrid_and_says_what_each_retriever_said() {
-    let engine = engine(&Fake::new(Trouble::None));
+fn ranking_with_model_is_hybrid_with_evidence() {
+    let engine = engine(&FakeEmbedder::new(FakeDefect::None));
     let selection = pick(&engine, "book a meeting room", &PickOptions::default());
     assert_eq!(
         (selection.scorer.as_str(), ids(&selection)[0]),
@@ -178,14 +181,14 @@ fn with_a_model_the_ranking_is_hybrid_and_says_what_each_retriever_said() {
     );
 }
 
-/// A [`Fake`] that says of itself what it is told to.
-struct Declared {
+/// A [`FakeEmbedder`] with given properties.
+struct DeclaredEmbedder {
     kind: ModelKind,
     cached: bool,
     scope: Option<f32>,
 }
 
-impl Embedder for Declared {
+impl Embedder for DeclaredEmbedder {
     fn identity(&self) -> &str {
         "declared:1"
     }
@@ -208,7 +211,7 @@ impl Embedder for Declared {
 
     fn embed(
         &self,
-        _: Role,
+        _: TextRole,
         texts: &[&str],
         _: &(dyn Fn(usize) + Sync),
     ) -> Result<Vec<Vec<f32>>, EmbedError> {
@@ -217,7 +220,7 @@ impl Embedder for Declared {
 }
 
 #[test]
-fn only_a_model_that_says_it_is_static_takes_the_place_of_the_static_one() {
+fn only_a_static_model_replaces_the_static_model() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     for (kind, cached) in [
         (ModelKind::Static, false),
@@ -225,7 +228,7 @@ fn only_a_model_that_says_it_is_static_takes_the_place_of_the_static_one() {
         (ModelKind::Contextual, false),
         (ModelKind::Contextual, true),
     ] {
-        let builder = Engine::builder(workplace()).embedder(Arc::new(Declared {
+        let builder = Engine::builder(workplace()).embedder(Arc::new(DeclaredEmbedder {
             kind,
             cached,
             scope: None,
@@ -252,9 +255,9 @@ fn only_a_model_that_says_it_is_static_takes_the_place_of_the_static_one() {
 }
 
 #[test]
-fn what_a_model_says_of_the_request_alone_counts_where_it_is_a_number() {
+fn model_scope_counts_if_it_is_a_number() {
     let answerable = |scope| {
-        let model = Declared {
+        let model = DeclaredEmbedder {
             kind: ModelKind::Static,
             cached: false,
             scope,
@@ -280,14 +283,16 @@ fn what_a_model_says_of_the_request_alone_counts_where_it_is_a_number() {
 }
 
 #[test]
-fn a_reason_tells_which_words_are_near() {
+fn reason_names_similar_words() {
     let hybrid = pick(
         &WORKPLACE,
         "make this picture smaller",
         &PickOptions::default(),
     );
     let reason = &hybrid.picks[0].reason;
-    assert!(reason.ends_with("similar and ranks 1: \"smaller\" is close to \"size\" in its description; of all sources \"media\" fits best."), "{reason}");
+    let expected = "(rank 1); similar words: \"smaller\" ~ \"size\" in description; \
+                    best-matching server: media";
+    assert!(reason.ends_with(expected), "{reason}");
     let words = &hybrid.picks[0].provenance.semantic[0].words;
     assert!(
         words.iter().any(|near| near.word == "picture"),
@@ -300,15 +305,15 @@ fn a_reason_tells_which_words_are_near() {
     );
     let reason = &semantic.picks[0].reason;
     assert!(
-        reason.contains(": \"picture\" is in its description and \"smaller\" is close to"),
+        reason.contains("similar words: \"picture\" in description, \"smaller\" ~ "),
         "{reason}"
     );
 }
 
 #[test]
-fn a_model_that_cannot_tell_words_apart_names_none() {
+fn model_without_word_vectors_names_no_words() {
     let selection = pick(
-        &engine(&Fake::new(Trouble::None)),
+        &engine(&FakeEmbedder::new(FakeDefect::None)),
         "book a meeting room",
         &PickOptions::default(),
     );
@@ -322,8 +327,8 @@ fn a_model_that_cannot_tell_words_apart_names_none() {
 }
 
 #[test]
-fn a_mode_uses_its_retrievers_and_no_others() {
-    let fake = Fake::new(Trouble::None);
+fn mode_uses_its_retrievers_only() {
+    let fake = FakeEmbedder::new(FakeDefect::None);
     let engine = engine(&fake);
     let semantic = pick(&engine, "book a meeting room", &in_mode(Mode::Semantic));
     assert!(semantic.scorer == "semantic" && !semantic.picks.is_empty());
@@ -333,11 +338,11 @@ fn a_mode_uses_its_retrievers_and_no_others() {
             .iter()
             .all(|pick| pick.provenance.keyword.is_none() && pick.provenance.semantic.len() == 1)
     );
-    let asked = fake.requests.load(Ordering::Relaxed);
+    let request_count = fake.requests.load(Ordering::Relaxed);
     let keyword = pick(&engine, "book a meeting room", &in_mode(Mode::Keyword));
     assert_eq!(
         fake.requests.load(Ordering::Relaxed),
-        asked,
+        request_count,
         "keywords ask no model"
     );
     assert_eq!(
@@ -370,8 +375,8 @@ fn a_mode_uses_its_retrievers_and_no_others() {
 }
 
 #[test]
-fn a_model_that_does_not_read_the_language_of_a_request_is_not_asked_beside_another() {
-    let fake = Fake::new(Trouble::None);
+fn model_without_request_language_is_skipped() {
+    let fake = FakeEmbedder::new(FakeDefect::None);
     let engine = engine(&fake);
     let request = "réserver une salle de réunion";
     let hybrid = pick(&engine, request, &PickOptions::default());
@@ -394,8 +399,8 @@ fn a_model_that_does_not_read_the_language_of_a_request_is_not_asked_beside_anot
 }
 
 #[test]
-fn a_blank_request_asks_no_model() {
-    let fake = Fake::new(Trouble::None);
+fn blank_request_uses_no_model() {
+    let fake = FakeEmbedder::new(FakeDefect::None);
     let engine = engine(&fake);
     for mode in [Mode::Semantic, Mode::Hybrid] {
         let selection = pick(&engine, " \n", &in_mode(mode));
@@ -405,8 +410,8 @@ fn a_blank_request_asks_no_model() {
 }
 
 #[test]
-fn exclusions_hold_in_every_mode() {
-    let engine = engine(&Fake::new(Trouble::None));
+fn exclusions_in_any_mode_hold() {
+    let engine = engine(&FakeEmbedder::new(FakeDefect::None));
     for mode in [Mode::Semantic, Mode::Hybrid] {
         let options = PickOptions {
             min_score: 0.0,
@@ -428,8 +433,8 @@ fn exclusions_hold_in_every_mode() {
 }
 
 #[test]
-fn named_and_always_included_tools_are_picked_in_every_mode() {
-    let engine = engine(&Fake::new(Trouble::None));
+fn mandatory_tools_in_any_mode_are_picked() {
+    let engine = engine(&FakeEmbedder::new(FakeDefect::None));
     for mode in [Mode::Semantic, Mode::Hybrid] {
         for min_score in [0.0, 1.0] {
             let options = PickOptions {
@@ -438,15 +443,15 @@ fn named_and_always_included_tools_are_picked_in_every_mode() {
                 max_candidates: 2,
                 ..in_mode(mode)
             };
-            let named = pick(
+            let mentioning = pick(
                 &engine,
                 "book a meeting room with a projector for the review, then use `ps`",
                 &options,
             );
-            let mut found = ids(&named);
-            found.sort_unstable();
+            let mut actual = ids(&mentioning);
+            actual.sort_unstable();
             assert_eq!(
-                found,
+                actual,
                 ["chat/send_direct_message", "terminal/terminalListProcesses"],
                 "{mode:?} {min_score}"
             );
@@ -455,8 +460,8 @@ fn named_and_always_included_tools_are_picked_in_every_mode() {
 }
 
 #[test]
-fn built_in_semantic_scorers_rank_as_their_modes_do() {
-    let engine = engine(&Fake::new(Trouble::None));
+fn built_in_semantic_scorer_ranks_as_its_mode() {
+    let engine = engine(&FakeEmbedder::new(FakeDefect::None));
     for mode in [Mode::Semantic, Mode::Hybrid] {
         let plain = pick(&engine, "list the files of a folder", &in_mode(mode));
         let scored = pick(
@@ -469,22 +474,22 @@ fn built_in_semantic_scorers_rank_as_their_modes_do() {
 }
 
 #[test]
-fn a_model_that_errs_on_tools_is_an_error_of_the_index() {
+fn model_failure_on_tools_is_index_error() {
     for (trouble, message) in [
         (
-            Trouble::OneVectorTooFew,
+            FakeDefect::OneVectorTooFew,
             "it gave 219 vectors for 220 texts",
         ),
         (
-            Trouble::WrongDimensions,
+            FakeDefect::WrongDimensions,
             "it gave a vector of 65 dimensions instead of 64",
         ),
-        (Trouble::NotANumber, "no number"),
-        (Trouble::FailsOnTools, "out of order"),
+        (FakeDefect::NotANumber, "not finite"),
+        (FakeDefect::FailsOnTools, "out of order"),
     ] {
         let temporary = tempfile::tempdir().expect("a folder can be made");
         let builder =
-            Engine::builder(workplace()).embedder(Fake::new(trouble) as Arc<dyn Embedder>);
+            Engine::builder(workplace()).embedder(FakeEmbedder::new(trouble) as Arc<dyn Embedder>);
         let error = builder
             .cache_dir(temporary.path())
             .build()
@@ -498,7 +503,7 @@ fn a_model_that_errs_on_tools_is_an_error_of_the_index() {
             cause.contains(message) && !error.to_string().contains(&cause),
             "{error}: {cause}"
         );
-        let (_, cache) = engine_with_cache(&Fake::new(Trouble::None), temporary.path());
+        let (_, cache) = engine_with_cache(&FakeEmbedder::new(FakeDefect::None), temporary.path());
         assert_eq!(
             (cache.entries, cache.damaged_segments),
             (220, 0),
@@ -508,7 +513,7 @@ fn a_model_that_errs_on_tools_is_an_error_of_the_index() {
 }
 
 #[test]
-fn a_model_that_errs_on_a_request_leaves_the_other_retrievers() {
+fn model_failure_on_request_keeps_other_retrievers() {
     let rest = pick(
         &WORKPLACE,
         "book a meeting room",
@@ -518,11 +523,11 @@ fn a_model_that_errs_on_a_request_leaves_the_other_retrievers() {
         },
     );
     for (trouble, reason) in [
-        (Trouble::FailsOnRequests, "out of order"),
-        (Trouble::HangsOnRequests, "deadline"),
-        (Trouble::PanicsOnRequests, "panicked"),
+        (FakeDefect::FailsOnRequests, "out of order"),
+        (FakeDefect::HangsOnRequests, "deadline"),
+        (FakeDefect::PanicsOnRequests, "panicked"),
     ] {
-        let engine = engine(&Fake::new(trouble));
+        let engine = engine(&FakeEmbedder::new(trouble));
         let options = PickOptions {
             timeout: Some(Duration::from_millis(200)),
             max_candidates: 1,
@@ -554,8 +559,8 @@ fn a_model_that_errs_on_a_request_leaves_the_other_retrievers() {
                 continue;
             };
             assert!(semantic.stands_in);
-            let told = format!("similar by {:?}, which stands in", semantic.model);
-            assert!(pick.reason.contains(&told), "{}", pick.reason);
+            let fallback = format!("fallback model {:?}", semantic.model);
+            assert!(pick.reason.contains(&fallback), "{}", pick.reason);
         }
         let semantic = pick(
             &engine,
@@ -573,12 +578,12 @@ fn a_model_that_errs_on_a_request_leaves_the_other_retrievers() {
     }
 }
 
-/// Checks that a model in trouble with requests leaves the other retrievers' ranking, where there
-/// is no deadline.
-fn check_without_deadline(trouble: Trouble) {
+/// Checks that a model that fails on requests leaves the ranking of the other retrievers, without a
+/// deadline.
+fn check_without_deadline(trouble: FakeDefect) {
     let rest = pick(&WORKPLACE, "book a meeting room", &PickOptions::default());
     let selection = pick(
-        &engine(&Fake::new(trouble)),
+        &engine(&FakeEmbedder::new(trouble)),
         "book a meeting room",
         &PickOptions::default(),
     );
@@ -594,17 +599,17 @@ fn check_without_deadline(trouble: Trouble) {
 }
 
 #[test]
-fn a_model_that_fails_is_survived_without_a_deadline_too() {
-    check_without_deadline(Trouble::FailsOnRequests);
+fn model_error_without_deadline_is_survived() {
+    check_without_deadline(FakeDefect::FailsOnRequests);
 }
 
 #[test]
-fn a_model_that_panics_is_survived_without_a_deadline_too() {
-    check_without_deadline(Trouble::PanicsOnRequests);
+fn model_panic_without_deadline_is_survived() {
+    check_without_deadline(FakeDefect::PanicsOnRequests);
 }
 
 #[test]
-fn a_mode_that_needs_a_model_is_refused_without_one() {
+fn semantic_mode_without_model_is_rejected() {
     for (mode, name) in [(Mode::Semantic, "semantic"), (Mode::Hybrid, "hybrid")] {
         let error = KEYWORDS
             .pick(&"anything".into(), &in_mode(mode))
@@ -618,7 +623,7 @@ fn a_mode_that_needs_a_model_is_refused_without_one() {
 }
 
 #[test]
-fn unless_told_otherwise_the_static_model_ranks_too() {
+fn default_engine_uses_the_static_model() {
     let default = WORKPLACE.stats();
     assert!(
         default
@@ -641,7 +646,7 @@ fn unless_told_otherwise_the_static_model_ranks_too() {
     );
     let last = Engine::builder(workplace())
         .keyword_only()
-        .embedder(Fake::new(Trouble::None) as Arc<dyn Embedder>);
+        .embedder(FakeEmbedder::new(FakeDefect::None) as Arc<dyn Embedder>);
     assert_eq!(
         last.build()
             .expect("the fake works")
@@ -654,7 +659,7 @@ fn unless_told_otherwise_the_static_model_ranks_too() {
 }
 
 #[test]
-fn the_static_model_keeps_nothing_on_disk() {
+fn static_model_writes_no_cache() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let model = picktools::embed::StaticEmbedder::shared().expect("the model is valid");
     for builder in [
@@ -671,7 +676,7 @@ fn the_static_model_keeps_nothing_on_disk() {
 }
 
 #[test]
-fn a_request_that_the_model_knows_nothing_of_says_so() {
+fn request_unknown_to_model_is_reported() {
     for mode in [Mode::Semantic, Mode::Hybrid] {
         let selection = pick(&WORKPLACE, "𝄞𝄢", &in_mode(mode));
         assert!(
@@ -684,7 +689,7 @@ fn a_request_that_the_model_knows_nothing_of_says_so() {
             .iter()
             .find(|report| report.stage == Stage::Semantic)
             .expect("it reports");
-        let reason = "the model knows nothing of the request".to_owned();
+        let reason = "the model knows no word of the request".to_owned();
         assert_eq!(semantic.status, StageStatus::Skipped { reason });
         let scored = scored_by(Arc::new(WORKPLACE.scorer(mode)));
         assert!(
@@ -697,14 +702,15 @@ fn a_request_that_the_model_knows_nothing_of_says_so() {
 }
 
 #[test]
-fn progress_is_told_up_to_the_end() {
-    let given =
-        Engine::builder(workplace()).embedder(Fake::new(Trouble::None) as Arc<dyn Embedder>);
-    for builder in [given, Engine::builder(workplace())] {
+fn progress_is_reported_up_to_the_end() {
+    let cached = Engine::builder(workplace())
+        .embedder(FakeEmbedder::new(FakeDefect::None) as Arc<dyn Embedder>);
+    for builder in [cached, Engine::builder(workplace())] {
         let last = Arc::new(std::sync::Mutex::new((0, 0)));
-        let told = Arc::clone(&last);
-        let builder = builder
-            .on_progress(move |done, total| *told.lock().expect("nobody panicked") = (done, total));
+        let last_progress = Arc::clone(&last);
+        let builder = builder.on_progress(move |done, total| {
+            *last_progress.lock().expect("nobody panicked") = (done, total)
+        });
         builder.build().expect("the models work");
         assert_eq!(*last.lock().expect("nobody panicked"), (220, 220));
     }
@@ -713,15 +719,15 @@ fn progress_is_told_up_to_the_end() {
 // The cache
 
 #[test]
-fn nothing_is_embedded_twice() {
+fn cached_texts_are_not_embedded_again() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
-    let first = Fake::new(Trouble::None);
+    let first = FakeEmbedder::new(FakeDefect::None);
     let (one, cache) = engine_with_cache(&first, temporary.path());
     assert_eq!(
         (first.documents(), cache.entries, cache.unsaved),
         (220, 220, 0)
     );
-    let second = Fake::new(Trouble::None);
+    let second = FakeEmbedder::new(FakeDefect::None);
     let (two, cache) = engine_with_cache(&second, temporary.path());
     assert_eq!((second.documents(), cache.entries), (0, 220));
     let query = "book a meeting room";
@@ -729,7 +735,7 @@ fn nothing_is_embedded_twice() {
         json(&pick(&one, query, &PickOptions::default())),
         json(&pick(&two, query, &PickOptions::default()))
     );
-    let third = Fake::new(Trouble::None);
+    let third = FakeEmbedder::new(FakeDefect::None);
     let more = workplace()
         .with_tools([tool("extra", "brew_tea", "Makes tea")])
         .expect("there is not a conflict");
@@ -742,7 +748,7 @@ fn nothing_is_embedded_twice() {
 }
 
 #[test]
-fn a_damaged_cache_heals() {
+fn damaged_cache_is_rebuilt() {
     let damage: [fn(&Path); 4] = [
         |file| fs::write(file, b"").expect("it can be written"),
         |file| fs::write(file, b"garbage").expect("it can be written"),
@@ -759,14 +765,14 @@ fn a_damaged_cache_heals() {
     ];
     for (index, damage) in damage.iter().enumerate() {
         let temporary = tempfile::tempdir().expect("a folder can be made");
-        let (sound, _) = engine_with_cache(&Fake::new(Trouble::None), temporary.path());
+        let (sound, _) = engine_with_cache(&FakeEmbedder::new(FakeDefect::None), temporary.path());
         let cached = files(temporary.path());
         assert!(!cached.is_empty());
         cached.iter().for_each(|file| damage(file));
-        let again = Fake::new(Trouble::None);
-        let (healed, cache) = engine_with_cache(&again, temporary.path());
+        let fresh = FakeEmbedder::new(FakeDefect::None);
+        let (healed, cache) = engine_with_cache(&fresh, temporary.path());
         assert_eq!(
-            (again.documents(), cache.damaged_segments),
+            (fresh.documents(), cache.damaged_segments),
             (220, cached.len()),
             "damage {index}"
         );
@@ -775,7 +781,7 @@ fn a_damaged_cache_heals() {
             json(&pick(&sound, query, &PickOptions::default())),
             json(&pick(&healed, query, &PickOptions::default()))
         );
-        let after = Fake::new(Trouble::None);
+        let after = FakeEmbedder::new(FakeDefect::None);
         let (_, cache) = engine_with_cache(&after, temporary.path());
         assert_eq!(
             (after.documents(), cache.damaged_segments),
@@ -786,11 +792,11 @@ fn a_damaged_cache_heals() {
 }
 
 #[test]
-fn a_cache_that_cannot_be_used_is_reported_and_missed_by_nobody() {
+fn unusable_cache_is_reported_without_failure() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let file = temporary.path().join("file");
     fs::write(&file, b"in the way").expect("it can be written");
-    let fake = Fake::new(Trouble::None);
+    let fake = FakeEmbedder::new(FakeDefect::None);
     let (engine, cache) = engine_with_cache(&fake, &file.join("cache"));
     assert_eq!(
         (fake.documents(), cache.entries, cache.unsaved),
@@ -814,12 +820,13 @@ fn a_cache_that_cannot_be_used_is_reported_and_missed_by_nobody() {
 }
 
 #[test]
-fn two_at_once_share_a_cache() {
+fn concurrent_engines_share_a_cache() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let (_, cache) = engine_with_cache(&Fake::new(Trouble::None), temporary.path());
+                let (_, cache) =
+                    engine_with_cache(&FakeEmbedder::new(FakeDefect::None), temporary.path());
                 assert_eq!(
                     (cache.entries, cache.unsaved, cache.damaged_segments),
                     (220, 0, 0)
@@ -827,14 +834,14 @@ fn two_at_once_share_a_cache() {
             });
         }
     });
-    let after = Fake::new(Trouble::None);
+    let after = FakeEmbedder::new(FakeDefect::None);
     engine_with_cache(&after, temporary.path());
     assert_eq!(after.documents(), 0);
 }
 
 #[test]
-fn an_empty_catalog_needs_no_vectors() {
-    let fake = Fake::new(Trouble::None);
+fn empty_catalog_has_no_vectors() {
+    let fake = FakeEmbedder::new(FakeDefect::None);
     let engine = Engine::builder(catalog([]))
         .embedder(Arc::clone(&fake) as Arc<dyn Embedder>)
         .build()

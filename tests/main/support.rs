@@ -1,5 +1,5 @@
-//! Where the fixtures lie, the fixture engine, and short ways to say common things: for the
-//! engine's tests and, through `picktools-testing`, for those of the other crates.
+//! Paths of fixtures, the fixture engine, and short helpers: for the engine's tests and, through
+//! `picktools-testing`, for those of other crates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use std::sync::{Arc, LazyLock};
 use picktools::scorer::Scorer;
 use picktools::{Catalog, Engine, Mode, PickOptions, Query, Selection, Tool};
 
-/// The engine over the fixture catalog, as it is built where nothing else is said.
+/// The default engine over the fixture catalog.
 pub static WORKPLACE: LazyLock<Engine> = LazyLock::new(|| engine(workplace()));
 
-/// The same, built for keywords only.
+/// The same engine, built for keywords only.
 pub static KEYWORDS: LazyLock<Engine> = LazyLock::new(|| {
     Engine::builder(workplace())
         .keyword_only()
@@ -19,7 +19,7 @@ pub static KEYWORDS: LazyLock<Engine> = LazyLock::new(|| {
         .expect("keywords need nothing")
 });
 
-/// A path below the workspace, wherever the crate of the tests lies in it.
+/// Returns a path below the workspace, from any crate in it.
 pub fn root(path: &str) -> PathBuf {
     let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     let root = folders
@@ -28,22 +28,22 @@ pub fn root(path: &str) -> PathBuf {
     root.expect("the crate is in the workspace").join(path)
 }
 
-/// A path below the fixtures.
+/// Returns a path below the fixtures.
 pub fn fixture(path: &str) -> PathBuf {
     root("fixtures").join(path)
 }
 
-/// The fixture catalog.
+/// Returns the fixture catalog.
 pub fn workplace() -> Catalog {
     Catalog::open(fixture("catalogs/workplace")).expect("the fixture catalog is valid")
 }
 
-/// An engine over a catalog, built where nothing else is said.
+/// Builds the default engine over a catalog.
 pub fn engine(catalog: Catalog) -> Engine {
     Engine::new(catalog).expect("the static model needs nothing")
 }
 
-/// The engine over the fixture catalog whose tools this scorer ranks.
+/// Builds an engine over the fixture catalog with this scorer.
 pub fn scored_by(scorer: Arc<dyn Scorer>) -> Engine {
     Engine::builder(workplace())
         .scorer(scorer)
@@ -51,7 +51,7 @@ pub fn scored_by(scorer: Arc<dyn Scorer>) -> Engine {
         .expect("the static model needs nothing")
 }
 
-/// Every file below a folder.
+/// Returns every file below a folder.
 pub fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder)
         .expect("the folder can be read")
@@ -67,12 +67,12 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A catalog made in memory.
+/// Makes a catalog in memory.
 pub fn catalog(tools: impl IntoIterator<Item = Tool>) -> Catalog {
     Catalog::from_tools(tools).expect("the tools are valid")
 }
 
-/// A tool of a source, without arguments.
+/// Makes a tool of a source without arguments.
 pub fn tool(source: &str, name: &str, description: &str) -> Tool {
     let mut tool = Tool::without_arguments(name, description);
     tool.source = Some(source.to_owned());
@@ -80,7 +80,7 @@ pub fn tool(source: &str, name: &str, description: &str) -> Tool {
     tool
 }
 
-/// Options for picks in a mode.
+/// Returns options for picks in a mode.
 pub fn in_mode(mode: Mode) -> PickOptions {
     PickOptions {
         mode: Some(mode),
@@ -88,14 +88,14 @@ pub fn in_mode(mode: Mode) -> PickOptions {
     }
 }
 
-/// A pick from valid options.
+/// Picks with valid options.
 pub fn pick(engine: &Engine, query: &str, options: &PickOptions) -> Selection {
     engine
         .pick(&Query::new(query), options)
         .expect("the options are valid")
 }
 
-/// The ids of the picks, best first.
+/// Returns the ids of the picks, best first.
 pub fn ids(selection: &Selection) -> Vec<&str> {
     selection
         .picks
@@ -104,7 +104,7 @@ pub fn ids(selection: &Selection) -> Vec<&str> {
         .collect()
 }
 
-/// The ids of the tools that everybody may see, in registration order.
+/// Returns the ids of the tools without restrictions, in registration order.
 pub fn public_ids(catalog: &Catalog) -> Vec<&str> {
     let public = catalog
         .tools()
@@ -113,7 +113,7 @@ pub fn public_ids(catalog: &Catalog) -> Vec<&str> {
     public.map(|tool| tool.id.as_str()).collect()
 }
 
-/// A set of texts.
+/// Makes a set of texts.
 pub fn set(items: &[&str]) -> std::collections::BTreeSet<String> {
     items.iter().map(|&item| item.to_owned()).collect()
 }
@@ -121,7 +121,7 @@ pub fn set(items: &[&str]) -> std::collections::BTreeSet<String> {
 /// The dimensions of [`fake_vector`].
 pub const DIMENSIONS: usize = 64;
 
-/// A vector that stands near those of texts with the same words.
+/// Returns a vector that is near those of texts with the same words.
 pub fn fake_vector(text: &str) -> Vec<f32> {
     let mut vector = vec![0.01; DIMENSIONS];
     for word in text

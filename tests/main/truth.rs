@@ -1,16 +1,15 @@
-//! What a pick says is true: its scores, its reasons, and what it says of tools that may not be
-//! used.
+//! The truth of a pick: scores, reasons, and the report of ineligible tools.
 
 use picktools::access::IneligibleReason;
-use picktools::options::{Fusion, TellBlocked};
-use picktools::selection::{Considered, Uncalibrated};
+use picktools::options::{BlockedReporting, Fusion};
+use picktools::selection::{ConsideredCandidate, UncalibratedReason};
 use picktools::{Access, Mode, PickOptions, Tool};
 
 use crate::picking::REQUESTS;
 use crate::support::{WORKPLACE, catalog, engine, ids, in_mode, pick, tool};
 
 #[test]
-fn no_pick_is_likelier_than_that_any_tool_answers() {
+fn answerability_is_at_least_every_score() {
     for mode in [Mode::Keyword, Mode::Semantic, Mode::Hybrid] {
         for request in REQUESTS.iter() {
             let selection = pick(
@@ -34,14 +33,14 @@ fn no_pick_is_likelier_than_that_any_tool_answers() {
 }
 
 #[test]
-fn scores_that_are_no_probabilities_say_so() {
+fn uncalibrated_scores_are_reported() {
     let ranks = PickOptions {
         fusion: Fusion::Rrf { k: 60 },
         ..PickOptions::default()
     };
     assert_eq!(
         pick(&WORKPLACE, "send an email", &ranks).uncalibrated,
-        Some(Uncalibrated::Ranks)
+        Some(UncalibratedReason::Ranks)
     );
     let alone = engine(catalog([tool("home", "lockDoor", "Locks a door")]));
     let selection = pick(
@@ -52,7 +51,7 @@ fn scores_that_are_no_probabilities_say_so() {
             ..PickOptions::default()
         },
     );
-    assert_eq!(selection.uncalibrated, Some(Uncalibrated::FewTools));
+    assert_eq!(selection.uncalibrated, Some(UncalibratedReason::FewTools));
     assert!(
         selection.picks[0].score < 0.6,
         "nothing fits, and it is the only tool: {}",
@@ -61,8 +60,8 @@ fn scores_that_are_no_probabilities_say_so() {
 }
 
 #[test]
-fn the_best_match_that_may_not_be_used_is_told_with_its_reasons() {
-    let told = |tell_blocked, access| {
+fn best_ineligible_match_is_reported_with_reasons() {
+    let blocked_match = |tell_blocked, access| {
         let options = PickOptions {
             tell_blocked,
             access,
@@ -70,7 +69,7 @@ fn the_best_match_that_may_not_be_used_is_told_with_its_reasons() {
         };
         pick(&WORKPLACE, "lock the front door", &options)
     };
-    let selection = told(TellBlocked::ExceptRoles, Access::default());
+    let selection = blocked_match(BlockedReporting::ExceptRoles, Access::default());
     let blocked = selection.blocked.expect("a better tool is unsafe");
     assert_eq!(
         (blocked.tool_id.as_str(), &*blocked.reasons),
@@ -82,9 +81,12 @@ fn the_best_match_that_may_not_be_used_is_told_with_its_reasons() {
             .iter()
             .all(|pick| pick.score < blocked.score)
     );
-    assert_eq!(told(TellBlocked::Never, Access::default()).blocked, None);
-    let allowed = told(
-        TellBlocked::ExceptRoles,
+    assert_eq!(
+        blocked_match(BlockedReporting::Never, Access::default()).blocked,
+        None
+    );
+    let allowed = blocked_match(
+        BlockedReporting::ExceptRoles,
         Access {
             allow_unsafe: true,
             ..Access::default()
@@ -101,7 +103,7 @@ fn the_best_match_that_may_not_be_used_is_told_with_its_reasons() {
         secret,
         tool("chat", "post_message", "Posts a message"),
     ]));
-    let told = |tell_blocked| {
+    let blocked_match = |tell_blocked| {
         pick(
             &engine,
             "read the key",
@@ -113,18 +115,18 @@ fn the_best_match_that_may_not_be_used_is_told_with_its_reasons() {
         .blocked
     };
     assert_eq!(
-        told(TellBlocked::default()),
+        blocked_match(BlockedReporting::default()),
         None,
         "who has not the role need not learn of the tool"
     );
     assert_eq!(
-        told(TellBlocked::Always).map(|blocked| blocked.tool_id),
+        blocked_match(BlockedReporting::Always).map(|blocked| blocked.tool_id),
         Some("vault/read_key".to_owned())
     );
 }
 
 #[test]
-fn a_word_that_shares_nothing_but_a_stem_is_no_reason() {
+fn word_with_same_stem_only_is_no_evidence() {
     let request =
         "use terminate_instance on the old web server, then post in the chat that it is done";
     let selection = pick(
@@ -140,7 +142,7 @@ fn a_word_that_shares_nothing_but_a_stem_is_no_reason() {
         "{:?}",
         ids(&selection)
     );
-    let terminates = |considered: &Considered| {
+    let terminates = |considered: &ConsideredCandidate| {
         let terms = considered
             .provenance
             .keyword
@@ -164,7 +166,7 @@ fn a_word_that_shares_nothing_but_a_stem_is_no_reason() {
 }
 
 #[test]
-fn a_function_word_of_another_language_is_no_reason() {
+fn foreign_function_word_is_no_evidence() {
     for (request, function_words) in [
         ("el tiempo de Madrid", &["el", "de"][..]),
         (
@@ -185,7 +187,7 @@ fn a_function_word_of_another_language_is_no_reason() {
                 ..PickOptions::default()
             },
         );
-        for Considered {
+        for ConsideredCandidate {
             tool_id,
             provenance,
             ..
@@ -212,7 +214,7 @@ fn a_function_word_of_another_language_is_no_reason() {
 }
 
 #[test]
-fn a_reason_shows_the_word_of_the_tool_where_the_request_has_another_form() {
+fn reason_quotes_the_tools_form_of_a_word() {
     let engine = engine(catalog([Tool::without_arguments(
         "book_hotel",
         "Makes a Booking at one of many hotels",
@@ -225,7 +227,7 @@ fn a_reason_shows_the_word_of_the_tool_where_the_request_has_another_form() {
     let best = &selection.picks[0];
     assert!(
         best.reason
-            .starts_with("\"bookings\" as \"book\" and \"hotels\" as \"hotel\" match in its name"),
+            .contains("match \"bookings\" (as \"book\") and \"hotels\" (as \"hotel\")"),
         "{}",
         best.reason
     );
@@ -245,6 +247,6 @@ fn a_reason_shows_the_word_of_the_tool_where_the_request_has_another_form() {
     assert!(
         pick(&engine, "Hotel", &in_mode(Mode::Keyword)).picks[0]
             .reason
-            .starts_with("\"Hotel\" matches")
+            .contains("\"Hotel\"")
     );
 }

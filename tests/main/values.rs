@@ -1,4 +1,4 @@
-//! Values are not words: what a request gives to a tool says what the tool takes, and little else.
+//! Values in requests: they indicate which arguments a tool accepts, and little else.
 
 use picktools::selection::ValueKind;
 use picktools::{Catalog, Mode, PickOptions, Tool};
@@ -12,8 +12,8 @@ fn taking(source: &str, name: &str, description: &str, parameters: Value) -> Too
     tool
 }
 
-/// Tools among which the words of values mislead: notes, logs, servers and lines are other tools'
-/// business.
+/// Tools that the words of values match by mistake: notes, logs, servers and lines are the business
+/// of other tools.
 fn tools() -> Vec<Tool> {
     let text = |what: &str| json!({"type": "string", "description": what});
     let (id, words) = (text("which one"), text("the words"));
@@ -93,7 +93,7 @@ fn tools() -> Vec<Tool> {
 }
 
 #[test]
-fn names_of_files_are_not_what_a_request_is_about() {
+fn file_names_do_not_mislead_the_ranking() {
     let engine = engine(catalog(tools()));
     for (request, wanted) in [
         ("rename notes.txt to notes-2024.txt", "disk/move_file"),
@@ -106,32 +106,32 @@ fn names_of_files_are_not_what_a_request_is_about() {
 }
 
 #[test]
-fn a_value_finds_a_tool_that_takes_such_a_thing_and_the_reason_says_so() {
+fn value_finds_tool_that_accepts_it_with_reason() {
     let engine = engine(catalog(tools()));
     for (request, wanted, kind, reason) in [
         (
             "get rid of old/report.pdf",
             "disk",
             ValueKind::Path,
-            r#"takes a path, like "old/report.pdf""#,
+            r#"accepts a path ("old/report.pdf")"#,
         ),
         (
             "jo@example.org",
             "post/send_letter",
             ValueKind::Email,
-            r#"takes an e-mail address, like "jo@example.org""#,
+            r#"accepts an e-mail address ("jo@example.org")"#,
         ),
         (
             "anything after 2024-05-01?",
             "post/fetch_letters",
             ValueKind::Date,
-            r#"takes a date, like "2024-05-01""#,
+            r#"accepts a date ("2024-05-01")"#,
         ),
         (
             "https://example.org/a",
             "web/save_bookmark",
             ValueKind::Url,
-            r#"takes a URL, like "https://example.org/a""#,
+            r#"accepts a URL ("https://example.org/a")"#,
         ),
     ] {
         let selection = pick(&engine, request, &in_mode(Mode::Keyword));
@@ -165,7 +165,7 @@ fn a_value_finds_a_tool_that_takes_such_a_thing_and_the_reason_says_so() {
 }
 
 #[test]
-fn a_tool_that_is_named_in_quotes_or_by_an_identifier_is_found_nonetheless() {
+fn tool_named_in_quotes_or_as_identifier_is_found() {
     let mut all = tools();
     all.push(tool("racks", "job-4711", "Does what nobody else does"));
     let engine = engine(catalog(all));
@@ -193,7 +193,7 @@ fn a_tool_that_is_named_in_quotes_or_by_an_identifier_is_found_nonetheless() {
 }
 
 #[test]
-fn hostile_values_are_answered() {
+fn hostile_values_do_not_fail() {
     let engine = engine(Catalog::from_tools(tools()).expect("the tools are valid"));
     for part in [
         "\"", "'a ", "“", "a@", "://", "/a", "#1", "3 May ", "1-", "«x» ",

@@ -1,4 +1,4 @@
-//! What a pick gives.
+//! The Python classes of a pick's result.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use pyo3::types::{PyDict, PyList};
 use crate::convert;
 use crate::tool::Tool;
 
-/// A picked tool, and why.
+/// A picked tool with its score and reason.
 #[pyclass(frozen, module = "picktools")]
 pub(crate) struct Pick {
-    of: Arc<picktools::Selection>,
-    /// Among the picks and, after them, what they require.
-    place: usize,
+    selection: Arc<picktools::Selection>,
+    /// The position among the picks, followed by the required tools.
+    position: usize,
 }
 
 impl Pick {
     fn pick(&self) -> &picktools::Pick {
-        let picks = &self.of.picks;
+        let picks = &self.selection.picks;
         picks
-            .get(self.place)
-            .unwrap_or_else(|| &self.of.required[self.place - picks.len()])
+            .get(self.position)
+            .unwrap_or_else(|| &self.selection.required[self.position - picks.len()])
     }
 }
 
@@ -35,44 +35,44 @@ impl Pick {
         Tool(Arc::clone(&self.pick().tool))
     }
 
-    /// Relevance, 0 to 1.
+    /// The relevance, 0 to 1.
     #[getter]
     fn score(&self) -> f32 {
         self.pick().score
     }
 
-    /// One sentence that says why.
+    /// The reason for the pick, in one sentence.
     #[getter]
     fn reason(&self) -> &str {
         &self.pick().reason
     }
 
-    /// Where the score comes from.
+    /// The evidence behind the score.
     #[getter]
     fn provenance<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, &self.pick().provenance)
+        convert::to_python(py, &self.pick().provenance)
     }
 
-    /// The ids of tools that are the same but for their source.
+    /// The ids of duplicates of the tool in other sources.
     #[getter]
     fn same_as(&self) -> Vec<String> {
         self.pick().same_as.clone()
     }
 
-    /// The tool with what a token budget leaves of it.
+    /// The tool as a model is shown it, shortened to fit a token budget.
     #[getter]
     fn shown(&self) -> Tool {
-        Tool(self.pick().shown())
+        Tool(self.pick().shown_tool())
     }
 
-    /// All of it as JSON.
+    /// Returns the pick as JSON.
     fn to_json(&self) -> PyResult<String> {
         convert::json(self.pick())
     }
 
-    /// All of it.
+    /// Returns the pick as a dictionary.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, self.pick())
+        convert::to_python(py, self.pick())
     }
 
     fn __repr__(&self) -> String {
@@ -80,7 +80,7 @@ impl Pick {
     }
 }
 
-/// The outcome of a pick: a sequence of the picks, with what is to be told beside them.
+/// The result of a pick: a sequence of the picks, with further information.
 #[pyclass(frozen, module = "picktools", sequence)]
 pub(crate) struct Selection(pub(crate) Arc<picktools::Selection>);
 
@@ -89,11 +89,11 @@ impl Selection {
         Self(Arc::new(selection))
     }
 
-    fn at(&self, places: Range<usize>) -> Vec<Pick> {
-        places
-            .map(|place| Pick {
-                of: Arc::clone(&self.0),
-                place,
+    fn picks_at(&self, positions: Range<usize>) -> Vec<Pick> {
+        positions
+            .map(|position| Pick {
+                selection: Arc::clone(&self.0),
+                position,
             })
             .collect()
     }
@@ -104,108 +104,107 @@ impl Selection {
     /// The picked tools, best first.
     #[getter]
     fn picks(&self) -> Vec<Pick> {
-        self.at(0..self.0.picks.len())
+        self.picks_at(0..self.0.picks.len())
     }
 
-    /// What the picks require and is not among them.
+    /// The tools that the picks require, unless they are picks themselves.
     #[getter]
     fn required(&self) -> Vec<Pick> {
         let first = self.0.picks.len();
-        self.at(first..first + self.0.required.len())
+        self.picks_at(first..first + self.0.required.len())
     }
 
-    /// The tools that a model is to be shown: the picks and what they require, as far as a token
-    /// budget goes.
+    /// The tools to show to a model: the picks and required tools, within the token budget.
     #[getter]
     fn shown(&self) -> Vec<Tool> {
-        self.0.shown().into_iter().map(Tool).collect()
+        self.0.shown_tools().into_iter().map(Tool).collect()
     }
 
-    /// The version of the form as JSON.
+    /// The version of the JSON format.
     #[getter]
     fn version(&self) -> u32 {
         self.0.version
     }
 
-    /// Digest of the catalog that was picked from.
+    /// The digest of the catalog.
     #[getter]
     fn catalog_digest(&self) -> &str {
         &self.0.catalog_digest
     }
 
-    /// What ranked.
+    /// The scorer that ranked the tools.
     #[getter]
     fn scorer(&self) -> &str {
         &self.0.scorer
     }
 
-    /// The probability that a tool fits the request, 0 to 1, where it can be told.
+    /// The probability that any tool fits the request, 0 to 1. None if it is unknown.
     #[getter]
     fn answerable(&self) -> Option<f32> {
         self.0.answerable
     }
 
-    /// How many tools scored too little.
+    /// The number of tools below the threshold.
     #[getter]
     fn below_threshold(&self) -> usize {
         self.0.below_threshold
     }
 
-    /// Where no tool is good enough: of what kind the request is.
+    /// The kind of the request if no tool fits, otherwise None.
     #[getter]
     fn nothing_fits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, &self.0.nothing_fits)
+        convert::to_python(py, &self.0.nothing_fits)
     }
 
-    /// Why the scores are no probabilities; None where they are.
+    /// The reason why the scores are not probabilities. None if they are.
     #[getter]
     fn uncalibrated<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, &self.0.uncalibrated)
+        convert::to_python(py, &self.0.uncalibrated)
     }
 
-    /// What the caller may not see, with the reasons.
+    /// The tools that the caller may not use, with the reasons.
     #[getter]
     fn ineligible<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, &self.0.ineligible)
+        convert::to_python(py, &self.0.ineligible)
     }
 
-    /// The tool that would have been the best, had the caller been allowed to use it.
+    /// The best tool, if the caller may not use it.
     #[getter]
     fn blocked<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, &self.0.blocked)
+        convert::to_python(py, &self.0.blocked)
     }
 
-    /// The skills that the request needs; None where the engine has none.
+    /// The skills that the request needs. None if the engine has no skills.
     #[getter]
     fn skills<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, &self.0.skills)
+        convert::to_python(py, &self.0.skills)
     }
 
-    /// Tools that were cut away although somebody asked for them.
+    /// The tools that were dropped although the request or the options named them.
     #[getter]
     fn dropped<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, &self.0.dropped)
+        convert::to_python(py, &self.0.dropped)
     }
 
     /// The stages that failed or were late.
     #[getter]
     fn degraded<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, &self.0.degraded)
+        convert::to_python(py, &self.0.degraded)
     }
 
     /// Values of the options that no tool of the catalog has.
     #[getter]
     fn unknown_values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, &self.0.unknown_values)
+        convert::to_python(py, &self.0.unknown_values)
     }
 
-    /// With a token budget: what the definitions cost.
+    /// The tokens of the definitions, if there is a token budget.
     #[getter]
     fn tokens<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, &self.0.tokens)
+        convert::to_python(py, &self.0.tokens)
     }
 
-    /// How many seconds each stage took.
+    /// The duration of each stage, in seconds.
     #[getter]
     fn timings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let timings = PyDict::new(py);
@@ -215,7 +214,8 @@ impl Selection {
         Ok(timings)
     }
 
-    /// All of it as JSON, as the program writes it with `--json` where it is to be pretty.
+    /// Returns the selection as JSON. With `pretty`, it equals the output of the program with
+    /// `--json`.
     #[pyo3(signature = (*, pretty = false))]
     fn to_json(&self, pretty: bool) -> PyResult<String> {
         if pretty {
@@ -225,15 +225,15 @@ impl Selection {
         }
     }
 
-    /// All of it.
+    /// Returns the selection as a dictionary.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, &*self.0)
+        convert::to_python(py, &*self.0)
     }
 
-    /// A table for notebooks.
+    /// Returns an HTML table for notebooks.
     fn _repr_html_(&self) -> String {
         let row = |pick: &picktools::Pick| {
-            let (id, reason) = (escaped(&pick.tool.id), escaped(&pick.reason));
+            let (id, reason) = (escape_html(&pick.tool.id), escape_html(&pick.reason));
             format!(
                 "<tr><td>{id}</td><td>{:.2}</td><td>{reason}</td></tr>",
                 pick.score
@@ -262,23 +262,23 @@ impl Selection {
     }
 
     fn __getitem__(&self, index: isize) -> PyResult<Pick> {
-        let from = if index < 0 {
+        let position = if index < 0 {
             index + self.0.picks.len().cast_signed()
         } else {
             index
         };
-        let place = usize::try_from(from)
+        let position = usize::try_from(position)
             .ok()
-            .filter(|&place| place < self.0.picks.len());
-        let pick = place.map(|place| Pick {
-            of: Arc::clone(&self.0),
-            place,
+            .filter(|&position| position < self.0.picks.len());
+        let pick = position.map(|position| Pick {
+            selection: Arc::clone(&self.0),
+            position,
         });
-        pick.ok_or_else(|| PyIndexError::new_err(format!("there is no pick {index}")))
+        pick.ok_or_else(|| PyIndexError::new_err(format!("pick index {index} is out of range")))
     }
 }
 
-fn escaped(text: &str) -> String {
+fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

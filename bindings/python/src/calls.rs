@@ -1,4 +1,4 @@
-//! From picks to a provider's format, and from a model's calls back.
+//! Translations to a provider's format, and the validation of a model's calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use picktools::Access;
 use picktools::names::Advertising;
 use picktools_call::Hydrator;
-use picktools_call::{CallError, Hydrated};
+use picktools_call::{CallError, HydratedCall};
 use picktools_provider::Provider;
 use picktools_provider::{Arguments, ToolCall, TranslateOptions};
 use pyo3::prelude::*;
@@ -22,41 +22,41 @@ use crate::{convert, errors};
 pub(crate) struct Translation(pub(crate) picktools_provider::Translation);
 
 /// Reads the name of a provider.
-pub(crate) fn provider(given: &Bound<'_, PyAny>) -> PyResult<Provider> {
-    let name = convert::string(given, "provider")?;
+pub(crate) fn provider(argument: &Bound<'_, PyAny>) -> PyResult<Provider> {
+    let name = convert::string(argument, "provider")?;
     name.parse()
-        .map_err(|error| errors::argument(given.py(), "provider", error))
+        .map_err(|error| errors::argument(argument.py(), "provider", error))
 }
 
-/// Writes tools as a provider wants them.
-pub(crate) fn translated(
+/// Translates tools to a provider's format.
+pub(crate) fn translate_tools(
     py: Python<'_>,
     tools: &[Arc<picktools::Tool>],
     provider: Provider,
     options: &TranslateOptions,
 ) -> PyResult<Translation> {
-    let translated = py.detach(|| picktools_provider::translate(tools, provider, options));
-    translated
+    let translation = py.detach(|| picktools_provider::translate(tools, provider, options));
+    translation
         .map(Translation)
-        .map_err(|error| errors::argument(py, "provider", errors::whole(&error)))
+        .map_err(|error| errors::argument(py, "provider", errors::join_causes(&error)))
 }
 
-/// How tools are translated.
-pub(crate) fn view(
+/// Reads the options of a translation.
+pub(crate) fn translate_options(
     strict: Option<&Bound<'_, PyAny>>,
     deferred: Option<&Bound<'_, PyAny>>,
     names: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<TranslateOptions> {
     let names: Option<BTreeMap<String, String>> = names
-        .map(|names| convert::parsed(names, "names"))
+        .map(|names| convert::deserialize(names, "names"))
         .transpose()?;
     Ok(TranslateOptions {
         strict: strict
-            .map(|strict| convert::parsed(strict, "strict"))
+            .map(|strict| convert::deserialize(strict, "strict"))
             .transpose()?,
         advertising: names.map_or_else(Advertising::default, Advertising::ProviderMap),
         deferred: deferred
-            .map(|deferred| convert::parsed(deferred, "deferred"))
+            .map(|deferred| convert::deserialize(deferred, "deferred"))
             .transpose()?
             .unwrap_or_default(),
     })
@@ -64,38 +64,38 @@ pub(crate) fn view(
 
 #[pymethods]
 impl Translation {
-    /// Whose format it is.
+    /// The provider of the format.
     #[getter]
     fn provider(&self) -> &'static str {
         self.0.provider.name()
     }
 
-    /// What goes into a request as `tools`.
+    /// The value of `tools` in an API request.
     #[getter]
     fn tools<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, &self.0.tools)
+        convert::to_python(py, &self.0.tools)
     }
 
-    /// From the names that the model is shown to the ids of the tools.
+    /// The ids of the tools, by shown name.
     #[getter]
     fn names(&self) -> BTreeMap<String, String> {
         self.0.names.clone()
     }
 
-    /// What was dropped or changed on the way.
+    /// The parts of definitions that were dropped or changed.
     #[getter]
     fn changes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, &self.0.changes)
+        convert::to_python(py, &self.0.changes)
     }
 
-    /// All of it as JSON.
+    /// Returns the translation as JSON.
     fn to_json(&self) -> PyResult<String> {
         convert::json(&self.0)
     }
 
-    /// All of it.
+    /// Returns the translation as a dictionary.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, &self.0)
+        convert::to_python(py, &self.0)
     }
 
     fn __repr__(&self) -> String {
@@ -107,15 +107,15 @@ impl Translation {
     }
 }
 
-/// What a call of a model came to.
+/// The result of the validation of a model's call.
 #[pyclass(frozen, module = "picktools")]
-pub(crate) struct Call(Outcome);
+pub(crate) struct Call(CallValidation);
 
-/// As the program writes it.
+/// The result of a validation, in the JSON format of the program.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Outcome {
-    Fits(Box<Hydrated>),
+enum CallValidation {
+    Valid(Box<HydratedCall>),
     Refused {
         status: &'static str,
         id: Option<String>,
@@ -127,83 +127,83 @@ enum Outcome {
 
 #[pymethods]
 impl Call {
-    /// `ready` to be run, `needs_approval` by a person, or `refused`.
+    /// `ready` to run, `needs_approval` by a person, or `refused`.
     #[getter]
     fn status(&self) -> &'static str {
         match &self.0 {
-            Outcome::Fits(call) if matches!(**call, Hydrated::Ready(_)) => "ready",
-            Outcome::Fits(_) => "needs_approval",
-            Outcome::Refused { status, .. } => status,
+            CallValidation::Valid(call) if matches!(**call, HydratedCall::Ready(_)) => "ready",
+            CallValidation::Valid(_) => "needs_approval",
+            CallValidation::Refused { status, .. } => status,
         }
     }
 
-    /// What its result is to be returned under.
+    /// The id for the result of the call.
     #[getter]
     fn id(&self) -> Option<&str> {
         match &self.0 {
-            Outcome::Fits(call) => match &**call {
-                Hydrated::Ready(call) => call.id(),
-                Hydrated::NeedsApproval(_) => None,
+            CallValidation::Valid(call) => match &**call {
+                HydratedCall::Ready(call) => call.id(),
+                HydratedCall::NeedsApproval(_) => None,
             },
-            Outcome::Refused { id, .. } => id.as_deref(),
+            CallValidation::Refused { id, .. } => id.as_deref(),
         }
     }
 
-    /// The name that was called.
+    /// The requested name.
     #[getter]
     fn name(&self) -> &str {
         match &self.0 {
-            Outcome::Fits(call) => match &**call {
-                Hydrated::Ready(call) => &call.names().requested,
-                Hydrated::NeedsApproval(call) => &call.names().requested,
+            CallValidation::Valid(call) => match &**call {
+                HydratedCall::Ready(call) => &call.names().requested,
+                HydratedCall::NeedsApproval(call) => &call.names().requested,
             },
-            Outcome::Refused { name, .. } => name,
+            CallValidation::Refused { name, .. } => name,
         }
     }
 
-    /// The tool that is meant; None where the call is refused.
+    /// The tool of the call. None if the call is refused.
     #[getter]
     fn tool(&self) -> Option<Tool> {
         let tool = match &self.0 {
-            Outcome::Fits(call) => match &**call {
-                Hydrated::Ready(call) => call.tool(),
-                Hydrated::NeedsApproval(call) => call.tool(),
+            CallValidation::Valid(call) => match &**call {
+                HydratedCall::Ready(call) => call.tool(),
+                HydratedCall::NeedsApproval(call) => call.tool(),
             },
-            Outcome::Refused { .. } => return None,
+            CallValidation::Refused { .. } => return None,
         };
         Some(Tool(Arc::clone(tool)))
     }
 
-    /// The arguments, which fit the tool's schema; None where the call is refused.
+    /// The arguments, valid by the tool's schema. None if the call is refused.
     #[getter]
     fn arguments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let arguments = match &self.0 {
-            Outcome::Fits(call) => match &**call {
-                Hydrated::Ready(call) => Some(call.arguments()),
-                Hydrated::NeedsApproval(call) => Some(call.arguments()),
+            CallValidation::Valid(call) => match &**call {
+                HydratedCall::Ready(call) => Some(call.arguments()),
+                HydratedCall::NeedsApproval(call) => Some(call.arguments()),
             },
-            Outcome::Refused { .. } => None,
+            CallValidation::Refused { .. } => None,
         };
-        convert::object_of(py, &arguments)
+        convert::to_python(py, &arguments)
     }
 
-    /// Why the call is refused, written for the model.
+    /// The reason of a refusal, written for the model.
     #[getter]
     fn message(&self) -> Option<&str> {
         match &self.0 {
-            Outcome::Refused { message, .. } => Some(message),
-            Outcome::Fits(_) => None,
+            CallValidation::Refused { message, .. } => Some(message),
+            CallValidation::Valid(_) => None,
         }
     }
 
-    /// All of it as JSON.
+    /// Returns the validated call as JSON.
     fn to_json(&self) -> PyResult<String> {
         convert::json(&self.0)
     }
 
-    /// All of it.
+    /// Returns the validated call as a dictionary.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, &self.0)
+        convert::to_python(py, &self.0)
     }
 
     fn __repr__(&self) -> String {
@@ -211,34 +211,34 @@ impl Call {
     }
 }
 
-/// Holds calls to the schemas of the tools that they mean, and to what the caller may do.
-pub(crate) fn validated(
+/// Validates calls against the schemas of the tools and the access policy of the caller.
+pub(crate) fn validate_calls(
     catalog: &picktools::Catalog,
     calls: &Bound<'_, PyAny>,
     translation: Option<&picktools_provider::Translation>,
     access: &Access,
 ) -> PyResult<Vec<Call>> {
     let py = calls.py();
-    let made = Hydrator::new(catalog.clone(), access);
-    let mut hydrator = made.map_err(|error| errors::argument(py, "access", error))?;
+    let hydrator = Hydrator::new(catalog.clone(), access);
+    let mut hydrator = hydrator.map_err(|error| errors::argument(py, "access", error))?;
     if let Some(translation) = translation {
         hydrator = hydrator.translated(translation);
     }
-    let calls = read(calls, translation.map(|translation| translation.provider))?;
+    let calls = read_calls(calls, translation.map(|translation| translation.provider))?;
     Ok(py.detach(|| {
         calls
             .into_iter()
-            .map(|call| outcome(&hydrator, call))
+            .map(|call| validate_call(&hydrator, call))
             .collect()
     }))
 }
 
-fn outcome(hydrator: &Hydrator, call: ToolCall) -> Call {
+fn validate_call(hydrator: &Hydrator, call: ToolCall) -> Call {
     Call(match hydrator.hydrate(&call) {
-        Ok(hydrated) => Outcome::Fits(Box::new(hydrated)),
+        Ok(hydrated) => CallValidation::Valid(Box::new(hydrated)),
         Err(error) => {
             let message = error.to_string();
-            Outcome::Refused {
+            CallValidation::Refused {
                 status: "refused",
                 id: call.id,
                 name: call.name,
@@ -249,8 +249,8 @@ fn outcome(hydrator: &Hydrator, call: ToolCall) -> Call {
     })
 }
 
-/// Reads a list of calls, one call, or the whole answer of a provider.
-fn read(calls: &Bound<'_, PyAny>, provider: Option<Provider>) -> PyResult<Vec<ToolCall>> {
+/// Reads a list of calls, one call, or the complete answer of a provider.
+fn read_calls(calls: &Bound<'_, PyAny>, provider: Option<Provider>) -> PyResult<Vec<ToolCall>> {
     let py = calls.py();
     let is_one = calls.cast::<PyMapping>().is_ok() || calls.hasattr("model_dump")?;
     match (is_one, provider) {
@@ -258,22 +258,22 @@ fn read(calls: &Bound<'_, PyAny>, provider: Option<Provider>) -> PyResult<Vec<To
             let answer = convert::value(calls, "calls")?;
             provider
                 .calls(&answer)
-                .map_err(|error| errors::argument(py, "calls", errors::whole(&error)))
+                .map_err(|error| errors::argument(py, "calls", errors::join_causes(&error)))
         }
-        (true, None) => Ok(vec![call(calls, "calls")?]),
+        (true, None) => Ok(vec![read_call(calls, "calls")?]),
         (false, _) => {
             let items = convert::items(calls, "calls")?.enumerate();
             items
-                .map(|(index, item)| call(&item?, &format!("calls[{index}]")))
+                .map(|(index, item)| read_call(&item?, &format!("calls[{index}]")))
                 .collect()
         }
     }
 }
 
-fn call(given: &Bound<'_, PyAny>, place: &str) -> PyResult<ToolCall> {
-    let Value::Object(mut members) = convert::value(given, place)? else {
-        return Err(errors::of_type(
-            given,
+fn read_call(argument: &Bound<'_, PyAny>, place: &str) -> PyResult<ToolCall> {
+    let Value::Object(mut members) = convert::value(argument, place)? else {
+        return Err(errors::argument_type(
+            argument,
             place,
             "a call: {\"name\": …, \"arguments\": …}",
         ));
@@ -289,9 +289,9 @@ fn call(given: &Bound<'_, PyAny>, place: &str) -> PyResult<ToolCall> {
         Some(Value::String(id)) => Some(id),
         Some(_) => {
             return Err(errors::argument(
-                given.py(),
+                argument.py(),
                 "calls",
-                format_args!("{place}: its id is no text"),
+                format_args!("{place}: its id is not text"),
             ));
         }
     };
@@ -302,7 +302,7 @@ fn call(given: &Bound<'_, PyAny>, place: &str) -> PyResult<ToolCall> {
             arguments,
         }),
         _ => Err(errors::argument(
-            given.py(),
+            argument.py(),
             "calls",
             format_args!("{place}: it has no name"),
         )),

@@ -1,4 +1,4 @@
-//! Catalogs.
+//! The Python class of a catalog, and the check of catalogs.
 
 use std::sync::Arc;
 
@@ -14,43 +14,45 @@ use serde_json::Value;
 use crate::tool::Tool;
 use crate::{convert, errors, work};
 
-/// Tools, read and checked once.
+/// An immutable set of tools.
 ///
-/// >>> catalog = picktools.Catalog.from_tools([{"name": "book_room", "description": "Books a room", "parameters": {}}])
+/// >>> catalog = picktools.Catalog.from_tools([
+/// ...     {"name": "book_room", "description": "Books a room", "parameters": {}}])
 /// >>> [tool.id for tool in catalog]
 /// ['book_room']
 #[pyclass(frozen, module = "picktools")]
 pub(crate) struct Catalog(pub(crate) picktools::Catalog);
 
-/// How a catalog is read, as it was given.
-struct Reading<'a, 'py> {
+/// The arguments that say how a catalog is read.
+struct CatalogArguments<'a, 'py> {
     source: Option<&'a Bound<'py, PyAny>>,
     untrusted_sources: Option<&'a Bound<'py, PyAny>>,
     aliases: Option<&'a Bound<'py, PyAny>>,
     conflicts: Option<&'a Bound<'py, PyAny>>,
 }
 
-impl Reading<'_, '_> {
-    /// Conflicts are met as `otherwise` says, where nothing else is asked for.
-    fn options(&self, py: Python<'_>, otherwise: Conflicts) -> PyResult<CatalogOptions> {
+impl CatalogArguments<'_, '_> {
+    /// Returns the options, with a default for `conflicts`.
+    fn options(&self, py: Python<'_>, default_conflicts: Conflicts) -> PyResult<CatalogOptions> {
         let aliases = self
             .aliases
             .map(|aliases| match aliases.cast::<PyMapping>() {
                 Ok(mapping) => {
                     let bytes = convert::value(mapping, "aliases")?.to_string().into_bytes();
-                    OperatorAliases::from_slice(&bytes, "aliases")
-                        .map_err(|error| errors::argument(py, "aliases", errors::whole(&error)))
+                    OperatorAliases::from_slice(&bytes, "aliases").map_err(|error| {
+                        errors::argument(py, "aliases", errors::join_causes(&error))
+                    })
                 }
                 Err(_) => OperatorAliases::open(convert::path(aliases, "aliases")?)
-                    .map_err(|error| errors::argument(py, "aliases", errors::whole(&error))),
+                    .map_err(|error| errors::argument(py, "aliases", errors::join_causes(&error))),
             });
         let conflicts = match self
             .conflicts
-            .map(|given| convert::string(given, "conflicts"))
+            .map(|argument| convert::string(argument, "conflicts"))
             .transpose()?
             .as_deref()
         {
-            None => otherwise,
+            None => default_conflicts,
             Some("strict") => Conflicts::Strict,
             Some("warn") => Conflicts::Warn,
             Some(other) => {
@@ -60,7 +62,7 @@ impl Reading<'_, '_> {
         };
         let untrusted = self
             .untrusted_sources
-            .map(|given| convert::strings(given, "untrusted_sources"))
+            .map(|argument| convert::strings(argument, "untrusted_sources"))
             .transpose()?;
         Ok(CatalogOptions {
             conflicts,
@@ -76,8 +78,8 @@ impl Reading<'_, '_> {
     }
 }
 
-/// Makes a catalog without Python's lock.
-fn read(
+/// Reads a catalog while the interpreter's lock is released.
+fn read_catalog(
     py: Python<'_>,
     work: impl FnOnce() -> Result<picktools::Catalog, CatalogError> + Send,
 ) -> PyResult<Catalog> {
@@ -85,13 +87,13 @@ fn read(
     let catalog = py.detach(|| pool.install(work));
     catalog
         .map(Catalog)
-        .map_err(|error| errors::catalog(py, errors::whole(&error)))
+        .map_err(|error| errors::catalog(py, errors::join_causes(&error)))
 }
 
-/// The JSON of tools: of a list, or of an object that holds them.
-fn bytes_of(tools: &Bound<'_, PyAny>, argument: &str) -> PyResult<Vec<u8>> {
+/// Returns the JSON of a list of tools, or of an object that contains them.
+fn tools_to_json(tools: &Bound<'_, PyAny>, argument: &str) -> PyResult<Vec<u8>> {
     if tools.is_instance_of::<PyString>() {
-        return Err(errors::of_type(
+        return Err(errors::argument_type(
             tools,
             argument,
             "a list of tools; Catalog.open reads files",
@@ -107,13 +109,13 @@ fn bytes_of(tools: &Bound<'_, PyAny>, argument: &str) -> PyResult<Vec<u8>> {
     Ok(value.to_string().into_bytes())
 }
 
-/// Tools that change a catalog, read as a catalog of their own is.
+/// Reads the tools of an update, like the tools of a catalog.
 pub(crate) fn definitions(tools: &Bound<'_, PyAny>, argument: &str) -> PyResult<Vec<Definition>> {
-    let bytes = bytes_of(tools, argument)?;
+    let bytes = tools_to_json(tools, argument)?;
     if bytes == b"[]" {
         return Ok(Vec::new());
     }
-    let Catalog(catalog) = read(tools.py(), || {
+    let Catalog(catalog) = read_catalog(tools.py(), || {
         CatalogOptions {
             readers: picktools_import::readers(),
             ..CatalogOptions::default()
@@ -129,9 +131,12 @@ pub(crate) fn definitions(tools: &Bound<'_, PyAny>, argument: &str) -> PyResult<
 
 #[pymethods]
 impl Catalog {
-    /// Reads files of tools and OpenAPI documents, folders of them, or the folder of a saved index.
+    /// Reads files with tools, OpenAPI documents, folders of both, or the folder of a saved index.
     #[staticmethod]
-    #[pyo3(signature = (*paths, source = None, untrusted_sources = None, aliases = None, conflicts = None))]
+    #[pyo3(signature = (
+        *paths, source = None, untrusted_sources = None,
+        aliases = None, conflicts = None
+    ))]
     fn open(
         py: Python<'_>,
         paths: &Bound<'_, PyTuple>,
@@ -144,7 +149,7 @@ impl Catalog {
             && untrusted_sources.is_none()
             && aliases.is_none()
             && conflicts.is_none();
-        let options = Reading {
+        let options = CatalogArguments {
             source,
             untrusted_sources,
             aliases,
@@ -164,13 +169,13 @@ impl Catalog {
         }
         if let Some(saved) = paths.iter().find(|path| picktools::Catalog::is_saved(path)) {
             if paths.len() > 1 || !is_plain {
-                let message = "a saved index is opened alone, as it was read";
+                let message = "a saved index cannot be combined with other paths or options";
                 return Err(errors::argument(py, "paths", message));
             }
             let opened = py.detach(|| picktools::Catalog::open_saved(saved));
             return opened.map(Self).map_err(|error| errors::saved(py, error));
         }
-        read(py, || {
+        read_catalog(py, || {
             let files = paths
                 .iter()
                 .map(CatalogFile::open)
@@ -179,10 +184,14 @@ impl Catalog {
         })
     }
 
-    /// Takes definitions in any form: those of MCP, of the providers' APIs, or native ones; as
-    /// dictionaries, or as objects of the kind that pydantic makes.
+    /// Reads definitions in any format: of MCP, of the providers' APIs, or of picktools.
+    ///
+    /// The items are dictionaries or pydantic models.
     #[staticmethod]
-    #[pyo3(signature = (tools, *, source = None, untrusted_sources = None, aliases = None, conflicts = None))]
+    #[pyo3(signature = (
+        tools, *, source = None, untrusted_sources = None,
+        aliases = None, conflicts = None
+    ))]
     fn from_tools(
         tools: &Bound<'_, PyAny>,
         source: Option<&Bound<'_, PyAny>>,
@@ -190,22 +199,26 @@ impl Catalog {
         aliases: Option<&Bound<'_, PyAny>>,
         conflicts: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let options = Reading {
+        let options = CatalogArguments {
             source,
             untrusted_sources,
             aliases,
             conflicts,
         }
         .options(tools.py(), Conflicts::Strict)?;
-        let bytes = bytes_of(tools, "tools")?;
-        read(tools.py(), || options.read(&bytes, "tools"))
+        let bytes = tools_to_json(tools, "tools")?;
+        read_catalog(tools.py(), || options.read(&bytes, "tools"))
     }
 
-    /// Takes what an MCP server answers to `tools/list`, or a list of its tools. What the protocol
-    /// does not have is left out: a server must not say whom to trust. A tool that is not valid is
-    /// left out and told in `notices`.
+    /// Reads the answer of an MCP server to `tools/list`, or a list of its tools.
+    ///
+    /// Members that MCP does not define are ignored, so that a server cannot grant itself trust.
+    /// Invalid tools are omitted and reported in `notices`.
     #[staticmethod]
-    #[pyo3(signature = (tools, *, source = None, untrusted_sources = None, aliases = None, conflicts = None))]
+    #[pyo3(signature = (
+        tools, *, source = None, untrusted_sources = None,
+        aliases = None, conflicts = None
+    ))]
     fn from_mcp(
         tools: &Bound<'_, PyAny>,
         source: Option<&Bound<'_, PyAny>>,
@@ -213,15 +226,15 @@ impl Catalog {
         aliases: Option<&Bound<'_, PyAny>>,
         conflicts: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let options = Reading {
+        let options = CatalogArguments {
             source,
             untrusted_sources,
             aliases,
             conflicts,
         }
         .options(tools.py(), Conflicts::Warn)?;
-        let listed = match tools.getattr("tools") {
-            Ok(listed) => listed,
+        let tool_list = match tools.getattr("tools") {
+            Ok(tool_list) => tool_list,
             Err(_) => match tools.cast::<PyMapping>() {
                 Ok(result) => result.get_item("tools").map_err(|_| {
                     errors::argument(tools.py(), "tools", "the result has no member \"tools\"")
@@ -229,15 +242,18 @@ impl Catalog {
                 Err(_) => tools.clone(),
             },
         };
-        let items = convert::values(&listed, "tools")?;
+        let items = convert::values(&tool_list, "tools")?;
         let file =
-            CatalogFile::of_server(options.default_source.as_deref().unwrap_or("mcp"), &items);
-        read(tools.py(), || options.read_files(&[file]))
+            CatalogFile::from_server(options.default_source.as_deref().unwrap_or("mcp"), &items);
+        read_catalog(tools.py(), || options.read_files(&[file]))
     }
 
-    /// Takes the operations of an OpenAPI document: a file, or the document itself.
+    /// Reads the operations of an OpenAPI document, from a file or from the document itself.
     #[staticmethod]
-    #[pyo3(signature = (document, *, source = None, untrusted_sources = None, aliases = None, conflicts = None))]
+    #[pyo3(signature = (
+        document, *, source = None, untrusted_sources = None,
+        aliases = None, conflicts = None
+    ))]
     fn from_openapi(
         document: &Bound<'_, PyAny>,
         source: Option<&Bound<'_, PyAny>>,
@@ -246,7 +262,7 @@ impl Catalog {
         conflicts: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let py = document.py();
-        let options = Reading {
+        let options = CatalogArguments {
             source,
             untrusted_sources,
             aliases,
@@ -259,23 +275,23 @@ impl Catalog {
                 return Err(errors::argument(
                     py,
                     "document",
-                    "it is no OpenAPI document: it has no member \"openapi\" or \"swagger\"",
+                    "it is not an OpenAPI document: it has no member \"openapi\" or \"swagger\"",
                 ));
             }
             let bytes = value.to_string().into_bytes();
-            return read(py, || options.read(&bytes, "document"));
+            return read_catalog(py, || options.read(&bytes, "document"));
         }
         let path = convert::path(document, "document")?;
-        read(py, || options.open(path))
+        read_catalog(py, || options.open(path))
     }
 
-    /// Digest of everything in it.
+    /// The digest of the complete catalog.
     #[getter]
     fn digest(&self) -> &str {
         self.0.digest()
     }
 
-    /// What was left out or changed when it was read.
+    /// Messages about tools that were omitted or changed while the catalog was read.
     #[getter]
     fn notices(&self) -> Vec<String> {
         self.0.notices().iter().map(ToString::to_string).collect()
@@ -306,8 +322,8 @@ impl Catalog {
 
     fn __getitem__(&self, id: &Bound<'_, PyAny>) -> PyResult<Tool> {
         let id = convert::string(id, "id")?;
-        let found = self.0.find(&id).ok_or_else(|| PyKeyError::new_err(id))?;
-        Ok(Tool(Arc::clone(self.0.tool(found))))
+        let tool_id = self.0.find(&id).ok_or_else(|| PyKeyError::new_err(id))?;
+        Ok(Tool(Arc::clone(self.0.tool(tool_id))))
     }
 
     fn __repr__(&self) -> String {
@@ -315,8 +331,9 @@ impl Catalog {
     }
 }
 
-/// Looks a catalog over: invalid entries, clashes, text that is written to deceive a model. `tools`
-/// is the path of a file or folder, or tools as `Catalog.from_tools` takes them.
+/// Checks a catalog for invalid entries, name conflicts, and texts that try to deceive a model.
+///
+/// `tools` is the path of a file or folder, or tools as for `Catalog.from_tools`.
 #[pyfunction]
 #[pyo3(signature = (tools, *, untrusted_sources = None))]
 pub(crate) fn check<'py>(
@@ -324,23 +341,23 @@ pub(crate) fn check<'py>(
     untrusted_sources: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = tools.py();
-    let reading = Reading {
+    let arguments = CatalogArguments {
         source: None,
         untrusted_sources,
         aliases: None,
         conflicts: None,
     };
-    let options = reading.options(py, Conflicts::Strict)?;
+    let options = arguments.options(py, Conflicts::Strict)?;
     let pool = work::pool()?;
     let report = if convert::is_path(tools)? {
         let path = convert::path(tools, "tools")?;
         py.detach(|| pool.install(|| CheckReport::open(path, &options)))
     } else {
-        let bytes = bytes_of(tools, "tools")?;
+        let bytes = tools_to_json(tools, "tools")?;
         py.detach(|| pool.install(|| CheckReport::read(&bytes, "tools", &options)))
     };
-    convert::object_of(
+    convert::to_python(
         py,
-        &report.map_err(|error| errors::catalog(py, errors::whole(&error)))?,
+        &report.map_err(|error| errors::catalog(py, errors::join_causes(&error)))?,
     )
 }

@@ -1,4 +1,4 @@
-//! Python's values as JSON, and back.
+//! Conversions of Python values to JSON and back.
 
 use picktools::Query;
 use pyo3::IntoPyObjectExt;
@@ -12,229 +12,239 @@ use serde_json::{Map, Number, Value};
 
 use crate::errors;
 
-/// Deeper values are refused, and with them those that contain themselves.
+/// The largest depth of a value. The limit also refuses values that contain themselves.
 const MAX_DEPTH: usize = 100;
 
-/// Reads a value that is JSON in Python's types, or an object that tells its fields by pydantic's
-/// `model_dump`. `place` is where it stands, from the name of the argument.
-pub(crate) fn value(given: &Bound<'_, PyAny>, place: &str) -> PyResult<Value> {
-    read(given, place, 0)
+/// Converts JSON in Python's types, or an object with pydantic's `model_dump`.
+///
+/// `place` is the position of the value for error messages, from the name of the argument.
+pub(crate) fn value(argument: &Bound<'_, PyAny>, place: &str) -> PyResult<Value> {
+    value_at(argument, place, 0)
 }
 
-fn read(given: &Bound<'_, PyAny>, place: &str, depth: usize) -> PyResult<Value> {
-    let py = given.py();
+fn value_at(argument: &Bound<'_, PyAny>, place: &str, depth: usize) -> PyResult<Value> {
+    let py = argument.py();
     if depth > MAX_DEPTH {
         let message = format!("it is nested more than {MAX_DEPTH} deep, or contains itself");
-        let shown: String = place.chars().take(80).collect();
-        return Err(errors::argument(py, &shown, message));
+        let start: String = place.chars().take(80).collect();
+        return Err(errors::argument(py, &start, message));
     }
-    if given.is_none() {
+    if argument.is_none() {
         Ok(Value::Null)
-    } else if let Ok(given) = given.cast::<PyBool>() {
-        Ok(Value::Bool(given.is_true()))
-    } else if let Ok(text) = given.cast::<PyString>() {
+    } else if let Ok(boolean) = argument.cast::<PyBool>() {
+        Ok(Value::Bool(boolean.is_true()))
+    } else if let Ok(text) = argument.cast::<PyString>() {
         self::text(text, place).map(Value::String)
-    } else if given.is_instance_of::<PyInt>() {
-        let whole = given
+    } else if argument.is_instance_of::<PyInt>() {
+        let integer = argument
             .extract::<i64>()
             .map(Number::from)
-            .or_else(|_| given.extract::<u64>().map(Number::from));
-        whole
+            .or_else(|_| argument.extract::<u64>().map(Number::from));
+        integer
             .map(Value::Number)
-            .map_err(|_| refused(given, place, "the number has more than 64 bits"))
-    } else if given.is_instance_of::<PyFloat>() {
-        let number = Number::from_f64(given.extract()?);
+            .map_err(|_| invalid(argument, place, "the number has more than 64 bits"))
+    } else if argument.is_instance_of::<PyFloat>() {
+        let number = Number::from_f64(argument.extract()?);
         number
             .map(Value::Number)
-            .ok_or_else(|| refused(given, place, "it is no finite number"))
-    } else if given.is_instance_of::<PyDict>() || given.cast::<PyMapping>().is_ok() {
-        object(given, place, depth).map(Value::Object)
-    } else if is_list(given) {
-        let items = given.try_iter()?.enumerate();
+            .ok_or_else(|| invalid(argument, place, "the number is not finite"))
+    } else if argument.is_instance_of::<PyDict>() || argument.cast::<PyMapping>().is_ok() {
+        object(argument, place, depth).map(Value::Object)
+    } else if is_list(argument) {
+        let items = argument.try_iter()?.enumerate();
         let items =
-            items.map(|(index, item)| read(&item?, &format!("{place}[{index}]"), depth + 1));
+            items.map(|(index, item)| value_at(&item?, &format!("{place}[{index}]"), depth + 1));
         items.collect::<PyResult<Vec<_>>>().map(Value::Array)
-    } else if let Ok(dump) = given.getattr("model_dump") {
-        let how = PyDict::new(py);
-        how.set_item("mode", "json")?;
-        how.set_item("by_alias", true)?;
-        how.set_item("exclude_none", true)?;
-        read(&dump.call((), Some(&how))?, place, depth + 1)
+    } else if let Ok(dump) = argument.getattr("model_dump") {
+        let options = PyDict::new(py);
+        options.set_item("mode", "json")?;
+        options.set_item("by_alias", true)?;
+        options.set_item("exclude_none", true)?;
+        value_at(&dump.call((), Some(&options))?, place, depth + 1)
     } else {
-        Err(errors::of_type(
-            given,
+        Err(errors::argument_type(
+            argument,
             place,
-            "what JSON can hold, or an object with model_dump",
+            "a JSON value, or an object with model_dump",
         ))
     }
 }
 
-fn is_list(given: &Bound<'_, PyAny>) -> bool {
-    given.is_instance_of::<PyList>()
-        || given.is_instance_of::<PyTuple>()
-        || given.is_instance_of::<PySet>()
-        || given.is_instance_of::<PyFrozenSet>()
+fn is_list(argument: &Bound<'_, PyAny>) -> bool {
+    argument.is_instance_of::<PyList>()
+        || argument.is_instance_of::<PyTuple>()
+        || argument.is_instance_of::<PySet>()
+        || argument.is_instance_of::<PyFrozenSet>()
 }
 
-fn object(given: &Bound<'_, PyAny>, place: &str, depth: usize) -> PyResult<Map<String, Value>> {
+fn object(argument: &Bound<'_, PyAny>, place: &str, depth: usize) -> PyResult<Map<String, Value>> {
     let mut members = Map::new();
-    for item in given.call_method0("items")?.try_iter()? {
+    for item in argument.call_method0("items")?.try_iter()? {
         let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item?.extract()?;
         let Ok(name) = key.cast::<PyString>() else {
-            return Err(errors::of_type(&key, &format!("{place}.keys()"), "text"));
+            return Err(errors::argument_type(
+                &key,
+                &format!("{place}.keys()"),
+                "text",
+            ));
         };
         let name = text(name, place)?;
-        let value = read(&value, &format!("{place}.{name}"), depth + 1)?;
+        let value = value_at(&value, &format!("{place}.{name}"), depth + 1)?;
         members.insert(name, value);
     }
     Ok(members)
 }
 
-fn refused(given: &Bound<'_, PyAny>, place: &str, message: &str) -> PyErr {
-    errors::argument(given.py(), place, message)
+fn invalid(argument: &Bound<'_, PyAny>, place: &str, message: &str) -> PyErr {
+    errors::argument(argument.py(), place, message)
 }
 
-/// Reads text, which must be valid Unicode: half of a pair of surrogates is not.
-fn text(given: &Bound<'_, PyString>, place: &str) -> PyResult<String> {
-    let text = given.to_cow().map(std::borrow::Cow::into_owned);
+/// Converts text, which must be valid Unicode without lone surrogates.
+fn text(argument: &Bound<'_, PyString>, place: &str) -> PyResult<String> {
+    let text = argument.to_cow().map(std::borrow::Cow::into_owned);
     text.map_err(|_| {
         errors::argument(
-            given.py(),
+            argument.py(),
             place,
             "the text has a lone surrogate; decode it with errors=\"replace\"",
         )
     })
 }
 
-/// Reads text.
-pub(crate) fn string(given: &Bound<'_, PyAny>, place: &str) -> PyResult<String> {
-    match given.cast::<PyString>() {
-        Ok(given) => text(given, place),
-        Err(_) => Err(errors::of_type(given, place, "text")),
+/// Converts text.
+pub(crate) fn string(argument: &Bound<'_, PyAny>, place: &str) -> PyResult<String> {
+    match argument.cast::<PyString>() {
+        Ok(string) => text(string, place),
+        Err(_) => Err(errors::argument_type(argument, place, "text")),
     }
 }
 
-/// Reads texts, of anything that is gone through but of text itself.
-pub(crate) fn strings(given: &Bound<'_, PyAny>, place: &str) -> PyResult<Vec<String>> {
-    items(given, place)?
+/// Converts an iterable of texts. A single text is an error.
+pub(crate) fn strings(argument: &Bound<'_, PyAny>, place: &str) -> PyResult<Vec<String>> {
+    items(argument, place)?
         .enumerate()
         .map(|(index, item)| string(&item?, &format!("{place}[{index}]")))
         .collect()
 }
 
-/// Reads values that are JSON in Python's types, as `value` does each.
-pub(crate) fn values(given: &Bound<'_, PyAny>, place: &str) -> PyResult<Vec<Value>> {
-    items(given, place)?
+/// Converts an iterable of values, each like [`value`].
+pub(crate) fn values(argument: &Bound<'_, PyAny>, place: &str) -> PyResult<Vec<Value>> {
+    items(argument, place)?
         .enumerate()
         .map(|(index, item)| value(&item?, &format!("{place}[{index}]")))
         .collect()
 }
 
-/// Goes through a list, or through anything else that is gone through but text and mappings.
+/// Iterates over a list or another iterable. Text and mappings are errors.
 pub(crate) fn items<'py>(
-    given: &Bound<'py, PyAny>,
+    argument: &Bound<'py, PyAny>,
     place: &str,
 ) -> PyResult<impl Iterator<Item = PyResult<Bound<'py, PyAny>>> + use<'py>> {
-    let is_one = given.is_instance_of::<PyString>() || given.cast::<PyMapping>().is_ok();
-    match given.try_iter() {
+    let is_one = argument.is_instance_of::<PyString>() || argument.cast::<PyMapping>().is_ok();
+    match argument.try_iter() {
         Ok(items) if !is_one => Ok(items),
-        _ => Err(errors::of_type(given, place, "a list")),
+        _ => Err(errors::argument_type(argument, place, "a list")),
     }
 }
 
-/// Whether a path is given, where other things may be too.
-pub(crate) fn is_path(given: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(given.is_instance_of::<PyString>() || given.hasattr("__fspath__")?)
+/// Returns `true` for a path, if an argument accepts paths and other values.
+pub(crate) fn is_path(argument: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(argument.is_instance_of::<PyString>() || argument.hasattr("__fspath__")?)
 }
 
-/// Reads a path: text, or what `os.fspath` makes text of.
-pub(crate) fn path(given: &Bound<'_, PyAny>, place: &str) -> PyResult<std::path::PathBuf> {
-    given
+/// Converts a path: text, or an object that `os.fspath` accepts.
+pub(crate) fn path(argument: &Bound<'_, PyAny>, place: &str) -> PyResult<std::path::PathBuf> {
+    argument
         .extract()
-        .map_err(|_| errors::of_type(given, place, "a path"))
+        .map_err(|_| errors::argument_type(argument, place, "a path"))
 }
 
-/// Reads pairs of texts.
-pub(crate) fn pairs(given: &Bound<'_, PyAny>, place: &str) -> PyResult<Vec<(String, String)>> {
+/// Converts an iterable of pairs of texts.
+pub(crate) fn pairs(argument: &Bound<'_, PyAny>, place: &str) -> PyResult<Vec<(String, String)>> {
     let pair = |(index, item): (usize, PyResult<Bound<'_, PyAny>>)| {
         let (item, place) = (item?, format!("{place}[{index}]"));
         match <[String; 2]>::try_from(strings(&item, &place)?) {
             Ok([tool, request]) => Ok((tool, request)),
-            Err(_) => Err(errors::of_type(
+            Err(_) => Err(errors::argument_type(
                 &item,
                 &place,
                 "a pair of a tool's name and a request",
             )),
         }
     };
-    items(given, place)?.enumerate().map(pair).collect()
+    items(argument, place)?.enumerate().map(pair).collect()
 }
 
-/// Reads a request: text, a message or a transcript.
-pub(crate) fn query(given: &Bound<'_, PyAny>, place: &str) -> PyResult<Query> {
-    match given.cast::<PyString>() {
-        Ok(given) => Ok(Query::new(text(given, place)?)),
+/// Converts a request: text, a message or a transcript.
+pub(crate) fn query(argument: &Bound<'_, PyAny>, place: &str) -> PyResult<Query> {
+    match argument.cast::<PyString>() {
+        Ok(request) => Ok(Query::new(text(request, place)?)),
         Err(_)
-            if given.is_none()
-                || given.is_instance_of::<PyInt>()
-                || given.is_instance_of::<PyFloat>() =>
+            if argument.is_none()
+                || argument.is_instance_of::<PyInt>()
+                || argument.is_instance_of::<PyFloat>() =>
         {
-            Err(errors::of_type(given, place, "text, or messages"))
+            Err(errors::argument_type(argument, place, "text, or messages"))
         }
-        Err(_) => Ok(picktools_provider::query_from_value(&value(given, place)?)),
+        Err(_) => Ok(picktools_provider::query_from_value(&value(
+            argument, place,
+        )?)),
     }
 }
 
-/// Reads what has a form in JSON.
-pub(crate) fn parsed<T: DeserializeOwned>(given: &Bound<'_, PyAny>, place: &str) -> PyResult<T> {
-    let value = value(given, place)?;
-    serde_json::from_value(value).map_err(|error| errors::argument(given.py(), place, error))
+/// Deserializes a value by its JSON form.
+pub(crate) fn deserialize<T: DeserializeOwned>(
+    argument: &Bound<'_, PyAny>,
+    place: &str,
+) -> PyResult<T> {
+    let value = value(argument, place)?;
+    serde_json::from_value(value).map_err(|error| errors::argument(argument.py(), place, error))
 }
 
-/// Writes an answer as JSON.
+/// Serializes an answer as JSON.
 pub(crate) fn json(answer: &impl Serialize) -> PyResult<String> {
-    serde_json::to_string(answer).map_err(unwritten)
+    serde_json::to_string(answer).map_err(serialize_error)
 }
 
-/// Writes an answer as JSON over many lines, as the program does.
+/// Serializes an answer as indented JSON, like the program.
 pub(crate) fn pretty(answer: &impl Serialize) -> PyResult<String> {
-    serde_json::to_string_pretty(answer).map_err(unwritten)
+    serde_json::to_string_pretty(answer).map_err(serialize_error)
 }
 
-fn unwritten(error: serde_json::Error) -> PyErr {
+fn serialize_error(error: serde_json::Error) -> PyErr {
     pyo3::exceptions::PyRuntimeError::new_err(error.to_string())
 }
 
-/// Makes Python's values of an answer.
-pub(crate) fn object_of<'py>(
+/// Converts an answer to Python values.
+pub(crate) fn to_python<'py>(
     py: Python<'py>,
     answer: &impl Serialize,
 ) -> PyResult<Bound<'py, PyAny>> {
-    written(py, &serde_json::to_value(answer).map_err(unwritten)?)
+    value_to_python(py, &serde_json::to_value(answer).map_err(serialize_error)?)
 }
 
-fn written<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+fn value_to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     match value {
         Value::Null => Ok(py.None().into_bound(py)),
         Value::Bool(value) => value.into_bound_py_any(py),
         Value::Number(number) => match (number.as_i64(), number.as_u64()) {
-            (Some(whole), _) => whole.into_bound_py_any(py),
-            (_, Some(whole)) => whole.into_bound_py_any(py),
+            (Some(integer), _) => integer.into_bound_py_any(py),
+            (_, Some(integer)) => integer.into_bound_py_any(py),
             _ => number.as_f64().into_bound_py_any(py),
         },
         Value::String(text) => text.into_bound_py_any(py),
         Value::Array(items) => {
             let items = items
                 .iter()
-                .map(|item| written(py, item))
+                .map(|item| value_to_python(py, item))
                 .collect::<PyResult<Vec<_>>>()?;
             items.into_bound_py_any(py)
         }
         Value::Object(members) => {
             let object = PyDict::new(py);
-            members
-                .iter()
-                .try_for_each(|(name, value)| object.set_item(name, written(py, value)?))?;
+            for (name, value) in members {
+                object.set_item(name, value_to_python(py, value)?)?;
+            }
             Ok(object.into_any())
         }
     }

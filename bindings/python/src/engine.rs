@@ -1,4 +1,4 @@
-//! The engine.
+//! The Python class of the engine.
 
 use std::process;
 use std::sync::atomic::Ordering;
@@ -19,19 +19,21 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::answers::Selection;
-use crate::calls::{Call, Translation, provider, translated, validated, view};
+use crate::calls::{
+    Call, Translation, provider, translate_options, translate_tools, validate_calls,
+};
 use crate::catalog::{Catalog, definitions};
-use crate::model::{Given, Watch};
+use crate::model::{ModelChoice, WorkMonitor};
 use crate::tool::Tool;
 use crate::{convert, errors, work};
 
-/// A catalog, indexed and ready to be picked from. It does not change: `update` and `learn` make
-/// another.
+/// An immutable engine that picks tools from an indexed catalog.
 ///
-/// `model` is what ranks by meaning: "static" (quick, inside), "tuned" (better, inside, about two
-/// milliseconds a request), None for words alone, or a model of Python: a callable that takes a
-/// list of texts and gives one vector a text, or an object with a method `encode` that does.
-/// `model_name` names it; without, its vectors are not kept.
+/// `update` and `learn` return a new engine. `model` is the embedding model: "static" (built in,
+/// fast), "tuned" (built in, better, about 2 ms per request), None for keywords only, or a Python
+/// model. A Python model is a callable that takes a list of texts and returns one vector per text,
+/// or an object with such a method `encode`. `model_name` is the name of a Python model; without
+/// it, vectors are not cached.
 ///
 /// >>> engine = picktools.Engine(picktools.Catalog.from_tools([
 /// ...     {"name": "book_room", "description": "Books a meeting room", "parameters": {}}]))
@@ -40,26 +42,26 @@ use crate::{convert, errors, work};
 #[pyclass(frozen, module = "picktools")]
 pub(crate) struct Engine {
     pub(crate) inner: picktools::Engine,
-    watch: Arc<Watch>,
+    monitor: Arc<WorkMonitor>,
     names: OnceLock<NameTable>,
-    /// What it was made with, for pickling.
-    given: Py<PyDict>,
-    /// What it has learned since.
+    /// The arguments of the constructor, for pickling.
+    arguments: Py<PyDict>,
+    /// The pairs of tools and requests that the engine has learned.
     learned: Vec<(String, String)>,
     is_tuned: bool,
     pid: u32,
 }
 
-/// What one name means.
+/// The tool that a name means.
 #[derive(Serialize)]
-struct Meaning<'a> {
+struct NameMeaning<'a> {
     name: &'a str,
     #[serde(flatten)]
     meaning: ToolMeaning,
 }
 
-/// Reads the options of a pick: plain names as in `PickOptions`, `k` for `max_candidates`.
-pub(crate) fn options(
+/// Reads the options of a pick, with the names of `PickOptions`, and `k` for `max_candidates`.
+pub(crate) fn pick_options(
     py: Python<'_>,
     k: Option<&Bound<'_, PyAny>>,
     access: Option<&Bound<'_, PyAny>>,
@@ -81,14 +83,14 @@ pub(crate) fn options(
     if members.is_empty() {
         return Ok(PickOptions::default());
     }
-    let read =
+    let parse =
         |members: Map<String, Value>| serde_json::from_value::<PickOptions>(Value::Object(members));
-    read(members.clone()).map_err(|error| {
-        // Of several, the one that is at fault.
-        let alone = members
+    parse(members.clone()).map_err(|error| {
+        // The error names the first option that is invalid by itself.
+        let invalid = members
             .into_iter()
-            .find(|(name, value)| read(Map::from_iter([(name.clone(), value.clone())])).is_err());
-        let name = alone.map_or_else(|| "options".to_owned(), |(name, _)| name);
+            .find(|(name, value)| parse(Map::from_iter([(name.clone(), value.clone())])).is_err());
+        let name = invalid.map_or_else(|| "options".to_owned(), |(name, _)| name);
         errors::argument(
             py,
             if name == "max_candidates" { "k" } else { &name },
@@ -98,9 +100,8 @@ pub(crate) fn options(
 }
 
 impl Engine {
-    /// Fails where this process is not the one that the engine was made in and something of it did
-    /// not come along.
-    pub(crate) fn usable(&self, py: Python<'_>, has_deadline: bool) -> PyResult<()> {
+    /// Returns an error after a fork, if the engine needs threads of the parent process.
+    pub(crate) fn check_process(&self, py: Python<'_>, has_deadline: bool) -> PyResult<()> {
         if self.pid == process::id() {
             return Ok(());
         }
@@ -108,12 +109,13 @@ impl Engine {
             return Err(errors::forked(py, "an engine with the tuned model"));
         }
         if has_deadline {
-            return Err(errors::forked(py, "an engine that is to keep a timeout"));
+            return Err(errors::forked(py, "an engine that picks with a timeout"));
         }
         Ok(())
     }
 
-    fn made(
+    /// Returns an engine with the same arguments.
+    fn with_inner(
         &self,
         py: Python<'_>,
         inner: picktools::Engine,
@@ -121,35 +123,36 @@ impl Engine {
     ) -> Self {
         Self {
             inner,
-            watch: Arc::clone(&self.watch),
+            monitor: Arc::clone(&self.monitor),
             names: OnceLock::new(),
-            given: self.given.clone_ref(py),
+            arguments: self.arguments.clone_ref(py),
             learned,
             is_tuned: self.is_tuned,
             pid: self.pid,
         }
     }
 
+    /// Returns the name table, created on first use.
     fn names(&self, py: Python<'_>) -> PyResult<&NameTable> {
         if self.names.get().is_none() {
             let pool = work::pool()?;
-            let names = py.detach(|| pool.install(|| NameTable::of(self.inner.catalog())));
-            let _filled = self
+            let names = py.detach(|| pool.install(|| NameTable::open(self.inner.catalog())));
+            let _is_set = self
                 .names
                 .set(names.map_err(|error| errors::saved(py, error))?);
         }
         self.names
             .get()
-            .ok_or_else(|| errors::saved(py, "the names are not there"))
+            .ok_or_else(|| errors::saved(py, "the names are missing"))
     }
 
-    /// Finds tools that are given as such, or by name.
+    /// Returns the tools of a selection, of an iterable of tools and names, or all tools.
     fn tools(
         &self,
-        given: Option<&Bound<'_, PyAny>>,
+        tools: Option<&Bound<'_, PyAny>>,
         py: Python<'_>,
     ) -> PyResult<Vec<Arc<picktools::Tool>>> {
-        let Some(given) = given else {
+        let Some(tools) = tools else {
             let all = self
                 .inner
                 .catalog()
@@ -157,22 +160,22 @@ impl Engine {
                 .map_err(|error| errors::saved(py, error))?;
             return Ok(all.to_vec());
         };
-        if let Ok(selection) = given.cast::<Selection>() {
-            return Ok(selection.get().0.shown());
+        if let Ok(selection) = tools.cast::<Selection>() {
+            return Ok(selection.get().0.shown_tools());
         }
-        let one = |(index, item): (usize, PyResult<Bound<'_, PyAny>>)| {
+        let find_tool = |(index, item): (usize, PyResult<Bound<'_, PyAny>>)| {
             let (item, place) = (item?, format!("tools[{index}]"));
             if let Ok(tool) = item.cast::<Tool>() {
                 return Ok(Arc::clone(&tool.get().0));
             }
             let name = convert::string(&item, &place)?;
-            match ToolMeaning::of(&name, self.inner.catalog(), self.names(py)?) {
+            match ToolMeaning::resolve(&name, self.inner.catalog(), self.names(py)?) {
                 ToolMeaning::Tool { tool, .. } => match self.inner.catalog().find(&tool) {
                     Some(id) => Ok(Arc::clone(self.inner.catalog().tool(id))),
                     None => Err(errors::argument(
                         py,
                         "tools",
-                        format_args!("{place}: there is no tool {tool:?}"),
+                        format_args!("{place}: unknown tool {tool:?}"),
                     )),
                 },
                 other => Err(errors::argument(
@@ -182,50 +185,52 @@ impl Engine {
                 )),
             }
         };
-        convert::items(given, "tools")?
+        convert::items(tools, "tools")?
             .enumerate()
-            .map(one)
+            .map(find_tool)
             .collect()
     }
 }
 
-fn examples(given: &Bound<'_, PyAny>) -> PyResult<Examples> {
-    let py = given.py();
-    if convert::is_path(given)? {
-        let opened = Examples::open(convert::path(given, "examples")?);
-        return opened.map_err(|error| errors::argument(py, "examples", errors::whole(&error)));
+fn read_examples(argument: &Bound<'_, PyAny>) -> PyResult<Examples> {
+    let py = argument.py();
+    if convert::is_path(argument)? {
+        let examples = Examples::open(convert::path(argument, "examples")?);
+        return examples
+            .map_err(|error| errors::argument(py, "examples", errors::join_causes(&error)));
     }
     let mut examples = Examples::default();
-    convert::pairs(given, "examples")?
-        .into_iter()
-        .for_each(|(tool, request)| examples.push(Example::new(tool, request)));
+    for (tool, request) in convert::pairs(argument, "examples")? {
+        examples.push(Example::new(tool, request));
+    }
     Ok(examples)
 }
 
-fn sequences(given: &Bound<'_, PyAny>) -> PyResult<Sequences> {
-    let py = given.py();
-    if convert::is_path(given)? {
-        let opened = Sequences::open(convert::path(given, "sequences")?);
-        return opened.map_err(|error| errors::argument(py, "sequences", errors::whole(&error)));
+fn read_sequences(argument: &Bound<'_, PyAny>) -> PyResult<Sequences> {
+    let py = argument.py();
+    if convert::is_path(argument)? {
+        let sequences = Sequences::open(convert::path(argument, "sequences")?);
+        return sequences
+            .map_err(|error| errors::argument(py, "sequences", errors::join_causes(&error)));
     }
     let mut sequences = Sequences::default();
-    for (index, item) in convert::items(given, "sequences")?.enumerate() {
+    for (index, item) in convert::items(argument, "sequences")?.enumerate() {
         sequences.push(&convert::strings(&item?, &format!("sequences[{index}]"))?);
     }
     Ok(sequences)
 }
 
-/// A model as it is given, were it None.
+/// The `model` argument, which distinguishes None from a missing argument.
 enum ModelArgument<'py> {
-    Static,
-    Given(Bound<'py, PyAny>),
+    Default,
+    Value(Bound<'py, PyAny>),
 }
 
 impl<'py> FromPyObject<'_, 'py> for ModelArgument<'py> {
     type Error = PyErr;
 
-    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        Ok(Self::Given(given.to_owned()))
+    fn extract(argument: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self::Value(argument.to_owned()))
     }
 }
 
@@ -233,10 +238,10 @@ impl<'py> FromPyObject<'_, 'py> for ModelArgument<'py> {
 impl Engine {
     #[new]
     #[pyo3(signature = (
-        catalog, model = ModelArgument::Static, *, model_name = None, cache_dir = None, skills = None, examples = None,
-        sequences = None, on_progress = None
+        catalog, model = ModelArgument::Default, *, model_name = None, cache_dir = None,
+        skills = None, examples = None, sequences = None, on_progress = None
     ))]
-    #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
+    #[expect(clippy::too_many_arguments, reason = "Python callers name them")]
     fn new(
         catalog: &Bound<'_, PyAny>,
         model: ModelArgument<'_>,
@@ -249,18 +254,18 @@ impl Engine {
     ) -> PyResult<Self> {
         let py = catalog.py();
         let Ok(catalog) = catalog.cast::<Catalog>() else {
-            return Err(errors::of_type(
+            return Err(errors::argument_type(
                 catalog,
                 "catalog",
-                "a Catalog, as Catalog.open and Catalog.from_tools make",
+                "a Catalog, for example from Catalog.open or Catalog.from_tools",
             ));
         };
-        let given = PyDict::new(py);
+        let arguments = PyDict::new(py);
         let model = match model {
-            ModelArgument::Static => PyString::new(py, "static").into_any(),
-            ModelArgument::Given(model) => model,
+            ModelArgument::Default => PyString::new(py, "static").into_any(),
+            ModelArgument::Value(model) => model,
         };
-        given.set_item("model", &model)?;
+        arguments.set_item("model", &model)?;
         for (name, value) in [
             ("model_name", model_name),
             ("cache_dir", cache_dir),
@@ -269,24 +274,24 @@ impl Engine {
             ("sequences", sequences),
         ] {
             if let Some(value) = value {
-                given.set_item(name, value)?;
+                arguments.set_item(name, value)?;
             }
         }
-        let watch = Arc::new(Watch::default());
+        let monitor = Arc::new(WorkMonitor::default());
         let name = model_name
             .map(|name| convert::string(name, "model_name"))
             .transpose()?;
         let mut builder = picktools::Engine::builder(catalog.get().0.clone())
             .token_counter(Arc::new(picktools_provider::Definitions));
         let mut is_tuned = false;
-        match Given::open(&model, name, &watch)? {
-            Given::Static => {}
-            Given::None => builder = builder.keyword_only(),
-            Given::Model {
+        match ModelChoice::open(&model, name, &monitor)? {
+            ModelChoice::Static => {}
+            ModelChoice::None => builder = builder.keyword_only(),
+            ModelChoice::Model {
                 embedder,
-                is_tuned: tuned,
+                is_tuned: is_tuned_model,
             } => {
-                is_tuned = tuned;
+                is_tuned = is_tuned_model;
                 builder = builder.embedder(embedder);
             }
         }
@@ -294,50 +299,45 @@ impl Engine {
             builder = builder.cache_dir(convert::path(folder, "cache_dir")?);
         }
         if let Some(folder) = skills {
-            let found = SkillFolder::open(convert::path(folder, "skills")?);
-            builder = builder.skills(
-                found
-                    .map_err(|error| errors::argument(py, "skills", errors::whole(&error)))?
-                    .skills,
-            );
+            let folder = SkillFolder::open(convert::path(folder, "skills")?)
+                .map_err(|error| errors::argument(py, "skills", errors::join_causes(&error)))?;
+            builder = builder.skills(folder.skills);
         }
-        if let Some(given) = examples {
-            builder = builder.examples(self::examples(given)?);
+        if let Some(examples) = examples {
+            builder = builder.examples(read_examples(examples)?);
         }
-        if let Some(given) = sequences {
-            builder = builder.sequences(self::sequences(given)?);
+        if let Some(sequences) = sequences {
+            builder = builder.sequences(read_sequences(sequences)?);
         }
         if let Some(report) = on_progress {
             if !report.is_callable() {
-                return Err(errors::of_type(report, "on_progress", "a callable"));
+                return Err(errors::argument_type(report, "on_progress", "a callable"));
             }
-            let (report, watch) = (report.clone().unbind(), Arc::clone(&watch));
+            let (report, monitor) = (report.clone().unbind(), Arc::clone(&monitor));
             builder = builder.on_progress(move |done, all| {
                 Python::attach(|py| {
                     if let Err(error) = report.call1(py, (done, all)) {
-                        watch.stop(error);
+                        monitor.stop(error);
                     }
                 });
             });
         }
-        let built = work::long(py, &watch.cancelled, || builder.build())?;
-        let raised = watch.raised();
-        if watch.cancelled.load(Ordering::Relaxed) {
+        let built = work::run_long(py, &monitor.cancelled, || builder.build())?;
+        let exception = monitor.take_exception();
+        if monitor.cancelled.load(Ordering::Relaxed) {
             let error = errors::argument(py, "on_progress", "it raised an exception");
-            error.set_cause(py, raised);
+            error.set_cause(py, exception);
             return Err(error);
         }
-        let inner = built.map_err(|error| errors::index(py, &error, raised))?;
-        let pid = process::id();
-        let learned = Vec::new();
+        let inner = built.map_err(|error| errors::index(py, &error, exception))?;
         Ok(Self {
             inner,
-            watch,
+            monitor,
             names: OnceLock::new(),
-            given: given.unbind(),
-            learned,
+            arguments: arguments.unbind(),
+            learned: Vec::new(),
             is_tuned,
-            pid,
+            pid: process::id(),
         })
     }
 
@@ -347,17 +347,19 @@ impl Engine {
         Catalog(self.inner.catalog().clone())
     }
 
-    /// What the index holds.
+    /// Statistics of the index.
     #[getter]
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, &self.inner.stats())
+        convert::to_python(py, &self.inner.stats())
     }
 
-    /// Picks the tools that a request needs, at most `k` besides those in use. The request is text,
-    /// or a transcript as providers write it. `access` says who asks: roles, allow_unsafe, max_cost
-    /// and others; without it nothing unsafe and nothing for roles is picked. Options are those of
-    /// `PickOptions`: min_score, mode, reasons, debug, timeout_ms, token_budget, always_include,
-    /// in_use, max_per_source, trusted_sources, tell_blocked, choice, fusion, popularity.
+    /// Picks the tools that a request needs, at most `k` besides the tools in use.
+    ///
+    /// The request is text, or a transcript in a provider's format. `access` is the access policy
+    /// of the caller: roles, allow_unsafe, max_cost and others. Without it, unsafe tools and tools
+    /// for roles are not picked. The options are those of `PickOptions`: min_score, mode, reasons,
+    /// debug, timeout_ms, token_budget, always_include, in_use, max_per_source, trusted_sources,
+    /// tell_blocked, choice, fusion, popularity.
     #[pyo3(signature = (query, k = None, *, access = None, **options))]
     fn pick(
         &self,
@@ -368,16 +370,16 @@ impl Engine {
     ) -> PyResult<Selection> {
         let py = query.py();
         let query = convert::query(query, "query")?;
-        let options = self::options(py, k, access, options)?;
-        self.usable(py, options.timeout.is_some())?;
-        // What was read is let go of there, too.
-        let picked = py.detach(move || self.inner.pick(&query, &options));
-        picked
+        let options = pick_options(py, k, access, options)?;
+        self.check_process(py, options.timeout.is_some())?;
+        // The closure takes the query and the options, so that they are dropped without the lock.
+        let selection = py.detach(move || self.inner.pick(&query, &options));
+        selection
             .map(Selection::new)
             .map_err(|error| errors::pick(py, &error))
     }
 
-    /// As `pick`, on another thread, to be awaited.
+    /// Picks on another thread, like `pick`. The result is awaited.
     #[pyo3(signature = (query, k = None, *, access = None, **options))]
     fn apick<'py>(
         slf: &Bound<'py, Self>,
@@ -397,7 +399,8 @@ impl Engine {
         )
     }
 
-    /// As `pick`, of many requests, on all cores. In the order of the requests.
+    /// Picks for many requests on all cores, like `pick`. The results have the order of the
+    /// requests.
     #[pyo3(signature = (queries, k = None, *, access = None, **options))]
     fn pick_batch(
         &self,
@@ -411,10 +414,10 @@ impl Engine {
         let queries =
             items.map(|(index, item)| convert::query(&item?, &format!("queries[{index}]")));
         let queries = queries.collect::<PyResult<Vec<_>>>()?;
-        let options = self::options(py, k, access, options)?;
-        self.usable(py, options.timeout.is_some())?;
+        let options = pick_options(py, k, access, options)?;
+        self.check_process(py, options.timeout.is_some())?;
         let pool = work::pool()?;
-        let picked: Result<Vec<_>, _> = py.detach(|| {
+        let selections: Result<Vec<_>, _> = py.detach(|| {
             pool.install(|| {
                 queries
                     .par_iter()
@@ -422,29 +425,30 @@ impl Engine {
                     .collect()
             })
         });
-        Ok(picked
+        Ok(selections
             .map_err(|error| errors::pick(py, &error))?
             .into_iter()
             .map(Selection::new)
             .collect())
     }
 
-    /// Tells which tool a name means: `{"name", "tool", "via", "deprecated"}`, or `candidates`, or
+    /// Resolves a name to a tool: `{"name", "tool", "via", "deprecated"}`, or `candidates`, or
     /// `suggestions`.
     fn resolve<'py>(&self, name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = name.py();
         let name = convert::string(name, "name")?;
-        let meaning = ToolMeaning::of(&name, self.inner.catalog(), self.names(py)?);
-        convert::object_of(
+        let meaning = ToolMeaning::resolve(&name, self.inner.catalog(), self.names(py)?);
+        convert::to_python(
             py,
-            &Meaning {
+            &NameMeaning {
                 name: &name,
                 meaning,
             },
         )
     }
 
-    /// Writes tools as a provider wants them: those of a selection, tools or their names, or all.
+    /// Translates the tools of a selection, tools or their names, or all tools, to a provider's
+    /// format.
     #[pyo3(signature = (provider, tools = None, *, strict = None, deferred = None, names = None))]
     fn translate(
         &self,
@@ -455,13 +459,15 @@ impl Engine {
         names: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Translation> {
         let py = provider.py();
-        let (provider, view) = (self::provider(provider)?, view(strict, deferred, names)?);
-        translated(py, &self.tools(tools, py)?, provider, &view)
+        let provider = self::provider(provider)?;
+        let options = translate_options(strict, deferred, names)?;
+        translate_tools(py, &self.tools(tools, py)?, provider, &options)
     }
 
-    /// Holds calls of a model to the tools' schemas and to what the caller may do: one call or a
-    /// list of calls `{"name", "arguments", "id"}`; with the translation that the model was shown
-    /// also the provider's whole answer. None of them is run.
+    /// Validates a model's calls against the tools' schemas and the access policy. Runs no call.
+    ///
+    /// `calls` is one call or a list of calls `{"name", "arguments", "id"}`. With the translation
+    /// that the model was shown, it may also be the complete answer of the provider.
     #[pyo3(signature = (calls, *, translation = None, access = None))]
     fn validate(
         &self,
@@ -471,24 +477,24 @@ impl Engine {
     ) -> PyResult<Vec<Call>> {
         let access = access.map_or_else(
             || Ok(Access::default()),
-            |access| convert::parsed(access, "access"),
+            |access| convert::deserialize(access, "access"),
         )?;
-        let translation = match translation.map(|given| (given, given.cast::<Translation>())) {
+        let translation = match translation {
             None => None,
-            Some((_, Ok(translation))) => Some(&translation.get().0),
-            Some((given, Err(_))) => {
-                return Err(errors::of_type(
-                    given,
-                    "translation",
-                    "a Translation, as translate gives",
-                ));
-            }
+            Some(argument) => match argument.cast::<Translation>() {
+                Ok(translation) => Some(&translation.get().0),
+                Err(_) => {
+                    let expected = "a Translation, as translate returns it";
+                    return Err(errors::argument_type(argument, "translation", expected));
+                }
+            },
         };
-        validated(self.inner.catalog(), calls, translation, &access)
+        validate_calls(self.inner.catalog(), calls, translation, &access)
     }
 
-    /// Picks tools, has `ask` send them to a model, and validates what it calls: `ask` is given the
-    /// `tools` of the provider's request and returns the provider's answer.
+    /// Picks tools, sends them to a model with `ask`, and validates the model's calls.
+    ///
+    /// `ask` gets the `tools` of the API request, and returns the provider's answer.
     #[pyo3(signature = (query, ask, provider = None, k = None, *, access = None, **options))]
     fn tool_call(
         &self,
@@ -501,27 +507,31 @@ impl Engine {
     ) -> PyResult<Vec<Call>> {
         let py = query.py();
         if !ask.is_callable() {
-            return Err(errors::of_type(ask, "ask", "a callable"));
+            return Err(errors::argument_type(ask, "ask", "a callable"));
         }
         let openai = PyString::new(py, "openai").into_any();
         let provider = self::provider(provider.unwrap_or(&openai))?;
-        let allowed = access.map_or_else(
+        let access_policy = access.map_or_else(
             || Ok(Access::default()),
-            |access| convert::parsed(access, "access"),
+            |access| convert::deserialize(access, "access"),
         )?;
-        let picked = self.pick(query, k, access, options)?;
-        let translation = translated(py, &picked.0.shown(), provider, &view(None, None, None)?)?;
-        let answer = ask.call1((convert::object_of(py, &translation.0.tools)?,))?;
-        validated(
+        let selection = self.pick(query, k, access, options)?;
+        let tools = selection.0.shown_tools();
+        let translation =
+            translate_tools(py, &tools, provider, &translate_options(None, None, None)?)?;
+        let answer = ask.call1((convert::to_python(py, &translation.0.tools)?,))?;
+        validate_calls(
             self.inner.catalog(),
             &answer,
             Some(&translation.0),
-            &allowed,
+            &access_policy,
         )
     }
 
-    /// Makes an engine with other tools: `put` are added, or take the place of those with their
-    /// ids; `remove` are ids. Only what has changed is indexed.
+    /// Returns an engine with changed tools.
+    ///
+    /// `put` has tools to add or to replace by id, and `remove` has ids. Only changed tools are
+    /// indexed.
     #[pyo3(signature = (put = None, remove = None))]
     fn update(
         &self,
@@ -529,7 +539,7 @@ impl Engine {
         put: Option<&Bound<'_, PyAny>>,
         remove: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        self.usable(py, false)?;
+        self.check_process(py, false)?;
         let changes = Changes {
             put: put
                 .map(|put| definitions(put, "put"))
@@ -540,41 +550,44 @@ impl Engine {
                 .transpose()?
                 .unwrap_or_default(),
         };
-        let updated = work::long(py, &self.watch.cancelled, || self.inner.update(changes));
-        let raised = self.watch.raised();
-        let inner = self.settled(updated)?.map_err(|error| match &error {
-            UpdateError::Change(ChangeError::UnknownTool { .. }) => {
-                errors::argument(py, "remove", error)
-            }
-            UpdateError::Change(ChangeError::Damaged { .. }) => errors::saved(py, error),
-            UpdateError::Index(error) => errors::index(py, error, raised),
-            other => errors::catalog(py, errors::whole(other)),
-        })?;
-        Ok(self.made(py, inner, self.learned.clone()))
+        let updated = work::run_long(py, &self.monitor.cancelled, || self.inner.update(changes));
+        let exception = self.monitor.take_exception();
+        let inner = self
+            .reset_cancellation(updated)?
+            .map_err(|error| match &error {
+                UpdateError::Change(ChangeError::UnknownTool { .. }) => {
+                    errors::argument(py, "remove", error)
+                }
+                UpdateError::Change(ChangeError::Damaged { .. }) => errors::saved(py, error),
+                UpdateError::Index(error) => errors::index(py, error, exception),
+                other => errors::catalog(py, errors::join_causes(other)),
+            })?;
+        Ok(self.with_inner(py, inner, self.learned.clone()))
     }
 
-    /// Makes an engine that has learned which requests tools have served, as pairs of a tool's name
-    /// and a request.
+    /// Returns an engine that has learned examples: pairs of a tool's name and a request that it
+    /// served.
     fn learn(&self, served: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = served.py();
-        self.usable(py, false)?;
+        self.check_process(py, false)?;
         let pairs = convert::pairs(served, "served")?;
         let served = pairs
             .iter()
             .map(|(tool, request)| (tool.as_str(), request.as_str()));
-        let learned = work::long(py, &self.watch.cancelled, || self.inner.learn(served));
-        let raised = self.watch.raised();
+        let learned = work::run_long(py, &self.monitor.cancelled, || self.inner.learn(served));
+        let exception = self.monitor.take_exception();
         let inner = self
-            .settled(learned)?
-            .map_err(|error| errors::index(py, &error, raised))?;
-        Ok(self.made(py, inner, [self.learned.clone(), pairs].concat()))
+            .reset_cancellation(learned)?
+            .map_err(|error| errors::index(py, &error, exception))?;
+        Ok(self.with_inner(py, inner, [self.learned.clone(), pairs].concat()))
     }
 
-    /// Saves the catalog and its index in a folder, which `Catalog.open` opens, and the program
-    /// with `--index`.
+    /// Saves the catalog and its index in a folder.
+    ///
+    /// `Catalog.open` opens the folder, and so does the program with `--index`.
     fn save(&self, folder: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = folder.py();
-        self.usable(py, false)?;
+        self.check_process(py, false)?;
         let folder = convert::path(folder, "folder")?;
         let pool = work::pool()?;
         let saved = py.detach(|| pool.install(|| self.inner.save(folder, Value::Null)));
@@ -582,7 +595,7 @@ impl Engine {
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.usable(py, false)?;
+        self.check_process(py, false)?;
         let folder = tempfile::tempdir().map_err(|error| errors::saved(py, error))?;
         self.inner
             .save(folder.path(), Value::Null)
@@ -597,11 +610,9 @@ impl Engine {
                 .into_owned();
             files.push((name, PyBytes::new(py, &std::fs::read(&path)?)));
         }
-        let restored = py.import("picktools._native")?.getattr("restored")?;
-        Ok((
-            restored,
-            (files, self.given.bind(py).clone(), self.learned.clone()),
-        )
+        let restore = py.import("picktools._native")?.getattr("restored")?;
+        let arguments = self.arguments.bind(py).clone();
+        Ok((restore, (files, arguments, self.learned.clone()))
             .into_pyobject(py)?
             .into_any())
     }
@@ -612,38 +623,39 @@ impl Engine {
 }
 
 impl Engine {
-    /// What long work came to; after an interrupt the next may go on.
-    fn settled<T>(&self, done: PyResult<T>) -> PyResult<T> {
-        self.watch.cancelled.store(false, Ordering::Relaxed);
-        done
+    /// Clears a cancellation, so that later work can run, and returns the result.
+    fn reset_cancellation<T>(&self, result: PyResult<T>) -> PyResult<T> {
+        self.monitor.cancelled.store(false, Ordering::Relaxed);
+        result
     }
 }
 
-/// Makes an engine of what pickling has made of one.
+/// Restores a pickled engine.
 #[pyfunction]
-pub(crate) fn restored<'py>(
+#[pyo3(name = "restored")]
+pub(crate) fn restore_engine<'py>(
     py: Python<'py>,
     files: Vec<(String, Vec<u8>)>,
-    given: &Bound<'py, PyDict>,
+    arguments: &Bound<'py, PyDict>,
     learned: Vec<(String, String)>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let folder = tempfile::tempdir().map_err(|error| errors::saved(py, error))?;
     for (name, bytes) in files {
-        // A name of ours is no path that leads out of the folder.
+        // A name must not be a path out of the folder.
         if std::path::Path::new(&name)
             .file_name()
             .is_none_or(|file| file != name.as_str())
         {
             return Err(errors::saved(
                 py,
-                "it is no pickled engine: a file in it has a path",
+                "it is not a pickled engine: a file in it has a path",
             ));
         }
         std::fs::write(folder.path().join(name), bytes)?;
     }
     let catalog = py.detach(|| picktools::Catalog::open_saved(folder.path()));
     let catalog = Catalog(catalog.map_err(|error| errors::saved(py, error))?);
-    let engine = py.get_type::<Engine>().call((catalog,), Some(given))?;
+    let engine = py.get_type::<Engine>().call((catalog,), Some(arguments))?;
     if learned.is_empty() {
         Ok(engine)
     } else {

@@ -1,4 +1,4 @@
-//! Exceptions, which `picktools.errors` declares.
+//! The exceptions that `picktools.errors` declares.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -8,9 +8,9 @@ use picktools::engine::IndexError;
 use picktools::options::PickError;
 use pyo3::prelude::*;
 
-/// Makes an exception of the class `kind` of `picktools.errors`.
+/// Creates an exception of a class of `picktools.errors`.
 fn error(py: Python<'_>, kind: &str, message: &dyn Display, argument: Option<&str>) -> PyErr {
-    let made = py
+    let exception = py
         .import("picktools.errors")
         .and_then(|errors| errors.getattr(kind))
         .and_then(|class| {
@@ -20,36 +20,36 @@ fn error(py: Python<'_>, kind: &str, message: &dyn Display, argument: Option<&st
                 None => class.call1((message,)),
             }
         });
-    made.map_or_else(|error| error, PyErr::from_value)
+    exception.map_or_else(|error| error, PyErr::from_value)
 }
 
-/// What stands at this place of an argument makes no sense.
+/// Returns the exception for an invalid value in an argument.
 pub(crate) fn argument(py: Python<'_>, place: &str, message: impl Display) -> PyErr {
     error(
         py,
         "ArgumentError",
         &format_args!("{place}: {message}"),
-        Some(argument_of(place)),
+        Some(argument_name(place)),
     )
 }
 
-/// What stands at this place of an argument is of another type than `wanted`.
-pub(crate) fn of_type(given: &Bound<'_, PyAny>, place: &str, wanted: &str) -> PyErr {
-    let message = format!("{place} is of the type {}; give {wanted}", type_name(given));
+/// Returns the exception for a value of a wrong type in an argument.
+pub(crate) fn argument_type(value: &Bound<'_, PyAny>, place: &str, expected: &str) -> PyErr {
+    let message = format!("{place} has the type {}; give {expected}", type_name(value));
     error(
-        given.py(),
+        value.py(),
         "ArgumentTypeError",
         &message,
-        Some(argument_of(place)),
+        Some(argument_name(place)),
     )
 }
 
-/// The argument that a place such as `tools[3].name` is in.
-fn argument_of(place: &str) -> &str {
+/// Returns the name of the argument in a place such as `tools[3].name`.
+fn argument_name(place: &str) -> &str {
     place.split(['[', '.']).next().unwrap_or(place)
 }
 
-/// What the type of a value is called.
+/// Returns the name of the type of a value.
 pub(crate) fn type_name(value: &Bound<'_, PyAny>) -> String {
     value
         .get_type()
@@ -57,58 +57,59 @@ pub(crate) fn type_name(value: &Bound<'_, PyAny>) -> String {
         .map_or_else(|_| "?".to_owned(), |name| name.to_string())
 }
 
-/// Tools cannot be read.
+/// Returns the exception for tools that cannot be read.
 pub(crate) fn catalog(py: Python<'_>, message: impl Display) -> PyErr {
     error(py, "CatalogError", &message, None)
 }
 
-/// A saved index is of no use.
+/// Returns the exception for a saved index that cannot be used.
 pub(crate) fn saved(py: Python<'_>, message: impl Display) -> PyErr {
     error(py, "SavedIndexError", &message, None)
 }
 
-/// A model failed, for this exception where it is one of Python.
+/// Returns the exception for a failed model, with the exception of a Python model as its cause.
 pub(crate) fn model(py: Python<'_>, message: impl Display, cause: Option<PyErr>) -> PyErr {
     let error = error(py, "ModelError", &message, None);
     error.set_cause(py, cause);
     error
 }
 
-/// The process forked after something was made that does not survive it.
-pub(crate) fn forked(py: Python<'_>, what: &str) -> PyErr {
+/// Returns the exception for an object that cannot be used after a fork.
+pub(crate) fn forked(py: Python<'_>, object: &str) -> PyErr {
     let message = format!(
-        "{what} was made before the process forked and cannot be used in the child; make an engine there"
+        "{object} was created before the process forked and cannot be used in the child; \
+         create an engine in the child"
     );
     error(py, "ForkedError", &message, None)
 }
 
-/// An index cannot be built, for `cause` where an exception stopped it.
+/// Returns the exception for an index that cannot be built, with an exception that stopped it.
 pub(crate) fn index(py: Python<'_>, error: &IndexError, cause: Option<PyErr>) -> PyErr {
     match error {
         IndexError::Model(_) | IndexError::Embed(_) => {
-            model(py, format_args!("model: {}", whole(error)), cause)
+            model(py, format_args!("model: {}", join_causes(error)), cause)
         }
         IndexError::Saved(_) => saved(py, error),
-        IndexError::Skills(_) => argument(py, "skills", whole(error)),
-        _ => self::error(py, "PicktoolsError", &whole(error), None),
+        IndexError::Skills(_) => argument(py, "skills", join_causes(error)),
+        _ => self::error(py, "PicktoolsError", &join_causes(error), None),
     }
 }
 
-/// The message of an error, and of what caused it.
-pub(crate) fn whole(error: &dyn Error) -> String {
+/// Returns the messages of an error and its causes, without repetitions.
+pub(crate) fn join_causes(error: &dyn Error) -> String {
     let mut message = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let told = error.to_string();
-        if !message.contains(&told) {
-            message = format!("{message}: {told}");
+        let cause_message = error.to_string();
+        if !message.contains(&cause_message) {
+            message = format!("{message}: {cause_message}");
         }
         cause = error.source();
     }
     message
 }
 
-/// A pick cannot be made.
+/// Returns the exception for a failed pick.
 pub(crate) fn pick(py: Python<'_>, error: &PickError) -> PyErr {
     match error {
         PickError::InvalidOption { option, .. } | PickError::AmbiguousTool { option, .. } => {
@@ -128,6 +129,6 @@ pub(crate) fn pick(py: Python<'_>, error: &PickError) -> PyErr {
         PickError::NoReranker => argument(py, "rerank", error),
         PickError::Saved { .. } => saved(py, error),
         PickError::Definitions(_) => argument(py, "token_budget", error),
-        _ => self::error(py, "PicktoolsError", &whole(error), None),
+        _ => self::error(py, "PicktoolsError", &join_causes(error), None),
     }
 }

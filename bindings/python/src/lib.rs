@@ -1,8 +1,8 @@
-//! The engine in Python.
+//! The engine for Python.
 //!
-//! What crosses is JSON in the forms of the library: `convert` reads Python's values into it and
-//! writes answers from it, so that options, tools and outcomes mean here what they mean on the
-//! wire. Whatever takes time runs without Python's lock.
+//! Python values are converted to and from JSON in the formats of the library (`convert`). So
+//! options, tools and results have the same meaning as in JSON. Long work runs while the
+//! interpreter's lock is released.
 
 mod answers;
 mod calls;
@@ -17,8 +17,7 @@ mod work;
 
 use pyo3::prelude::*;
 
-/// A pick allocates much and keeps little, which takes a quarter less time so than with the
-/// system's allocator.
+/// The allocator. A pick makes many short allocations, and takes a quarter less time with this one.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -31,7 +30,7 @@ mod _native {
     #[pymodule_export]
     use crate::catalog::{Catalog, check};
     #[pymodule_export]
-    use crate::engine::{Engine, restored};
+    use crate::engine::{Engine, restore_engine};
     #[pymodule_export]
     use crate::measuring::evaluate;
     #[pymodule_export]

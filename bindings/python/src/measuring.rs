@@ -1,4 +1,4 @@
-//! How good a ranking is.
+//! The evaluation of a ranking.
 
 use std::collections::BTreeMap;
 
@@ -9,26 +9,28 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Serialize;
 
-use crate::engine::{Engine, options};
+use crate::engine::{Engine, pick_options};
 use crate::{convert, errors};
 
-/// The picks that are ranked of each query, where no measure looks further.
-const DEPTH: usize = 10;
+/// The smallest number of ranked picks per query.
+const MIN_DEPTH: usize = 10;
 
-/// What a ranking scores.
+/// The scores of a ranking.
 #[derive(Serialize)]
 struct Scores<'a> {
-    /// The mean over the queries that have an answer.
+    /// The means over the queries that have an answer.
     mean: BTreeMap<String, f64>,
     per_query: BTreeMap<&'a str, BTreeMap<String, f64>>,
-    /// How many queries no tool answers, and how many got no pick.
+    /// The number of queries that no tool answers.
     no_answer: usize,
+    /// The number of queries without a pick.
     unanswered: usize,
 }
 
-/// Ranks the tools for each query and scores the rankings: `queries` from ids to requests, `qrels`
-/// from these ids to the grades of tools, from 1 for a tool that answers. Gives the mean and the
-/// scores of each query.
+/// Ranks the tools for each query, and scores the rankings.
+///
+/// `queries` maps ids to requests. `qrels` maps these ids to the grades of tools, 1 or more for a
+/// tool that answers the query. Returns the means and the scores of each query.
 #[pyfunction]
 #[pyo3(signature = (engine, queries, qrels, *, measures = None, access = None, **options))]
 pub(crate) fn evaluate<'py>(
@@ -41,7 +43,7 @@ pub(crate) fn evaluate<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = engine.py();
     let Ok(engine) = engine.cast::<Engine>() else {
-        return Err(errors::of_type(engine, "engine", "an Engine"));
+        return Err(errors::argument_type(engine, "engine", "an Engine"));
     };
     let engine = engine.get();
     let measures = match measures {
@@ -53,45 +55,45 @@ pub(crate) fn evaluate<'py>(
         .collect::<Result<_, _>>()
         .map_err(|error: eval::EvalError| errors::argument(py, "measures", error))?;
     let Ok(items) = queries.call_method0("items") else {
-        return Err(errors::of_type(
+        return Err(errors::argument_type(
             queries,
             "queries",
             "a mapping from ids to requests",
         ));
     };
-    let mut asked = Vec::new();
+    let mut requests = Vec::new();
     for item in convert::items(&items, "queries")? {
         let (id, query): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item?.extract()?;
-        asked.push((
+        requests.push((
             convert::string(&id, "queries")?,
             convert::query(&query, "queries")?,
         ));
     }
-    let grades: BTreeMap<String, BTreeMap<String, i32>> = convert::parsed(qrels, "qrels")?;
-    let mut judged = Qrels::default();
+    let grades: BTreeMap<String, BTreeMap<String, i32>> = convert::deserialize(qrels, "qrels")?;
+    let mut judgments = Qrels::default();
     for (query, tools) in &grades {
         for (tool, grade) in tools {
-            judged.insert(query, tool, *grade);
+            judgments.insert(query, tool, *grade);
         }
     }
-    let mut options = self::options(py, None, access, options)?;
+    let mut options = pick_options(py, None, access, options)?;
     let deepest = measures
         .iter()
         .map(|measure| measure.cutoff())
         .max()
-        .unwrap_or(DEPTH);
-    options.max_candidates = deepest.max(DEPTH);
-    engine.usable(py, options.timeout.is_some())?;
+        .unwrap_or(MIN_DEPTH);
+    options.max_candidates = deepest.max(MIN_DEPTH);
+    engine.check_process(py, options.timeout.is_some())?;
     let run = py.detach(|| {
         let mut run = Run::default();
-        for (id, query) in &asked {
+        for (id, query) in &requests {
             let selection = engine.inner.pick(query, &options)?;
-            let new = selection
+            let new_picks = selection
                 .picks
                 .iter()
                 .filter(|pick| pick.provenance.in_use.is_none())
                 .take(options.max_candidates);
-            let ranking = new.map(|pick| RunEntry {
+            let ranking = new_picks.map(|pick| RunEntry {
                 tool: pick.tool.id.clone(),
                 score: f64::from(pick.score),
             });
@@ -100,8 +102,8 @@ pub(crate) fn evaluate<'py>(
         Ok::<_, PickError>(run)
     });
     let run = run.map_err(|error| errors::pick(py, &error))?;
-    let scores = eval::evaluate(&run, &judged, &measures);
-    let named = |row: &[f64]| {
+    let scores = eval::evaluate(&run, &judgments, &measures);
+    let scores_by_measure = |row: &[f64]| {
         scores
             .measures()
             .iter()
@@ -117,10 +119,10 @@ pub(crate) fn evaluate<'py>(
             .collect(),
         per_query: scores
             .rows()
-            .map(|(query, row)| (query, named(row)))
+            .map(|(query, row)| (query, scores_by_measure(row)))
             .collect(),
         no_answer: scores.no_answer(),
         unanswered: scores.unanswered(),
     };
-    convert::object_of(py, &answer)
+    convert::to_python(py, &answer)
 }

@@ -1,36 +1,37 @@
-//! Models that rank by meaning: our own, and those of Python.
+//! Embedding models: the built-in ones, and models written in Python.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use picktools::embed::{EmbedError, EmbedProgress, Embedder, ModelKind, Role, WordVectors};
+use picktools::embed::{EmbedError, EmbedProgress, Embedder, ModelKind, TextRole, WordVectors};
 use picktools_tuned::TunedEmbedder;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
 use crate::errors;
 
-/// How many texts a model is given at once. Between two of these it can be stopped.
+/// The number of texts per call of a model. Embedding can be stopped between two calls.
 const BATCH: usize = 256;
 
-/// What ranks by meaning, as it was given.
-pub(crate) enum Given {
+/// The `model` argument of an engine.
+pub(crate) enum ModelChoice {
     Static,
     None,
-    /// The embedder, and whether it is the tuned model, whose threads do not survive a fork.
+    /// The tuned model, or a Python model.
     Model {
-        embedder: Arc<Stoppable>,
+        embedder: Arc<StoppableEmbedder>,
+        /// `true` for the tuned model, whose threads do not survive a fork.
         is_tuned: bool,
     },
 }
 
-impl Given {
-    /// Opens what `model` says.
+impl ModelChoice {
+    /// Opens the model of an argument.
     pub(crate) fn open(
         model: &Bound<'_, PyAny>,
         name: Option<String>,
-        watch: &Arc<Watch>,
+        monitor: &Arc<WorkMonitor>,
     ) -> PyResult<Self> {
         let py = model.py();
         if model.is_none() {
@@ -43,15 +44,15 @@ impl Given {
                     let Some(opened) = py.detach(TunedEmbedder::shared) else {
                         return Err(errors::model(
                             py,
-                            "model: this build is without the tuned model",
+                            "model: this build does not contain the tuned model",
                             None,
                         ));
                     };
                     let inner = opened
                         .map_err(|error| errors::model(py, format_args!("model: {error}"), None))?;
-                    let embedder = Arc::new(Stoppable {
+                    let embedder = Arc::new(StoppableEmbedder {
                         inner,
-                        watch: Arc::clone(watch),
+                        monitor: Arc::clone(monitor),
                     });
                     Ok(Self::Model {
                         embedder,
@@ -60,59 +61,63 @@ impl Given {
                 }
                 other => {
                     let message = format!(
-                        "{other:?} is no model; give \"static\", \"tuned\", None, or something that embeds"
+                        "unknown model {other:?}; give \"static\", \"tuned\", None, a callable, or \
+                         an object with encode"
                     );
                     Err(errors::argument(py, "model", message))
                 }
             };
         }
-        let inner = Arc::new(OfPython::open(model, name, Arc::clone(watch))?);
+        let inner = Arc::new(PythonEmbedder::open(model, name, Arc::clone(monitor))?);
         Ok(Self::Model {
-            embedder: Arc::new(Stoppable {
+            embedder: Arc::new(StoppableEmbedder {
                 inner,
-                watch: Arc::clone(watch),
+                monitor: Arc::clone(monitor),
             }),
             is_tuned: false,
         })
     }
 }
 
-/// What an engine and its model tell each other.
+/// The state of long work that an engine and its model share.
 #[derive(Default)]
-pub(crate) struct Watch {
-    /// Whether the work is of no use any more.
+pub(crate) struct WorkMonitor {
+    /// `true` if the work should stop.
     pub(crate) cancelled: AtomicBool,
-    /// The exception that a model of Python failed with last.
-    raised: Mutex<Option<PyErr>>,
+    /// The last exception of a Python model.
+    exception: Mutex<Option<PyErr>>,
 }
 
-impl Watch {
-    /// Takes the exception that a model failed with.
-    pub(crate) fn raised(&self) -> Option<PyErr> {
-        self.raised
+impl WorkMonitor {
+    /// Returns and clears the last exception.
+    pub(crate) fn take_exception(&self) -> Option<PyErr> {
+        self.exception
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take()
     }
 
-    /// Ends the work for this exception.
+    /// Stops the work because of an exception.
     pub(crate) fn stop(&self, error: PyErr) {
-        self.keep(error);
+        self.set_exception(error);
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    fn keep(&self, error: PyErr) {
-        *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    fn set_exception(&self, error: PyErr) {
+        *self
+            .exception
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(error);
     }
 }
 
-/// A model that can be stopped while it embeds many texts.
-pub(crate) struct Stoppable {
+/// An embedder that can be stopped while it embeds many texts.
+pub(crate) struct StoppableEmbedder {
     inner: Arc<dyn Embedder>,
-    watch: Arc<Watch>,
+    monitor: Arc<WorkMonitor>,
 }
 
-impl Embedder for Stoppable {
+impl Embedder for StoppableEmbedder {
     fn identity(&self) -> &str {
         self.inner.identity()
     }
@@ -139,7 +144,7 @@ impl Embedder for Stoppable {
 
     fn embed(
         &self,
-        role: Role,
+        role: TextRole,
         texts: &[&str],
         progress: EmbedProgress<'_>,
     ) -> Result<Vec<Vec<f32>>, EmbedError> {
@@ -148,14 +153,14 @@ impl Embedder for Stoppable {
 
     fn embed_until(
         &self,
-        role: Role,
+        role: TextRole,
         texts: &[&str],
         progress: EmbedProgress<'_>,
         deadline: Option<Instant>,
     ) -> Result<Vec<Vec<f32>>, EmbedError> {
         let mut vectors = Vec::with_capacity(texts.len());
         for batch in texts.chunks(BATCH) {
-            if self.watch.cancelled.load(Ordering::Relaxed) {
+            if self.monitor.cancelled.load(Ordering::Relaxed) {
                 return Err(EmbedError::Late {
                     reason: "it was interrupted".to_owned(),
                 });
@@ -165,90 +170,90 @@ impl Embedder for Stoppable {
         Ok(vectors)
     }
 
-    fn word_vectors(&self, role: Role, text: &str) -> Option<WordVectors> {
+    fn word_vectors(&self, role: TextRole, text: &str) -> Option<WordVectors> {
         self.inner.word_vectors(role, text)
     }
 }
 
-/// A model of Python: something that is called with texts, or has a method `encode`.
-struct OfPython {
+/// A Python model: a callable that takes texts, or an object with a method `encode`.
+struct PythonEmbedder {
     encode: Py<PyAny>,
     identity: String,
-    /// Whether the identity was given, so that vectors may be kept under it.
+    /// `true` if the caller gave a name, under which vectors may be cached.
     is_named: bool,
     dimensions: usize,
-    watch: Arc<Watch>,
+    monitor: Arc<WorkMonitor>,
 }
 
-impl OfPython {
-    fn open(model: &Bound<'_, PyAny>, name: Option<String>, watch: Arc<Watch>) -> PyResult<Self> {
+impl PythonEmbedder {
+    fn open(
+        model: &Bound<'_, PyAny>,
+        name: Option<String>,
+        monitor: Arc<WorkMonitor>,
+    ) -> PyResult<Self> {
         let encode = match model.getattr("encode") {
             Ok(encode) if encode.is_callable() => encode,
             _ if model.is_callable() => model.clone(),
             _ => {
-                return Err(errors::of_type(
+                return Err(errors::argument_type(
                     model,
                     "model",
                     "\"static\", \"tuned\", None, a callable, or an object with encode",
                 ));
             }
         };
-        let (is_named, identity) = (
-            name.is_some(),
-            format!("python/{}", name.as_deref().unwrap_or("unnamed")),
-        );
-        let mut model = Self {
+        let identity = format!("python/{}", name.as_deref().unwrap_or("unnamed"));
+        let mut embedder = Self {
             encode: encode.clone().unbind(),
             identity,
-            is_named,
+            is_named: name.is_some(),
             dimensions: 0,
-            watch,
+            monitor,
         };
-        let found = model.vectors(encode.py(), &["text"]);
-        let vectors = found.map_err(|error| {
-            errors::model(encode.py(), "model: it fails on a text", Some(error))
+        let vectors = embedder.vectors(encode.py(), &["text"]).map_err(|error| {
+            errors::model(encode.py(), "model: it failed on a text", Some(error))
         })?;
-        model.dimensions = vectors[0].len();
-        Ok(model)
+        embedder.dimensions = vectors[0].len();
+        Ok(embedder)
     }
 
-    /// Has texts embedded, and checks what came.
+    /// Embeds texts, and checks the result.
     fn vectors(&self, py: Python<'_>, texts: &[&str]) -> PyResult<Vec<Vec<f32>>> {
-        let given = self.encode.bind(py).call1((PyList::new(py, texts)?,))?;
+        let result = self.encode.bind(py).call1((PyList::new(py, texts)?,))?;
         let invalid = |message: String| errors::argument(py, "model", message);
-        let rows = match given.getattr("astype") {
-            Ok(astype) => rows_of_array(&given, &astype.call1(("float32",))?)?,
+        let rows = match result.getattr("astype") {
+            Ok(astype) => rows_from_array(&result, &astype.call1(("float32",))?)?,
             Err(_) => {
-                let list = if given.hasattr("tolist")? {
-                    given.call_method0("tolist")?
+                let list = if result.hasattr("tolist")? {
+                    result.call_method0("tolist")?
                 } else {
-                    given.clone()
+                    result.clone()
                 };
                 list.extract().map_err(|_| {
                     invalid(format!(
-                        "it gives {}, no vectors",
-                        errors::type_name(&given)
+                        "it returned {} instead of vectors",
+                        errors::type_name(&result)
                     ))
                 })?
             }
         };
         if rows.len() != texts.len() {
             return Err(invalid(format!(
-                "it gives {} vectors for {} texts",
+                "it returned {} vectors for {} texts",
                 rows.len(),
                 texts.len()
             )));
         }
         rows.into_iter()
-            .map(|row| self.unit(row).map_err(invalid))
+            .map(|row| self.normalise(row).map_err(invalid))
             .collect()
     }
 
-    /// Makes a vector one of length 1.
-    fn unit(&self, mut row: Vec<f32>) -> Result<Vec<f32>, String> {
+    /// Scales a vector to length 1.
+    fn normalise(&self, mut row: Vec<f32>) -> Result<Vec<f32>, String> {
         if row.is_empty() || (self.dimensions != 0 && row.len() != self.dimensions) {
             return Err(format!(
-                "it gives a vector of {} numbers after one of {}",
+                "it returned a vector of {} numbers after one of {}",
                 row.len(),
                 self.dimensions
             ));
@@ -256,8 +261,7 @@ impl OfPython {
         let length = row.iter().map(|x| x * x).sum::<f32>().sqrt();
         if !length.is_finite() || length == 0.0 {
             return Err(
-                "it gives a vector with a number that is not finite, or without a length"
-                    .to_owned(),
+                "it returned a vector of length 0, or with a number that is not finite".to_owned(),
             );
         }
         row.iter_mut().for_each(|x| *x /= length);
@@ -265,15 +269,15 @@ impl OfPython {
     }
 }
 
-/// The rows of a numpy array of numbers, given as it is and in single precision.
-fn rows_of_array(given: &Bound<'_, PyAny>, single: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<f32>>> {
-    let shape: Vec<usize> = given.getattr("shape")?.extract()?;
+/// Returns the rows of a numpy array, from the array and its copy in single precision.
+fn rows_from_array(array: &Bound<'_, PyAny>, single: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<f32>>> {
+    let shape: Vec<usize> = array.getattr("shape")?.extract()?;
     let [rows, columns] = shape[..] else {
         let message = format!(
-            "it gives an array of {} dimensions; one of texts × dimensions is needed",
+            "it returned an array of {} dimensions; return one of texts × dimensions",
             shape.len()
         );
-        return Err(errors::argument(given.py(), "model", message));
+        return Err(errors::argument(array.py(), "model", message));
     };
     let bytes = single.call_method0("tobytes")?.cast_into::<PyBytes>()?;
     let numbers = bytes.as_bytes().chunks_exact(size_of::<f32>());
@@ -282,15 +286,15 @@ fn rows_of_array(given: &Bound<'_, PyAny>, single: &Bound<'_, PyAny>) -> PyResul
         .collect();
     if columns == 0 || numbers.len() != rows * columns {
         return Err(errors::argument(
-            given.py(),
+            array.py(),
             "model",
-            "it gives an array without numbers",
+            "it returned an empty array",
         ));
     }
     Ok(numbers.chunks_exact(columns).map(<[f32]>::to_vec).collect())
 }
 
-impl Embedder for OfPython {
+impl Embedder for PythonEmbedder {
     fn identity(&self) -> &str {
         &self.identity
     }
@@ -305,14 +309,14 @@ impl Embedder for OfPython {
 
     fn embed(
         &self,
-        _: Role,
+        _: TextRole,
         texts: &[&str],
         progress: EmbedProgress<'_>,
     ) -> Result<Vec<Vec<f32>>, EmbedError> {
         let vectors = Python::attach(|py| {
             self.vectors(py, texts).map_err(|error| {
                 let reason = error.to_string();
-                self.watch.keep(error);
+                self.monitor.set_exception(error);
                 EmbedError::Inference {
                     model: self.identity.clone(),
                     reason,

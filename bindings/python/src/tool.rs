@@ -1,4 +1,4 @@
-//! Tools.
+//! The Python class of a tool.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -13,68 +13,68 @@ pub(crate) struct Tool(pub(crate) Arc<picktools::Tool>);
 
 #[pymethods]
 impl Tool {
-    /// Identity within a catalog.
+    /// The id, unique in the catalog.
     #[getter]
     fn id(&self) -> &str {
         &self.0.id
     }
 
-    /// Its name.
+    /// The name.
     #[getter]
     fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// A name for people.
+    /// The name for people.
     #[getter]
     fn title(&self) -> Option<&str> {
         self.0.title.as_deref()
     }
 
-    /// What it does.
+    /// The description.
     #[getter]
     fn description(&self) -> &str {
         &self.0.description
     }
 
-    /// The server or file that it comes from.
+    /// The server or file of the tool.
     #[getter]
     fn source(&self) -> Option<&str> {
         self.0.source.as_deref()
     }
 
-    /// Subjects that it belongs to.
+    /// The tags.
     #[getter]
     fn tags(&self) -> Vec<&str> {
         self.0.tags.iter().map(String::as_str).collect()
     }
 
-    /// JSON Schema of its arguments.
+    /// The JSON Schema of the arguments.
     #[getter]
     fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, &self.0.parameters)
+        convert::to_python(py, &self.0.parameters)
     }
 
-    /// Whether its source is untrusted.
+    /// True if the source is untrusted.
     #[getter]
     fn untrusted(&self) -> bool {
         self.0.untrusted
     }
 
-    /// Whether it is marked unsafe.
+    /// True if the tool is unsafe.
     #[getter]
     fn is_unsafe(&self) -> bool {
         self.0.is_unsafe()
     }
 
-    /// The definition as JSON.
+    /// Returns the definition as JSON.
     fn to_json(&self) -> PyResult<String> {
         convert::json(&self.0)
     }
 
-    /// The definition.
+    /// Returns the definition as a dictionary.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::object_of(py, &self.0)
+        convert::to_python(py, &self.0)
     }
 
     fn __repr__(&self) -> String {

@@ -1,4 +1,4 @@
-//! Work without Python's lock.
+//! Long work while the interpreter's lock is released.
 
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,46 +10,49 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// How long a signal may wait.
-const LOOKS: Duration = Duration::from_millis(20);
+/// The interval of checks for signals.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The threads of this process: those of its parent do not survive a fork.
+/// The thread pool, with the process that created it. The threads of a parent do not survive a
+/// fork.
 static POOL: Mutex<Option<(u32, Arc<ThreadPool>)>> = Mutex::new(None);
 
+/// Returns the thread pool of this process.
 pub(crate) fn pool() -> PyResult<Arc<ThreadPool>> {
-    let mut made = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-    match &*made {
+    let mut current = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*current {
         Some((pid, pool)) if *pid == process::id() => Ok(Arc::clone(pool)),
         _ => {
             let pool = ThreadPoolBuilder::new().build();
-            let pool = Arc::new(
-                pool.map_err(|error| PyRuntimeError::new_err(format!("no threads: {error}")))?,
-            );
-            // The parent's pool is not dropped in the child: nobody is left there who could end it.
-            std::mem::forget(made.replace((process::id(), Arc::clone(&pool))));
+            let pool = Arc::new(pool.map_err(|error| {
+                PyRuntimeError::new_err(format!("cannot start threads: {error}"))
+            })?);
+            // The parent's pool is leaked in the child, because its threads do not exist there.
+            std::mem::forget(current.replace((process::id(), Arc::clone(&pool))));
             Ok(pool)
         }
     }
 }
 
-/// Runs long work on other threads, and meanwhile looks for signals: an interrupt raises
-/// `cancelled`, on which the work should end soon, and is raised itself once it has.
-pub(crate) fn long<T: Send>(
+/// Runs long work on other threads, and checks for signals meanwhile.
+///
+/// An interrupt sets `cancelled`, so that the work ends soon. Then its exception is returned.
+pub(crate) fn run_long<T: Send>(
     py: Python<'_>,
     cancelled: &AtomicBool,
     work: impl FnOnce() -> T + Send,
 ) -> PyResult<T> {
     let pool = pool()?;
     let (send, receive) = mpsc::channel();
-    let (done, interrupt) = py.detach(move || {
+    let (result, interrupt) = py.detach(move || {
         thread::scope(|scope| {
-            let working = scope.spawn(move || {
-                let done = pool.install(work);
-                let _gone = send.send(());
-                done
+            let worker = scope.spawn(move || {
+                let result = pool.install(work);
+                let _no_receiver = send.send(());
+                result
             });
             let mut interrupt = None;
-            while let Err(mpsc::RecvTimeoutError::Timeout) = receive.recv_timeout(LOOKS) {
+            while let Err(mpsc::RecvTimeoutError::Timeout) = receive.recv_timeout(SIGNAL_INTERVAL) {
                 if interrupt.is_none()
                     && let Err(error) = Python::attach(|py| py.check_signals())
                 {
@@ -57,14 +60,14 @@ pub(crate) fn long<T: Send>(
                     interrupt = Some(error);
                 }
             }
-            (working.join(), interrupt)
+            (worker.join(), interrupt)
         })
     });
-    match (interrupt, done) {
+    match (interrupt, result) {
         (Some(interrupt), _) => Err(interrupt),
-        (None, Ok(done)) => Ok(done),
+        (None, Ok(result)) => Ok(result),
         (None, Err(_)) => Err(PyRuntimeError::new_err(
-            "the work panicked; please report this",
+            "internal error: the work panicked; please report this",
         )),
     }
 }

@@ -1,4 +1,4 @@
-"""What the tests share: the fixture catalog, and where things are."""
+"""Common fixtures: the catalog, the engine and the program."""
 
 import os
 import pathlib
@@ -22,13 +22,13 @@ def engine(catalog: picktools.Catalog) -> picktools.Engine:
 
 @pytest.fixture(scope="session")
 def program() -> pathlib.Path:
-    """The program that was built beside these bindings."""
+    """Returns the path of the built program."""
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
-    # `cargo test` leaves one in debug, `cargo build --release` one in release.
+    # `cargo test` builds it in debug, `cargo build --release` in release.
     paths = [target / profile / "picktools" for profile in ("debug", "release")]
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
         if "CI" in os.environ:
-            pytest.fail(f"there is no program at {paths[0]}; build it with cargo build")
-        pytest.skip(f"there is no program at {paths[0]}")
+            pytest.fail(f"no program at {paths[0]}; build it with cargo build")
+        pytest.skip(f"no program at {paths[0]}")
     return path

@@ -1,4 +1,4 @@
-"""A provider on this machine that speaks as OpenAI and Anthropic do, and a catalog to ask it with."""
+"""A local fake of OpenAI and Anthropic, and a catalog for its tests."""
 
 import json
 import threading
@@ -9,7 +9,7 @@ from typing import Any
 
 Json = dict[str, Any]
 Choose = Callable[[list[str]], tuple[str, Json] | None]
-"""Is given the names of the tools that were sent, and says which to call, and with what."""
+"""Gets the names of the sent tools, and returns the name and the arguments of a call."""
 
 TOOLS: list[tuple[str, str, list[str]]] = [
     ("get_forecast", "Tells the weather of the coming days in a city: rain, wind and temperature", ["city"]),
@@ -40,13 +40,13 @@ def schema(arguments: list[str]) -> Json:
     return {"type": "object", "properties": properties, "required": arguments, "additionalProperties": False}
 
 
-def name_of(tool: Json) -> str:
-    """The name of a tool in any provider's format; its type where it is the provider's own."""
+def tool_name(tool: Json) -> str:
+    """Returns the name of a tool in any provider's format, or the type of a provider tool."""
     return str(tool.get("function", tool).get("name") or tool["type"])
 
 
 class Provider:
-    """What was asked so far, and what is answered: the call that `choose` wants, then, after its result, a text."""
+    """Records requests. Answers with the call of `choose`, and with a text after a tool result."""
 
     def __init__(self) -> None:
         self.requests: list[Json] = []
@@ -55,8 +55,8 @@ class Provider:
 
     @property
     def sent(self) -> list[list[str]]:
-        """The names of the tools of each request."""
-        return [[name_of(tool) for tool in request.get("tools", [])] for request in self.requests]
+        """Returns the names of the tools of each request."""
+        return [[tool_name(tool) for tool in request.get("tools", [])] for request in self.requests]
 
     def answer(self, path: str, request: Json) -> Json:
         self.requests.append(request)
@@ -69,11 +69,11 @@ class Provider:
 
     @staticmethod
     def _has_result(request: Json) -> bool:
-        said = request.get("messages", request.get("input"))
-        last = said[-1] if isinstance(said, list) else {}
+        messages = request.get("messages", request.get("input"))
+        last = messages[-1] if isinstance(messages, list) else {}
         content = last.get("content")
-        result = isinstance(content, list) and any(part.get("type") == "tool_result" for part in content)
-        return result or last.get("role") == "tool" or last.get("type") == "function_call_output"
+        has_block = isinstance(content, list) and any(part.get("type") == "tool_result" for part in content)
+        return has_block or last.get("role") == "tool" or last.get("type") == "function_call_output"
 
 
 def _chat(call: tuple[str, Json] | None) -> Json:
@@ -132,15 +132,15 @@ def _anthropic(call: tuple[str, Json] | None) -> Json:
 
 
 def _events(message: Json) -> Iterator[Json]:
-    """A message of Anthropic as it is streamed."""
+    """Yields the stream events of an Anthropic message."""
     yield {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}}
     for index, block in enumerate(message["content"]):
         yield {"type": "content_block_start", "index": index, "content_block": {"type": "text", "text": ""}}
         delta = {"type": "text_delta", "text": block["text"]}
         yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
-    ended = {"stop_reason": message["stop_reason"], "stop_sequence": None}
-    yield {"type": "message_delta", "delta": ended, "usage": {"output_tokens": 1}}
+    end = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    yield {"type": "message_delta", "delta": end, "usage": {"output_tokens": 1}}
     yield {"type": "message_stop"}
 
 

@@ -1,4 +1,4 @@
-"""Agents of Anthropic's client, against a provider on this machine."""
+"""Agents with Anthropic's client and the fake provider."""
 
 import asyncio
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def calls_refund(names: list[str]) -> tuple[str, dict[str, str]]:
     return "refund_payment", {"payment": "31"}
 
 
-def test_an_agent_calls_the_right_one_of_few_tools(provider: Provider) -> None:
+def test_agent_calls_the_right_tool(provider: Provider) -> None:
     provider.choose = calls_refund
     agent, messages, called = narrow(client(provider), k=K), [user(REFUND)], []
     while True:
@@ -61,7 +61,7 @@ def test_an_agent_calls_the_right_one_of_few_tools(provider: Provider) -> None:
     assert provider.requests[0]["system"] == "You are a clerk"
 
 
-def test_streams_and_counts_are_of_few_tools(provider: Provider) -> None:
+def test_streams_and_token_counts_send_few_tools(provider: Provider) -> None:
     agent = narrow(client(provider), k=K)
     with agent.messages.stream(model="fake", max_tokens=9, messages=[user(REFUND)], tools=OWN) as stream:
         assert "".join(stream.text_stream) == "done"
@@ -70,7 +70,7 @@ def test_streams_and_counts_are_of_few_tools(provider: Provider) -> None:
     assert provider.sent[1] == provider.sent[0]
 
 
-def test_async_clients_send_few_tools_too(provider: Provider) -> None:
+def test_async_client_sends_few_tools(provider: Provider) -> None:
     async def run() -> None:
         whole = anthropic.AsyncAnthropic(api_key="none", base_url=provider.url, max_retries=0)
         async with narrow(whole, k=K) as agent:
@@ -84,7 +84,7 @@ def test_async_clients_send_few_tools_too(provider: Provider) -> None:
     assert all("refund_payment" in names and len(names) <= K for names in provider.sent)
 
 
-def test_functions_that_the_client_runs_itself_are_narrowed(provider: Provider) -> None:
+def test_tool_runner_is_narrowed(provider: Provider) -> None:
     ran = []
 
     def tool(name: str, text: str) -> Any:
@@ -100,11 +100,11 @@ def test_functions_that_the_client_runs_itself_are_narrowed(provider: Provider) 
     runner = agent.beta.messages.tool_runner(model="fake", max_tokens=9, messages=[user(REFUND)], tools=tools)
     assert runner.until_done().content[0].text == "done"
     assert ran == [("refund_payment", "31")]
-    # The provider keeps the conversation, and with it the tools.
+    # The provider stores the conversation with its tools.
     assert len(provider.sent[0]) <= K and provider.sent[1] == []
 
 
-def test_the_list_only_grows_and_the_mark_of_the_cache_moves_to_its_end(provider: Provider) -> None:
+def test_tool_list_grows_and_cache_mark_moves_to_its_end(provider: Provider) -> None:
     marked = [*OWN[:-1], {**OWN[-1], "cache_control": {"type": "ephemeral"}}]
     agent, messages = narrow(client(provider), k=3), [user(REFUND)]
     ask(agent, messages, tools=marked)
@@ -118,20 +118,20 @@ def test_the_list_only_grows_and_the_mark_of_the_cache_moves_to_its_end(provider
     assert "cache_control" in marked[-1], "what the caller gave is not changed"
 
 
-def test_few_tools_are_sent_as_they_are(provider: Provider) -> None:
+def test_short_tool_list_is_unchanged(provider: Provider) -> None:
     few = [{**OWN[3], "cache_control": {"type": "ephemeral"}}, *OWN[5:8]]
     ask(narrow(client(provider), k=K), [user(REFUND)], tools=few)
     assert provider.requests[0]["tools"] == few
 
 
-def test_what_is_forced_kept_or_the_providers_own_stays(provider: Provider) -> None:
+def test_forced_kept_and_provider_tools_stay(provider: Provider) -> None:
     search = {"type": "web_search_20250305", "name": "web_search"}
     agent = narrow(client(provider), k=1, keep=["set_alarm"])
     ask(agent, [user(REFUND)], tools=[*OWN, search], tool_choice={"type": "tool", "name": "play_song"})
     assert set(provider.sent[0]) == {"web_search", "refund_payment", "set_alarm", "play_song"}
 
 
-def test_what_access_excludes_is_never_sent(provider: Provider) -> None:
+def test_excluded_tool_is_never_sent(provider: Provider) -> None:
     agent = narrow(client(provider), k=K, access={"exclude": ["refund_payment"]}, keep=["refund_payment"])
     ask(agent, [user(REFUND)])
     ask(agent, [user(REFUND)], tools=OWN[4:7])

@@ -1,4 +1,4 @@
-"""What is wrong is told by an exception that names the argument. The inputs were written down before the code."""
+"""Invalid input raises an exception that names the argument."""
 
 import pathlib
 from collections.abc import Callable
@@ -39,12 +39,12 @@ PICKS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("what", "given", "argument"), PICKS, ids=[f"{what}: {a}" for what, _, a in PICKS])
-def test_a_pick_names_what_is_wrong(engine: picktools.Engine, what: str, given: dict[str, Any], argument: str) -> None:
+def test_invalid_pick_names_the_argument(engine: picktools.Engine, what: str, given: dict[str, Any], argument: str) -> None:
     for pick in (engine.pick, lambda query, **rest: engine.pick_batch([query], **rest)):
-        with pytest.raises(picktools.ArgumentError) as told:
+        with pytest.raises(picktools.ArgumentError) as raised:
             pick(**{"query": "send an email", **given})
-        assert told.value.argument in (argument, "queries" if argument == "query" else argument)
-        assert str(told.value)
+        assert raised.value.argument in (argument, "queries" if argument == "query" else argument)
+        assert str(raised.value)
 
 
 MODELS: list[tuple[str, Any]] = [
@@ -68,34 +68,34 @@ MODELS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize("model", [model for _, model in MODELS], ids=[what for what, _ in MODELS])
-def test_a_model_that_fails_is_told(catalog: picktools.Catalog, model: Any) -> None:
-    with pytest.raises((picktools.ArgumentError, picktools.ModelError)) as told:
+def test_failing_model_raises(catalog: picktools.Catalog, model: Any) -> None:
+    with pytest.raises((picktools.ArgumentError, picktools.ModelError)) as raised:
         picktools.Engine(catalog, model)
-    assert told.value.argument == "model" and "model" in str(told.value)
+    assert raised.value.argument == "model" and "model" in str(raised.value)
 
 
-def test_arrays_of_another_shape_are_told(catalog: picktools.Catalog) -> None:
+def test_array_of_wrong_shape_raises(catalog: picktools.Catalog) -> None:
     numpy = pytest.importorskip("numpy")
     for shape in [(), (4,), (1, 0), (1, 2, 3), (0, 4)]:
-        with pytest.raises(picktools.ModelError) as told:
+        with pytest.raises(picktools.ModelError) as raised:
             picktools.Engine(catalog, lambda texts, shape=shape: numpy.ones(shape))
-        assert isinstance(told.value.__cause__, picktools.ArgumentError)
+        assert isinstance(raised.value.__cause__, picktools.ArgumentError)
     with pytest.raises(picktools.ModelError):
         picktools.Engine(catalog, lambda texts: numpy.array([["a"]] * len(texts)))
 
 
-def test_the_cause_of_a_models_failure_is_kept(catalog: picktools.Catalog) -> None:
+def test_model_error_has_the_exception_as_its_cause(catalog: picktools.Catalog) -> None:
     def later(texts: list[str]) -> list[list[float]]:
         if texts != ["text"]:
             raise ZeroDivisionError("by nothing")
         return [[1.0, 2.0]]
 
-    with pytest.raises(picktools.ModelError) as told:
+    with pytest.raises(picktools.ModelError) as raised:
         picktools.Engine(catalog, later)
-    assert isinstance(told.value.__cause__, ZeroDivisionError)
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
 
 
-def test_a_model_that_fails_on_a_request_leaves_the_others_to_rank(catalog: picktools.Catalog) -> None:
+def test_model_failing_on_a_request_is_degraded(catalog: picktools.Catalog) -> None:
     failing = False
 
     def model(texts: list[str]) -> list[list[float]]:
@@ -110,13 +110,13 @@ def test_a_model_that_fails_on_a_request_leaves_the_others_to_rank(catalog: pick
 
 
 @pytest.mark.parametrize("model", ["static", lambda texts: [[1.0, float(len(text))] for text in texts]])
-def test_progress_that_raises_ends_the_build(catalog: picktools.Catalog, model: Any) -> None:
+def test_exception_in_progress_ends_the_build(catalog: picktools.Catalog, model: Any) -> None:
     def report(done: int, all: int) -> None:
         raise ValueError("no")
 
-    with pytest.raises(picktools.ArgumentError) as told:
+    with pytest.raises(picktools.ArgumentError) as raised:
         picktools.Engine(catalog, model, on_progress=report)
-    assert told.value.argument == "on_progress" and isinstance(told.value.__cause__, ValueError)
+    assert raised.value.argument == "on_progress" and isinstance(raised.value.__cause__, ValueError)
 
 
 OTHERS: list[tuple[str, Callable[[picktools.Engine], object], str | None]] = [
@@ -155,22 +155,22 @@ OTHERS: list[tuple[str, Callable[[picktools.Engine], object], str | None]] = [
 
 
 @pytest.mark.parametrize(("what", "work", "argument"), OTHERS, ids=[what for what, _, _ in OTHERS])
-def test_everything_else_names_it_too(
+def test_invalid_call_names_the_argument(
     engine: picktools.Engine, what: str, work: Callable[[picktools.Engine], object], argument: str | None
 ) -> None:
-    with pytest.raises(picktools.PicktoolsError) as told:
+    with pytest.raises(picktools.PicktoolsError) as raised:
         work(engine)
-    assert getattr(told.value, "argument", None) == argument or argument is None
+    assert getattr(raised.value, "argument", None) == argument or argument is None
 
 
-def test_long_text_is_cut_and_not_in_the_way(engine: picktools.Engine) -> None:
+def test_long_text_is_truncated(engine: picktools.Engine) -> None:
     assert len(engine.pick("send an email " * 700_000)) > 0
     huge = [{"name": "big", "description": "word " * 2_000_000, "parameters": {}}]
     with pytest.raises(picktools.CatalogError):
         picktools.Catalog.from_tools([*huge, {"name": 5}])
 
 
-def test_a_damaged_index_is_told(tmp_path: pathlib.Path, engine: picktools.Engine) -> None:
+def test_damaged_index_raises(tmp_path: pathlib.Path, engine: picktools.Engine) -> None:
     engine.save(tmp_path / "index")
     for file in (tmp_path / "index").iterdir():
         if file.stat().st_size > 1000:

@@ -1,12 +1,16 @@
-"""Examples in the documentation run, and the types are what they are said to be."""
+"""Examples in the documentation run, links and cited paths exist, and the types match the stubs."""
 
 import doctest
+import functools
 import inspect
 import json
 import pathlib
+import re
+import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import picktools
 import pytest
@@ -14,6 +18,22 @@ from conftest import REPOSITORY
 
 PACKAGE = pathlib.Path(picktools.__file__).parent
 PARSER = doctest.DocTestParser()
+
+DOCS = REPOSITORY / "docs"
+# The pages that must stay true. The results are records of past runs.
+PAGES = sorted(set(DOCS.rglob("*.md")) - {DOCS / "results.md"}) + [
+    REPOSITORY / name
+    for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md", "bindings/python/README.md")
+]
+BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CITED = re.compile(r"`((?:crates|src|docs|tests|scripts|fixtures|models|bindings|examples|benches|fuzz|\.ci)/[\w./-]+)(?:::(\w+))?`")
+
+
+def page_name(page: pathlib.Path) -> str:
+    return str(page.relative_to(REPOSITORY))
+
+
+PAGE_NAMES = [page_name(page) for page in PAGES]
 
 
 def examples() -> list[tuple[str, str]]:
@@ -24,7 +44,7 @@ def examples() -> list[tuple[str, str]]:
         texts[name] = inspect.getdoc(exported) or ""
         if inspect.isclass(exported):
             texts |= {f"{name}.{member}": inspect.getdoc(getattr(exported, member)) or "" for member in vars(exported)}
-    texts["README.md"] = (REPOSITORY / "bindings/python/README.md").read_text()
+    texts |= {page_name(page): page.read_text() for page in PAGES}
     return [(name, text) for name, text in texts.items() if ">>>" in text]
 
 
@@ -35,6 +55,89 @@ def test_examples_give_what_they_show(name: str, text: str, monkeypatch: pytest.
     told: list[str] = []
     result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=told.append)
     assert result.attempted > 0 and result.failed == 0, "".join(told)
+
+
+RECORDED = [name for name in PAGE_NAMES if name.startswith("docs/") and "```console" in (REPOSITORY / name).read_text()]
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_console_blocks_show_the_output_of_the_program(name: str, program: pathlib.Path) -> None:
+    """`scripts/check-docs --update` records the output again."""
+    command = [sys.executable, str(REPOSITORY / "scripts/check-docs"), "--program", str(program), name]
+    checked = subprocess.run(command, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def documented_program_calls(text: str) -> Iterator[list[str]]:
+    """Returns the words of each call of the program in a block of commands."""
+    for language, block in BLOCK.findall(text):
+        if language not in ("console", "sh"):
+            continue
+        for line in re.sub(r"\\\n", " ", block).splitlines():
+            for part in re.split(r"[|&;]\s|&&", re.sub(r"\s#.*$", "", line)):
+                part = part.strip().removeprefix("$ ").replace("cargo run --release -- ", "picktools ")
+                if not part.startswith("picktools "):
+                    continue
+                lexer = shlex.shlex(part.split(" -- ")[0], posix=True, punctuation_chars=False)
+                lexer.whitespace_split, lexer.commenters = True, ""
+                try:
+                    yield list(lexer)
+                except ValueError:  # a quotation that the split cut
+                    yield part.split()
+
+
+@pytest.mark.parametrize("name", PAGE_NAMES)
+def test_documented_options_exist(name: str, program: pathlib.Path) -> None:
+    @functools.cache
+    def options(*command: str) -> set[str]:
+        help_text = subprocess.run([program, *command, "--help"], capture_output=True, text=True, check=True).stdout
+        return set(re.findall(r"--[a-z][a-z0-9-]*", help_text)) | {"--index"}
+
+    for words in documented_program_calls((REPOSITORY / name).read_text()):
+        if len(words) < 2 or not re.fullmatch("[a-z]+", words[1]):
+            continue
+        command = words[1:3] if words[1] in ("import", "store", "models") else words[1:2]
+        used = {word.split("=")[0] for word in words[2:] if re.match("--[a-z]", word)}
+        assert used <= options(*command), f"{' '.join(words)}: {used - options(*command)}"
+
+
+def anchors(page: pathlib.Path) -> set[str]:
+    """Returns the anchors of the headings of a page, as GitHub and mdBook make them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", [*PAGE_NAMES, "docs/results.md"])
+def test_relative_links_lead_somewhere(name: str) -> None:
+    page = REPOSITORY / name
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            broken.append(link)
+    assert not broken
+
+
+@pytest.mark.parametrize("name", [name for name in PAGE_NAMES if name != "CHANGELOG.md"])
+def test_cited_paths_and_tests_exist(name: str) -> None:
+    missing = []
+    for path, function in CITED.findall((REPOSITORY / name).read_text()):
+        if re.search(r"[A-Z]{4,}", path.removesuffix("README.md").removesuffix("SKILL.md")):
+            continue  # a placeholder such as NAME.rs
+        target = REPOSITORY / path
+        if not target.exists() or (function and not re.search(rf"\bfn {function}\b", target.read_text())):
+            missing.append(f"{path}::{function}" if function else path)
+    assert not missing
+
+
+def test_summary_lists_every_page() -> None:
+    listed = {DOCS / path for path in re.findall(r"\]\(([^)]+)\)", (DOCS / "SUMMARY.md").read_text())}
+    assert listed == set(DOCS.rglob("*.md")) - {DOCS / "SUMMARY.md"}
 
 
 def test_everything_public_is_documented_and_declared() -> None:

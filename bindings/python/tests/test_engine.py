@@ -1,4 +1,4 @@
-"""What the engine does from Python."""
+"""Tests of the engine from Python."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ def small() -> picktools.Engine:
     return picktools.Engine(picktools.Catalog.from_tools([MEETING, WEATHER, REFUND]))
 
 
-def test_a_pick_tells_the_tool_its_score_and_why(engine: picktools.Engine) -> None:
+def test_pick_has_tool_score_and_reason(engine: picktools.Engine) -> None:
     selection = engine.pick("make this picture smaller", 2)
     assert [pick.tool.id for pick in selection] == ["media/resize-image", "media/generate-image"]
     first = selection[0]
@@ -38,21 +38,21 @@ def test_a_pick_tells_the_tool_its_score_and_why(engine: picktools.Engine) -> No
     assert set(selection.timings) >= {"keyword", "semantic"} and selection.degraded == []
 
 
-def test_access_decides_what_is_seen_and_called() -> None:
+def test_access_limits_picks_and_calls() -> None:
     engine = small()
     anyone = engine.pick("give the customer the money back")
     assert "refund" not in [pick.tool.id for pick in anyone] and anyone.ineligible["counts"] == {"role": 1}
     clerk = engine.pick("give the customer the money back", access={"roles": ["finance"]})
     assert clerk[0].tool.id == "refund"
     call = {"id": "1", "name": "refund", "arguments": '{"amount": 5,}'}
-    assert [held.status for held in engine.validate([call])] == ["refused"]
-    (held,) = engine.validate([call], access={"roles": ["finance"]})
-    assert (held.status, held.arguments, held.id) == ("ready", {"amount": 5}, "1")
+    assert [result.status for result in engine.validate([call])] == ["refused"]
+    (result,) = engine.validate([call], access={"roles": ["finance"]})
+    assert (result.status, result.arguments, result.id) == ("ready", {"amount": 5}, "1")
     (wrong,) = engine.validate({"name": "refund", "arguments": {}}, access={"roles": ["finance"]})
     assert wrong.status == "refused" and wrong.tool is None and "amount" in (wrong.message or "")
 
 
-def test_a_transcript_is_a_request(engine: picktools.Engine) -> None:
+def test_transcript_is_a_request(engine: picktools.Engine) -> None:
     messages = [
         {"role": "user", "content": "hello"},
         {"role": "assistant", "content": "What can I do?"},
@@ -61,7 +61,7 @@ def test_a_transcript_is_a_request(engine: picktools.Engine) -> None:
     assert engine.pick(messages)[0].tool.id == "media/resize-image"
 
 
-def test_picks_beside_each_other_are_the_same_as_one_by_one(engine: picktools.Engine) -> None:
+def test_parallel_picks_equal_sequential_ones(engine: picktools.Engine) -> None:
     requests = ["book a room", "send an email to Ada", "restart the server", "what is new in the chat?"]
     alone = [engine.pick(request).to_json() for request in requests]
     assert [selection.to_json() for selection in engine.pick_batch(requests)] == alone
@@ -81,55 +81,55 @@ def test_picks_beside_each_other_are_the_same_as_one_by_one(engine: picktools.En
     assert threads == [alone] * 4
 
 
-def test_a_call_goes_through_a_provider_and_back(engine: picktools.Engine) -> None:
-    seen: list[str] = []
+def test_tool_call_validates_the_provider_answer(engine: picktools.Engine) -> None:
+    sent: list[str] = []
 
     def ask(tools: list[dict[str, object]]) -> dict[str, object]:
         names = [tool["name"] for tool in tools]
-        seen.extend(map(str, names))
+        sent.extend(map(str, names))
         call = {"type": "tool_use", "id": "t1", "name": names[0], "input": {"to": ["ada@example.org"]}}
         return {"type": "message", "role": "assistant", "content": [call], "stop_reason": "tool_use"}
 
     (call,) = engine.tool_call("send an email to Ada", ask, "anthropic", 2)
-    assert 1 <= len(seen) <= 2 and call.name == seen[0]
+    assert 1 <= len(sent) <= 2 and call.name == sent[0]
     translation = engine.translate("openai", ["mail/send_email"])
     assert [tool["function"]["name"] for tool in translation.tools] == ["send_email"]
     assert translation.names == {"send_email": "mail/send_email"}
     other = {"name": "post_message", "arguments": {"channel": "#a", "text": "b"}}
     assert engine.validate([other])[0].status == "ready"
-    assert engine.validate([other], translation=translation)[0].status == "refused", "it was not shown"
+    assert engine.validate([other], translation=translation)[0].status == "refused", "the tool was not shown"
 
 
-def test_names_mean_what_they_mean_to_the_program(engine: picktools.Engine) -> None:
+def test_resolve_equals_the_program(engine: picktools.Engine) -> None:
     assert engine.resolve("post_message")["tool"] == "chat/post_message"
     assert engine.resolve("postMessage")["tool"] == "chat/post_message"
     assert "mail/send_email" in engine.resolve("send_email")["candidates"]
     assert engine.resolve("no such tool")["suggestions"] is not None
 
 
-def test_changes_and_examples_make_another_engine() -> None:
+def test_update_and_learn_return_new_engines() -> None:
     engine = small()
     more = engine.update(put=[{"name": "play_song", "description": "Plays music", "parameters": {}}], remove=["refund"])
     assert [tool.id for tool in more.catalog] == ["book_room", "get_forecast", "play_song"] and len(engine.catalog) == 3
     assert more.pick("some music please")[0].tool.id == "play_song"
     learned = engine.learn([("get_forecast", "do I need an umbrella for Oslo?")])
-    assert "which it served before" in learned.pick("take an umbrella or not")[0].reason
-    given = picktools.Engine(engine.catalog, examples=[("get_forecast", "do I need an umbrella for Oslo?")])
-    assert given.pick("take an umbrella or not")[0].tool.id == "get_forecast"
+    assert "similar to a request it served" in learned.pick("take an umbrella or not")[0].reason
+    with_examples = picktools.Engine(engine.catalog, examples=[("get_forecast", "do I need an umbrella for Oslo?")])
+    assert with_examples.pick("take an umbrella or not")[0].tool.id == "get_forecast"
 
 
-def test_an_engine_is_saved_and_pickled(tmp_path: pathlib.Path, engine: picktools.Engine) -> None:
-    told = engine.pick("make this picture smaller").to_json()
+def test_saved_and_pickled_engines_pick_the_same(tmp_path: pathlib.Path, engine: picktools.Engine) -> None:
+    expected = engine.pick("make this picture smaller").to_json()
     engine.save(tmp_path / "index")
     opened = picktools.Engine(picktools.Catalog.open(tmp_path / "index"))
-    assert opened.pick("make this picture smaller").to_json() == told
-    assert pickle.loads(pickle.dumps(engine)).pick("make this picture smaller").to_json() == told
+    assert opened.pick("make this picture smaller").to_json() == expected
+    assert pickle.loads(pickle.dumps(engine)).pick("make this picture smaller").to_json() == expected
     learned = small().learn([("get_forecast", "do I need an umbrella for Oslo?")])
-    again = pickle.loads(pickle.dumps(learned))
-    assert again.pick("an umbrella?").to_json() == learned.pick("an umbrella?").to_json()
+    restored = pickle.loads(pickle.dumps(learned))
+    assert restored.pick("an umbrella?").to_json() == learned.pick("an umbrella?").to_json()
 
 
-def test_models_of_python_rank(catalog: picktools.Catalog) -> None:
+def test_python_models_rank(catalog: picktools.Catalog) -> None:
     numpy = pytest.importorskip("numpy")
 
     def letters(texts: list[str]) -> object:
@@ -149,9 +149,9 @@ def test_models_of_python_rank(catalog: picktools.Catalog) -> None:
     assert picktools.Engine(catalog, "tuned").pick("send an email")[0].tool.id == "mail/send_email"
 
 
-def test_what_others_list_becomes_a_catalog() -> None:
-    listed = {"tools": [{"name": "now", "description": "Tells the time", "inputSchema": {"type": "object"}, "safe": True}]}
-    catalog = picktools.Catalog.from_mcp(listed, source="clock")
+def test_mcp_and_openapi_become_catalogs() -> None:
+    tool = {"name": "now", "description": "Tells the time", "inputSchema": {"type": "object"}, "safe": True}
+    catalog = picktools.Catalog.from_mcp({"tools": [tool]}, source="clock")
     assert [tool.id for tool in catalog] == ["clock/now"] and "safe" not in catalog["clock/now"].to_dict()
     document = {
         "openapi": "3.1.0",
@@ -164,7 +164,7 @@ def test_what_others_list_becomes_a_catalog() -> None:
     assert picktools.check([MEETING, MEETING])["findings"]
 
 
-def test_rankings_are_measured(engine: picktools.Engine) -> None:
+def test_evaluate_scores_a_ranking(engine: picktools.Engine) -> None:
     queries = {"a": "send an email", "b": "make this picture smaller"}
     qrels = {"a": {"mail/send_email": 1}, "b": {"mail/send_email": 1}}
     scores = picktools.evaluate(engine, queries, qrels, measures=["Success@1"])
@@ -172,21 +172,21 @@ def test_rankings_are_measured(engine: picktools.Engine) -> None:
     assert scores["per_query"] == {"a": {"Success@1": 1.0}, "b": {"Success@1": 0.0}}
 
 
-def test_a_notebook_shows_a_table_of_escaped_text() -> None:
+def test_notebook_table_is_escaped() -> None:
     tool = {"name": "x<script>", "id": "x<script>", "description": "Plays <b>music</b>", "parameters": {}}
     table = picktools.Engine(picktools.Catalog.from_tools([tool])).pick("music")._repr_html_()
     assert "<script>" not in table and "x&lt;script&gt;" in table
 
 
 @pytest.mark.parametrize("request_", [line for line in (REPOSITORY / "bindings/python/tests/requests.txt").read_text().splitlines()])
-def test_the_json_is_the_programs(request_: str, engine: picktools.Engine, program: pathlib.Path) -> None:
+def test_json_equals_the_output_of_the_program(request_: str, engine: picktools.Engine, program: pathlib.Path) -> None:
     command = [program, "pick", request_, "--catalog", WORKPLACE, "--json"]
-    told = subprocess.run(command, capture_output=True, check=True, text=True).stdout
-    assert engine.pick(request_).to_json(pretty=True) + "\n" == told
+    output = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    assert engine.pick(request_).to_json(pretty=True) + "\n" == output
 
 
 def in_child(work: Callable[[], bool]) -> bool:
-    """Runs this in a forked process, and tells whether it gave True in time."""
+    """Runs work in a forked process. Returns true if it returned true in time."""
     child = os.fork()
     if child == 0:
         try:
@@ -208,8 +208,8 @@ def in_child(work: Callable[[], bool]) -> bool:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_forked_process_goes_on_or_is_told_why_not(engine: picktools.Engine, catalog: picktools.Catalog) -> None:
-    told = engine.pick("send an email").to_json()
+def test_forked_process_works_or_raises(engine: picktools.Engine, catalog: picktools.Catalog) -> None:
+    expected = engine.pick("send an email").to_json()
     tuned = picktools.Engine(catalog, "tuned")
 
     def refuses(work: Callable[[], object]) -> bool:
@@ -219,17 +219,17 @@ def test_a_forked_process_goes_on_or_is_told_why_not(engine: picktools.Engine, c
             return True
         return False
 
-    assert in_child(lambda: engine.pick("send an email").to_json() == told)
+    assert in_child(lambda: engine.pick("send an email").to_json() == expected)
     assert in_child(lambda: len(picktools.Engine(catalog).pick_batch(["send an email"])[0]) > 0)
     assert in_child(lambda: len(engine.update(put=[MEETING]).catalog) == 221)
     assert in_child(lambda: refuses(lambda: tuned.pick("send an email")))
     assert in_child(lambda: refuses(lambda: engine.pick("send an email", timeout_ms=100)))
 
 
-def test_an_interrupt_ends_a_long_build() -> None:
+def test_interrupt_ends_a_long_build() -> None:
     script = """
 import picktools, signal, threading, time, os
-# What is started in the background has its interrupts ignored.
+# A background process may ignore interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 tools = [{"name": f"t{n}", "description": f"Does {n}", "parameters": {}} for n in range(20000)]
 catalog = picktools.Catalog.from_tools(tools)
@@ -243,5 +243,5 @@ try:
 except KeyboardInterrupt:
     print("interrupted", time.monotonic() - started < 8)
 """
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
-    assert told.stdout == "interrupted True\n", told.stderr
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert result.stdout == "interrupted True\n", result.stderr

@@ -1,4 +1,4 @@
-"""Servers of FastMCP whose tools are searched, before their own client."""
+"""FastMCP servers with searched tools and FastMCP's client."""
 
 import asyncio
 from typing import Any
@@ -58,7 +58,7 @@ async def found(client: Any, query: str) -> list[str]:
     return [tool["name"] for tool in result.structured_content["result"]]
 
 
-def test_a_tool_is_found_and_called() -> None:
+def test_tool_is_found_and_called() -> None:
     calls: list[tuple[str, str]] = []
     transform = PicktoolsSearchTransform(max_results=3, always_visible=["find_branch"])
 
@@ -77,7 +77,7 @@ def test_a_tool_is_found_and_called() -> None:
     assert transform._engine.cache_info().misses == 1
 
 
-def test_what_is_excluded_is_neither_found_nor_called() -> None:
+def test_excluded_tool_is_neither_found_nor_called() -> None:
     calls: list[tuple[str, str]] = []
 
     async def run() -> None:
@@ -102,7 +102,7 @@ def test_what_is_excluded_is_neither_found_nor_called() -> None:
     assert calls == [("track_parcel", "A7")]
 
 
-def test_an_access_may_depend_on_the_request() -> None:
+def test_access_may_depend_on_the_request() -> None:
     roles: list[str] = []
 
     async def run() -> None:
@@ -116,7 +116,7 @@ def test_an_access_may_depend_on_the_request() -> None:
     asyncio.run(run())
 
 
-def test_a_name_that_no_tool_has_is_an_error() -> None:
+def test_unknown_tool_name_raises() -> None:
     async def run() -> None:
         server = post([])
         transform = PicktoolsSearchTransform(access={"exclude": ["destroy_parcels"]})
@@ -130,7 +130,7 @@ def test_a_name_that_no_tool_has_is_an_error() -> None:
     asyncio.run(run())
 
 
-def test_what_a_tool_says_of_itself_does_not_make_it_another() -> None:
+def test_metadata_cannot_change_the_identity_of_a_tool() -> None:
     async def run() -> None:
         server = post([])
         meta = {"picktools": {"name": "weigh_parcel", "annotations": {}, "source": "owner"}}
@@ -146,7 +146,7 @@ def test_what_a_tool_says_of_itself_does_not_make_it_another() -> None:
     asyncio.run(run())
 
 
-def test_a_server_without_tools_finds_none() -> None:
+def test_server_without_tools_finds_none() -> None:
     async def run() -> None:
         server: FastMCP = FastMCP("empty")
         server.add_transform(PicktoolsSearchTransform(always_visible=["x"]))

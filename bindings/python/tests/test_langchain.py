@@ -1,4 +1,4 @@
-"""Agents of LangChain with narrowed tools, before a model that is played."""
+"""Agents of LangChain with narrowed tools and a scripted model."""
 
 import asyncio
 from typing import Any
@@ -40,8 +40,8 @@ TOOLS = {
 }
 
 
-class Played(BaseChatModel):
-    """Calls the tool whose name stands in `wanted` when it is asked, and then is content."""
+class ScriptedModel(BaseChatModel):
+    """Calls the tool `wanted` once, and then answers with text."""
 
     wanted: str
     offered: list[list[Any]]
@@ -77,9 +77,9 @@ def ask(text: str) -> Any:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_the_model_is_offered_what_it_needs(is_async: bool) -> None:
+def test_model_is_offered_the_needed_tools(is_async: bool) -> None:
     calls: list[tuple[str, str]] = []
-    model, picker = Played(wanted="water_plants", offered=[]), ToolPicker(k=4)
+    model, picker = ScriptedModel(wanted="water_plants", offered=[]), ToolPicker(k=4)
     agent = create_agent(model, house(calls), middleware=[picker])
     request = "the flower bed is dry, please water it"
     answer = asyncio.run(agent.ainvoke(ask(request))) if is_async else agent.invoke(ask(request))
@@ -92,9 +92,9 @@ def test_the_model_is_offered_what_it_needs(is_async: bool) -> None:
     assert picker._engine.cache_info().misses == 1
 
 
-def test_in_a_thread_the_list_only_grows() -> None:
+def test_tool_list_of_a_thread_only_grows() -> None:
     calls: list[tuple[str, str]] = []
-    model, picker = Played(wanted="feed_cat", offered=[]), ToolPicker(k=3)
+    model, picker = ScriptedModel(wanted="feed_cat", offered=[]), ToolPicker(k=3)
     agent = create_agent(model, house(calls), middleware=[picker], checkpointer=InMemorySaver())
     thread: Any = {"configurable": {"thread_id": "one"}}
     agent.invoke(ask("give the cat its food"), thread)
@@ -109,8 +109,8 @@ def test_in_a_thread_the_list_only_grows() -> None:
     assert picker._engine.cache_info().misses == 1
 
 
-def test_what_a_transcript_calls_stays() -> None:
-    model = Played(wanted="charge_car", offered=[])
+def test_called_tool_of_a_transcript_stays() -> None:
+    model = ScriptedModel(wanted="charge_car", offered=[])
     call = {"name": "feed_cat", "args": {"detail": "now"}, "id": "0"}
     messages: Any = [
         HumanMessage("give the cat its food"),
@@ -122,8 +122,8 @@ def test_what_a_transcript_calls_stays() -> None:
     assert sorted(model.offered[0]) == ["charge_car", "feed_cat"]
 
 
-def test_what_is_excluded_is_never_offered() -> None:
-    model = Played(wanted="show_balance", offered=[])
+def test_excluded_tool_is_never_offered() -> None:
+    model = ScriptedModel(wanted="show_balance", offered=[])
     picker = ToolPicker(k=20, access={"exclude": ["transfer_money"]}, keep=["lock_door"], min_score=0.0)
     agent = create_agent(model, house([]), middleware=[picker])
     agent.invoke(ask("use transfer_money to transfer money from the bank account"))
@@ -132,9 +132,9 @@ def test_what_is_excluded_is_never_offered() -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_what_was_not_offered_is_not_run(is_async: bool) -> None:
+def test_tool_that_was_not_offered_is_refused(is_async: bool) -> None:
     calls: list[tuple[str, str]] = []
-    model = Played(wanted="transfer_money", offered=[])
+    model = ScriptedModel(wanted="transfer_money", offered=[])
     picker = ToolPicker(k=3, access={"exclude": ["transfer_money"]})
     agent = create_agent(model, house(calls), middleware=[picker])
     question = ask("transfer money to Ada")
@@ -143,9 +143,9 @@ def test_what_was_not_offered_is_not_run(is_async: bool) -> None:
     assert calls == [] and told[0].status == "error" and "was not offered" in str(told[0].text)
 
 
-def test_what_is_excluded_later_is_offered_no_more() -> None:
+def test_tool_excluded_later_is_no_longer_offered() -> None:
     access: Any = {}
-    model = Played(wanted="transfer_money", offered=[])
+    model = ScriptedModel(wanted="transfer_money", offered=[])
     picker = ToolPicker(k=3, access=lambda request: access, keep=["transfer_money"])
     agent = create_agent(model, house([]), middleware=[picker], checkpointer=InMemorySaver())
     thread: Any = {"configurable": {"thread_id": "one"}}
@@ -158,28 +158,28 @@ def test_what_is_excluded_later_is_offered_no_more() -> None:
     assert "show_balance" in model.offered[-1]
 
 
-def test_roles_and_hints_of_a_tool_count() -> None:
+def test_roles_and_hints_of_metadata_apply() -> None:
     tools = house([])
     tools[10].metadata = {"picktools": {"allowed_roles": ["owner"]}}
     tools[4].metadata = {"destructiveHint": True}
     owner: Any = {"roles": ["owner"], "allow_unsafe": True}
     for access, is_offered in [(None, False), (owner, True)]:
-        model = Played(wanted="show_balance", offered=[])
+        model = ScriptedModel(wanted="show_balance", offered=[])
         agent = create_agent(model, tools, middleware=[ToolPicker(k=8, access=access)])
         agent.invoke(ask("transfer money from the bank account and lock the door"))
         assert ("transfer_money" in model.offered[0], "lock_door" in model.offered[0]) == (is_offered, is_offered)
 
 
-def test_tools_of_the_provider_stay() -> None:
-    model, native = Played(wanted="mow_lawn", offered=[]), {"type": "web_search"}
+def test_provider_tools_stay() -> None:
+    model, native = ScriptedModel(wanted="mow_lawn", offered=[]), {"type": "web_search"}
     agent = create_agent(model, [*house([]), native], middleware=[ToolPicker(k=2)])
     agent.invoke(ask("mow the grass"))
     assert native in model.offered[0] and "mow_lawn" in model.offered[0] and len(model.offered[0]) <= 3
 
 
 @pytest.mark.parametrize("picker", [ToolPicker(access={"exclude": ["transfer_mony"]}), ToolPicker(keep=["lock_doors"])])
-def test_a_name_that_no_tool_has_is_an_error(picker: ToolPicker) -> None:
-    model = Played(wanted="mow_lawn", offered=[])
+def test_unknown_tool_name_raises(picker: ToolPicker) -> None:
+    model = ScriptedModel(wanted="mow_lawn", offered=[])
     with pytest.raises(picktools.PicktoolsError):
         create_agent(model, house([]), middleware=[picker]).invoke(ask("mow the grass"))
     assert not model.offered

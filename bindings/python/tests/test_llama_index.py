@@ -1,4 +1,4 @@
-"""Agents of LlamaIndex with retrieved tools, before a model that is played."""
+"""Agents of LlamaIndex with retrieved tools and a scripted model."""
 
 import asyncio
 from typing import Any
@@ -40,8 +40,8 @@ TOOLS = {
 }
 
 
-class Played(MockFunctionCallingLLM):
-    """Calls the tool of the name `wanted` when it is asked, and then is content."""
+class ScriptedModel(MockFunctionCallingLLM):
+    """Calls the tool `wanted` once, and then answers with text."""
 
     wanted: str = ""
     offered: list[list[str]] = []
@@ -77,7 +77,7 @@ def names(tools: list[BaseTool]) -> list[str | None]:
     return [tool.metadata.name for tool in tools]
 
 
-def answer(retriever: ToolRetriever, model: Played, request: str) -> str:
+def answer(retriever: ToolRetriever, model: ScriptedModel, request: str) -> str:
     async def run() -> str:
         agent = FunctionAgent(llm=model, tool_retriever=retriever, streaming=False)
         return str(await agent.run(user_msg=request))
@@ -85,18 +85,18 @@ def answer(retriever: ToolRetriever, model: Played, request: str) -> str:
     return asyncio.run(run())
 
 
-def test_the_model_is_offered_what_it_needs() -> None:
+def test_model_is_offered_the_needed_tools() -> None:
     calls: list[tuple[str, str]] = []
-    model, retriever = Played(wanted="list_comets", offered=[]), ToolRetriever(observatory(calls), k=4)
+    model, retriever = ScriptedModel(wanted="list_comets", offered=[]), ToolRetriever(observatory(calls), k=4)
     request = "which comets are there to be seen tonight?"
     assert answer(retriever, model, request) == "Done."
     assert calls == [("list_comets", request)]
     assert model.offered and all(len(offered) <= 4 and "list_comets" in offered for offered in model.offered)
 
 
-def test_what_is_excluded_is_neither_offered_nor_called() -> None:
+def test_excluded_tool_is_neither_offered_nor_called() -> None:
     calls: list[tuple[str, str]] = []
-    model = Played(wanted="erase_archive", offered=[])
+    model = ScriptedModel(wanted="erase_archive", offered=[])
     retriever = ToolRetriever(observatory(calls), k=20, access={"exclude": ["erase_archive"]}, min_score=0.0)
     assert answer(retriever, model, "use erase_archive to erase the photos of the archive") == "Done."
     assert not calls
@@ -104,7 +104,7 @@ def test_what_is_excluded_is_neither_offered_nor_called() -> None:
     assert "erase_archive" not in names(retriever.retrieve("erase_archive"))
 
 
-def test_both_ways_give_the_same_functions() -> None:
+def test_sync_and_async_retrieval_are_equal() -> None:
     tools = observatory([])
     retriever = ToolRetriever(tools, k=3)
     queries: list[Any] = ["is it cloudy?", QueryBundle("is it cloudy?")]
@@ -115,7 +115,7 @@ def test_both_ways_give_the_same_functions() -> None:
     assert all(name in names(retriever.retrieve(name)) for name in TOOLS)
 
 
-def test_policies_and_plain_functions() -> None:
+def test_policies_apply_to_plain_functions() -> None:
     def polish(detail: str) -> str:
         """Polishes the lens of the telescope"""
         return detail
@@ -127,7 +127,7 @@ def test_policies_and_plain_functions() -> None:
         assert ("polish" in names(retriever.retrieve("polish the lens"))) == is_given
 
 
-def test_a_name_that_no_tool_has_is_an_error() -> None:
+def test_unknown_tool_name_raises() -> None:
     retriever = ToolRetriever(observatory([]), access={"exclude": ["erase_archives"]})
     with pytest.raises(picktools.PicktoolsError):
         retriever.retrieve("erase all photos")

@@ -1,4 +1,4 @@
-"""The official client of MCP, before a server in the same process."""
+"""The official MCP client with a server in the same process."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -70,7 +70,7 @@ async def connected(server: Server[Any]) -> AsyncIterator[ClientSession]:
         await asyncio.gather(serving, return_exceptions=True)
 
 
-def test_a_tool_is_found_and_called() -> None:
+def test_picked_tool_is_called() -> None:
     calls: list[tuple[str, Any]] = []
 
     async def run() -> None:
@@ -95,7 +95,7 @@ def test_a_tool_is_found_and_called() -> None:
     assert calls == [("lend_book", {"item": "Momo"})]
 
 
-def test_what_is_excluded_is_neither_offered_nor_called() -> None:
+def test_excluded_tool_is_neither_offered_nor_called() -> None:
     calls: list[tuple[str, Any]] = []
 
     async def run() -> None:
@@ -115,7 +115,7 @@ def test_what_is_excluded_is_neither_offered_nor_called() -> None:
     assert not calls
 
 
-def test_a_server_that_gives_a_page_twice_is_not_asked_for_ever() -> None:
+def test_repeated_page_raises() -> None:
     async def run() -> None:
         async with connected(library([], is_endless=True)) as session:
             with pytest.raises(picktools.PicktoolsError, match="twice"):

@@ -1,4 +1,4 @@
-"""Agents of OpenAI's client, against a provider on this machine."""
+"""Agents with OpenAI's client and the fake provider."""
 
 import asyncio
 import json
@@ -54,12 +54,12 @@ def calls_forecast(names: list[str]) -> tuple[str, dict[str, str]]:
     return "get_forecast", {"city": "Oslo"}
 
 
-def test_an_agent_on_chat_completions_calls_the_right_one_of_few_tools(provider: Provider) -> None:
+def test_agent_on_chat_completions_calls_the_right_tool(provider: Provider) -> None:
     provider.choose = calls_forecast
     agent, messages, called = narrow(client(provider), k=K), [user(FORECAST)], []
     while True:
         message = ask(agent, messages).choices[0].message
-        # As the client has it, not as JSON.
+        # The client's object, not JSON.
         messages.append(message)
         if not message.tool_calls:
             break
@@ -70,12 +70,12 @@ def test_an_agent_on_chat_completions_calls_the_right_one_of_few_tools(provider:
     assert called == [("get_forecast", {"city": "Oslo"})]
     assert len(provider.sent) == 2 and provider.sent[0] == provider.sent[1]
     assert len(provider.sent[0]) <= K
-    # A tool goes on as it was given, and so does all else.
+    # Sent tools and all other members are unchanged.
     assert all(tool in CHAT for tool in provider.requests[0]["tools"])
     assert provider.requests[0]["messages"] == [user(FORECAST)] and provider.requests[0]["model"] == "fake"
 
 
-def test_an_agent_on_responses_calls_the_right_one_of_few_tools(provider: Provider) -> None:
+def test_agent_on_responses_calls_the_right_tool(provider: Provider) -> None:
     provider.choose = calls_forecast
     agent, said, called = narrow(client(provider), k=K), [user(FORECAST)], []
     while True:
@@ -92,7 +92,7 @@ def test_an_agent_on_responses_calls_the_right_one_of_few_tools(provider: Provid
     assert provider.sent[0] == provider.sent[1] and len(provider.sent[0]) <= K
 
 
-def test_text_alone_is_a_conversation_and_one_that_the_provider_keeps_goes_on(provider: Provider) -> None:
+def test_plain_text_and_stored_conversations_are_narrowed(provider: Provider) -> None:
     agent = narrow(client(provider), k=K)
     agent.responses.create(model="fake", input=FORECAST, tools=RESPONSES)
     result = [{"type": "function_call_output", "call_id": "call_1", "output": "rain"}]
@@ -101,7 +101,7 @@ def test_text_alone_is_a_conversation_and_one_that_the_provider_keeps_goes_on(pr
     assert provider.sent[1] == provider.sent[0]
 
 
-def test_async_clients_send_few_tools_too(provider: Provider) -> None:
+def test_async_client_sends_few_tools(provider: Provider) -> None:
     provider.choose = calls_forecast
 
     async def run() -> None:
@@ -122,7 +122,7 @@ def test_async_clients_send_few_tools_too(provider: Provider) -> None:
     assert len(provider.sent) == 4 and all(len(names) <= K for names in provider.sent)
 
 
-def test_the_list_only_grows(provider: Provider) -> None:
+def test_tool_list_only_grows(provider: Provider) -> None:
     agent = narrow(client(provider), k=2)
     messages: list[Any] = [user(FORECAST)]
     ask(agent, messages)
@@ -132,16 +132,16 @@ def test_the_list_only_grows(provider: Provider) -> None:
     first, second, third = provider.sent
     assert "refund_payment" in second and second[: len(first)] == first
     assert len(first) < len(second) <= 4
-    assert third == second, "the order in which tools are given does not matter"
+    assert third == second, "the order of the offered tools does not matter"
 
 
-def test_stand_ins_share_engines_but_no_conversations(provider: Provider) -> None:
+def test_wrappers_share_engines_but_not_conversations(provider: Provider) -> None:
     ask(narrow(client(provider), k=1), [user(FORECAST)])
     ask(narrow(client(provider), k=1), [user(PARCEL)])
     assert provider.sent == [["get_forecast"], ["track_parcel"]]
 
 
-def test_few_tools_and_none_are_sent_as_they_are(provider: Provider) -> None:
+def test_short_or_empty_tool_list_is_unchanged(provider: Provider) -> None:
     agent = narrow(client(provider), k=K)
     ask(agent, [user(FORECAST)], tools=CHAT[5 : 5 + K])
     agent.chat.completions.create(model="fake", messages=[user(FORECAST)])
@@ -150,7 +150,7 @@ def test_few_tools_and_none_are_sent_as_they_are(provider: Provider) -> None:
     assert "tools" not in provider.requests[1] and "tools" not in provider.requests[2]
 
 
-def test_what_is_forced_kept_or_the_providers_own_stays(provider: Provider) -> None:
+def test_forced_kept_and_provider_tools_stay(provider: Provider) -> None:
     agent = narrow(client(provider), k=1, keep=["set_alarm", "not_there"])
     choice = {"type": "function", "function": {"name": "merge_branch"}}
     ask(agent, [user(FORECAST)], tool_choice=choice)
@@ -162,7 +162,7 @@ def test_what_is_forced_kept_or_the_providers_own_stays(provider: Provider) -> N
     assert set(provider.sent[1]) == {"web_search", "get_forecast", "find_route"}
 
 
-def test_what_access_excludes_is_never_sent(provider: Provider) -> None:
+def test_excluded_tool_is_never_sent(provider: Provider) -> None:
     access = {"exclude": ["delete_account"]}
     agent = narrow(client(provider), k=K, access=access, keep=["delete_account"])
     wants = [user("Delete the account of user 9 for good with delete_account")]
@@ -176,7 +176,7 @@ def test_what_access_excludes_is_never_sent(provider: Provider) -> None:
     assert len(provider.sent[3]) == len(NAMES) - 1
 
 
-def test_with_access_whatever_fails_sends_nothing(provider: Provider) -> None:
+def test_failure_with_access_sends_nothing(provider: Provider) -> None:
     agent = narrow(client(provider), k=K, access={"exclude": ["delete_account"]})
     forced = {"type": "function", "function": {"name": "delete_account"}}
     with pytest.raises(picktools.ArgumentError, match="delete_account"):
@@ -190,7 +190,7 @@ def test_with_access_whatever_fails_sends_nothing(provider: Provider) -> None:
     assert provider.requests == []
 
 
-def test_many_excluded_tools_are_all_kept_back(provider: Provider) -> None:
+def test_many_excluded_tools_are_never_sent(provider: Provider) -> None:
     function = {"description": "Tells the weather", "parameters": schema([])}
     many = [{"type": "function", "function": {"name": f"weather_{number}", **function}} for number in range(120)]
     hidden = [f"weather_{number}" for number in range(110)]
@@ -199,7 +199,7 @@ def test_many_excluded_tools_are_all_kept_back(provider: Provider) -> None:
     assert sorted(provider.sent[0]) == sorted(f"weather_{number}" for number in range(110, 120))
 
 
-def test_without_access_a_failure_loses_no_tools(provider: Provider, caplog: pytest.LogCaptureFixture) -> None:
+def test_failure_without_access_sends_all_tools(provider: Provider, caplog: pytest.LogCaptureFixture) -> None:
     def fails(texts: list[str]) -> Any:
         raise RuntimeError("no model today")
 
@@ -210,12 +210,12 @@ def test_without_access_a_failure_loses_no_tools(provider: Provider, caplog: pyt
     assert [record.name for record in caplog.records].count("picktools") == 2
 
 
-def test_a_misspelt_option_is_told_access_or_not(provider: Provider) -> None:
+def test_misspelt_option_raises_with_and_without_access(provider: Provider) -> None:
     with pytest.raises(picktools.ArgumentError, match="min_scor"):
         ask(narrow(client(provider), k=K, min_scor=0.5), [user(FORECAST)])
     assert provider.requests == []
 
 
-def test_no_tools_at_all_cannot_be_asked_for(provider: Provider) -> None:
+def test_k_below_one_raises(provider: Provider) -> None:
     with pytest.raises(picktools.ArgumentError, match="at least one"):
         narrow(client(provider), k=0)

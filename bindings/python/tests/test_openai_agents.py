@@ -1,4 +1,4 @@
-"""Agents of the OpenAI Agents SDK, against a provider on this machine."""
+"""Agents of the OpenAI Agents SDK and the fake provider."""
 
 import asyncio
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def provider() -> Iterator[Provider]:
 
 
 def run(provider: Provider, agent: Any, *turns: str) -> Any:
-    """Runs an agent on what the user says, each time with all that was said before."""
+    """Runs an agent on each message of the user, with the earlier conversation."""
 
     async def all_turns() -> Any:
         said: list[Any] = []
@@ -42,7 +42,7 @@ def run(provider: Provider, agent: Any, *turns: str) -> Any:
     return asyncio.run(all_turns())
 
 
-def agent_of(called: list[Any], names: list[str] | None = None, **more: Any) -> Any:
+def make_agent(called: list[Any], names: list[str] | None = None, **more: Any) -> Any:
     def tool(name: str, text: str, arguments: list[str]) -> Any:
         async def invoke(context: Any, given: str) -> str:
             called.append((name, given))
@@ -59,10 +59,10 @@ def calls_route(names: list[str]) -> tuple[str, dict[str, str]]:
     return "find_route", {"start": "station", "end": "museum"}
 
 
-def test_an_agent_calls_the_right_one_of_few_tools(provider: Provider) -> None:
+def test_agent_calls_the_right_tool(provider: Provider) -> None:
     provider.choose = calls_route
     called: list[Any] = []
-    whole = agent_of(called)
+    whole = make_agent(called)
     result = run(provider, narrow(whole, k=K), ROUTE)
     assert result.final_output == "done"
     assert called == [("find_route", '{"start": "station", "end": "museum"}')]
@@ -72,8 +72,8 @@ def test_an_agent_calls_the_right_one_of_few_tools(provider: Provider) -> None:
     assert len(provider.sent[2]) == len(TOOLS), "the agent that was given is as it was"
 
 
-def test_the_list_only_grows(provider: Provider) -> None:
-    agent = narrow(agent_of([]), k=K)
+def test_tool_list_only_grows(provider: Provider) -> None:
+    agent = narrow(make_agent([]), k=K)
     run(provider, agent, ROUTE, "Thanks. And play a song by Nina Simone")
     run(provider, agent, "Where is my parcel?")
     first, second, other = provider.sent
@@ -82,8 +82,8 @@ def test_the_list_only_grows(provider: Provider) -> None:
     assert "track_parcel" in other and len(other) <= K, "another conversation starts afresh"
 
 
-def test_what_a_session_remembers_counts(provider: Provider) -> None:
-    agent = narrow(agent_of([]), k=K)
+def test_session_history_is_part_of_the_conversation(provider: Provider) -> None:
+    agent = narrow(make_agent([]), k=K)
 
     async def turns() -> None:
         async with openai.AsyncOpenAI(api_key="none", base_url=provider.url + "/v1", max_retries=0) as client:
@@ -97,31 +97,31 @@ def test_what_a_session_remembers_counts(provider: Provider) -> None:
     assert second[: len(first)] == first and "play_song" in second
 
 
-def test_few_tools_are_offered_as_they_are(provider: Provider) -> None:
-    run(provider, narrow(agent_of([], ["get_forecast", "water_plants"]), k=K), ROUTE)
+def test_short_tool_list_is_unchanged(provider: Provider) -> None:
+    run(provider, narrow(make_agent([], ["get_forecast", "water_plants"]), k=K), ROUTE)
     assert provider.sent == [["get_forecast", "water_plants"]]
 
 
-def test_what_is_forced_kept_or_no_function_stays(provider: Provider) -> None:
+def test_forced_kept_and_provider_tools_stay(provider: Provider) -> None:
     settings = agents.ModelSettings(tool_choice="play_song")
-    agent = narrow(agent_of([], own=[agents.WebSearchTool()], model_settings=settings), k=1, keep=["set_alarm"])
+    agent = narrow(make_agent([], own=[agents.WebSearchTool()], model_settings=settings), k=1, keep=["set_alarm"])
     run(provider, agent, ROUTE)
     assert set(provider.sent[0]) == {"web_search", "find_route", "play_song", "set_alarm"}
 
 
-def test_what_access_excludes_is_never_offered(provider: Provider) -> None:
+def test_excluded_tool_is_never_offered(provider: Provider) -> None:
     access = {"exclude": ["find_route"]}
-    run(provider, narrow(agent_of([]), k=K, access=access, keep=["find_route"]), ROUTE, "find_route again")
-    run(provider, narrow(agent_of([], ["find_route", "play_song"]), k=K, access=access), ROUTE)
+    run(provider, narrow(make_agent([]), k=K, access=access, keep=["find_route"]), ROUTE, "find_route again")
+    run(provider, narrow(make_agent([], ["find_route", "play_song"]), k=K, access=access), ROUTE)
     assert len(provider.sent) == 3 and all(names and "find_route" not in names for names in provider.sent)
-    forced = agent_of([], model_settings=agents.ModelSettings(tool_choice="find_route"))
+    forced = make_agent([], model_settings=agents.ModelSettings(tool_choice="find_route"))
     with pytest.raises(picktools.ArgumentError, match="find_route"):
         run(provider, narrow(forced, k=K, access=access), ROUTE)
     assert len(provider.requests) == 3
 
 
-def test_clones_are_narrowed_and_disabled_tools_stay_away(provider: Provider) -> None:
-    whole = agent_of([])
+def test_clone_is_narrowed_and_disabled_tool_is_not_offered(provider: Provider) -> None:
+    whole = make_agent([])
     whole.tools[11].is_enabled = False
     run(provider, narrow(whole, k=K).clone(instructions="Help well"), ROUTE)
     assert len(provider.sent[0]) <= K and "find_route" not in provider.sent[0]

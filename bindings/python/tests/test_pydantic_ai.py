@@ -1,4 +1,4 @@
-"""Agents of Pydantic AI, against a provider on this machine."""
+"""Agents of Pydantic AI and the fake provider."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -39,7 +39,7 @@ def toolset(called: list[Any], names: list[str] | None = None) -> Any:
     return pydantic_ai.FunctionToolset([tool(*entry) for entry in TOOLS if names is None or entry[0] in names])
 
 
-def agent_of(provider: Provider, tools: Any, **options: Any) -> Any:
+def make_agent(provider: Provider, tools: Any, **options: Any) -> Any:
     model = OpenAIChatModel("fake", provider=OpenAIProvider(base_url=provider.url + "/v1", api_key="none"))
     return pydantic_ai.Agent(model, toolsets=[tools], capabilities=[PrepareTools(prepare(**options))])
 
@@ -49,18 +49,18 @@ def calls_exchange(names: list[str]) -> tuple[str, dict[str, str]]:
     return "convert_currency", {"amount": "100", "to": "JPY"}
 
 
-def test_an_agent_calls_the_right_one_of_few_tools(provider: Provider) -> None:
+def test_agent_calls_the_right_tool(provider: Provider) -> None:
     provider.choose = calls_exchange
     called: list[Any] = []
-    result = agent_of(provider, toolset(called), k=K).run_sync(MONEY)
+    result = make_agent(provider, toolset(called), k=K).run_sync(MONEY)
     assert result.output == "done"
     assert called == [("convert_currency", {"amount": "100", "to": "JPY"})]
     assert len(provider.sent) == 2 and provider.sent[0] == provider.sent[1]
     assert len(provider.sent[0]) <= K
 
 
-def test_the_list_only_grows(provider: Provider) -> None:
-    agent = agent_of(provider, toolset([]), k=K)
+def test_tool_list_only_grows(provider: Provider) -> None:
+    agent = make_agent(provider, toolset([]), k=K)
     before = agent.run_sync(["Look at this:", MONEY]).all_messages()
     agent.run_sync("Thanks. Now reserve a table for four", message_history=before)
     agent.run_sync("Where is my parcel?")
@@ -70,30 +70,30 @@ def test_the_list_only_grows(provider: Provider) -> None:
     assert "track_parcel" in other and len(other) <= K, "another conversation starts afresh"
 
 
-def test_few_tools_are_offered_as_they_are(provider: Provider) -> None:
-    agent_of(provider, toolset([], ["get_forecast", "water_plants"]), k=K).run_sync(MONEY)
+def test_short_tool_list_is_unchanged(provider: Provider) -> None:
+    make_agent(provider, toolset([], ["get_forecast", "water_plants"]), k=K).run_sync(MONEY)
     assert provider.sent == [["get_forecast", "water_plants"]]
 
 
-def test_what_is_kept_stays(provider: Provider) -> None:
-    agent_of(provider, toolset([]), k=1, keep=["set_alarm"]).run_sync(MONEY)
+def test_kept_tool_stays(provider: Provider) -> None:
+    make_agent(provider, toolset([]), k=1, keep=["set_alarm"]).run_sync(MONEY)
     assert sorted(provider.sent[0]) == ["convert_currency", "set_alarm"]
 
 
-def test_what_access_excludes_is_never_offered(provider: Provider) -> None:
+def test_excluded_tool_is_never_offered(provider: Provider) -> None:
     access = {"exclude": ["convert_currency"]}
-    agent = agent_of(provider, toolset([]), k=K, access=access, keep=["convert_currency"])
+    agent = make_agent(provider, toolset([]), k=K, access=access, keep=["convert_currency"])
     before = agent.run_sync(MONEY).all_messages()
     agent.run_sync("use convert_currency", message_history=before)
     few = toolset([], ["convert_currency", "play_song"])
-    agent_of(provider, few, k=K, access=access).run_sync(MONEY)
+    make_agent(provider, few, k=K, access=access).run_sync(MONEY)
     assert len(provider.sent) == 3 and all(names and "convert_currency" not in names for names in provider.sent)
     with pytest.raises(picktools.PicktoolsError):
-        agent_of(provider, few, k=K, access={"exclude": ["no_such_tool"]}).run_sync(MONEY)
+        make_agent(provider, few, k=K, access={"exclude": ["no_such_tool"]}).run_sync(MONEY)
     assert len(provider.requests) == 3
 
 
-def test_a_toolset_can_be_narrowed_alone(provider: Provider) -> None:
+def test_single_toolset_is_narrowed(provider: Provider) -> None:
     model = OpenAIChatModel("fake", provider=OpenAIProvider(base_url=provider.url + "/v1", api_key="none"))
     narrowed = toolset([]).prepared(prepare(k=2))
     pydantic_ai.Agent(model, toolsets=[narrowed]).run_sync(MONEY)

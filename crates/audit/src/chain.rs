@@ -1,35 +1,35 @@
-//! What holds records together: numbers, digests, and which files they are in.
+//! The chain of records: numbers, digests and file names.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use picktools_state::keys::hex;
-use picktools_state::{StateError, write_for_owner};
+use picktools_state::{StateError, write_private_file};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// The version of records.
+/// The format version of records.
 pub const VERSION: u32 = 1;
-/// What stands for the digest of the line before the first.
-pub(crate) const NOTHING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
-/// The file of the head, the lock, what the gateway is called in a store, and the folder of
-/// catalogs.
+/// The digest that stands in for the line before the first record.
+pub(crate) const GENESIS_DIGEST: &str =
+    "0000000000000000000000000000000000000000000000000000000000000000";
+/// The files for the head, the lock and the gateway's name in a store, and the folder for catalogs.
 const HEAD: &str = "head.json";
 pub(crate) const LOCK: &str = "lock";
 pub(crate) const GATEWAY: &str = "gateway";
 pub(crate) const CATALOGS: &str = "catalogs";
 
-/// A record that was on the disk, whole, when this was written.
+/// The position of a record that was safely on the disk when this was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Head {
     /// [`VERSION`].
     pub version: u32,
-    /// Its number; 0 before the first.
+    /// The number of the record; 0 before the first record.
     pub number: u64,
-    /// The SHA-256 of its line.
+    /// The SHA-256 of the record's line.
     pub digest: String,
 }
 
@@ -42,7 +42,7 @@ impl Head {
         }
     }
 
-    /// Reads the head of a folder; `None` where it has none.
+    /// Reads the head of a folder; `None` if the file is missing.
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>, StateError> {
         let path = folder.join(HEAD);
         let bytes = match fs::read(&path) {
@@ -53,14 +53,11 @@ impl Head {
         let head: Self = serde_json::from_slice(&bytes).map_err(|error| {
             StateError::new(
                 &path,
-                format!("is no head of an audit ({error}); put back a copy"),
+                format!("invalid head of an audit log ({error}); restore a copy"),
             )
         })?;
         if head.version != VERSION {
-            let message = format!(
-                "is of version {}, and this program knows {VERSION}",
-                head.version
-            );
+            let message = format!("unsupported version {}, expected {VERSION}", head.version);
             return Err(StateError::new(&path, message));
         }
         Ok(Some(head))
@@ -72,14 +69,14 @@ impl Head {
             StateError::new(&path, format!("cannot be written: {error}"))
         };
         let text = serde_json::to_vec(self).map_err(|error| failed(&error))?;
-        write_for_owner(&path, &text).map_err(|error| {
+        write_private_file(&path, &text).map_err(|error| {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
             failed(&cause.unwrap_or_else(|| error.to_string()))
         })
     }
 }
 
-/// What of a record holds it to the others.
+/// The members of a record that link it to the chain.
 #[derive(Deserialize)]
 pub(crate) struct Link {
     version: u32,
@@ -87,34 +84,33 @@ pub(crate) struct Link {
     previous: String,
 }
 
-/// A chain as far as it was followed.
+/// A chain, as far as it was checked.
 pub(crate) struct Chain {
-    /// The number of the last record, and the digest of its line; `None` where any record may come.
+    /// The number and line digest of the last record; `None` if any record may come next.
     last: Option<(u64, String)>,
 }
 
 impl Chain {
-    /// A chain that begins with whatever record comes.
+    /// Starts a chain at any record.
     pub(crate) fn new() -> Self {
         Self { last: None }
     }
 
     pub(crate) fn last(&self) -> Option<(u64, &str)> {
-        self.last
-            .as_ref()
-            .map(|(number, digest)| (*number, digest.as_str()))
+        let (number, digest) = self.last.as_ref()?;
+        Some((*number, digest))
     }
 
-    /// Goes on with a line, and tells its number, or why it is not the next. What follows a line
-    /// that is not is held to that line.
+    /// Checks the next line and returns its number, or the fault. After a faulty line, the next
+    /// line is checked against that faulty line.
     pub(crate) fn follow(&mut self, line: &[u8]) -> Result<u64, String> {
         let digest = sha256(line);
         let link: Link = match serde_json::from_slice(line) {
             Ok(link) => link,
             Err(error) => {
-                // The next is held to its number and to these bytes.
+                // The next line is checked against this line's assumed number and its bytes.
                 self.last = self.last.take().map(|(number, _)| (number + 1, digest));
-                return Err(format!("is no record: {error}"));
+                return Err(format!("is not a record: {error}"));
             }
         };
         let Link {
@@ -125,69 +121,70 @@ impl Chain {
         let expected = self.last.replace((number, digest));
         if version != VERSION {
             return Err(format!(
-                "is of version {version}, and this program knows {VERSION}"
+                "has the unsupported version {version}, expected {VERSION}"
             ));
         }
-        let Some((before, digest)) = expected else {
-            // The first of all follows nothing.
+        let Some((last_number, digest)) = expected else {
+            // Record 1 has no predecessor.
             let is_first = number == 1;
-            return match (previous == NOTHING) == is_first {
+            return match (previous == GENESIS_DIGEST) == is_first {
                 true => Ok(number),
                 false => Err(format!(
-                    "has the number {number} and does not begin as such a record does"
+                    "has the number {number}, but its link to the previous record does not fit"
                 )),
             };
         };
-        if number != before + 1 {
+        if number != last_number + 1 {
             return Err(format!(
-                "has the number {number} where {} was to come: lines were removed, put in, repeated or moved",
-                before + 1
+                "has the number {number}, expected {}: lines were removed, inserted, repeated or \
+                 moved",
+                last_number + 1
             ));
         }
         if previous != digest {
-            return Err("does not follow the line before it: one of them was altered, or lines between were".to_owned());
+            let message = "does not continue the line before it: one of them was altered, or \
+                           lines between them were removed";
+            return Err(message.to_owned());
         }
         Ok(number)
     }
 }
 
-/// Returns the SHA-256 of some bytes, in hexadecimal digits.
+/// Returns the SHA-256 of bytes as hexadecimal digits.
 pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// What the file is called that begins with a record.
+/// Returns the name of the file that begins with a record.
 pub(crate) fn file_name(number: u64) -> String {
     format!("audit-{number:012}.jsonl")
 }
 
-/// With which record a file begins, by its name; `None` where it is no file of an audit.
-fn first_of(name: &str) -> Option<u64> {
+/// Returns the number of the record with which a file begins; `None` for other files.
+fn number_from_name(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("audit-")?.strip_suffix(".jsonl")?;
-    digits
-        .parse()
-        .ok()
-        .filter(|number| file_name(*number) == name)
+    let number = digits.parse().ok()?;
+    (file_name(number) == name).then_some(number)
 }
 
-/// The files of a folder.
+/// The files of an audit folder.
 pub(crate) struct Files {
-    /// In order, each with the number that its name has.
+    /// The files with records in order, each with the number in its name.
     pub(crate) audit: Vec<(u64, PathBuf)>,
-    /// The names of what is none of its own.
+    /// The names of files that do not belong to the audit.
     pub(crate) foreign: Vec<String>,
 }
 
 impl Files {
-    pub(crate) fn of(folder: &Path) -> Result<Self, StateError> {
+    pub(crate) fn list(folder: &Path) -> Result<Self, StateError> {
         let failed = |error: io::Error| StateError::new(folder, format!("cannot be read: {error}"));
         let (mut audit, mut foreign) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            match first_of(&name) {
+            match number_from_name(&name) {
                 Some(number) => audit.push((number, entry.path())),
-                // What a write that was broken off leaves begins with a dot.
+                // Names with a dot are temporary files of interrupted writes.
                 None if [HEAD, LOCK, GATEWAY, CATALOGS].contains(&name.as_str())
                     || name.starts_with('.') => {}
                 None if name.starts_with("remnant-") => {}

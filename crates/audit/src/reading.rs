@@ -1,4 +1,4 @@
-//! Reading an audit: whether it is whole, and what it holds.
+//! Reading and verifying an audit log.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,42 +12,42 @@ use serde::{Deserialize, Serialize};
 use crate::chain::{CATALOGS, Chain, Files, Head, VERSION};
 use crate::record::Record;
 
-/// The most faults that are told.
+/// The most faults that are reported.
 const MAX_BROKEN: usize = 100;
 
-/// What is found of an audit when it is looked through.
+/// The result of verifying an audit log.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Verified {
-    /// How many files there are.
+pub struct AuditVerification {
+    /// The number of files.
     pub files: usize,
-    /// How many records.
+    /// The number of records.
     pub records: u64,
-    /// The numbers of the first and of the last.
+    /// The number of the first record.
     pub first: u64,
-    /// See [`Verified::first`].
+    /// The number of the last record.
     pub last: u64,
-    /// How many records there are of each kind.
+    /// The number of records of each kind.
     pub kinds: BTreeMap<String, u64>,
-    /// Where the chain is broken, the first 100 places.
-    pub broken: Vec<Break>,
-    /// What is no fault, and to be known.
+    /// The first 100 places at which the chain is broken.
+    pub broken: Vec<ChainBreak>,
+    /// Remarks that are not faults.
     pub notes: Vec<String>,
 }
 
-/// A place where the chain is broken.
+/// A place at which the chain is broken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Break {
+pub struct ChainBreak {
     /// The name of the file.
     pub file: String,
-    /// The line, from 1; 0 where it is of no line.
+    /// The line number, from 1; 0 if no single line is affected.
     pub line: usize,
-    /// What is wrong.
+    /// The fault.
     pub message: String,
 }
 
-impl std::fmt::Display for Break {
+impl std::fmt::Display for ChainBreak {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {
             file,
@@ -61,23 +61,23 @@ impl std::fmt::Display for Break {
     }
 }
 
-/// What of a record is looked at when the chain is.
+/// The members of a record that verification looks at.
 #[derive(Deserialize)]
-struct Kind {
+struct RecordKind {
     kind: String,
-    /// Of the record that a file begins with: the first that was kept.
+    /// In the first record of a file, the number of the oldest record that is still kept.
     #[serde(default)]
     first: Option<u64>,
 }
 
-/// The lines of a file, without their ends.
-struct Lines {
+/// The lines of a file, without line ends.
+struct LineReader {
     reader: BufReader<File>,
     path: PathBuf,
     line: usize,
 }
 
-impl Lines {
+impl LineReader {
     fn open(path: &Path) -> Result<Self, StateError> {
         let file = File::open(path).map_err(|error| cannot_read(path, &error))?;
         Ok(Self {
@@ -87,22 +87,22 @@ impl Lines {
         })
     }
 
-    /// The next line, and whether it has an end.
+    /// Reads the next line; `true` if it has a line end.
     fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<bool>, StateError> {
         bytes.clear();
-        let read = self
+        let length = self
             .reader
             .read_until(b'\n', bytes)
             .map_err(|error| cannot_read(&self.path, &error))?;
-        if read == 0 {
+        if length == 0 {
             return Ok(None);
         }
         self.line += 1;
-        let is_whole = bytes.last() == Some(&b'\n');
-        if is_whole {
+        let is_complete = bytes.last() == Some(&b'\n');
+        if is_complete {
             bytes.pop();
         }
-        Ok(Some(is_whole))
+        Ok(Some(is_complete))
     }
 }
 
@@ -110,149 +110,161 @@ fn cannot_read(path: &Path, error: &io::Error) -> StateError {
     StateError::new(path, format!("cannot be read: {error}"))
 }
 
-fn name_of(path: &Path) -> String {
+fn file_name_text(path: &Path) -> String {
     path.file_name()
         .map(|name| name.to_string_lossy().into_owned())
         .unwrap_or_default()
 }
 
-/// The files of a folder that is an audit.
-fn files(folder: &Path) -> Result<Files, StateError> {
-    let files = Files::of(folder)?;
+/// Returns the files of a folder that holds an audit log.
+fn audit_files(folder: &Path) -> Result<Files, StateError> {
+    let files = Files::list(folder)?;
     if files.audit.is_empty() {
         return Err(StateError::new(
             folder,
-            "holds no audit: there is no file audit-….jsonl",
+            "contains no audit log: there is no file audit-….jsonl",
         ));
     }
     Ok(files)
 }
 
-/// Returns how many bytes of records a folder holds.
+/// Returns the number of bytes of records in a folder.
 ///
 /// # Errors
 ///
-/// [`StateError`] when it cannot be read, or is no audit.
+/// [`StateError`] if the folder cannot be read or holds no audit log.
 pub fn size(folder: &Path) -> Result<u64, StateError> {
-    let files = files(folder)?.audit;
-    Ok(files
-        .iter()
-        .filter_map(|(_, path)| fs::metadata(path).ok())
-        .map(|about| about.len())
-        .sum())
+    let mut bytes = 0;
+    for (_, path) in audit_files(folder)?.audit {
+        if let Ok(metadata) = fs::metadata(path) {
+            bytes += metadata.len();
+        }
+    }
+    Ok(bytes)
 }
 
-/// Looks whether an audit is whole. `read` is told how many bytes were read since it was told
-/// before.
+/// Verifies an audit log. `read` is called with the number of bytes that were read since its last
+/// call.
 ///
 /// # Errors
 ///
-/// [`StateError`] when the folder is no audit, or cannot be read. That its chain is broken is no
-/// error, but what is found.
-pub fn verify(folder: &Path, read: &mut dyn FnMut(u64)) -> Result<Verified, StateError> {
-    let Files { audit, foreign } = files(folder)?;
-    let mut found = Verified {
+/// [`StateError`] if the folder holds no audit log or cannot be read. A broken chain is a result,
+/// not an error.
+pub fn verify(
+    folder: &Path,
+    progress: &mut dyn FnMut(u64),
+) -> Result<AuditVerification, StateError> {
+    let Files { audit, foreign } = audit_files(folder)?;
+    let mut verification = AuditVerification {
         files: audit.len(),
-        ..Verified::default()
+        ..AuditVerification::default()
     };
-    found.notes.extend(
-        foreign
-            .into_iter()
-            .map(|name| format!("{name} is no file of the audit")),
-    );
-    let head = match Head::read(folder) {
-        Ok(Some(head)) => Some(head),
-        Ok(None) => {
-            found.broken(
-                &folder.join("head.json"),
-                0,
-                "is missing: nobody can tell whether the end is",
-            );
-            None
-        }
-        Err(error) => {
-            found.broken(&error.path, 0, error.message);
-            None
-        }
-    };
+    verification.add_foreign_files(foreign);
+    let head = verification.read_head(folder);
     let mut chain = Chain::new();
-    let (mut kept, mut bytes) = (1, Vec::new());
-    for (place, (first, path)) in audit.iter().enumerate() {
-        let mut lines = Lines::open(path)?;
-        while let Some(is_whole) = lines.next(&mut bytes)? {
-            read(bytes.len() as u64 + 1);
-            if !is_whole && place + 1 == audit.len() {
+    let (mut first_kept, mut bytes) = (1, Vec::new());
+    for (index, (first, path)) in audit.iter().enumerate() {
+        let mut lines = LineReader::open(path)?;
+        while let Some(is_complete) = lines.next(&mut bytes)? {
+            progress(bytes.len() as u64 + 1);
+            if !is_complete && index + 1 == audit.len() {
                 let note = format!(
-                    "{} ends with {} bytes that are no whole line: it is being written, or a process ended while it wrote; the \
-                     next start puts them aside",
-                    name_of(path),
+                    "{} ends with an incomplete line of {} bytes: it is being written, or a \
+                     process ended while it wrote; the next start moves them to another file",
+                    file_name_text(path),
                     bytes.len()
                 );
-                found.notes.push(note);
+                verification.notes.push(note);
                 break;
             }
             let followed = chain.follow(&bytes);
-            found.records += 1;
-            if let Ok(kind) = serde_json::from_slice::<Kind>(&bytes) {
-                *found.kinds.entry(kind.kind).or_default() += 1;
-                kept = kept.max(kind.first.unwrap_or(1));
+            verification.records += 1;
+            if let Ok(kind) = serde_json::from_slice::<RecordKind>(&bytes) {
+                *verification.kinds.entry(kind.kind).or_default() += 1;
+                first_kept = first_kept.max(kind.first.unwrap_or(1));
             }
             match followed {
-                Err(message) => found.broken(path, lines.line, message),
+                Err(message) => verification.add_break(path, lines.line, message),
                 Ok(number) if lines.line == 1 && number != *first => {
-                    found.broken(
+                    verification.add_break(
                         path,
                         1,
-                        format!("has the number {number}, and not that of the file's name"),
+                        format!("has the number {number}, unlike the file's name"),
                     );
                 }
-                Ok(_) if !is_whole => found.broken(
+                Ok(_) if !is_complete => verification.add_break(
                     path,
                     lines.line,
-                    "has no end, and other files come after it",
+                    "is incomplete, but other files follow",
                 ),
                 Ok(_) => {}
             }
             let Some((number, digest)) = chain.last() else {
                 continue;
             };
-            found.first = if found.records == 1 {
+            verification.first = if verification.records == 1 {
                 number
             } else {
-                found.first
+                verification.first
             };
-            found.last = number;
+            verification.last = number;
             if head
                 .as_ref()
                 .is_some_and(|head| head.number == number && head.digest != digest)
             {
-                let message = "is not the record that head.json names: it was altered, or all from one on were written anew";
-                found.broken(path, lines.line, message);
+                let message = "is not the record that head.json names: it was altered, or a part \
+                               of the log was rewritten";
+                verification.add_break(path, lines.line, message);
             }
         }
     }
-    if found.records > 0 && found.first > kept {
+    if verification.records > 0 && verification.first > first_kept {
         let message = format!(
-            "has the number {}: the records before it were removed, and not by `keep`",
-            found.first
+            "has the number {}: the records before it were removed, but not by `keep`",
+            verification.first
         );
-        found.broken(&audit[0].1, 1, message);
+        verification.add_break(&audit[0].1, 1, message);
     }
-    if let Some(head) = head.filter(|head| head.number > found.last) {
+    if let Some(head) = head
+        && head.number > verification.last
+    {
         let message = format!(
-            "ends with the record {}, and head.json names {}: the end was cut off",
-            found.last, head.number
+            "ends with record {}, but head.json names {}: the end was cut off",
+            verification.last, head.number
         );
-        found.broken(&audit[audit.len() - 1].1, 0, message);
+        verification.add_break(&audit[audit.len() - 1].1, 0, message);
     }
-    Ok(found)
+    Ok(verification)
 }
 
-impl Verified {
-    fn broken(&mut self, path: &Path, line: usize, message: impl Into<String>) {
+impl AuditVerification {
+    /// Reads the head of a folder, and reports if it is missing or invalid.
+    fn read_head(&mut self, folder: &Path) -> Option<Head> {
+        match Head::read(folder) {
+            Ok(Some(head)) => Some(head),
+            Ok(None) => {
+                let message = "is missing: a missing end cannot be detected";
+                self.add_break(&folder.join("head.json"), 0, message);
+                None
+            }
+            Err(error) => {
+                self.add_break(&error.path, 0, error.message);
+                None
+            }
+        }
+    }
+
+    fn add_foreign_files(&mut self, names: Vec<String>) {
+        for name in names {
+            let note = format!("{name} does not belong to the audit log");
+            self.notes.push(note);
+        }
+    }
+
+    fn add_break(&mut self, path: &Path, line: usize, message: impl Into<String>) {
         if self.broken.len() < MAX_BROKEN {
-            self.broken.push(Break {
-                file: name_of(path),
+            self.broken.push(ChainBreak {
+                file: file_name_text(path),
                 line,
                 message: message.into(),
             });
@@ -260,21 +272,21 @@ impl Verified {
     }
 }
 
-/// A record, and where it stands.
+/// A record with its position.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Read {
-    /// Its number.
+pub struct NumberedRecord {
+    /// The number of the record.
     pub number: u64,
-    /// When it was written, in milliseconds since 1970.
+    /// The time at which it was written, in milliseconds since 1970.
     pub at_ms: u64,
-    /// What it tells.
+    /// The content.
     pub record: Record,
 }
 
-/// A line of an audit.
+/// A line of an audit log.
 #[derive(Deserialize)]
-struct Placed {
+struct AuditLine {
     version: u32,
     number: u64,
     at_ms: u64,
@@ -282,62 +294,62 @@ struct Placed {
     record: Record,
 }
 
-/// Reads the records of an audit in order, and gives each to `take`, which returns `false` to end.
-/// Returns how many lines were passed over, as they are none, or of another version.
+/// Reads the records of an audit log in order and passes each to `take`, which returns `false` to
+/// stop. Returns the number of skipped lines: not a record, or of another version.
 ///
 /// # Errors
 ///
-/// [`StateError`] when the folder is no audit, or cannot be read; and what `take` returns.
+/// [`StateError`] if the folder holds no audit log or cannot be read, and the errors of `take`.
 pub fn records<E: From<StateError>>(
     folder: &Path,
-    mut take: impl FnMut(Read) -> Result<bool, E>,
+    mut take: impl FnMut(NumberedRecord) -> Result<bool, E>,
 ) -> Result<u64, E> {
-    let (mut bytes, mut passed_over) = (Vec::new(), 0);
-    for (_, path) in files(folder)?.audit {
-        let mut lines = Lines::open(&path)?;
-        while let Some(is_whole) = lines.next(&mut bytes)? {
-            let placed = serde_json::from_slice::<Placed>(&bytes)
+    let (mut bytes, mut skipped) = (Vec::new(), 0);
+    for (_, path) in audit_files(folder)?.audit {
+        let mut lines = LineReader::open(&path)?;
+        while let Some(is_complete) = lines.next(&mut bytes)? {
+            let line = serde_json::from_slice::<AuditLine>(&bytes)
                 .ok()
-                .filter(|placed| placed.version == VERSION);
-            let Some(Placed {
+                .filter(|line| line.version == VERSION);
+            let Some(AuditLine {
                 number,
                 at_ms,
                 record,
                 ..
-            }) = placed
+            }) = line
             else {
-                passed_over += u64::from(is_whole);
+                skipped += u64::from(is_complete);
                 continue;
             };
-            if is_whole
-                && !take(Read {
+            if is_complete
+                && !take(NumberedRecord {
                     number,
                     at_ms,
                     record,
                 })?
             {
-                return Ok(passed_over);
+                return Ok(skipped);
             }
         }
     }
-    Ok(passed_over)
+    Ok(skipped)
 }
 
-/// Reads a catalog that an audit was written with, by its digest.
+/// Reads a catalog of an audit log by its digest.
 ///
 /// # Errors
 ///
-/// [`StateError`] when it is not there, cannot be read, or is another one.
+/// [`StateError`] if it is missing, cannot be read, or does not match the digest.
 pub fn catalog(folder: &Path, digest: &str) -> Result<Catalog, StateError> {
     let path = folder.join(CATALOGS).join(format!("{digest}.jsonl"));
     let is_name = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_name {
-        return Err(StateError::new(&path, "is no name of a catalog"));
+        return Err(StateError::new(&path, "is not the name of a catalog"));
     }
     let options = CatalogOptions::default();
     let bytes = match fs::read(&path) {
         Ok(bytes) => bytes,
-        // Of no tools there is no file.
+        // The empty catalog has no file.
         Err(_)
             if options
                 .collect([])
@@ -359,7 +371,7 @@ pub fn catalog(folder: &Path, digest: &str) -> Result<Catalog, StateError> {
         true => Ok(catalog),
         false => Err(StateError::new(
             &path,
-            "is not the catalog that its name says: it was altered",
+            "does not match the digest in its name: it was altered",
         )),
     }
 }

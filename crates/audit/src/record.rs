@@ -1,4 +1,4 @@
-//! What records tell, as they are read again.
+//! The content of records, for readers.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use picktools::{Access, PickOptions, Query};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A record. Members that are not named here are let be.
+/// A record. Unknown members are ignored.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -15,58 +15,58 @@ pub enum Record {
     Selection(Box<SelectionRecord>),
     /// A tool was called.
     Call(Box<CallRecord>),
-    /// Somebody decided of what waited.
+    /// An operator decided about a definition or a call.
     Approval(Value),
-    /// What holds has become another.
+    /// The policy changed.
     Policy(Box<PolicyRecord>),
 }
 
-/// Tools that were picked.
+/// A selection of tools.
 #[derive(Debug, Clone, Deserialize)]
 #[non_exhaustive]
 pub struct SelectionRecord {
-    /// Which way the request came: `search`, `pick` or `model`.
+    /// The route of the request: `search`, `pick` or `model`.
     pub via: String,
     /// The name of the caller's key.
     pub key: String,
     /// The caller's role.
     pub role: String,
-    /// Whose state it was: a session, or a key.
+    /// The owner of the caller's state: a session, or a key.
     #[serde(default)]
     pub session: Option<String>,
-    /// The request; absent where it cannot be run again: that of a model, or one that is too large.
+    /// The request; absent if it cannot be replayed, because it went to a model or was too large.
     #[serde(default)]
     pub query: Option<Query>,
-    /// Whether something was replaced in the request, so that it may be answered in another way.
+    /// `true` if a secret in the request was replaced, so that a replay may differ.
     #[serde(default)]
     pub redacted: bool,
-    /// How tools were to be picked, but for who may see them.
+    /// The pick options, without the access policy.
     #[serde(default)]
     pub options: Option<PickOptions>,
-    /// The digest of who may see what.
+    /// The digest of the access policy.
     #[serde(default)]
     pub access: Option<String>,
     /// The digest of the catalog.
     #[serde(default)]
     pub catalog: Option<String>,
-    /// The tools that were picked, the first 64.
+    /// The first 64 picked tools.
     #[serde(default)]
-    pub picks: Vec<Picked>,
-    /// The SHA-256 of the whole selection as JSON.
+    pub picks: Vec<PickRecord>,
+    /// The SHA-256 of the complete selection as JSON.
     #[serde(default)]
     pub selection: Option<String>,
-    /// Whether a stage failed or ran out of time.
+    /// `true` if a stage failed or ran out of time.
     #[serde(default)]
     pub degraded: bool,
 }
 
-/// A tool that was picked.
+/// A picked tool.
 #[derive(Debug, Clone, Deserialize)]
 #[non_exhaustive]
-pub struct Picked {
-    /// Its id.
+pub struct PickRecord {
+    /// The id of the tool.
     pub tool: String,
-    /// Its score, 0..1.
+    /// The score, 0 to 1.
     pub score: f32,
 }
 
@@ -76,39 +76,39 @@ pub struct Picked {
 pub struct CallRecord {
     /// The name of the caller's key.
     pub key: String,
-    /// Whose state it was: a session, or a key.
+    /// The owner of the caller's state: a session, or a key.
     pub session: String,
-    /// The tool's id, where the name was that of one.
+    /// The id of the tool, if the requested name was valid.
     #[serde(default)]
     pub tool: Option<String>,
-    /// `done`; `failed` where the tool said so; `asked` where the call waits for the client; else
-    /// the code of the refusal.
+    /// `done`; `failed` if the tool reported an error; `asked` if the call waits for the client;
+    /// otherwise the code of the refusal.
     pub outcome: String,
 }
 
-/// What holds from now on. Members that are left out stay as they were.
+/// A change of the policy. Members that are left out stay as they were.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct PolicyRecord {
-    /// What has become another: `start`, `settings`, `catalog`, `approvals`, `file`, `access`.
+    /// The parts that changed: `start`, `settings`, `catalog`, `approvals`, `file`, `access`.
     pub changed: Vec<String>,
     /// The version of the program.
     pub program: Option<String>,
-    /// What the vectors of its embedding model depend on.
+    /// The identity of the embedding model.
     pub model: Option<String>,
     /// The digest of the catalog.
     pub catalog: Option<String>,
-    /// What roles may do.
+    /// The policies of roles.
     pub roles: BTreeMap<String, RolePolicy>,
-    /// Who may see what, by digest.
+    /// The access policies by digest.
     pub access: BTreeMap<String, Access>,
 }
 
-/// What a role may do.
+/// The policy of a role.
 #[derive(Debug, Clone, Deserialize)]
 #[non_exhaustive]
 pub struct RolePolicy {
-    /// The digest of what it may see.
+    /// The digest of the access policy.
     pub access: String,
 }

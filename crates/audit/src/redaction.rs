@@ -1,4 +1,4 @@
-//! Texts without what looks like a key, a token, a password or an address of somebody.
+//! Redaction of keys, tokens, passwords and e-mail addresses in texts.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -6,68 +6,68 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 use serde_json::Value;
 
-/// What stands in the place of a secret.
+/// The replacement for a secret.
 const REDACTED: &str = "[redacted]";
-/// From how many characters on letters and digits that are mixed look like a key, where no sign
-/// parts them, and where some do.
-const LONG: usize = 32;
-const LONG_WITH_SIGNS: usize = 40;
+/// The least length of mixed letters and digits that look like a key: one run without a separator,
+/// and a text with separators.
+const MIN_RUN: usize = 32;
+const MIN_RUN_WITH_SEPARATORS: usize = 40;
 
-/// Each with what of a match stays: nothing, or the group `kept`.
+/// Patterns of secrets. The group `kept`, if any, is not replaced.
 static PATTERNS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     let patterns = [
         // Private keys, as PEM.
         r"(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)",
-        // Keys that say by their beginning what they are.
+        // Keys with a known prefix.
         r"\bpk_[0-9a-fA-F]{16,}|\b(?:sk|rk|pk)[-_][A-Za-z0-9_-]{16,}|\bgh[pousr]_[A-Za-z0-9]{16,}|\bgithub_pat_[A-Za-z0-9_]{16,}",
         r"\bglpat-[A-Za-z0-9_-]{16,}|\bxox[a-z]-[A-Za-z0-9-]{8,}|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[0-9A-Za-z_-]{30,}|\bhf_[A-Za-z0-9]{16,}|\bnpm_[A-Za-z0-9]{16,}",
         // JSON Web Tokens.
         r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?",
         r"(?i)(?P<kept>\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}",
-        // What is called a secret.
+        // Values that a name marks as secret.
         r#"(?i)(?P<kept>\b[\w-]*(?:password|passwd|passphrase|secret|api[ _-]?key|access[ _-]?key|token|credentials?|pwd)\b["']?\s*(?:=|:|\bis\b)\s*["']?)[^\s"',;]+"#,
-        // Addresses of machines with a password.
+        // URLs with a password.
         r"(?P<kept>[a-zA-Z][a-zA-Z0-9+.-]*://)[^\s/@:]*:[^\s/@]+(?:@)",
-        // Addresses of people.
+        // E-mail addresses.
         r"[\w.%+-]+@[\w-]+(?:\.[\w-]+)+",
     ];
-    // Each of them is a pattern, which a test sees to.
+    // A test checks that every pattern is valid.
     patterns
         .into_iter()
         .filter_map(|pattern| Regex::new(pattern).ok())
         .collect()
 });
 
-/// What may be a key that nothing else tells of.
+/// A run of characters that may be an unmarked key.
 static RUN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[A-Za-z0-9_+=-]{32,}").ok());
 
-/// Replaces what looks like a secret or an address of somebody.
+/// Replaces texts that look like a secret or an e-mail address.
 pub fn redact(text: &str) -> Cow<'_, str> {
-    let mut told = Cow::Borrowed(text);
+    let mut redacted = Cow::Borrowed(text);
     for pattern in &*PATTERNS {
-        let put = |found: &Captures<'_>| {
-            let kept = found.name("kept").map_or("", |kept| kept.as_str());
-            format!("{kept}{REDACTED}")
+        let replacement = |captures: &Captures<'_>| {
+            let prefix = captures.name("kept").map_or("", |prefix| prefix.as_str());
+            format!("{prefix}{REDACTED}")
         };
-        if let Cow::Owned(without) = pattern.replace_all(&told, put) {
-            told = Cow::Owned(without);
+        if let Cow::Owned(replaced) = pattern.replace_all(&redacted, replacement) {
+            redacted = Cow::Owned(replaced);
         }
     }
     if let Some(run) = &*RUN {
-        let put = |found: &Captures<'_>| match looks_random(&found[0]) {
+        let replacement = |captures: &Captures<'_>| match looks_random(&captures[0]) {
             true => REDACTED.to_owned(),
-            false => found[0].to_owned(),
+            false => captures[0].to_owned(),
         };
-        if let Cow::Owned(without) = run.replace_all(&told, put)
-            && without != told
+        if let Cow::Owned(replaced) = run.replace_all(&redacted, replacement)
+            && replaced != redacted
         {
-            told = Cow::Owned(without);
+            redacted = Cow::Owned(replaced);
         }
     }
-    told
+    redacted
 }
 
-/// Letters and digits that no word and no number has.
+/// Returns `true` for a mix of letters and digits that is neither a word nor a number.
 fn looks_random(run: &str) -> bool {
     let has = |is: fn(&char) -> bool| run.chars().any(|c| is(&c));
     let (digits, lower, upper) = (
@@ -81,30 +81,39 @@ fn looks_random(run: &str) -> bool {
         .max()
         .unwrap_or_default();
     let is_mixed = digits && (lower || upper);
-    is_mixed && longest >= LONG || digits && lower && upper && run.len() >= LONG_WITH_SIGNS
+    is_mixed && longest >= MIN_RUN
+        || digits && lower && upper && run.len() >= MIN_RUN_WITH_SEPARATORS
 }
 
-/// Replaces it in all texts of a value, and cuts each to so many bytes. Returns `true` if something
-/// was replaced.
-pub fn redact_value(value: &mut Value, most: usize) -> bool {
+/// Redacts all texts of a value and cuts each to a number of bytes. Returns `true` if something was
+/// redacted.
+pub fn redact_value(value: &mut Value, max_bytes: usize) -> bool {
     match value {
         Value::String(text) => {
-            let mut told = redact(text).into_owned();
-            let has_secret = told != *text;
-            if told.len() > most {
-                told.truncate(told.floor_char_boundary(most));
-                told.push('…');
+            let mut redacted = redact(text).into_owned();
+            let has_secret = redacted != *text;
+            if redacted.len() > max_bytes {
+                redacted.truncate(redacted.floor_char_boundary(max_bytes));
+                redacted.push('…');
             }
-            *text = told;
+            *text = redacted;
             has_secret
         }
-        // All are looked at, whatever the first has.
-        Value::Array(items) => items
-            .iter_mut()
-            .fold(false, |any, item| redact_value(item, most) | any),
-        Value::Object(members) => members
-            .values_mut()
-            .fold(false, |any, member| redact_value(member, most) | any),
+        // Every item is visited, even after a hit.
+        Value::Array(items) => {
+            let mut any_redacted = false;
+            for item in items {
+                any_redacted |= redact_value(item, max_bytes);
+            }
+            any_redacted
+        }
+        Value::Object(members) => {
+            let mut any_redacted = false;
+            for member in members.values_mut() {
+                any_redacted |= redact_value(member, max_bytes);
+            }
+            any_redacted
+        }
         _ => false,
     }
 }
@@ -116,18 +125,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_patterns_are_patterns() {
+    fn all_patterns_compile() {
         assert_eq!(PATTERNS.len(), 8);
         assert!(RUN.is_some());
     }
 
     #[test]
-    fn what_looks_like_a_secret_or_an_address_is_replaced() {
+    fn secrets_and_addresses_are_replaced() {
         let jwt =
             "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U";
         let pem =
             "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\n-----END RSA PRIVATE KEY-----";
-        for (text, told) in [
+        for (text, expected) in [
             (
                 "use sk-proj-abcdefghijklmnop1234 for it",
                 "use [redacted] for it",
@@ -161,12 +170,12 @@ mod tests {
             ("0123456789abcdef0123456789abcdef is it", "[redacted] is it"),
             ("a1B2c3D4-e5F6g7H8_i9J0k1L2-m3N4o5P6q7R8s9T0", "[redacted]"),
         ] {
-            assert_eq!(redact(text), told, "{text}");
+            assert_eq!(redact(text), expected, "{text}");
         }
     }
 
     #[test]
-    fn what_does_not_stays_as_it_is() {
+    fn other_texts_are_unchanged() {
         for text in [
             "",
             "list the open pull requests of picktools",
@@ -184,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_within_values_are_replaced_and_cut() {
+    fn texts_in_values_are_redacted_and_cut() {
         let mut value = json!({"to": ["ada@example.org", 1], "body": "x".repeat(50), "n": null});
         assert!(redact_value(&mut value, 10));
         assert_eq!(

@@ -1,11 +1,11 @@
-//! How the records of all gateways come to lie in one place: what is on the disk goes to a stream
-//! of the store, in order and each once.
+//! The transfer of audit records to a stream in the shared store, where the records of all gateways
+//! come together.
 //!
-//! The folder stays what holds a record: nothing is sent that is not on the disk, and while the
-//! store is away records stay there, also those of files that `keep` would remove. How far a
-//! gateway's records were taken stands beside the stream, as the number and digest of the last, and
-//! is changed in the same step: where an answer is lost, or the store comes back with an older
-//! copy, it tells itself where to go on.
+//! Only records that are on the disk are sent, in order and once each. While the store is
+//! unreachable they stay in the folder, even in files that `keep` would remove. The position of
+//! each gateway, the number and digest of its last record, is stored beside the stream and changes
+//! in the same step. After a lost reply or a rollback of the store, this position says from which
+//! record to continue.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -16,52 +16,52 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use picktools_state::keys::random;
-use picktools_state::{Answer, Failure, Fault, Purpose, StateError, Store, lock, write_for_owner};
+use picktools_state::{
+    Purpose, StateError, StateStore, StoreFailure, StoreFault, StoreReply, lock, write_private_file,
+};
 
-use crate::chain::{Files, GATEWAY, Head, Link, NOTHING, sha256};
+use crate::chain::{Files, GATEWAY, GENESIS_DIGEST, Head, Link, sha256};
 
-/// How often is looked what there is to send.
-const LOOK: Duration = Duration::from_millis(500);
-/// The most records and bytes that are sent together.
+/// The interval between checks for new records.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// The most records and bytes in one transfer.
 const MAX_RECORDS: usize = 256;
 const MAX_BYTES: usize = 512 << 10;
-/// The digits of what a gateway is called in the stream.
-const DIGITS: usize = 16;
+/// The number of digits of a gateway's name in the stream.
+const NAME_DIGITS: usize = 16;
 
-/// Tells which record of a gateway is the last one. Where the stream is gone, all gateways begin
-/// anew.
-const LAST: &str = "\
+/// Returns the position of a gateway. If the stream is gone, all positions are deleted.
+const READ_POSITION: &str = "\
 if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('DEL', KEYS[2]) end
 return redis.call('HGET', KEYS[2], ARGV[1])";
-/// Takes records where the last one before them is the one that is said. Tells which the last one
-/// is then.
-const TAKE: &str = "\
+/// Adds records if the gateway's position is the expected one. Returns the new position.
+const APPEND_RECORDS: &str = "\
 local last = redis.call('HGET', KEYS[2], ARGV[1]) or ARGV[2]
 if last ~= ARGV[3] then return last end
 for place = 5, #ARGV do redis.call('XADD', KEYS[1], '*', 'gateway', ARGV[1], 'record', ARGV[place]) end
 redis.call('HSET', KEYS[2], ARGV[1], ARGV[4])
 return ARGV[4]";
 
-/// The sender of what a folder holds, until it is dropped.
-pub struct Sending {
-    ends: Arc<(Mutex<bool>, Condvar)>,
+/// A handle of the thread that sends the records of a folder, until it is dropped.
+pub struct AuditUploader {
+    stop_signal: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
     sent: Arc<AtomicU64>,
 }
 
-impl Sending {
-    /// Begins to send what the audit of a folder holds.
+impl AuditUploader {
+    /// Starts to send the audit log of a folder.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when the folder is another tenant's, or cannot be read.
-    pub fn begin(folder: &Path, store: Store) -> Result<Self, StateError> {
-        let (ends, sent) = (
+    /// [`StateError`] if the folder belongs to another tenant or cannot be read.
+    pub fn begin(folder: &Path, store: StateStore) -> Result<Self, StateError> {
+        let (stop_signal, sent) = (
             Arc::new((Mutex::new(false), Condvar::new())),
             Arc::new(AtomicU64::new(0)),
         );
         let mut sender = Sender {
-            gateway: name(folder, store.tenant())?,
+            gateway: gateway_name(folder, store.tenant())?,
             folder: folder.to_owned(),
             keys: [store.key("audit"), store.key("audit:sent")],
             store,
@@ -69,14 +69,16 @@ impl Sending {
             tail: None,
             sent: Arc::clone(&sent),
         };
-        let told = Arc::clone(&ends);
+        let thread_signal = Arc::clone(&stop_signal);
         let run = move || {
             loop {
                 let has_ended = {
-                    let (has_ended, wakes) = &*told;
-                    let waited =
-                        wakes.wait_timeout_while(lock(has_ended), LOOK, |has_ended| !*has_ended);
-                    waited.map_or(true, |(has_ended, _)| *has_ended)
+                    let (has_ended, wakes) = &*thread_signal;
+                    let result =
+                        wakes.wait_timeout_while(lock(has_ended), POLL_INTERVAL, |has_ended| {
+                            !*has_ended
+                        });
+                    result.map_or(true, |(has_ended, _)| *has_ended)
                 };
                 sender.send();
                 if has_ended {
@@ -87,21 +89,25 @@ impl Sending {
         let thread = std::thread::Builder::new()
             .name("audit store".to_owned())
             .spawn(run);
-        let thread = thread
-            .map_err(|error| StateError::new(folder, format!("nothing can send it: {error}")))?;
+        let thread = thread.map_err(|error| {
+            StateError::new(
+                folder,
+                format!("cannot start the thread that sends it: {error}"),
+            )
+        })?;
         Ok(Self {
-            ends,
+            stop_signal,
             thread: Some(thread),
             sent,
         })
     }
 
-    /// Returns the number of the last record that the store has, as it grows.
-    pub fn sent(&self) -> Arc<AtomicU64> {
+    /// Returns the number of the last record that the store has; it is updated.
+    pub fn sent_number(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.sent)
     }
 
-    /// Sends what there is, and ends. It blocks.
+    /// Sends the remaining records and stops. It blocks.
     pub fn end(mut self) {
         self.stop();
         if let Some(thread) = self.thread.take() {
@@ -110,37 +116,37 @@ impl Sending {
     }
 
     fn stop(&self) {
-        *lock(&self.ends.0) = true;
-        self.ends.1.notify_all();
+        *lock(&self.stop_signal.0) = true;
+        self.stop_signal.1.notify_all();
     }
 }
 
-impl Drop for Sending {
+impl Drop for AuditUploader {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-/// What the gateway of a folder is called in the stream: a random word, which stays with the
-/// folder, as does whose records it holds.
-fn name(folder: &Path, tenant: &str) -> Result<String, StateError> {
+/// Returns the name of a folder's gateway in the stream. It is a random word that stays with the
+/// folder, together with the tenant's name.
+fn gateway_name(folder: &Path, tenant: &str) -> Result<String, StateError> {
     let path = folder.join(GATEWAY);
     let failed =
         |error: &dyn std::fmt::Display| StateError::new(&path, format!("cannot be used: {error}"));
     let is_name =
-        |name: &str| name.len() == DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+        |name: &str| name.len() == NAME_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit());
     match std::fs::read_to_string(&path) {
         Ok(text) => match text.trim().split_once(' ') {
-            Some((name, of)) if is_name(name) && of == tenant => Ok(name.to_owned()),
-            Some((name, of)) if is_name(name) => Err(failed(&format!(
-                "the records are those of the tenant {of:?}; give each tenant a folder of its own"
+            Some((name, owner)) if is_name(name) && owner == tenant => Ok(name.to_owned()),
+            Some((name, owner)) if is_name(name) => Err(failed(&format!(
+                "the records belong to the tenant {owner:?}; give each tenant its own folder"
             ))),
-            _ => Err(failed(&"it holds no name; put back a copy")),
+            _ => Err(failed(&"it contains no name; restore a copy")),
         },
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let mut name = random().map_err(|error| failed(&error))?;
-            name.truncate(DIGITS);
-            write_for_owner(&path, format!("{name} {tenant}").as_bytes())
+            name.truncate(NAME_DIGITS);
+            write_private_file(&path, format!("{name} {tenant}").as_bytes())
                 .map_err(|error| failed(&error))?;
             Ok(name)
         }
@@ -149,26 +155,26 @@ fn name(folder: &Path, tenant: &str) -> Result<String, StateError> {
 }
 
 struct Sender {
-    store: Store,
+    store: StateStore,
     folder: PathBuf,
     gateway: String,
-    /// The stream, and how far each gateway's records were taken.
+    /// The key of the stream, and the key of the positions.
     keys: [String; 2],
-    /// The last record that the store has; `None` where that is not known.
-    last: Option<Last>,
+    /// The last record that the store has; `None` if unknown.
+    last: Option<StreamPosition>,
     tail: Option<Tail>,
     sent: Arc<AtomicU64>,
 }
 
-/// A record that the store has.
+/// A position in the chain: a record that the store has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Last {
+struct StreamPosition {
     number: u64,
     digest: String,
 }
 
-impl Last {
-    fn read(text: &str) -> Option<Self> {
+impl StreamPosition {
+    fn parse(text: &str) -> Option<Self> {
         let (number, digest) = text.split_once(' ')?;
         Some(Self {
             number: number.parse().ok()?,
@@ -181,21 +187,21 @@ impl Last {
     }
 }
 
-/// The records after one.
+/// The records after a position.
 struct Tail {
-    after: Last,
-    /// The first record of the file that is read.
+    after: StreamPosition,
+    /// The number of the first record in the current file.
     first: u64,
     lines: BufReader<File>,
-    /// What comes next, where it was read already.
-    next: Option<Numbered>,
+    /// A line that was read but not sent yet.
+    next: Option<NumberedLine>,
 }
 
-/// A line, with the number of its record.
-type Numbered = (u64, Vec<u8>);
+/// A line with the number of its record.
+type NumberedLine = (u64, Vec<u8>);
 
 impl Sender {
-    /// Sends all that is on the disk. What fails is told, and tried again later.
+    /// Sends everything that is on the disk. A failure is reported, and the next round tries again.
     fn send(&mut self) {
         loop {
             match self.send_some() {
@@ -204,7 +210,7 @@ impl Sender {
                 Err(failure) => {
                     self.tail = None;
                     if let Some(failure) = failure {
-                        self.store.note(Purpose::Audit, Some(&failure));
+                        self.store.report_fault(Purpose::Audit, Some(&failure));
                     }
                     return;
                 }
@@ -212,30 +218,30 @@ impl Sender {
         }
     }
 
-    /// Sends a number of records, and tells whether there may be more. The store itself tells of
-    /// its own failures.
-    fn send_some(&mut self) -> Result<bool, Option<Failure>> {
-        // A folder that is not there now is told of by what writes it.
+    /// Sends one batch, and returns `true` if there may be more. The store reports its own
+    /// failures.
+    fn send_some(&mut self) -> Result<bool, Option<StoreFailure>> {
+        // The writer reports a missing folder.
         let Ok(Some(head)) = Head::read(&self.folder) else {
             return Ok(false);
         };
         let last = match &self.last {
             Some(last) => last.clone(),
-            None => self.learn()?,
+            None => self.read_position()?,
         };
         if last.number >= head.number {
             if last.number > head.number {
                 let message = format!(
-                    "it has the record {} of this gateway, and the folder ends with {}: the folder is an older copy, or another gateway \
-                     uses a copy of it",
+                    "the store has record {} of this gateway, but the folder ends with {}: the \
+                     folder is an older copy, or another gateway uses a copy of it",
                     last.number, head.number
                 );
                 self.last = None;
-                return Err(Some(Failure::new(Fault::Foreign, message)));
+                return Err(Some(StoreFailure::new(StoreFault::Foreign, message)));
             }
-            self.store.note(Purpose::Audit, None);
-            // It is asked each time: where it came back with an older copy, or empty, it gets what
-            // it lacks.
+            self.store.report_fault(Purpose::Audit, None);
+            // The position is read again each time: a store that was rolled back or emptied gets
+            // the missing records.
             self.last = None;
             return Ok(false);
         }
@@ -245,75 +251,83 @@ impl Sender {
         };
         let first = *first;
         let (expected, next) = (last.text(), end.text());
-        let none = Last {
+        let start = StreamPosition {
             number: 0,
-            digest: NOTHING.to_owned(),
+            digest: GENESIS_DIGEST.to_owned(),
         }
         .text();
         let mut values: Vec<&[u8]> = vec![
             self.gateway.as_bytes(),
-            none.as_bytes(),
+            start.as_bytes(),
             expected.as_bytes(),
             next.as_bytes(),
         ];
         values.extend(records.iter().map(|(_, line)| line.as_slice()));
         let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
-        // What comes after an answer that is lost is not known.
+        // Without a reply the position is unknown.
         self.last = None;
         let answer = self
             .store
-            .run(Purpose::Audit, TAKE, &keys, &values)
+            .run_script(Purpose::Audit, APPEND_RECORDS, &keys, &values)
             .map_err(|_| None)?;
         match answer.text() {
             Some(text) if text == next => {
                 if first > last.number + 1 {
                     let (from, to) = (last.number + 1, first - 1);
-                    tracing::error!(target: "picktools::audit", from, to, "the store lacks records that the folder no longer has");
+                    tracing::error!(
+                        target: "picktools::audit", from, to,
+                        "records are missing in the store, and the folder no longer has them"
+                    );
                 }
-                self.note(end);
+                self.remember(end);
                 Ok(true)
             }
-            // It has other records than was thought: what it says is looked at anew.
+            // The store has another position than expected; read it again.
             _ => Ok(true),
         }
     }
 
-    fn note(&mut self, last: Last) {
+    fn remember(&mut self, last: StreamPosition) {
         self.sent.store(last.number, Ordering::Relaxed);
         self.last = Some(last);
     }
 
-    /// Asks which record of this gateway the store has last.
-    fn learn(&mut self) -> Result<Last, Option<Failure>> {
+    /// Reads the position of this gateway from the store.
+    fn read_position(&mut self) -> Result<StreamPosition, Option<StoreFailure>> {
         let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
         let answer = self
             .store
-            .run(Purpose::Audit, LAST, &keys, &[self.gateway.as_bytes()])
+            .run_script(
+                Purpose::Audit,
+                READ_POSITION,
+                &keys,
+                &[self.gateway.as_bytes()],
+            )
             .map_err(|_| None)?;
         let last = match &answer {
-            Answer::Nothing => Some(Last {
+            StoreReply::Nothing => Some(StreamPosition {
                 number: 0,
-                digest: NOTHING.to_owned(),
+                digest: GENESIS_DIGEST.to_owned(),
             }),
-            answer => answer.text().and_then(Last::read),
+            answer => answer.text().and_then(StreamPosition::parse),
         };
-        let foreign = || {
-            Failure::new(
-                Fault::Foreign,
-                format!("{} holds no place of an audit", self.keys[1]),
+        let invalid_position = || {
+            StoreFailure::new(
+                StoreFault::Foreign,
+                format!("{} contains no position of an audit log", self.keys[1]),
             )
         };
-        let last = last.ok_or_else(|| Some(foreign()))?;
-        self.note(last.clone());
+        let last = last.ok_or_else(|| Some(invalid_position()))?;
+        self.remember(last.clone());
         Ok(last)
     }
 
-    /// The records after one, up to that of the head, and the last of them.
+    /// Reads the next batch after a position, up to the head. Returns the position after the batch.
     fn records(
         &mut self,
-        last: &Last,
+        last: &StreamPosition,
         head: u64,
-    ) -> Result<(Vec<Numbered>, Option<Last>), Failure> {
+    ) -> Result<(Vec<NumberedLine>, Option<StreamPosition>), StoreFailure> {
         let mut tail = match self.tail.take() {
             Some(tail) if tail.after == *last => tail,
             _ => self.open(last)?,
@@ -322,16 +336,16 @@ impl Sender {
         while records.len() < MAX_RECORDS && bytes < MAX_BYTES {
             let next = match tail.next.take() {
                 Some(next) => Some(next),
-                None => self.read(&mut tail)?,
+                None => self.next_line(&mut tail)?,
             };
             let Some((number, line)) = next else { break };
             if number > head {
-                // The disk may not have it yet.
+                // The disk may not have this record yet.
                 tail.next = Some((number, line));
                 break;
             }
             bytes += line.len();
-            end = Some(Last {
+            end = Some(StreamPosition {
                 number,
                 digest: sha256(&line),
             });
@@ -342,11 +356,11 @@ impl Sender {
         Ok((records, end))
     }
 
-    /// The next whole line, of the next file where one has ended.
-    fn read(&self, tail: &mut Tail) -> Result<Option<Numbered>, Failure> {
+    /// Returns the next complete line, from the next file if the current one has ended.
+    fn next_line(&self, tail: &mut Tail) -> Result<Option<NumberedLine>, StoreFailure> {
         loop {
             let mut line = Vec::new();
-            let read = tail
+            let length = tail
                 .lines
                 .read_until(b'\n', &mut line)
                 .map_err(|error| self.unreadable(&error))?;
@@ -356,15 +370,15 @@ impl Sender {
                     serde_json::from_slice(&line).map_err(|error| self.unreadable(&error))?;
                 return Ok(Some((link.number, line)));
             }
-            if read > 0 {
-                // It is being written.
-                let back = i64::try_from(read).unwrap_or(0);
+            if length > 0 {
+                // The line is still being written.
+                let back = i64::try_from(length).unwrap_or(0);
                 tail.lines
                     .seek_relative(-back)
                     .map_err(|error| self.unreadable(&error))?;
                 return Ok(None);
             }
-            let files = Files::of(&self.folder)
+            let files = Files::list(&self.folder)
                 .map_err(|error| self.unreadable(&error))?
                 .audit;
             let Some((first, path)) = files.into_iter().find(|(first, _)| *first > tail.first)
@@ -376,17 +390,18 @@ impl Sender {
         }
     }
 
-    /// Finds the record after one. Where that one is still there, it must be the same.
-    fn open(&self, last: &Last) -> Result<Tail, Failure> {
-        let files = Files::of(&self.folder)
+    /// Opens the files after a position. If the record at the position still exists, its digest
+    /// must match.
+    fn open(&self, last: &StreamPosition) -> Result<Tail, StoreFailure> {
+        let files = Files::list(&self.folder)
             .map_err(|error| self.unreadable(&error))?
             .audit;
-        let at = files
+        let index = files
             .iter()
             .rposition(|(first, _)| *first <= last.number.max(1))
             .unwrap_or(0);
-        let Some((first, path)) = files.get(at) else {
-            return Err(self.unreadable(&"it holds no records"));
+        let Some((first, path)) = files.get(index) else {
+            return Err(self.unreadable(&"it contains no records"));
         };
         let file = File::open(path).map_err(|error| self.unreadable(&error))?;
         let mut tail = Tail {
@@ -395,13 +410,13 @@ impl Sender {
             lines: BufReader::new(file),
             next: None,
         };
-        while let Some((number, line)) = self.read(&mut tail)? {
+        while let Some((number, line)) = self.next_line(&mut tail)? {
             if number == last.number && sha256(&line) != last.digest {
                 let message = format!(
-                    "the record {number} of this gateway that it has is another one: a copy of the folder is used by another gateway; \
-                     remove the file {GATEWAY:?} from one of them"
+                    "record {number} of this gateway differs in the store: another gateway uses a \
+                     copy of the folder; remove the file {GATEWAY:?} from one of them"
                 );
-                return Err(Failure::new(Fault::Foreign, message));
+                return Err(StoreFailure::new(StoreFault::Foreign, message));
             }
             if number > last.number {
                 tail.next = Some((number, line));
@@ -411,11 +426,11 @@ impl Sender {
         Ok(tail)
     }
 
-    fn unreadable(&self, error: &dyn std::fmt::Display) -> Failure {
-        Failure::new(
-            Fault::Refused,
+    fn unreadable(&self, error: &dyn std::fmt::Display) -> StoreFailure {
+        StoreFailure::new(
+            StoreFault::Refused,
             format!(
-                "the audit in {} cannot be read to be sent: {error}",
+                "cannot read the audit log in {}: {error}",
                 self.folder.display()
             ),
         )

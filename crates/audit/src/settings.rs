@@ -1,23 +1,22 @@
-//! Where what is decided is recorded.
+//! Settings of the audit log.
 
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// The least bytes of a file: what holds at a time is stated anew at the start of each.
-const LEAST_BYTES: u64 = 10_000;
+/// The least size of a file in bytes: each file starts with the complete policy.
+const MIN_FILE_BYTES: u64 = 10_000;
 
-/// Where what is decided is recorded.
+/// Settings of the audit log.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuditSettings {
-    /// The folder, which is made where it is not there, for its owner alone; each gateway needs its
-    /// own.
+    /// The folder, which is created for its owner only. Each gateway needs its own.
     pub folder: PathBuf,
-    /// After how many bytes a new file is begun; 64 MiB unless told otherwise.
+    /// The size in bytes after which a new file begins; 64 MiB by default.
     #[serde(default = "max_bytes")]
     pub max_bytes: u64,
-    /// How many files are kept, the latest; 0 keeps all.
+    /// The number of latest files to keep; 0 keeps all.
     #[serde(default)]
     pub keep: usize,
 }
@@ -27,7 +26,7 @@ fn max_bytes() -> u64 {
 }
 
 impl AuditSettings {
-    /// Makes settings that name a folder and leave the rest as it is where nothing is said.
+    /// Creates settings with a folder and defaults.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
@@ -36,18 +35,19 @@ impl AuditSettings {
         }
     }
 
-    /// Finds what does not fit.
+    /// Checks the settings.
     ///
     /// # Errors
     ///
-    /// A message that names the place.
+    /// A message that names the member.
     pub fn check(&self) -> Result<(), String> {
         if self.folder.as_os_str().is_empty() {
-            return Err("audit.folder: a folder is needed".to_owned());
+            return Err("audit.folder: a folder is required".to_owned());
         }
-        if self.max_bytes < LEAST_BYTES {
+        if self.max_bytes < MIN_FILE_BYTES {
             return Err(format!(
-                "audit.max_bytes: at least {LEAST_BYTES} are needed"
+                "audit.max_bytes: {} is too small; the least is {MIN_FILE_BYTES}",
+                self.max_bytes
             ));
         }
         Ok(())

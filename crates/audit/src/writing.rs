@@ -1,4 +1,4 @@
-//! How records get onto the disk.
+//! Writing an audit log to disk.
 
 use std::collections::HashSet;
 use std::fs::{self, File, TryLockError};
@@ -8,54 +8,57 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use picktools::Catalog;
-use picktools_state::{StateError, folder_for_owner, write_for_owner};
+use picktools_state::{StateError, create_private_folder, write_private_file};
 use serde::Serialize;
 
-use crate::chain::{CATALOGS, Chain, Files, Head, LOCK, NOTHING, VERSION, file_name, sha256};
+use crate::chain::{
+    CATALOGS, Chain, Files, GENESIS_DIGEST, Head, LOCK, VERSION, file_name, sha256,
+};
 use crate::settings::AuditSettings;
 
-/// Where a person sees what is wrong, and how to go on.
-const REMEDY: &str = "`picktools replay FOLDER --verify` tells what is wrong; move the folder aside to begin a new audit";
+/// The advice in errors about an invalid audit log.
+const REMEDY: &str = "run `picktools replay FOLDER --verify` for details, or move the folder away \
+                      to start a new audit log";
 
-/// A folder that this process alone adds records to.
+/// A folder to which only this process adds records.
 pub struct AuditWriter {
     settings: AuditSettings,
-    /// Held while it is open.
+    /// The lock file, held while the writer is open.
     lock: Option<File>,
     /// The number of the last record, and the digest of its line.
     number: u64,
     digest: String,
-    /// The file that records are added to, how long it is to be, and the file itself while all goes
-    /// well.
+    /// The current file: its path, its expected length, and its handle unless the last write
+    /// failed.
     path: PathBuf,
     length: u64,
     file: Option<File>,
-    /// The last record that the head names, and whether that is written.
+    /// The last record that the head names, and `true` if the head is on disk.
     head: u64,
     has_head: bool,
-    /// The lines after it, which the disk may not have.
-    unsure: Vec<u8>,
-    /// Whether what was there is gone, and all that holds is to be said again.
+    /// The lines after the head, which may not be on disk yet.
+    unsynced: Vec<u8>,
+    /// `true` if earlier records are gone and the complete policy must be written again.
     is_lost: bool,
-    /// The catalogs that are there.
+    /// The digests of the stored catalogs.
     catalogs: HashSet<String>,
     remnant: Option<Remnant>,
-    /// The number of the last record that a store has, where they go to one.
+    /// The number of the last record that a store has, if records are sent to one.
     sent: Option<Arc<AtomicU64>>,
 }
 
-/// Half a record, which a process left that ended while it wrote.
+/// A partial record, left by a process that ended while it wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Remnant {
-    /// The file that it was put into.
+    /// The file to which it was moved.
     pub file: String,
-    /// Its length.
+    /// The length in bytes.
     pub bytes: usize,
 }
 
 /// A record as it is written.
 #[derive(Serialize)]
-struct Line<'a, T> {
+struct ChainedRecord<'a, T> {
     version: u32,
     number: u64,
     previous: &'a str,
@@ -64,27 +67,28 @@ struct Line<'a, T> {
 }
 
 impl AuditWriter {
-    /// Opens the audit of a folder, or begins one. What is half a line at its end is put aside.
+    /// Opens the audit log of a folder, or starts one. A partial line at its end is moved to
+    /// another file.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when another process writes it, or it is not whole: then nothing is added to
-    /// it.
+    /// [`StateError`] if another process writes it, or the chain is broken; then nothing is
+    /// changed.
     pub fn open(settings: AuditSettings) -> Result<Self, StateError> {
         let folder = settings.folder.clone();
-        let lock = Some(prepare(&folder)?);
-        let files = Files::of(&folder)?;
+        let lock = Some(prepare_folder(&folder)?);
+        let files = Files::list(&folder)?;
         let mut writer = Self {
             path: folder.join(file_name(1)),
             settings,
             lock,
             number: 0,
-            digest: NOTHING.to_owned(),
+            digest: GENESIS_DIGEST.to_owned(),
             length: 0,
             file: None,
             head: 0,
             has_head: true,
-            unsure: Vec::new(),
+            unsynced: Vec::new(),
             is_lost: false,
             catalogs: HashSet::new(),
             remnant: None,
@@ -92,12 +96,11 @@ impl AuditWriter {
         };
         let head = Head::read(&folder)?;
         match (head, files.audit.is_empty()) {
-            (None, true) => Head::new(0, NOTHING).write(&folder)?,
-            (Some(head), _) => writer.go_on(&files, &head)?,
+            (None, true) => Head::new(0, GENESIS_DIGEST).write(&folder)?,
+            (Some(head), _) => writer.resume(&files, &head)?,
             (None, false) => {
-                let message = format!(
-                    "has records and no head.json, so that its end may be missing; {REMEDY}"
-                );
+                let message =
+                    format!("has records but no head.json, so its end may be missing; {REMEDY}");
                 return Err(StateError::new(&folder, message));
             }
         }
@@ -105,34 +108,37 @@ impl AuditWriter {
         Ok(writer)
     }
 
-    /// Takes up what is there.
-    fn go_on(&mut self, files: &Files, head: &Head) -> Result<(), StateError> {
+    /// Continues an existing audit log.
+    fn resume(&mut self, files: &Files, head: &Head) -> Result<(), StateError> {
         for (first, path) in files.audit.iter().rev() {
             let bytes = fs::read(path)
                 .map_err(|error| StateError::new(path, format!("cannot be read: {error}")))?;
-            let whole = bytes
-                .iter()
-                .rposition(|&byte| byte == b'\n')
-                .map_or(0, |end| end + 1);
-            if self.number == 0 && whole < bytes.len() && self.remnant.is_none() {
-                self.put_aside(path, whole, &bytes[whole..])?;
+            let complete_length = match bytes.iter().rposition(|&byte| byte == b'\n') {
+                Some(end) => end + 1,
+                None => 0,
+            };
+            if self.number == 0 && complete_length < bytes.len() && self.remnant.is_none() {
+                self.put_aside(path, complete_length, &bytes[complete_length..])?;
             }
-            if whole == 0 {
-                // It was begun, and no record got into it.
+            if complete_length == 0 {
+                // The file was created, but no record was written to it.
                 fs::remove_file(path).map_err(|error| {
-                    StateError::new(path, format!("is empty and cannot be removed: {error}"))
+                    StateError::new(path, format!("is empty but cannot be removed: {error}"))
                 })?;
                 continue;
             }
             let mut chain = Chain::new();
-            for (place, line) in bytes[..whole - 1].split(|&byte| byte == b'\n').enumerate() {
-                let broken = |message: String| {
-                    StateError::new(path, format!("line {} {message}; {REMEDY}", place + 1))
+            for (index, line) in bytes[..complete_length - 1]
+                .split(|&byte| byte == b'\n')
+                .enumerate()
+            {
+                let chain_error = |message: String| {
+                    StateError::new(path, format!("line {} {message}; {REMEDY}", index + 1))
                 };
-                let number = chain.follow(line).map_err(broken)?;
-                if place == 0 && number != *first {
-                    return Err(broken(format!(
-                        "has the number {number}, and not that of the file's name"
+                let number = chain.follow(line).map_err(chain_error)?;
+                if index == 0 && number != *first {
+                    return Err(chain_error(format!(
+                        "has the number {number}, unlike the file's name"
                     )));
                 }
                 if number == head.number
@@ -140,59 +146,66 @@ impl AuditWriter {
                         .last()
                         .is_some_and(|(_, digest)| digest != head.digest)
                 {
-                    return Err(broken("is not the record that head.json names".to_owned()));
+                    return Err(chain_error(
+                        "is not the record that head.json names".to_owned(),
+                    ));
                 }
             }
             if let Some((number, digest)) = chain.last() {
                 (self.number, self.digest) = (number, digest.to_owned());
             }
             self.path.clone_from(path);
-            self.length = whole as u64;
+            self.length = complete_length as u64;
             break;
         }
         if head.number > self.number {
             let message = format!(
-                "ends with the record {}, and head.json names {}: its end was cut off; {REMEDY}",
+                "ends with record {}, but head.json names {}: its end was cut off; {REMEDY}",
                 self.number, head.number
             );
             return Err(StateError::new(&self.settings.folder, message));
         }
-        // What is there beyond it was read from the disk.
+        // Records after the head were read back from the disk.
         self.head = self.number;
         self.has_head = self.number == head.number;
         Ok(())
     }
 
-    /// Puts half a line aside, and takes it off its file.
-    fn put_aside(&mut self, path: &Path, whole: usize, rest: &[u8]) -> Result<(), StateError> {
+    /// Moves a partial line to another file, and removes it from its file.
+    fn put_aside(
+        &mut self,
+        path: &Path,
+        complete_length: usize,
+        partial: &[u8],
+    ) -> Result<(), StateError> {
         let name = path
             .file_stem()
             .map(|name| name.to_string_lossy().into_owned())
             .unwrap_or_default();
-        let name = format!("remnant-{name}-{whole}.txt");
+        let name = format!("remnant-{name}-{complete_length}.txt");
         let aside = self.settings.folder.join(&name);
-        write_for_owner(&aside, rest)
+        write_private_file(&aside, partial)
             .map_err(|error| StateError::new(&aside, error.to_string()))?;
         let cut = File::options().write(true).open(path).and_then(|file| {
-            file.set_len(whole as u64)?;
+            file.set_len(complete_length as u64)?;
             file.sync_all()
         });
         cut.map_err(|error| {
-            StateError::new(path, format!("half a line cannot be taken off it: {error}"))
+            StateError::new(path, format!("cannot remove an incomplete line: {error}"))
         })?;
         self.remnant = Some(Remnant {
             file: name,
-            bytes: rest.len(),
+            bytes: partial.len(),
         });
         Ok(())
     }
 
-    /// Returns what was put aside when it was opened.
+    /// Returns the partial record that was found when the log was opened.
     pub fn remnant(&self) -> Option<&Remnant> {
         self.remnant.as_ref()
     }
 
-    /// Keeps what a store does not have yet, whatever the settings say of files.
+    /// Keeps files with records that a store does not have yet, whatever the settings say.
     pub fn keep_unsent(&mut self, sent: Arc<AtomicU64>) {
         self.sent = Some(sent);
     }
@@ -202,7 +215,7 @@ impl AuditWriter {
         self.number + 1
     }
 
-    /// Returns `true` if the next record belongs into a new file.
+    /// Returns `true` if the next record belongs in a new file.
     pub fn is_full(&self) -> bool {
         self.length >= self.settings.max_bytes
     }
@@ -211,80 +224,79 @@ impl AuditWriter {
     ///
     /// # Errors
     ///
-    /// [`StateError`] when the file before it cannot be brought onto the disk.
+    /// [`StateError`] if the current file cannot be synced to disk.
     pub fn begin_file(&mut self) -> Result<(), StateError> {
         self.sync()?;
         self.file = None;
-        self.begin_at(self.number + 1);
+        self.set_file(self.number + 1);
         Ok(())
     }
 
-    fn begin_at(&mut self, number: u64) {
+    fn set_file(&mut self, number: u64) {
         self.path = self.settings.folder.join(file_name(number));
         self.length = 0;
     }
 
-    /// Returns `true` if what was written before is gone, which is told once.
+    /// Returns `true` once after earlier records were lost.
     pub fn take_lost(&mut self) -> bool {
         std::mem::take(&mut self.is_lost)
     }
 
-    /// Returns the number of the first record that is to be kept when a file begins with the next
-    /// one.
+    /// Returns the number of the oldest record to keep when a file begins with the next record.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when the folder cannot be read.
-    pub fn first_kept(&self) -> Result<u64, StateError> {
-        let files = Files::of(&self.settings.folder)?.audit;
-        let before = match self.settings.keep {
+    /// [`StateError`] if the folder cannot be read.
+    pub fn first_to_keep(&self) -> Result<u64, StateError> {
+        let files = Files::list(&self.settings.folder)?.audit;
+        let older_files = match self.settings.keep {
             0 => files.len(),
             keep => keep - 1,
         };
-        let kept = files
-            .iter()
-            .rev()
-            .filter(|(_, path)| *path != self.path)
-            .take(before)
-            .last();
-        let kept = kept.map_or(self.number + 1, |(first, _)| *first);
+        let earlier_files = files.iter().rev().filter(|(_, path)| *path != self.path);
+        let first_kept = match earlier_files.take(older_files).last() {
+            Some((first, _)) => *first,
+            None => self.number + 1,
+        };
         let Some(sent) = &self.sent else {
-            return Ok(kept);
+            return Ok(first_kept);
         };
         let next = sent.load(Ordering::Relaxed) + 1;
         let unsent = files
             .iter()
             .rfind(|(first, _)| *first <= next)
             .or(files.first());
-        Ok(unsent.map_or(kept, |(first, _)| kept.min(*first)))
+        Ok(match unsent {
+            Some((first, _)) => first_kept.min(*first),
+            None => first_kept,
+        })
     }
 
-    /// Removes the files before that of a record.
+    /// Removes the files before the one that begins with a record.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when the folder cannot be read, or a file not removed.
+    /// [`StateError`] if the folder cannot be read or a file cannot be removed.
     pub fn remove_before(&self, first: u64) -> Result<(), StateError> {
-        for (_, path) in Files::of(&self.settings.folder)?
-            .audit
-            .into_iter()
-            .filter(|(number, _)| *number < first)
-        {
-            fs::remove_file(&path)
-                .map_err(|error| StateError::new(&path, format!("cannot be removed: {error}")))?;
+        for (number, path) in Files::list(&self.settings.folder)?.audit {
+            if number < first {
+                fs::remove_file(&path).map_err(|error| {
+                    StateError::new(&path, format!("cannot be removed: {error}"))
+                })?;
+            }
         }
         Ok(())
     }
 
-    /// Adds a record: an object, which gets its place in the chain. Where that fails nothing of it
-    /// stays, and the next attempt begins anew.
+    /// Appends a record, an object, to the chain. If that fails, nothing of it stays, and the next
+    /// attempt starts again.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when it cannot be written.
+    /// [`StateError`] if it cannot be written.
     pub fn append<T: Serialize>(&mut self, record: &T) -> Result<(), StateError> {
         let number = self.number + 1;
-        let line = Line {
+        let line = ChainedRecord {
             version: VERSION,
             number,
             previous: &self.digest,
@@ -302,16 +314,16 @@ impl AuditWriter {
             .map_err(|error| StateError::new(&self.path, format!("cannot be written: {error}")))?;
         self.file = Some(file);
         self.length += line.len() as u64;
-        self.unsure.append(&mut line);
+        self.unsynced.append(&mut line);
         (self.number, self.digest) = (number, digest);
         Ok(())
     }
 
-    /// Brings what was written onto the disk, and the head after it.
+    /// Syncs the records to disk, then the head.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when the disk does not take it.
+    /// [`StateError`] if the disk refuses.
     pub fn sync(&mut self) -> Result<(), StateError> {
         if self.file.is_none() {
             self.reopen()?;
@@ -320,44 +332,45 @@ impl AuditWriter {
             return Ok(());
         };
         let failed = |message: String| StateError::new(&self.path, message);
-        // A file that somebody removed can be written to all the same.
-        if !is_at(&file, &self.path) {
-            return Err(failed(
-                "is not there any longer, or is another file now".to_owned(),
-            ));
+        // Writes to a removed file would succeed, so the path is checked.
+        if !is_same_file(&file, &self.path) {
+            return Err(failed("was removed or replaced".to_owned()));
         }
         if self.head < self.number || !self.has_head {
             file.sync_data()
-                .map_err(|error| failed(format!("cannot be brought onto the disk: {error}")))?;
+                .map_err(|error| failed(format!("cannot be synced to disk: {error}")))?;
             Head::new(self.number, &self.digest).write(&self.settings.folder)?;
             (self.head, self.has_head) = (self.number, true);
-            self.unsure.clear();
+            self.unsynced.clear();
         }
         self.file = Some(file);
         Ok(())
     }
 
-    /// Opens the file that records are added to, as long as it is to be.
+    /// Opens the current file and cuts it to its expected length.
     fn reopen(&mut self) -> Result<(), StateError> {
         self.lock = None;
-        self.lock = Some(prepare(&self.settings.folder)?);
+        self.lock = Some(prepare_folder(&self.settings.folder)?);
         let mut file = self.open_file()?;
-        let length = file.metadata().map(|about| about.len()).unwrap_or_default();
+        let length = file
+            .metadata()
+            .map(|metadata| metadata.len())
+            .unwrap_or_default();
         if length < self.length {
-            // What was there is gone. The numbers go on, so that it is seen; what may not have
-            // reached the disk does now.
-            self.begin_at(self.head + 1);
+            // Earlier records are gone. The numbers continue, so that the gap is visible; lines
+            // that may not have reached the disk are written again.
+            self.set_file(self.head + 1);
             self.catalogs.clear();
             (self.has_head, self.is_lost) = (false, true);
             file = self.open_file()?;
         }
         let failed = |what, error| StateError::new(&self.path, format!("{what}: {error}"));
         file.set_len(self.length)
-            .map_err(|error| failed("half a line cannot be taken off it", error))?;
+            .map_err(|error| failed("cannot remove an incomplete line", error))?;
         if self.length == 0 && self.head < self.number {
-            file.write_all(&self.unsure)
+            file.write_all(&self.unsynced)
                 .map_err(|error| failed("cannot be written", error))?;
-            self.length = self.unsure.len() as u64;
+            self.length = self.unsynced.len() as u64;
         }
         self.file = Some(file);
         Ok(())
@@ -373,11 +386,11 @@ impl AuditWriter {
             .map_err(|error| StateError::new(&self.path, format!("cannot be opened: {error}")))
     }
 
-    /// Writes a catalog, once, as it is read again.
+    /// Stores a catalog, once.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when it cannot be written.
+    /// [`StateError`] if it cannot be written.
     pub fn put_catalog(&mut self, catalog: &Catalog) -> Result<(), StateError> {
         let digest = catalog.digest();
         if self.catalogs.contains(digest) || catalog.is_empty() {
@@ -395,42 +408,42 @@ impl AuditWriter {
                 serde_json::to_writer(&mut lines, tool).map_err(|error| failed(&error))?;
                 lines.push(b'\n');
             }
-            write_for_owner(&path, &lines).map_err(|error| failed(&error))?;
+            write_private_file(&path, &lines).map_err(|error| failed(&error))?;
         }
         self.catalogs.insert(digest.to_owned());
         Ok(())
     }
 }
 
-/// Makes a folder that its owner alone can read, and locks it.
-fn prepare(folder: &Path) -> Result<File, StateError> {
-    folder_for_owner(folder)?;
+/// Creates a folder for its owner only, and locks it.
+fn prepare_folder(folder: &Path) -> Result<File, StateError> {
+    create_private_folder(folder)?;
     let path = folder.join(LOCK);
-    let refused = |message: String| StateError::new(&path, message);
+    let lock_error = |message: String| StateError::new(&path, message);
     let file = File::options().create(true).append(true).open(&path);
-    let file = file.map_err(|error| refused(format!("cannot be opened: {error}")))?;
+    let file = file.map_err(|error| lock_error(format!("cannot be opened: {error}")))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(refused(
-            "is held: another process writes this audit; give each gateway a folder of its own"
+        Err(TryLockError::WouldBlock) => Err(lock_error(
+            "is locked: another process writes this audit log; give each gateway its own folder"
                 .to_owned(),
         )),
-        Err(TryLockError::Error(error)) => Err(refused(format!("cannot be locked: {error}"))),
+        Err(TryLockError::Error(error)) => Err(lock_error(format!("cannot be locked: {error}"))),
     }
 }
 
-/// Whether an open file is the one at a path.
-fn is_at(file: &File, path: &Path) -> bool {
-    let (Ok(open), Ok(there)) = (file.metadata(), fs::metadata(path)) else {
+/// Returns `true` if an open file is the one at a path.
+fn is_same_file(file: &File, path: &Path) -> bool {
+    let (Ok(open), Ok(current)) = (file.metadata(), fs::metadata(path)) else {
         return false;
     };
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt;
-        open.ino() == there.ino() && open.dev() == there.dev() && open.len() == there.len()
+        open.ino() == current.ino() && open.dev() == current.dev() && open.len() == current.len()
     }
     #[cfg(not(unix))]
-    return open.len() == there.len();
+    return open.len() == current.len();
 }
 
 #[cfg(test)]
@@ -449,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_refuses_leaves_nothing_half_and_the_record_is_written_when_it_no_longer_does() {
+    fn failed_write_leaves_no_partial_record_and_is_retried() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut writer = AuditWriter::open(settings(folder.path())).expect("a new audit");
         writer.append(&record("one")).expect("it is written");
@@ -461,7 +474,7 @@ mod tests {
                 .to_string();
             assert!(error.contains("cannot be written"), "{error}");
         }
-        // Half of a line reached the disk.
+        // A partial line reached the disk.
         let mut half = File::options()
             .append(true)
             .open(&writer.path)
@@ -477,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_gone_is_noticed_and_numbers_go_on_after_it() {
+    fn removed_folder_is_detected_and_numbers_continue() {
         let folder = tempfile::tempdir().expect("a folder");
         let settings = settings(folder.path());
         let mut writer = AuditWriter::open(settings.clone()).expect("a new audit");
@@ -494,7 +507,7 @@ mod tests {
             .append(&record("two"))
             .expect("there is a folder again");
         assert!(writer.take_lost() && !writer.take_lost());
-        // One that no disk has yet is not lost with its file.
+        // A record that is not on disk yet is not lost with its file.
         fs::remove_dir_all(&settings.folder).expect("it is removed");
         writer.append(&record("three")).expect("the file is open");
         writer.sync().expect_err("it is not there");
@@ -511,6 +524,6 @@ mod tests {
         );
         AuditWriter::open(settings)
             .err()
-            .expect("it is written by another, were it in the same process");
+            .expect("a second writer is refused");
     }
 }

@@ -1,11 +1,12 @@
-//! What is measured: hydrating one call (name, parsing, validation), as text, as JSON, with slips
-//! that are repaired, and one that is refused with its faults and an example; and translating a
-//! catalog for each provider.
+//! Benchmarks of tool call validation and of translation.
 //!
-//! On what: the fixture catalog, 220 tools, and its `forge/create_issue`: six parameters, two of
-//! them arrays, three required. The call has five of them and 200 bytes of text.
-//!
-//! What is not: compiling the schema, which the first call of a tool pays.
+//! - Measured: the validation of one call (name, parsing, schema) as text, as JSON, and with
+//!   mistakes that are repaired; a refused call with its faults and an example; the translation of
+//!   a catalog for each provider.
+//! - Data: the fixture catalog of 220 tools. The call is one of `forge/create_issue`, which has six
+//!   parameters, two of them arrays and three required. It sets five of them, with 200 bytes of
+//!   text.
+//! - Not measured: the compilation of the schema, which happens in the first call of a tool.
 
 use std::hint::black_box;
 

@@ -1,16 +1,17 @@
-//! Calls that wait for a person, for a while.
+//! Queue of calls that wait for a person's approval for a limited time.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::{PendingCall, ValidCall};
 
-/// The most calls that wait at once; each may hold the most arguments that are read.
+/// The largest number of calls that wait at once. Each call may hold the largest arguments that are
+/// read.
 const MAX_WAITING: usize = 1000;
 
-/// Calls that only a person may let through; [`PendingCall::awaits`] says why.
+/// Calls that need a person's approval; [`PendingCall::awaits`] gives the reason.
 ///
-/// The clock is the caller's, so that a call's time can be told and tested.
+/// The caller passes the current time, so that expiry can be tested.
 #[derive(Debug)]
 pub struct ApprovalQueue {
     lifetime: Duration,
@@ -18,18 +19,18 @@ pub struct ApprovalQueue {
     next: u64,
 }
 
-/// Why a call is not approved.
+/// Error of an approval decision.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApprovalError {
-    /// No such call waits: it was never there, was decided on, or has expired.
-    #[error("no call waits under {ticket}; it was decided on, or has expired")]
+    /// No pending call has this ticket: the ticket is unknown, decided already, or expired.
+    #[error("no pending call has ticket {ticket}; it was decided already or has expired")]
     NotWaiting {
-        /// What was asked for.
+        /// The requested ticket.
         ticket: u64,
     },
-    /// Too many calls wait.
-    #[error("{MAX_WAITING} calls wait for approval already; decide on some of them first")]
+    /// Too many calls are pending.
+    #[error("too many pending calls: {MAX_WAITING} wait for approval; decide some of them first")]
     Full,
 }
 
@@ -43,11 +44,11 @@ impl ApprovalQueue {
         }
     }
 
-    /// Lets a call wait, and returns the ticket under which it does.
+    /// Adds a call to the queue and returns its ticket.
     ///
     /// # Errors
     ///
-    /// [`ApprovalError::Full`] when too many wait.
+    /// [`ApprovalError::Full`] if too many calls are pending.
     pub fn push(&mut self, call: PendingCall, now: Instant) -> Result<u64, ApprovalError> {
         self.expire(now);
         if self.waiting.len() >= MAX_WAITING {
@@ -59,7 +60,7 @@ impl ApprovalQueue {
         Ok(ticket)
     }
 
-    /// Returns the calls that wait, longest first, with their tickets.
+    /// Returns the pending calls with their tickets, oldest first.
     pub fn waiting(&mut self, now: Instant) -> impl Iterator<Item = (u64, &PendingCall)> {
         self.expire(now);
         self.waiting
@@ -67,30 +68,30 @@ impl ApprovalQueue {
             .map(|(ticket, (_, call))| (*ticket, call))
     }
 
-    /// Lets a call through.
+    /// Approves a call and returns it.
     ///
     /// # Errors
     ///
-    /// [`ApprovalError::NotWaiting`] when the ticket is unknown, used or expired.
+    /// [`ApprovalError::NotWaiting`] if the ticket is unknown, used or expired.
     pub fn approve(&mut self, ticket: u64, now: Instant) -> Result<ValidCall, ApprovalError> {
-        self.remove(ticket, now).map(|pending| pending.call)
+        Ok(self.remove(ticket, now)?.call)
     }
 
-    /// Refuses a call, and returns it.
+    /// Denies a call and returns it.
     ///
     /// # Errors
     ///
-    /// As [`ApprovalQueue::approve`].
+    /// Those of [`ApprovalQueue::approve`].
     pub fn deny(&mut self, ticket: u64, now: Instant) -> Result<PendingCall, ApprovalError> {
         self.remove(ticket, now)
     }
 
     fn remove(&mut self, ticket: u64, now: Instant) -> Result<PendingCall, ApprovalError> {
         self.expire(now);
-        self.waiting
-            .remove(&ticket)
-            .map(|(_, call)| call)
-            .ok_or(ApprovalError::NotWaiting { ticket })
+        match self.waiting.remove(&ticket) {
+            Some((_, call)) => Ok(call),
+            None => Err(ApprovalError::NotWaiting { ticket }),
+        }
     }
 
     fn expire(&mut self, now: Instant) {

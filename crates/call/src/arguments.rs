@@ -1,4 +1,4 @@
-//! From text to JSON, strictly and bounded.
+//! Strict and bounded parsing of JSON arguments.
 
 use std::fmt;
 
@@ -6,23 +6,24 @@ use serde_json::Value;
 
 use picktools::json::Json;
 
-/// The most text of one call's arguments that is read unless told otherwise, in bytes.
+/// The default limit for the text of one call's arguments, in bytes.
 pub const MAX_ARGUMENT_BYTES: usize = 1 << 20;
-/// The deepest that arguments may be nested, which is what the JSON parser allows of text.
+/// The deepest nesting of arguments, which equals the limit of the JSON parser.
 const MAX_DEPTH: usize = 127;
 
-/// Reads JSON text. A member that stands twice is an error, since nobody knows which was meant; so
-/// are numbers beyond a double, `NaN` and lone surrogates.
+/// Parses JSON text.
+///
+/// Duplicate keys, numbers beyond the range of a double, `NaN` and lone surrogates are errors.
 pub fn parse(text: &str) -> Result<Value, String> {
     let Json { value, repeated } =
-        serde_json::from_str(text).map_err(|error| in_plain_words(&error))?;
+        serde_json::from_str(text).map_err(|error| error_message(&error))?;
     match repeated.first() {
-        Some(pointer) => Err(format!("the member {pointer:?} stands twice")),
+        Some(pointer) => Err(format!("duplicate key {pointer:?}")),
         None => Ok(value),
     }
 }
 
-fn in_plain_words(error: &serde_json::Error) -> String {
+fn error_message(error: &serde_json::Error) -> String {
     let message = error.to_string();
     if message.starts_with("recursion limit exceeded") {
         return format!("the text is nested deeper than {MAX_DEPTH} levels");
@@ -30,14 +31,16 @@ fn in_plain_words(error: &serde_json::Error) -> String {
     message
 }
 
-/// About the size of a value as JSON text, in bytes, or the first limit that it breaks. Walks
-/// without recursion, as a value may be nested deeper than text is read.
-pub(super) fn measure(value: &Value, most: usize) -> Result<usize, Limit> {
+/// Measures the approximate size of a value as JSON text, in bytes, or returns the first limit that
+/// it exceeds.
+///
+/// The walk is iterative, because a value may be nested deeper than the parser allows.
+pub(super) fn measure(value: &Value, max_bytes: usize) -> Result<usize, ExceededLimit> {
     let mut bytes = 0_usize;
     let mut values = vec![(value, 0)];
     while let Some((value, depth)) = values.pop() {
         if depth > MAX_DEPTH {
-            return Err(Limit::Depth);
+            return Err(ExceededLimit::Depth);
         }
         bytes += match value {
             Value::String(text) => text.len() + 2,
@@ -51,29 +54,29 @@ pub(super) fn measure(value: &Value, most: usize) -> Result<usize, Limit> {
                 members.keys().map(|key| key.len() + 4).sum::<usize>() + 2
             }
         };
-        if bytes > most {
-            return Err(Limit::Bytes(bytes));
+        if bytes > max_bytes {
+            return Err(ExceededLimit::Bytes(bytes));
         }
     }
     Ok(bytes)
 }
 
-/// About the size of a value as JSON text, in bytes; `None` where it is larger than `most`, or
-/// nested too deeply.
-pub fn size(value: &Value, most: usize) -> Option<usize> {
-    measure(value, most).ok()
+/// Returns the approximate size of a value as JSON text, in bytes; `None` if the value exceeds
+/// `max_bytes` or is nested too deeply.
+pub fn size(value: &Value, max_bytes: usize) -> Option<usize> {
+    measure(value, max_bytes).ok()
 }
 
-/// What a value exceeds.
+/// The limit that a value exceeds.
 #[derive(Debug, PartialEq)]
-pub(super) enum Limit {
-    /// It is at least this many bytes of JSON.
+pub(super) enum ExceededLimit {
+    /// The value has at least this many bytes of JSON.
     Bytes(usize),
-    /// It is nested too deep.
+    /// The value is nested too deeply.
     Depth,
 }
 
-impl fmt::Display for Limit {
+impl fmt::Display for ExceededLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes(bytes) => write!(f, "they are more than {bytes} bytes"),
@@ -89,10 +92,10 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_no_sound_json_is_told_with_its_place() {
+    fn parse_invalid_json_names_the_position() {
         for (text, part) in [
-            ("{\"a\": 1, \"a\": 2}", "the member \"/a\" stands twice"),
-            ("{\"a\": {\"b\": 1, \"b\": 1}}", "\"/a/b\" stands twice"),
+            ("{\"a\": 1, \"a\": 2}", "duplicate key \"/a\""),
+            ("{\"a\": {\"b\": 1, \"b\": 1}}", "duplicate key \"/a/b\""),
             ("{\"a\": 1e999}", "number out of range"),
             ("{\"a\": NaN}", "column 7"),
             ("{\"a\": \"\\ud800\"}", "hex escape"),
@@ -111,19 +114,19 @@ mod tests {
     }
 
     #[test]
-    fn size_and_depth_of_values_are_bounded() {
+    fn measure_large_or_deep_values_fails() {
         assert!(matches!(
             measure(&json!({"a": "x".repeat(100)}), 50),
-            Err(Limit::Bytes(100..120))
+            Err(ExceededLimit::Bytes(100..120))
         ));
         let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
-        assert_eq!(measure(&deep, 10_000), Err(Limit::Depth));
+        assert_eq!(measure(&deep, 10_000), Err(ExceededLimit::Depth));
         assert!(measure(&json!({"a": [1, 2, {"b": null}]}), 100).is_ok());
     }
 
     proptest! {
         #[test]
-        fn sound_json_stays_as_it_is(text in "[\\[\\]{}:,\"a0-9.eE\\\\ \\-]{0,40}") {
+        fn repair_keeps_valid_json(text in "[\\[\\]{}:,\"a0-9.eE\\\\ \\-]{0,40}") {
             if let Ok(value @ (Value::Object(_) | Value::Array(_))) = parse(&text) {
                 prop_assert_eq!(crate::repair::repair(&text), Some((value, Vec::new())));
             }

@@ -1,4 +1,4 @@
-//! What a repairer changed.
+//! Differences between the arguments of a model and those of a repairer.
 
 use std::fmt;
 
@@ -8,97 +8,102 @@ use serde_json::Value;
 use picktools::excerpt::marked;
 use picktools::schema::pointer_part;
 
-/// The most changes that a sentence tells.
-const TOLD_CHANGES: usize = 5;
-/// The most characters that are told of a value or a place.
-const TOLD_CHARS: usize = 80;
+/// The largest number of changes in a summary.
+const MAX_LISTED_CHANGES: usize = 5;
+/// The longest excerpt of a value or a pointer, in characters.
+const MAX_EXCERPT_CHARS: usize = 80;
 
-/// A place of a call's arguments at which a repairer put something else.
+/// One value that a repairer changed in the arguments of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ArgumentChange {
-    /// JSON pointer to it.
+    /// JSON pointer to the value.
     pub pointer: String,
-    /// What stood there; absent where nothing did. Arguments that could not be read are one string.
+    /// The value before the repair; `None` if it was absent. Unreadable arguments are one string.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Value>,
-    /// What stands there now; absent where nothing does.
+    /// The value after the repair; `None` if it was removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<Value>,
 }
 
 impl fmt::Display for ArgumentChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = |value: &Value| marked(&value.to_string(), TOLD_CHARS).into_owned();
-        let place = if self.pointer.is_empty() {
+        let excerpt = |value: &Value| marked(&value.to_string(), MAX_EXCERPT_CHARS).into_owned();
+        let name = if self.pointer.is_empty() {
             "the arguments".into()
         } else {
-            marked(&self.pointer, TOLD_CHARS)
+            marked(&self.pointer, MAX_EXCERPT_CHARS)
         };
         match (&self.from, &self.to) {
-            (Some(from), Some(to)) => write!(f, "{place} was {}, is {}", told(from), told(to)),
-            (Some(from), None) => write!(f, "{place} was {}, is left out", told(from)),
-            (None, to) => write!(
-                f,
-                "{place} is {}",
-                told(to.as_ref().unwrap_or(&Value::Null))
-            ),
+            (Some(from), Some(to)) => {
+                write!(
+                    f,
+                    "{name} changed from {} to {}",
+                    excerpt(from),
+                    excerpt(to)
+                )
+            }
+            (Some(from), None) => write!(f, "{name} removed (was {})", excerpt(from)),
+            (None, to) => {
+                let value = to.as_ref().unwrap_or(&Value::Null);
+                write!(f, "{name} added: {}", excerpt(value))
+            }
         }
     }
 }
 
-/// Tells the first few changes.
-pub(super) fn told(changes: &[ArgumentChange]) -> String {
+/// Lists the first few changes in one line.
+pub(super) fn summarize(changes: &[ArgumentChange]) -> String {
     let first: Vec<String> = changes
         .iter()
-        .take(TOLD_CHANGES)
+        .take(MAX_LISTED_CHANGES)
         .map(ToString::to_string)
         .collect();
-    match changes.len().saturating_sub(TOLD_CHANGES) {
+    match changes.len().saturating_sub(MAX_LISTED_CHANGES) {
         0 => first.join("; "),
         more => format!("{}; and {more} more", first.join("; ")),
     }
 }
 
-/// Returns the places at which `to` is not what `from` is, down to the smallest that hold the
-/// difference.
-pub(super) fn changes(from: &Value, to: &Value) -> Vec<ArgumentChange> {
-    let mut found = Vec::new();
-    compare(String::new(), Some(from), Some(to), &mut found);
-    found
+/// Compares two values and returns the smallest parts in which they differ.
+pub(super) fn compare(from: &Value, to: &Value) -> Vec<ArgumentChange> {
+    let mut changes = Vec::new();
+    collect(String::new(), Some(from), Some(to), &mut changes);
+    changes
 }
 
-fn compare(
+fn collect(
     pointer: String,
     from: Option<&Value>,
     to: Option<&Value>,
-    found: &mut Vec<ArgumentChange>,
+    changes: &mut Vec<ArgumentChange>,
 ) {
     match (from, to) {
         (Some(Value::Object(before)), Some(Value::Object(after))) => {
             let added = after.keys().filter(|key| !before.contains_key(*key));
             for key in before.keys().chain(added) {
-                compare(
+                collect(
                     format!("{pointer}/{}", pointer_part(key)),
                     before.get(key),
                     after.get(key),
-                    found,
+                    changes,
                 );
             }
         }
         (Some(Value::Array(before)), Some(Value::Array(after))) if before.len() == after.len() => {
-            for (place, (before, after)) in before.iter().zip(after).enumerate() {
-                compare(
-                    format!("{pointer}/{place}"),
+            for (index, (before, after)) in before.iter().zip(after).enumerate() {
+                collect(
+                    format!("{pointer}/{index}"),
                     Some(before),
                     Some(after),
-                    found,
+                    changes,
                 );
             }
         }
         (before, after) if before == after => {}
         (before, after) => {
-            found.push(ArgumentChange {
+            changes.push(ArgumentChange {
                 pointer,
                 from: before.cloned(),
                 to: after.cloned(),
@@ -114,41 +119,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_told_at_the_smallest_place_that_holds_them() {
+    fn changes_name_the_smallest_differing_value() {
         let from = json!({"a": {"b": [1, 2], "c": "x"}, "d/e": 1, "f": null, "same": [1]});
         let to = json!({"a": {"b": [1, 3], "c": ["x"]}, "f": null, "g": true, "same": [1]});
-        let told: Vec<String> = changes(&from, &to)
+        let lines: Vec<String> = compare(&from, &to)
             .iter()
             .map(ToString::to_string)
             .collect();
         let expected = [
-            "/a/b/1 was 2, is 3",
-            "/a/c was \"x\", is [\"x\"]",
-            "/d~1e was 1, is left out",
-            "/g is true",
+            "/a/b/1 changed from 2 to 3",
+            "/a/c changed from \"x\" to [\"x\"]",
+            "/d~1e removed (was 1)",
+            "/g added: true",
         ];
-        assert_eq!(told, expected);
-        assert_eq!(changes(&from, &from), []);
+        assert_eq!(lines, expected);
+        assert_eq!(compare(&from, &from), []);
         let text = json!("{\"a\": ");
         assert_eq!(
-            super::told(&changes(&text, &json!({}))),
-            "the arguments was \"{\\\"a\\\": \", is {}"
+            summarize(&compare(&text, &json!({}))),
+            "the arguments changed from \"{\\\"a\\\": \" to {}"
         );
     }
 
     #[test]
-    fn a_sentence_tells_the_first_few_changes_without_hidden_characters() {
+    fn summary_lists_few_changes_without_hidden_characters() {
         let to: Value = (0..9)
             .map(|n| (format!("k{n}\u{202e}"), json!("\u{200b}".repeat(500))))
             .collect();
-        let told = super::told(&changes(&json!({}), &to));
+        let summary = summarize(&compare(&json!({}), &to));
         assert!(
-            told.starts_with("/k0\u{fffd} is \"\u{fffd}") && told.ends_with("; and 4 more"),
-            "{told}"
+            summary.starts_with("/k0\u{fffd} added: \"\u{fffd}")
+                && summary.ends_with("; and 4 more"),
+            "{summary}"
         );
         assert!(
-            told.chars().count() < 600 && !told.contains('\u{202e}'),
-            "{told}"
+            summary.chars().count() < 600 && !summary.contains('\u{202e}'),
+            "{summary}"
         );
     }
 }

@@ -1,4 +1,5 @@
-//! The `ToolClient` seam: asking a language model, in the format of its provider.
+//! The [`ToolClient`] trait: sends an API request to a language model in the format of its
+//! provider.
 
 mod error;
 
@@ -9,18 +10,17 @@ use serde_json::Value;
 
 pub use error::ClientError;
 
-/// Something that takes the body of a chat in a provider's format and returns the provider's
-/// answer.
+/// A client of a model provider: it sends the body of an API request and returns the answer.
 pub trait ToolClient: Send + Sync {
-    /// Returns the format that it speaks.
+    /// Returns the provider format of the client.
     fn provider(&self) -> Provider;
 
-    /// Sends an API request and returns the whole answer.
+    /// Sends an API request and returns the complete answer.
     ///
     /// # Errors
     ///
-    /// [`ClientError`] where there is no answer; [`ClientError::Failed`] takes errors of the
-    /// client's own.
+    /// [`ClientError`] if there is no answer. [`ClientError::Failed`] carries the client's own
+    /// errors.
     fn send(&self, body: Value) -> ClientFuture<'_>;
 }
 

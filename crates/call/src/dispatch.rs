@@ -1,70 +1,70 @@
-//! Asking a model with tools, and hydrating what it calls.
+//! Sends tools to a model and validates the calls of its answer.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{CallError, Hydrated, Hydrator, Repairer};
+use super::{CallError, HydratedCall, Hydrator, Repairer};
 use crate::client::{ClientError, ToolClient};
 use picktools::catalog::Tool;
 use picktools_provider::{
     CallResult, Provider, ResponseError, TranslateError, TranslateOptions, Translation, translate,
 };
 
-/// The most calls of an answer that a repairer is asked to mend: it may take its time, and cost.
+/// The largest number of calls per answer that a repairer handles, because repairs cost time and
+/// money.
 const MAX_REPAIRS: usize = 16;
 
-/// How tools are shown, and their calls read.
+/// Options of [`tool_call`].
 #[derive(Clone, Default)]
 pub struct ToolCallOptions {
     /// Strictness, names and deferred loading.
     pub translate: TranslateOptions,
-    /// Asked once per call whose arguments do not fit, where there is one; for the first 16 such
-    /// calls of an answer.
+    /// Rewrites arguments that do not match the schema, once per call, for the first 16 such calls
+    /// of an answer.
     pub repairer: Option<Arc<dyn Repairer>>,
 }
 
-/// What a model answered that was shown tools.
+/// The answer of a model, with its validated calls.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ToolCalls {
-    /// Its calls in order, each ready to be run, waiting for a person, or refused with what would
-    /// have been right.
-    pub calls: Vec<Result<Hydrated, CallError>>,
-    /// What the model is to be told of the refused ones, in their order, for [`Provider::results`].
+    /// The calls in order. Each is ready, pending approval, or an error that explains the correct
+    /// call.
+    pub calls: Vec<Result<HydratedCall, CallError>>,
+    /// The error results of the rejected calls, in order, for [`Provider::results`].
     pub refused: Vec<CallResult>,
-    /// The whole answer, with what it says besides.
+    /// The complete answer.
     pub response: Value,
-    /// How the tools were shown.
+    /// The definitions that the model received.
     pub translation: Translation,
 }
 
-/// Why there are no calls.
+/// Error of [`tool_call`] as a whole.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolCallError {
-    /// A tool that is to be shown is none of the hydrator's catalog.
-    #[error(
-        "the tool {tool:?} is not in the catalog of the hydrator; show tools that were picked from it"
-    )]
+    /// A tool is not in the hydrator's catalog.
+    #[error("tool {tool:?} is not in the hydrator's catalog; pass tools that were picked from it")]
     NotInCatalog {
-        /// The tool.
+        /// The tool's id.
         tool: String,
     },
-    /// The tools cannot be shown so.
+    /// The tools cannot be translated for the provider.
     #[error(transparent)]
     Translate(#[from] TranslateError),
     /// The API request cannot take tools.
     #[error(
-        "the body is not a JSON object whose `tools`, if it has them, are an array; give the provider's own body"
+        "invalid request body: it must be a JSON object, and `tools` must be an array if present; \
+         pass the provider's own body"
     )]
     Body,
-    /// The client got no answer.
+    /// The client returned no answer.
     #[error("the model at {provider} did not answer")]
     Client {
-        /// The format that was spoken.
+        /// The format of the client.
         provider: Provider,
-        /// What the client said.
+        /// The error of the client.
         #[source]
         source: ClientError,
     },
@@ -73,20 +73,21 @@ pub enum ToolCallError {
     Response(#[from] ResponseError),
 }
 
-/// Shows `tools` to a model along with `body`, and hydrates the calls of its answer. Planning stops
-/// there: nothing is run.
+/// Sends `body` with `tools` to a model and validates the calls of its answer. No call is run.
 ///
-/// The hydrator is made once for a catalog and a caller. What is shown may be shortened
-/// ([`Pick::shown`](picktools::Pick::shown)): each call is held to the catalog's own definition,
-/// and to what the caller may run, and a tool that was not shown is not called.
+/// A hydrator is created once for a catalog and a caller.
 ///
-/// `body` is the provider's own body; the definitions are added to its `tools`. One call's fault is
-/// no fault of the others: each stands for itself in [`ToolCalls::calls`].
+/// The definitions in the request may be shortened ([`Pick::shown_tool`](picktools::Pick::shown_tool)). Calls
+/// are still validated against the catalog's own definitions and the caller's access policy. A tool
+/// that is not in `tools` cannot be called.
+///
+/// `body` is the provider's own body; the definitions are added to its `tools`. An invalid call
+/// does not affect the others: each has its own entry in [`ToolCalls::calls`].
 ///
 /// # Errors
 ///
-/// [`ToolCallError`] when a tool is not of the hydrator's catalog or cannot be shown, or there is
-/// no answer to read.
+/// [`ToolCallError`] if a tool is not in the hydrator's catalog or cannot be translated, or if
+/// there is no readable answer.
 ///
 /// ```
 /// use picktools_call::ToolCallOptions;
@@ -96,26 +97,29 @@ pub enum ToolCallError {
 /// use picktools_provider::Provider;
 /// use serde_json::{Value, json};
 ///
-/// /// Answers as a model would.
-/// struct Model;
+/// /// Answers like a model.
+/// struct ScriptedModel;
 ///
-/// impl ToolClient for Model {
+/// impl ToolClient for ScriptedModel {
 ///     fn provider(&self) -> Provider {
 ///         Provider::Ollama
 ///     }
 ///
 ///     fn send(&self, _: Value) -> ClientFuture<'_> {
 ///         let call = json!({"function": {"name": "get_forecast", "arguments": {}}});
-///         Box::pin(async move { Ok(json!({"message": {"role": "assistant", "tool_calls": [call]}})) })
+///         let message = json!({"role": "assistant", "tool_calls": [call]});
+///         Box::pin(async move { Ok(json!({"message": message})) })
 ///     }
 /// }
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let catalog = Catalog::from_tools([Tool::without_arguments("get_forecast", "Weather for the coming days")])?;
+/// let tool = Tool::without_arguments("get_forecast", "Weather for the coming days");
+/// let catalog = Catalog::from_tools([tool])?;
 /// let hydrator = Hydrator::new(catalog.clone(), &Access::default())?;
 /// let body = json!({"model": "m", "messages": [{"role": "user", "content": "will it rain?"}]});
-/// let answer = tool_call(&Model, body, &hydrator, catalog.tools(), &ToolCallOptions::default()).await?;
+/// let options = ToolCallOptions::default();
+/// let answer = tool_call(&ScriptedModel, body, &hydrator, catalog.tools(), &options).await?;
 /// assert!(answer.calls[0].is_ok());
 /// # Ok(())
 /// # }
@@ -144,7 +148,7 @@ pub async fn tool_call(
             .or_insert_with(|| Value::Array(Vec::new())),
         &translation.tools,
     ) {
-        (Value::Array(known), Value::Array(more)) => known.extend(more.iter().cloned()),
+        (Value::Array(existing), Value::Array(added)) => existing.extend(added.iter().cloned()),
         _ => return Err(ToolCallError::Body),
     }
     let response = client
@@ -156,24 +160,20 @@ pub async fn tool_call(
     let mut repairs = MAX_REPAIRS;
     for call in provider.calls(&response)? {
         let mut hydrated = hydrator.hydrate(&call);
-        let is_mendable = matches!(
+        let is_repairable = matches!(
             hydrated,
             Err(CallError::Malformed { .. } | CallError::Invalid { .. })
         );
-        if let Some(repairer) = options
-            .repairer
-            .as_ref()
-            .filter(|_| is_mendable && repairs > 0)
+        if let Some(repairer) = &options.repairer
+            && is_repairable
+            && repairs > 0
         {
             repairs -= 1;
             hydrated = hydrator.hydrate_with(&call, repairer.as_ref()).await;
         }
-        refused.extend(
-            hydrated
-                .as_ref()
-                .err()
-                .map(|error| hydrator.error_result(&call, error)),
-        );
+        if let Err(error) = &hydrated {
+            refused.push(hydrator.error_result(&call, error));
+        }
         calls.push(hydrated);
     }
     Ok(ToolCalls {

@@ -1,4 +1,4 @@
-//! What can go wrong with a model's call.
+//! Errors of a model's call.
 
 use std::sync::Arc;
 
@@ -10,71 +10,73 @@ use picktools::excerpt;
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools::schema::ArgumentFault;
 
-/// Why a [`Repairer`](super::Repairer) wrote no arguments.
+/// The reason for which a [`Repairer`](super::Repairer) returned no arguments.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct RepairError {
-    /// What went wrong.
+    /// The cause.
     pub reason: String,
 }
 
-/// Why a call of a model cannot be run. The message is written for the model.
+/// The reason for which a call cannot run. The message addresses the model.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize)]
 #[serde(tag = "code", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CallError {
-    /// No tool has the name.
+    /// No tool has this name.
     #[error(
         "Unknown tool: {}{}",
         marked(name, MAX_NAME_CHARS),
         did_you_mean(suggestions)
     )]
     UnknownTool {
-        /// What was called.
+        /// The called name.
         name: String,
-        /// The nearest names that there are, best first.
+        /// The most similar names, best first.
         suggestions: Vec<String>,
     },
-    /// Several tools have the name.
+    /// Several tools have this name.
     #[error(
         "the tool name {:?} is ambiguous; call one of: {}",
         marked(name, MAX_NAME_CHARS),
         excerpt::list(candidates, ", ")
     )]
     AmbiguousTool {
-        /// What was called.
+        /// The called name.
         name: String,
-        /// The ids of the tools that it may mean.
+        /// The ids of the tools with this name.
         candidates: Vec<String>,
     },
-    /// The name is that of a tool only without characters that nobody sees.
+    /// The name equals a tool's name except for invisible characters.
     #[error(
-        "the tool name {name:?} holds the invisible character {character}; call the tool by its name alone"
+        "the tool name {name:?} contains the invisible character {character}; \
+         call the tool without it"
     )]
     HiddenCharacter {
-        /// What was called, with the characters marked.
+        /// The called name, with the invisible characters marked.
         name: String,
-        /// The first of them, as `U+200B`.
+        /// The first invisible character, such as `U+200B`.
         character: String,
     },
-    /// The caller may not see and run the tool.
-    #[error("{tool} cannot be called: it is {}", described(reasons))]
+    /// The caller may not see or run the tool.
+    #[error("{tool} cannot be called: {}", join_reasons(reasons))]
     Ineligible {
         /// The tool's id.
         tool: String,
-        /// Every reason.
+        /// Every reason of the access policy.
         reasons: Arc<[IneligibleReason]>,
     },
-    /// The arguments are larger than is read.
+    /// The arguments exceed the size limit.
     #[error(
-        "the arguments of {tool} are {bytes} bytes or more, and at most {most} are read; send less at once"
+        "the arguments of {tool} are too large: {bytes} bytes or more, and the limit is {most} \
+         bytes; send smaller arguments"
     )]
     TooLarge {
         /// The tool's id.
         tool: String,
-        /// How large they are, as far as they were measured.
+        /// The measured size, in bytes; measuring stops at the limit.
         bytes: usize,
-        /// How large they may be.
+        /// The size limit, in bytes.
         most: usize,
     },
     /// The arguments are not a JSON object.
@@ -85,45 +87,46 @@ pub enum CallError {
     Malformed {
         /// The tool's id.
         tool: String,
-        /// What is wrong, with line and column.
+        /// The cause, with line and column.
         reason: String,
-        /// Why they could not be repaired, where that was tried.
+        /// The error of the repairer, if a repair was tried.
         #[serde(skip_serializing_if = "Option::is_none")]
         failed_repair: Option<String>,
     },
-    /// The arguments do not fit the tool's schema.
+    /// The arguments do not match the tool's schema.
     #[error(
-        "the arguments of {tool} do not fit: {}{}{}",
-        list(faults),
+        "the arguments of {tool} do not match its schema: {}{}{}",
+        join_faults(faults),
         correct_call(example),
         repair_note(failed_repair)
     )]
     Invalid {
         /// The tool's id.
         tool: String,
-        /// What does not fit, the first few of it.
+        /// The first few mismatches.
         faults: Vec<ArgumentFault>,
-        /// Small arguments that would fit, where some are known.
+        /// Small arguments that match the schema, if some are known.
         #[serde(skip_serializing_if = "Option::is_none")]
         example: Option<Box<Value>>,
-        /// Why they could not be repaired, where that was tried.
+        /// The error of the repairer, if a repair was tried.
         #[serde(skip_serializing_if = "Option::is_none")]
         failed_repair: Option<String>,
     },
-    /// A tool that may be called without a schema only to read says of itself that it writes.
+    /// The tool has no schema and may only read, but its annotations say that it writes.
     #[error(
-        "{tool} has no schema and may only read, but is marked as one that changes things; it cannot be called"
+        "{tool} cannot be called: it has no schema and may only read, but it is marked as \
+         changing data"
     )]
     NotReadOnly {
         /// The tool's id.
         tool: String,
     },
-    /// The arguments fit the schema, but not the type that the program reads them as.
-    #[error("the arguments of {tool} are not what the program expects: {reason}")]
+    /// The arguments match the schema, but not the type into which the program deserialises them.
+    #[error("the arguments of {tool} do not match the type of the program: {reason}")]
     Typed {
         /// The tool's id.
         tool: String,
-        /// What does not fit.
+        /// The error of the deserialiser.
         reason: String,
     },
 }
@@ -137,7 +140,7 @@ impl CallError {
         }
     }
 
-    /// The same error, with what became of an attempt to repair the arguments.
+    /// Adds the error of a failed repair.
     pub(super) fn with_failed_repair(mut self, by: &str, reason: &str) -> Self {
         if let Self::Malformed { failed_repair, .. } | Self::Invalid { failed_repair, .. } =
             &mut self
@@ -148,7 +151,7 @@ impl CallError {
     }
 }
 
-fn described(reasons: &[IneligibleReason]) -> String {
+fn join_reasons(reasons: &[IneligibleReason]) -> String {
     reasons
         .iter()
         .map(IneligibleReason::describe)
@@ -163,7 +166,7 @@ fn did_you_mean(suggestions: &[String]) -> String {
     }
 }
 
-fn list(faults: &[ArgumentFault]) -> String {
+fn join_faults(faults: &[ArgumentFault]) -> String {
     faults
         .iter()
         .map(ToString::to_string)
@@ -172,13 +175,15 @@ fn list(faults: &[ArgumentFault]) -> String {
 }
 
 fn correct_call(example: &Option<Box<Value>>) -> String {
-    example.as_ref().map_or(String::new(), |example| {
-        format!("; correct would be for example {example}")
-    })
+    match example {
+        Some(example) => format!("; example of correct arguments: {example}"),
+        None => String::new(),
+    }
 }
 
 fn repair_note(failed: &Option<String>) -> String {
-    failed.as_ref().map_or(String::new(), |reason| {
-        format!(" (a repair failed: {reason})")
-    })
+    match failed {
+        Some(reason) => format!(" (a repair failed: {reason})"),
+        None => String::new(),
+    }
 }

@@ -1,26 +1,26 @@
-//! From what a model called to a call that may be run: resolve, parse, validate, repair.
+//! Validation of a model's tool calls: name resolution, access policy, parsing, schema and repair.
 //!
-//! A model's call is text from a stranger. A [`Hydrator`] finds the tool that its name means,
-//! refuses it unless the caller may see and run it ([`Access`]), reads its arguments within bounds
-//! and holds them to the tool's own schema. What comes out is a [`ValidCall`], which nothing else
-//! can make; a call that only a person may let through is a [`PendingCall`]; all else is a
-//! [`CallError`] that says what would have been right, in words that a model can act on. Nothing
-//! here runs a tool.
+//! A model's call is untrusted text. A [`Hydrator`] resolves the tool name and checks the access
+//! policy of the caller ([`Access`]). It parses the arguments within limits and validates them
+//! against the tool's own schema.
 //!
-//! Slips that have one meaning are repaired, and the outcome says which: text that is nearly JSON,
-//! and JSON as text where the schema wants an object or an array. A [`Repairer`], such as another
-//! model, may be asked once. What was repaired is validated like all else, and nothing is ever
-//! repaired for a tool that is marked unsafe.
+//! The result is a [`ValidCall`], which only this crate can create, or a [`PendingCall`] that needs
+//! a person's approval. Every other call is a [`CallError`] with a message from which a model can
+//! correct the call. Nothing in this crate runs a tool.
+//!
+//! Mistakes with one meaning are repaired and reported: nearly valid JSON, and JSON as text if the
+//! schema requires an object or an array. A [`Repairer`], such as another model, may rewrite
+//! arguments once. Repaired arguments are validated too. Calls of unsafe tools are never repaired.
 
 mod approval;
 pub mod arguments;
-mod awaited;
 mod changes;
 mod dispatch;
 mod error;
 pub mod client;
 pub mod repair;
 mod repairer;
+mod pending;
 mod results;
 
 use std::collections::HashMap;
@@ -33,30 +33,31 @@ use serde_json::{Map, Value};
 
 pub use approval::{ApprovalError, ApprovalQueue};
 pub use arguments::{MAX_ARGUMENT_BYTES, size};
-pub use awaited::Awaited;
 pub use changes::ArgumentChange;
 pub use dispatch::{ToolCallError, ToolCallOptions, ToolCalls, tool_call};
 pub use error::{CallError, RepairError};
+pub use pending::PendingReason;
 pub use repairer::{FaultyCall, RepairFuture, Repairer};
 
 use picktools::ToolId;
 use picktools::access::{Access, AccessError, Eligibility};
 use picktools::catalog::{Catalog, Effects, NoSchemaMode, Tool};
 use picktools::excerpt::{marked, shows};
-use picktools::names::{NameTable, Resolution, Resolved, ResolvedVia, log_unknown, log_use};
-use picktools::schema::Check;
+use picktools::names::{NameTable, Resolution, ResolvedTool, ResolvedVia, log_unknown, log_use};
+use picktools::schema::ArgumentCheck;
 pub use picktools::schema::{ArgumentFault, ArgumentValidator, JsonSchema, SchemaCompiler};
 use picktools_provider::{Arguments, Provider, ToolCall, Translation};
 
-/// How often nested text is decoded in one call: once per level.
+/// The largest number of nested levels of JSON text that are decoded in one call.
 const MAX_DECODED_LEVELS: usize = 4;
 
-/// A call whose arguments were held to the tool's schema, or whose tool may be called without one.
+/// A call whose arguments were validated against the tool's schema, or whose tool may run without
+/// one.
 #[derive(Debug, Clone, Serialize)]
 pub struct ValidCall {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
-    #[serde(serialize_with = "id_of")]
+    #[serde(serialize_with = "serialize_tool_id")]
     tool: Arc<Tool>,
     #[serde(rename = "unsafe", skip_serializing_if = "std::ops::Not::not")]
     marked_unsafe: bool,
@@ -74,35 +75,35 @@ pub struct ValidCall {
 /// The names of a call's tool, for logs and audits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CallNames {
-    /// What was called.
+    /// The called name.
     pub requested: String,
-    /// What the model was shown, where that is known.
+    /// The name that the model was shown, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advertised: Option<String>,
-    /// The tool's own.
+    /// The tool's own name.
     pub canonical: String,
 }
 
-/// One change that was made to a call's arguments before they fitted.
+/// One repair of a call's arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Repair {
     /// The text was nearly JSON.
     Syntax {
-        /// What was changed.
+        /// The kinds of changes.
         changes: Vec<&'static str>,
     },
-    /// JSON stood as text where the schema wants an object or an array.
+    /// A value was JSON text although the schema requires an object or an array.
     Decoded {
-        /// JSON pointer to it.
+        /// JSON pointer to the value.
         pointer: String,
     },
-    /// A [`Repairer`] wrote the arguments anew.
+    /// A [`Repairer`] rewrote the arguments.
     Rewritten {
-        /// Its name.
+        /// The name of the repairer.
         by: String,
-        /// What is otherwise than the model had it.
+        /// The differences from the arguments of the model.
         changes: Vec<ArgumentChange>,
     },
 }
@@ -111,16 +112,18 @@ impl fmt::Display for Repair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Syntax { changes } => write!(f, "repaired: {}", changes.join(", ")),
-            Self::Decoded { pointer } => write!(f, "repaired: {pointer} was JSON as text"),
+            Self::Decoded { pointer } => {
+                write!(f, "repaired: {pointer} was decoded from JSON text")
+            }
             Self::Rewritten { by, changes } => {
-                write!(f, "rewritten by {by}: {}", changes::told(changes))
+                write!(f, "rewritten by {by}: {}", changes::summarize(changes))
             }
         }
     }
 }
 
 impl ValidCall {
-    /// Returns what the result must be returned under, where the provider gave something.
+    /// Returns the call's id, under which its result must be returned, if the provider gave one.
     pub fn id(&self) -> Option<&str> {
         self.id.as_deref()
     }
@@ -130,17 +133,17 @@ impl ValidCall {
         &self.tool
     }
 
-    /// Returns the names of the tool that were in play.
+    /// Returns the names of the call's tool.
     pub fn names(&self) -> &CallNames {
         &self.names
     }
 
-    /// Returns how the called name led to the tool.
+    /// Returns the way in which the called name was resolved.
     pub fn resolved_via(&self) -> ResolvedVia {
         self.resolved_via
     }
 
-    /// Returns `true` if the called name is an alias that shall no longer be used.
+    /// Returns `true` if the called name is a deprecated alias.
     pub fn deprecated(&self) -> bool {
         self.deprecated
     }
@@ -150,11 +153,11 @@ impl ValidCall {
         &self.arguments
     }
 
-    /// Returns the arguments as a type of the caller's.
+    /// Deserialises the arguments.
     ///
     /// # Errors
     ///
-    /// [`CallError::Typed`] when they do not fit it, which a schema may allow.
+    /// [`CallError::Typed`] if they do not match the type, even though they match the schema.
     pub fn arguments_as<T: DeserializeOwned>(&self) -> Result<T, CallError> {
         T::deserialize(&self.arguments).map_err(|error| CallError::Typed {
             tool: self.tool.id.clone(),
@@ -162,25 +165,27 @@ impl ValidCall {
         })
     }
 
-    /// Returns `true` if the arguments were held to a schema; they were not where the tool has
+    /// Returns `true` if the arguments were validated against a schema; `false` if the tool has
     /// none.
     pub fn validated(&self) -> bool {
         self.validated
     }
 
-    /// Returns how a tool without a schema may be called.
+    /// Returns the mode of a tool without a schema.
     pub fn no_schema_mode(&self) -> Option<NoSchemaMode> {
         self.no_schema_mode
     }
 
-    /// Returns what was changed before the arguments fitted; nothing where they came as they
-    /// should.
+    /// Returns the repairs of the arguments; empty if none was needed.
     pub fn repaired(&self) -> &[Repair] {
         &self.repaired
     }
 }
 
-fn id_of<S: serde::Serializer>(tool: &Arc<Tool>, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_tool_id<S: serde::Serializer>(
+    tool: &Arc<Tool>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&tool.id)
 }
 
@@ -189,17 +194,17 @@ fn id_of<S: serde::Serializer>(tool: &Arc<Tool>, serializer: S) -> Result<S::Ok,
 pub struct PendingCall {
     #[serde(flatten)]
     call: ValidCall,
-    awaits: Awaited,
+    awaits: PendingReason,
 }
 
 impl PendingCall {
-    /// Makes a valid call wait.
-    pub fn new(call: ValidCall, awaits: Awaited) -> Self {
+    /// Makes a valid call wait for an approval.
+    pub fn new(call: ValidCall, awaits: PendingReason) -> Self {
         Self { call, awaits }
     }
 
-    /// The call, which somebody has approved, and why it waited.
-    pub fn into_parts(self) -> (ValidCall, Awaited) {
+    /// Returns the call, after its approval, and the reason for which it waited.
+    pub fn into_parts(self) -> (ValidCall, PendingReason) {
         (self.call, self.awaits)
     }
 
@@ -208,41 +213,41 @@ impl PendingCall {
         self.call.tool()
     }
 
-    /// Returns the arguments, for which a schema vouches where the tool has one.
+    /// Returns the arguments, which match the tool's schema if it has one.
     pub fn arguments(&self) -> &Value {
         self.call.arguments()
     }
 
-    /// Returns why it waits.
-    pub fn awaits(&self) -> &Awaited {
+    /// Returns the reason for which the call waits.
+    pub fn awaits(&self) -> &PendingReason {
         &self.awaits
     }
 
-    /// Returns the names of the tool that were in play.
+    /// Returns the names of the call's tool.
     pub fn names(&self) -> &CallNames {
         self.call.names()
     }
 
-    /// Returns `true` if the called name is an alias that shall no longer be used.
+    /// Returns `true` if the called name is a deprecated alias.
     pub fn deprecated(&self) -> bool {
         self.call.deprecated()
     }
 }
 
-/// A call of a known tool.
+/// A validated call of a catalog's tool.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
-pub enum Hydrated {
-    /// It may be run.
+pub enum HydratedCall {
+    /// The call can run.
     Ready(ValidCall),
-    /// A person must approve it first.
+    /// A person must approve the call first.
     NeedsApproval(PendingCall),
 }
 
-/// Turns what models call into calls of the tools of a catalog.
+/// Validates the calls of a model against the tools of a catalog.
 ///
 /// ```
-/// use picktools_call::{CallError, Hydrated};
+/// use picktools_call::{CallError, HydratedCall};
 /// use picktools_provider::{Arguments, ToolCall};
 /// use picktools::{Access, Catalog};
 /// use picktools_call::Hydrator;
@@ -250,27 +255,33 @@ pub enum Hydrated {
 ///
 /// let entries = br#"[{"name": "send_email", "parameters": {
 ///     "type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}}]"#;
-/// let hydrator = Hydrator::new(Catalog::from_slice(entries, "tools.json", None)?, &Access::default())?;
-/// let call = |arguments| ToolCall { id: None, name: "sendEmail".to_owned(), arguments: Arguments::Json(arguments) };
-/// let Hydrated::Ready(valid) = hydrator.hydrate(&call(json!({"to": "ada@example.org"})))? else { unreachable!() };
+/// let catalog = Catalog::from_slice(entries, "tools.json", None)?;
+/// let hydrator = Hydrator::new(catalog, &Access::default())?;
+/// let call = |arguments| ToolCall {
+///     id: None,
+///     name: "sendEmail".to_owned(),
+///     arguments: Arguments::Json(arguments),
+/// };
+/// let hydrated = hydrator.hydrate(&call(json!({"to": "ada@example.org"})))?;
+/// let HydratedCall::Ready(valid) = hydrated else { unreachable!() };
 /// assert_eq!(valid.names().canonical, "send_email");
 /// assert!(matches!(hydrator.hydrate(&call(json!({}))), Err(CallError::Invalid { .. })));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Hydrator {
-    callable: Arc<Callable>,
-    /// From names that the model was shown.
+    callable: Arc<CallableTools>,
+    /// The tools by the names that the model was shown.
     advertised: HashMap<String, ToolId>,
-    /// The first of these of each tool.
+    /// The first of these names for each tool.
     shown: HashMap<ToolId, String>,
     provider: Option<Provider>,
     max_argument_bytes: usize,
 }
 
-/// What may be called by one caller: made once, and shared by the hydrators of all its requests.
+/// The tools that one caller may call; shared by the hydrators of all the caller's requests.
 #[derive(Debug)]
-struct Callable {
+struct CallableTools {
     catalog: Catalog,
     names: NameTable,
     access: Access,
@@ -278,17 +289,18 @@ struct Callable {
 }
 
 impl Hydrator {
-    /// Makes a hydrator for calls by name, alias, or a variant spelling of either, of tools that
-    /// `access` may see.
+    /// Makes a hydrator for the tools that `access` allows.
+    ///
+    /// Calls may use a tool's name, an alias, or another spelling of either.
     ///
     /// # Errors
     ///
-    /// [`AccessError`] when `access` cannot be decided on for this catalog.
+    /// [`AccessError`] if `access` is invalid for this catalog.
     pub fn new(catalog: Catalog, access: &Access) -> Result<Self, AccessError> {
         let names = NameTable::new(&catalog);
         let eligibility = access.decide(&catalog, &names)?;
         Ok(Self {
-            callable: Arc::new(Callable {
+            callable: Arc::new(CallableTools {
                 catalog,
                 names,
                 access: access.clone(),
@@ -301,9 +313,11 @@ impl Hydrator {
         })
     }
 
-    /// Expects calls of what the model was shown: by the names of `translation`, with the arguments
-    /// in its form, and of no other tool. The arguments are held to the catalog's own schemas,
-    /// however little of them was shown.
+    /// Returns a hydrator for the answers of a model that was shown `translation`.
+    ///
+    /// It resolves the names of the translation, converts arguments from the provider's view, and
+    /// rejects every other tool. Arguments are validated against the catalog's own schemas, even if
+    /// the translation shortened them.
     #[must_use]
     pub fn translated(&self, translation: &Translation) -> Self {
         let mut hydrator = self.clone();
@@ -312,37 +326,35 @@ impl Hydrator {
     }
 
     fn show(&mut self, translation: &Translation) {
-        let known = translation
-            .names
-            .iter()
-            .filter_map(|(name, id)| Some((name.clone(), self.callable.catalog.find(id)?)));
-        self.advertised = known.collect();
-        // In the order of the names, which is the same everywhere.
+        self.advertised.clear();
+        // A `BTreeMap`, so that the first name of a tool is always the same one.
         for (name, id) in &translation.names {
             if let Some(tool) = self.callable.catalog.find(id) {
+                self.advertised.insert(name.clone(), tool);
                 self.shown.entry(tool).or_insert_with(|| name.clone());
             }
         }
         self.provider = Some(translation.provider);
     }
 
-    /// The catalog whose tools are called.
+    /// Returns the catalog of the tools.
     pub fn catalog(&self) -> &Catalog {
         &self.callable.catalog
     }
 
-    /// Finds the tool that a called name means, which the caller may run.
+    /// Finds the tool with the called name that the caller may run.
     ///
     /// # Errors
     ///
-    /// [`CallError`] when there is none, or several.
-    pub fn tool_of(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
-        self.resolve(name)
-            .map(|found| self.callable.catalog.tool(found.tool))
+    /// [`CallError`] if no tool or several tools have the name.
+    pub fn find_tool(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
+        let resolved = self.resolve(name)?;
+        Ok(self.callable.catalog.tool(resolved.tool))
     }
 
-    /// Returns what is said of a name that no tool has: for a caller who must not learn that there
-    /// is one.
+    /// Returns the error for an unknown name.
+    ///
+    /// It also hides the existence of a tool that the caller must not learn about.
     pub fn unknown(&self, name: &str) -> CallError {
         let suggestions = self.callable.names.suggest(name, |tool| self.admits(tool));
         CallError::UnknownTool {
@@ -359,8 +371,8 @@ impl Hydrator {
             .map(|(_, tool)| tool)
     }
 
-    /// Returns `true` if the tool may be called: by this caller, and by a model that was shown some
-    /// tools only.
+    /// Returns `true` if the caller may run the tool, and the model was shown it or may call any
+    /// tool.
     fn admits(&self, tool: ToolId) -> bool {
         self.callable.eligibility.admits(tool) && self.was_shown(tool)
     }
@@ -369,77 +381,76 @@ impl Hydrator {
         self.provider.is_none() || self.shown.contains_key(&tool)
     }
 
-    /// Refuses arguments of more bytes than this unread; [`MAX_ARGUMENT_BYTES`] unless told
-    /// otherwise.
+    /// Limits the size of a call's arguments, in bytes; the default is [`MAX_ARGUMENT_BYTES`].
     #[must_use]
     pub fn max_argument_bytes(mut self, bytes: usize) -> Self {
         self.max_argument_bytes = bytes;
         self
     }
 
-    /// Hydrates a call.
+    /// Validates a call.
     ///
     /// # Errors
     ///
-    /// [`CallError`], which says what would have been right.
-    pub fn hydrate(&self, call: &ToolCall) -> Result<Hydrated, CallError> {
-        let found = self.resolve(&call.name)?;
-        let (arguments, repaired) = self.arguments(found.tool, &call.arguments)?;
-        self.finish(call, found, arguments, repaired)
+    /// [`CallError`], whose message explains the correct call.
+    pub fn hydrate(&self, call: &ToolCall) -> Result<HydratedCall, CallError> {
+        let resolved = self.resolve(&call.name)?;
+        let (arguments, repaired) = self.arguments(resolved.tool, &call.arguments)?;
+        self.finish(call, resolved, arguments, repaired)
     }
 
-    /// Finds the tool that a called name means, which the caller may run: what the model was shown
-    /// comes first.
-    pub fn resolve(&self, name: &str) -> Result<Resolved, CallError> {
-        let found = self.find(name).inspect_err(|error| {
+    /// Resolves a called name to a tool that the caller may run. Names that the model was shown
+    /// take precedence.
+    pub fn resolve(&self, name: &str) -> Result<ResolvedTool, CallError> {
+        let resolved = self.find(name).inspect_err(|error| {
             if let CallError::UnknownTool { name, .. } = error {
                 log_unknown(name);
             }
         })?;
-        if self.admits(found.tool) {
-            return Ok(found);
+        if self.admits(resolved.tool) {
+            return Ok(resolved);
         }
-        if !self.was_shown(found.tool) {
+        if !self.was_shown(resolved.tool) {
             return Err(CallError::UnknownTool {
                 name: marked(name, 100).into_owned(),
                 suggestions: Vec::new(),
             });
         }
-        let tool = self.callable.catalog.tool(found.tool).id.clone();
+        let tool = self.callable.catalog.tool(resolved.tool).id.clone();
         Err(CallError::Ineligible {
             tool,
-            reasons: self.callable.eligibility.reasons(found.tool),
+            reasons: self.callable.eligibility.reasons(resolved.tool),
         })
     }
 
-    fn find(&self, name: &str) -> Result<Resolved, CallError> {
+    fn find(&self, name: &str) -> Result<ResolvedTool, CallError> {
         if let Some(&tool) = self.advertised.get(name) {
-            return Ok(Resolved {
+            return Ok(ResolvedTool {
                 tool,
                 via: ResolvedVia::Advertised,
                 deprecated: false,
             });
         }
         let requested = || marked(name, 100).into_owned();
-        let is_unseen = |c: char| c != ' ' && !shows(c);
+        let is_invisible = |c: char| c != ' ' && !shows(c);
         match self
             .callable
             .names
             .resolve_among(name, |tool| self.admits(tool))
         {
-            Resolution::Tool(found) if found.via != ResolvedVia::Normalised => Ok(found),
-            Resolution::Tool(found) => match name.trim().chars().find(|&c| is_unseen(c)) {
-                None => Ok(found),
-                Some(unseen) => Err(CallError::HiddenCharacter {
-                    name: marked(&name.replace(is_unseen, "\u{fffd}"), 100).into_owned(),
-                    character: format!("U+{:04X}", u32::from(unseen)),
+            Resolution::Tool(resolved) if resolved.via != ResolvedVia::Normalised => Ok(resolved),
+            Resolution::Tool(resolved) => match name.trim().chars().find(|&c| is_invisible(c)) {
+                None => Ok(resolved),
+                Some(invisible) => Err(CallError::HiddenCharacter {
+                    name: marked(&name.replace(is_invisible, "\u{fffd}"), 100).into_owned(),
+                    character: format!("U+{:04X}", u32::from(invisible)),
                 }),
             },
             Resolution::Ambiguous(tools) => {
-                let candidates = tools
-                    .into_iter()
-                    .map(|tool| self.callable.catalog.tool(tool).id.clone())
-                    .collect();
+                let mut candidates = Vec::with_capacity(tools.len());
+                for tool in tools {
+                    candidates.push(self.callable.catalog.tool(tool).id.clone());
+                }
                 Err(CallError::AmbiguousTool {
                     name: requested(),
                     candidates,
@@ -452,10 +463,10 @@ impl Hydrator {
         }
     }
 
-    /// Reads the arguments and holds them to the tool's schema.
-    fn arguments(&self, id: ToolId, given: &Arguments) -> Result<(Value, Vec<Repair>), CallError> {
+    /// Parses the arguments and validates them against the tool's schema.
+    fn arguments(&self, id: ToolId, sent: &Arguments) -> Result<(Value, Vec<Repair>), CallError> {
         let tool = self.callable.catalog.tool(id);
-        let (mut arguments, mut repaired) = self.read(tool, given)?;
+        let (mut arguments, mut repaired) = self.parse_arguments(tool, sent)?;
         let Some(schema) = &tool.parameters else {
             return match arguments {
                 Value::Object(_) => Ok((arguments, repaired)),
@@ -479,11 +490,9 @@ impl Hydrator {
         if !tool.is_unsafe()
             && let Some((decoded, pointers)) = decode(&check, &arguments)
         {
-            repaired.extend(
-                pointers
-                    .into_iter()
-                    .map(|pointer| Repair::Decoded { pointer }),
-            );
+            for pointer in pointers {
+                repaired.push(Repair::Decoded { pointer });
+            }
             return Ok((decoded, repaired));
         }
         let faults = check.faults(&arguments);
@@ -495,15 +504,19 @@ impl Hydrator {
         })
     }
 
-    /// Reads the arguments within bounds. No text at all is no arguments, as some providers send
-    /// it.
-    fn read(&self, tool: &Tool, given: &Arguments) -> Result<(Value, Vec<Repair>), CallError> {
-        let most = self.max_argument_bytes;
-        match given {
-            Arguments::Text(text) if text.len() > most => Err(CallError::TooLarge {
+    /// Parses the arguments within the size limit. Empty text counts as an empty object, because
+    /// some providers send it.
+    fn parse_arguments(
+        &self,
+        tool: &Tool,
+        sent: &Arguments,
+    ) -> Result<(Value, Vec<Repair>), CallError> {
+        let max_bytes = self.max_argument_bytes;
+        match sent {
+            Arguments::Text(text) if text.len() > max_bytes => Err(CallError::TooLarge {
                 tool: tool.id.clone(),
                 bytes: text.len(),
-                most,
+                most: max_bytes,
             }),
             Arguments::Text(text) if text.trim().is_empty() => {
                 Ok((Value::Object(Map::new()), Vec::new()))
@@ -516,12 +529,12 @@ impl Hydrator {
                     None => Err(CallError::malformed(&tool.id, reason)),
                 },
             },
-            Arguments::Json(value) => match arguments::measure(value, most) {
+            Arguments::Json(value) => match arguments::measure(value, max_bytes) {
                 Ok(_) => Ok((value.clone(), Vec::new())),
-                Err(arguments::Limit::Bytes(bytes)) => Err(CallError::TooLarge {
+                Err(arguments::ExceededLimit::Bytes(bytes)) => Err(CallError::TooLarge {
                     tool: tool.id.clone(),
                     bytes,
-                    most,
+                    most: max_bytes,
                 }),
                 Err(limit) => Err(CallError::malformed(&tool.id, limit.to_string())),
             },
@@ -531,23 +544,28 @@ impl Hydrator {
     fn finish(
         &self,
         call: &ToolCall,
-        found: Resolved,
+        resolved: ResolvedTool,
         arguments: Value,
         repaired: Vec<Repair>,
-    ) -> Result<Hydrated, CallError> {
-        let tool = Arc::clone(self.callable.catalog.tool(found.tool));
-        let advertised = match found.via {
+    ) -> Result<HydratedCall, CallError> {
+        let tool = Arc::clone(self.callable.catalog.tool(resolved.tool));
+        let advertised = match resolved.via {
             ResolvedVia::Advertised => Some(call.name.clone()),
-            _ => self.shown.get(&found.tool).cloned(),
+            _ => self.shown.get(&resolved.tool).cloned(),
         };
-        log_use(&call.name, advertised.as_deref(), &tool, found.deprecated);
+        log_use(
+            &call.name,
+            advertised.as_deref(),
+            &tool,
+            resolved.deprecated,
+        );
         let no_schema_mode = tool.no_schema_mode.filter(|_| tool.parameters.is_none());
         if no_schema_mode == Some(NoSchemaMode::ReadOnly) && tool.effects() == Effects::Writes {
             return Err(CallError::NotReadOnly {
                 tool: tool.id.clone(),
             });
         }
-        let awaits = Awaited::of(&tool, &self.callable.access, no_schema_mode);
+        let awaits = PendingReason::from_policy(&tool, &self.callable.access, no_schema_mode);
         let call = ValidCall {
             id: call.id.clone(),
             marked_unsafe: tool.is_unsafe(),
@@ -556,8 +574,8 @@ impl Hydrator {
                 advertised,
                 canonical: tool.name.clone(),
             },
-            resolved_via: found.via,
-            deprecated: found.deprecated,
+            resolved_via: resolved.via,
+            deprecated: resolved.deprecated,
             arguments,
             validated: tool.parameters.is_some(),
             no_schema_mode,
@@ -565,31 +583,32 @@ impl Hydrator {
             tool,
         };
         Ok(match awaits {
-            Some(awaits) => Hydrated::NeedsApproval(PendingCall { call, awaits }),
-            None => Hydrated::Ready(call),
+            Some(awaits) => HydratedCall::NeedsApproval(PendingCall { call, awaits }),
+            None => HydratedCall::Ready(call),
         })
     }
 }
 
-/// Decodes JSON that stands as text where the schema wants an object or an array; only what then
-/// fits counts.
-fn decode(check: &Check, arguments: &Value) -> Option<(Value, Vec<String>)> {
+/// Decodes JSON text if the schema requires an object or an array instead; `None` if the result
+/// still does not match the schema.
+fn decode(check: &ArgumentCheck, arguments: &Value) -> Option<(Value, Vec<String>)> {
     let mut decoded = arguments.clone();
     let mut pointers = Vec::new();
     for _ in 0..MAX_DECODED_LEVELS {
-        let places = check.texts_for_structures(&decoded);
-        let before = pointers.len();
-        for pointer in places {
-            let Some(place) = decoded.pointer_mut(&pointer) else {
+        let text_pointers = check.texts_for_structures(&decoded);
+        let previous_count = pointers.len();
+        for pointer in text_pointers {
+            let Some(text_value) = decoded.pointer_mut(&pointer) else {
                 continue;
             };
-            let inner = place.as_str().and_then(|text| arguments::parse(text).ok());
-            if let Some(inner @ (Value::Object(_) | Value::Array(_))) = inner {
-                *place = inner;
+            if let Value::String(text) = text_value
+                && let Ok(inner @ (Value::Object(_) | Value::Array(_))) = arguments::parse(text)
+            {
+                *text_value = inner;
                 pointers.push(pointer);
             }
         }
-        if pointers.len() == before {
+        if pointers.len() == previous_count {
             return None;
         }
         if check.accepts(&decoded) {

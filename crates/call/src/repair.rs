@@ -1,36 +1,39 @@
-//! Mending text that is nearly JSON.
+//! Repair of text that is nearly JSON.
 //!
-//! Models wrap JSON in code fences, quote as Python does, leave commas too many or too few, and
-//! forget a bracket within another. All of that has one meaning and is mended, each kind of change
-//! named. What has not is refused: text that breaks off may lack the half that matters (of `15` as
-//! of a list), prose around JSON may say not to run it, `NaN` has no value, and a member that
-//! stands twice has two.
+//! Models wrap JSON in code fences, quote as Python does, add or omit commas, and forget inner
+//! brackets. These mistakes have one meaning; they are repaired, and each kind of change is
+//! reported.
+//!
+//! Text with several possible meanings is rejected. Truncated text may lack the part that matters:
+//! `15` may be the start of `1500`. Prose around JSON may say not to run it. `NaN` has no value,
+//! and a duplicate key has two.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Number, Value};
 
-/// The deepest nesting that is read.
+/// The deepest nesting.
 const MAX_DEPTH: usize = 127;
 
-/// JSON that was mended, and the kinds of changes.
+/// Repairs text and returns the value with the kinds of changes; `None` if the text has no single
+/// meaning.
 pub fn repair(text: &str) -> Option<(Value, Vec<&'static str>)> {
     let start = text.find(['{', '['])?;
-    let mut reader = Reader {
+    let mut parser = LenientParser {
         text,
         at: start,
         depth: 0,
         changes: BTreeSet::new(),
     };
-    let value = reader.value()?;
-    match (text[..start].trim(), text[reader.at..].trim()) {
+    let value = parser.value()?;
+    match (text[..start].trim(), text[parser.at..].trim()) {
         ("", "") => {}
         (before, "```") if is_fence(before) => {
-            reader.changes.insert("a code fence was left out");
+            parser.changes.insert("removed a code fence");
         }
         _ => return None,
     }
-    Some((value, reader.changes.into_iter().collect()))
+    Some((value, parser.changes.into_iter().collect()))
 }
 
 /// Returns `true` if a text opens a code fence: three backticks and at most one word.
@@ -39,14 +42,14 @@ fn is_fence(text: &str) -> bool {
         .is_some_and(|word| word.chars().all(char::is_alphanumeric))
 }
 
-struct Reader<'t> {
+struct LenientParser<'t> {
     text: &'t str,
     at: usize,
     depth: usize,
     changes: BTreeSet<&'static str>,
 }
 
-impl Reader<'_> {
+impl LenientParser<'_> {
     fn rest(&self) -> &str {
         &self.text[self.at..]
     }
@@ -61,7 +64,7 @@ impl Reader<'_> {
         Some(next)
     }
 
-    /// Passes over white space and comments.
+    /// Skips white space and comments.
     fn skip(&mut self) {
         loop {
             let rest = self.rest();
@@ -78,7 +81,7 @@ impl Reader<'_> {
             if length == 0 {
                 return;
             }
-            self.changes.insert("comments were left out");
+            self.changes.insert("removed comments");
         }
     }
 
@@ -132,8 +135,10 @@ impl Reader<'_> {
         Some(Value::Array(items))
     }
 
-    /// Whether what is open ends here: at its bracket, or at that of what is around it; `None`
-    /// where the text breaks off.
+    /// Returns `true` if the open object or array ends here, at its own bracket or at that of its
+    /// parent.
+    ///
+    /// `None` if the text is truncated.
     fn ends(&mut self, bracket: char, other: char) -> Option<bool> {
         self.skip();
         match self.peek() {
@@ -142,7 +147,7 @@ impl Reader<'_> {
                 Some(true)
             }
             Some(next) if next == other && self.depth > 1 => {
-                self.changes.insert("brackets were closed");
+                self.changes.insert("closed brackets");
                 Some(true)
             }
             Some(next) if next == other => None,
@@ -157,13 +162,13 @@ impl Reader<'_> {
             self.take();
             self.skip();
             if self.peek().is_none_or(|next| next == bracket) {
-                self.changes.insert("commas were left out");
+                self.changes.insert("removed commas");
             }
             return Some(());
         }
         match self.peek() {
             Some('"' | '\'' | '{' | '[') => {
-                self.changes.insert("commas were put in");
+                self.changes.insert("added commas");
                 Some(())
             }
             None | Some('}' | ']') => Some(()),
@@ -178,7 +183,7 @@ impl Reader<'_> {
             .unwrap_or(rest.len());
         let key = rest[..length].to_owned();
         self.at += length;
-        self.changes.insert("names were quoted");
+        self.changes.insert("quoted keys");
         (!key.is_empty()).then_some(key)
     }
 
@@ -190,7 +195,7 @@ impl Reader<'_> {
             other => other,
         };
         if open != '"' {
-            self.changes.insert("quotation marks were changed");
+            self.changes.insert("replaced quotation marks");
         }
         let mut text = String::new();
         loop {
@@ -198,7 +203,7 @@ impl Reader<'_> {
                 end if end == close => return Some(text),
                 '\\' => self.escape(&mut text)?,
                 control if control.is_control() => {
-                    self.changes.insert("control characters were escaped");
+                    self.changes.insert("escaped control characters");
                     text.push(control);
                 }
                 other => text.push(other),
@@ -219,23 +224,23 @@ impl Reader<'_> {
                 let unit = self.hex()?;
                 let pair = match unit {
                     0xd800..0xdc00 if self.rest().starts_with("\\u") => {
-                        let back = self.at;
+                        let start = self.at;
                         self.at += 2;
                         let low = self.hex()?;
                         if !(0xdc00..0xe000).contains(&low) {
-                            self.at = back;
+                            self.at = start;
                         }
                         char::decode_utf16([unit, low]).next()?.ok()
                     }
                     _ => char::from_u32(u32::from(unit)),
                 };
                 if pair.is_none() {
-                    self.changes.insert("half characters were replaced");
+                    self.changes.insert("replaced lone surrogates");
                 }
                 text.push(pair.unwrap_or(char::REPLACEMENT_CHARACTER));
             }
             other => {
-                self.changes.insert("backslashes were escaped");
+                self.changes.insert("escaped backslashes");
                 if other != '\'' {
                     text.push('\\');
                 }
@@ -255,14 +260,14 @@ impl Reader<'_> {
         unit?
     }
 
-    /// A number or one of the words for truth and nothing.
+    /// Parses a number, a boolean or null, also as Python writes them.
     fn word(&mut self) -> Option<Value> {
         let rest = self.rest();
         let length = rest
             .find(|c: char| c.is_whitespace() || ",:{}[]\"'".contains(c))
             .unwrap_or(rest.len());
         let word = &rest[..length];
-        let (value, as_python) = match word {
+        let (value, is_python) = match word {
             "true" => (Value::Bool(true), false),
             "false" => (Value::Bool(false), false),
             "null" => (Value::Null, false),
@@ -271,8 +276,8 @@ impl Reader<'_> {
             "None" => (Value::Null, true),
             number => (Value::Number(number.parse::<Number>().ok()?), false),
         };
-        if as_python {
-            self.changes.insert("Python's words were changed");
+        if is_python {
+            self.changes.insert("converted Python literals");
         }
         self.at += length;
         Some(value)
@@ -286,82 +291,67 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn slips_of_one_meaning_are_mended_and_named() {
+    fn repair_unambiguous_mistakes_names_the_changes() {
         for (text, value, change) in [
             (
                 "```json\n{\"a\": 1}\n```",
                 json!({"a": 1}),
-                "a code fence was left out",
+                "removed a code fence",
             ),
             (
                 " ```\n{\"a\": 1}\n```\n",
                 json!({"a": 1}),
-                "a code fence was left out",
+                "removed a code fence",
             ),
             (
                 "{'a': 'it\\'s'}",
                 json!({"a": "it's"}),
-                "quotation marks were changed",
+                "replaced quotation marks",
             ),
-            (
-                "{“a”: “b”}",
-                json!({"a": "b"}),
-                "quotation marks were changed",
-            ),
-            (
-                "{a: 1, b_c: 2}",
-                json!({"a": 1, "b_c": 2}),
-                "names were quoted",
-            ),
-            (
-                "{\"a\": [1, 2,], }",
-                json!({"a": [1, 2]}),
-                "commas were left out",
-            ),
+            ("{“a”: “b”}", json!({"a": "b"}), "replaced quotation marks"),
+            ("{a: 1, b_c: 2}", json!({"a": 1, "b_c": 2}), "quoted keys"),
+            ("{\"a\": [1, 2,], }", json!({"a": [1, 2]}), "removed commas"),
             (
                 "{\"a\": 1 \"b\": 2}",
                 json!({"a": 1, "b": 2}),
-                "commas were put in",
+                "added commas",
             ),
             (
                 "{\"a\": True, \"b\": None}",
                 json!({"a": true, "b": null}),
-                "Python's words were changed",
+                "converted Python literals",
             ),
-            (
-                "{\"a\": [1, 2}",
-                json!({"a": [1, 2]}),
-                "brackets were closed",
-            ),
+            ("{\"a\": [1, 2}", json!({"a": [1, 2]}), "closed brackets"),
             (
                 "{\"a\": 1, // one\n\"b\": 2 /* two */}",
                 json!({"a": 1, "b": 2}),
-                "comments were left out",
+                "removed comments",
             ),
             (
                 "{\"a\": \"line\nline\"}",
                 json!({"a": "line\nline"}),
-                "control characters were escaped",
+                "escaped control characters",
             ),
             (
                 "{\"a\": \"C:\\data\"}",
                 json!({"a": "C:\\data"}),
-                "backslashes were escaped",
+                "escaped backslashes",
             ),
             (
                 "{\"a\": \"\\ud83d\\ude80 \\ud800\"}",
                 json!({"a": "🚀 \u{fffd}"}),
-                "half characters were replaced",
+                "replaced lone surrogates",
             ),
         ] {
-            let (found, changes) = repair(text).unwrap_or_else(|| panic!("{text} can be mended"));
-            assert_eq!(found, value, "{text}");
+            let (repaired, changes) =
+                repair(text).unwrap_or_else(|| panic!("{text} cannot be repaired"));
+            assert_eq!(repaired, value, "{text}");
             assert!(changes.contains(&change), "{text}: {changes:?}");
         }
     }
 
     #[test]
-    fn what_has_no_one_meaning_is_refused() {
+    fn repair_ambiguous_text_returns_none() {
         for text in [
             "",
             "no JSON",
@@ -391,8 +381,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_text_is_survived(text in ".{0,60}", json in "[\\[\\]{}:,'\"“”au0-9\\\\/*\\n -]{0,60}") {
-            let _mended = (repair(&text), repair(&json));
+        fn repair_arbitrary_text_does_not_panic(
+            text in ".{0,60}",
+            json in "[\\[\\]{}:,'\"“”au0-9\\\\/*\\n -]{0,60}",
+        ) {
+            let _results = (repair(&text), repair(&json));
         }
     }
 }

@@ -1,53 +1,55 @@
-//! Arguments that somebody else writes anew, and that count where they fit.
+//! The [`Repairer`] trait: rewrites invalid arguments, which are then validated again.
 
 use std::pin::Pin;
 
 use serde_json::Value;
 
-use super::{CallError, Hydrated, Hydrator, Repair, RepairError, changes};
+use super::{CallError, HydratedCall, Hydrator, Repair, RepairError, changes};
 use picktools::catalog::Tool;
 use picktools_provider::{Arguments, ToolCall};
 
-/// Rewrites arguments that do not fit, such as a model that is shown what is wrong with them.
+/// A component that rewrites invalid arguments, such as a model that sees the error.
 pub trait Repairer: Send + Sync {
-    /// Returns the name under which a repair is reported.
+    /// Returns the name under which repairs are reported.
     fn name(&self) -> &str;
 
-    /// Returns the arguments anew, as JSON text. It is asked once per call, and never for an unsafe
-    /// tool or one without a schema; its answer is read and validated as the model's was.
+    /// Returns new arguments as JSON text.
+    ///
+    /// The hydrator calls this once per call, and never for an unsafe tool or a tool without a
+    /// schema. It parses and validates the answer like the original arguments.
     fn repair<'a>(&'a self, call: FaultyCall<'a>) -> RepairFuture<'a>;
 }
 
-/// The answer of a [`Repairer`]: JSON text, or why there is none.
+/// The answer of a [`Repairer`]: JSON text, or the reason for its absence.
 pub type RepairFuture<'a> = Pin<Box<dyn Future<Output = Result<String, RepairError>> + Send + 'a>>;
 
-/// What a [`Repairer`] is asked.
+/// The input of a [`Repairer`].
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct FaultyCall<'a> {
     /// The tool, with its schema.
     pub tool: &'a Tool,
-    /// The arguments as they came.
+    /// The arguments as the model sent them.
     pub arguments: &'a str,
-    /// What is wrong with them.
+    /// The error of the call.
     pub problem: &'a CallError,
 }
 
 impl Hydrator {
-    /// Hydrates a call, and asks `repairer` once where its arguments do not fit.
+    /// Validates a call, and lets `repairer` rewrite its arguments once if they are invalid.
     ///
     /// # Errors
     ///
-    /// As [`Hydrator::hydrate`], for the arguments as they came.
+    /// Those of [`Hydrator::hydrate`], for the original arguments.
     pub async fn hydrate_with(
         &self,
         call: &ToolCall,
         repairer: &dyn Repairer,
-    ) -> Result<Hydrated, CallError> {
-        let found = self.resolve(&call.name)?;
-        let tool = self.callable.catalog.tool(found.tool);
-        let problem = match self.arguments(found.tool, &call.arguments) {
-            Ok((arguments, repaired)) => return self.finish(call, found, arguments, repaired),
+    ) -> Result<HydratedCall, CallError> {
+        let resolved = self.resolve(&call.name)?;
+        let tool = self.callable.catalog.tool(resolved.tool);
+        let problem = match self.arguments(resolved.tool, &call.arguments) {
+            Ok((arguments, repaired)) => return self.finish(call, resolved, arguments, repaired),
             Err(problem @ (CallError::Malformed { .. } | CallError::Invalid { .. }))
                 if !tool.is_unsafe() && tool.parameters.is_some() =>
             {
@@ -66,13 +68,13 @@ impl Hydrator {
         };
         let answer = match repairer.repair(faulty).await {
             Ok(answer) => self
-                .arguments(found.tool, &Arguments::Text(answer))
+                .arguments(resolved.tool, &Arguments::Text(answer))
                 .map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         match answer {
             Ok((arguments, mut repaired)) => {
-                let changes = changes::changes(&self.as_sent(tool, &call.arguments), &arguments);
+                let changes = changes::compare(&self.as_sent(tool, &call.arguments), &arguments);
                 repaired.insert(
                     0,
                     Repair::Rewritten {
@@ -80,17 +82,17 @@ impl Hydrator {
                         changes,
                     },
                 );
-                self.finish(call, found, arguments, repaired)
+                self.finish(call, resolved, arguments, repaired)
             }
             Err(reason) => Err(problem.with_failed_repair(repairer.name(), &reason)),
         }
     }
 
-    /// The arguments as the model had them, in the form of the tool's own schema; their text where
-    /// they cannot be read.
-    fn as_sent(&self, tool: &Tool, given: &Arguments) -> Value {
-        let Ok((mut arguments, _)) = self.read(tool, given) else {
-            return match given {
+    /// Returns the original arguments in the form of the tool's own schema, or their text if they
+    /// cannot be parsed.
+    fn as_sent(&self, tool: &Tool, sent: &Arguments) -> Value {
+        let Ok((mut arguments, _)) = self.parse_arguments(tool, sent) else {
+            return match sent {
                 Arguments::Text(text) => Value::String(text.clone()),
                 Arguments::Json(value) => value.clone(),
             };

@@ -1,4 +1,4 @@
-//! What a model is told of its calls, under the names that it was shown.
+//! Call results for the model, under the tool names that the model knows.
 
 use serde_json::Value;
 
@@ -6,11 +6,11 @@ use super::{CallError, Hydrator, PendingCall, ValidCall};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools_provider::{CallResult, ToolCall};
 
-/// The most characters of an error that a model is told.
+/// The longest error message for a model, in characters.
 const MAX_ERROR_CHARS: usize = 4000;
 
 impl ValidCall {
-    /// Makes the result of the call, for
+    /// Makes the result of the call for
     /// [`Provider::results`](picktools_provider::Provider::results).
     pub fn result(&self, outcome: Result<Value, String>) -> CallResult {
         CallResult {
@@ -22,7 +22,7 @@ impl ValidCall {
 }
 
 impl PendingCall {
-    /// Makes the result of a call that nobody approved, for
+    /// Makes the result of a call that was not approved, for
     /// [`Provider::results`](picktools_provider::Provider::results).
     pub fn refused(&self, reason: impl Into<String>) -> CallResult {
         self.call.result(Err(reason.into()))
@@ -30,14 +30,14 @@ impl PendingCall {
 }
 
 impl Hydrator {
-    /// Makes the result of a call that cannot be run, by which a model can mend it.
+    /// Makes the result of a call that cannot run, from which a model can correct the call.
     ///
-    /// It names tools as the model does, and suggests no other names than it was shown
-    /// ([`translated`](Self::translated)). What strangers wrote stands in it on one line, without
+    /// The message uses the tool names of the model, and suggests only names that the model was
+    /// shown ([`translated`](Self::translated)). Text of third parties is put on one line, without
     /// hidden characters.
     pub fn error_result(&self, call: &ToolCall, error: &CallError) -> CallResult {
-        let mut told = error.clone();
-        match &mut told {
+        let mut shown_error = error.clone();
+        match &mut shown_error {
             CallError::UnknownTool { suggestions, .. } => *suggestions = self.as_shown(suggestions),
             CallError::AmbiguousTool { candidates, .. } => *candidates = self.as_shown(candidates),
             CallError::Ineligible { tool, .. }
@@ -52,27 +52,26 @@ impl Hydrator {
         }
         CallResult::new(
             call,
-            Err(marked(&told.to_string(), MAX_ERROR_CHARS).into_owned()),
+            Err(marked(&shown_error.to_string(), MAX_ERROR_CHARS).into_owned()),
         )
     }
 
-    /// The names as the model was shown them; those of tools that it was not shown are left out.
+    /// Translates names to those that the model was shown, and drops tools that it was not shown.
     fn as_shown(&self, names: &[String]) -> Vec<String> {
         if self.shown.is_empty() {
             return names.to_vec();
         }
-        let mut shown: Vec<String> = Vec::new();
-        let meant = names
-            .iter()
-            .flat_map(|name| self.callable.names.meant(name));
-        for tool in meant.filter(|&tool| self.admits(tool)) {
-            shown.extend(
-                self.shown
-                    .get(&tool)
-                    .filter(|name| !shown.contains(name))
-                    .cloned(),
-            );
+        let mut shown_names: Vec<String> = Vec::new();
+        for name in names {
+            for tool in self.callable.names.possible_tools(name) {
+                if self.admits(tool)
+                    && let Some(shown) = self.shown.get(&tool)
+                    && !shown_names.contains(shown)
+                {
+                    shown_names.push(shown.clone());
+                }
+            }
         }
-        shown
+        shown_names
     }
 }

@@ -1,39 +1,38 @@
-//! Text as the rules read it: sentences, without what is quoted as an example, and with disguised
-//! letters read as letters.
+//! Normalised text for the rules: sentences without quoted examples, with disguised letters
+//! restored.
 
 use std::borrow::Cow;
 
 pub(crate) use picktools::text::fold::{fold, is_mixed, words};
 
-/// Fewer letters in a row, each a word of its own, are a list.
-const LEAST_SPACED: usize = 8;
+/// The smallest number of single letters in a row that hide a word; fewer are a list.
+const MIN_SPACED_LETTERS: usize = 8;
 
-/// Returns `true` if a text sets letters apart (`i g n o r e`), which hides words from whoever
-/// searches for them.
+/// Returns `true` if a text separates its letters (`i g n o r e`), which hides words from a search.
 pub(crate) fn is_spaced_out(text: &str) -> bool {
     let mut run = 0;
     text.split([' ', '.', '-', '_']).any(|part| {
         let is_letter = part.len() == 1 && part.as_bytes()[0].is_ascii_lowercase();
         run = if is_letter { run + 1 } else { 0 };
-        run >= LEAST_SPACED
+        run >= MIN_SPACED_LETTERS
     })
 }
 
-/// Digits in words read as the letters they stand for: `1gn0re` is a word too. `None` where there
-/// is none.
+/// Replaces digits in words by the letters that they imitate, as in `1gn0re`. Returns `None` if no
+/// word has such digits.
 pub(crate) fn without_digits_for_letters(folded: &str) -> Option<String> {
-    let is_written_so = |word: &str| {
+    let is_disguised = |word: &str| {
         word.len() > 3
             && word.bytes().filter(u8::is_ascii_alphabetic).count() > word.len() / 2
             && word.contains(|c: char| "013457".contains(c))
     };
-    if !words(folded).any(is_written_so) {
+    if !words(folded).any(is_disguised) {
         return None;
     }
     Some(folded.chars().map(letter_for).collect())
 }
 
-/// The letter that a digit or sign stands for in a disguise.
+/// Returns the letter that a digit or sign imitates.
 pub(crate) fn letter_for(c: char) -> char {
     match c {
         '0' => 'o',
@@ -48,10 +47,10 @@ pub(crate) fn letter_for(c: char) -> char {
     }
 }
 
-/// Cuts a text into sentences, none of them long: at full stops, question and exclamation marks,
+/// Splits a text into sentences of limited length: at full stops, question and exclamation marks,
 /// semicolons and empty lines.
 pub(crate) fn sentences(text: &str) -> Vec<&str> {
-    const MOST: usize = 600;
+    const MAX_BYTES: usize = 600;
     let mut sentences = Vec::new();
     let mut start = 0;
     let mut chars = text.char_indices().peekable();
@@ -61,8 +60,8 @@ pub(crate) fn sentences(text: &str) -> Vec<&str> {
             '.' | '!' | '?' | ';' => next.is_none_or(char::is_whitespace),
             '。' | '！' | '？' | '；' | '\u{2029}' => true,
             '\n' => next == Some('\n'),
-            ' ' | ',' => at - start > MOST,
-            _ => at - start > 2 * MOST,
+            ' ' | ',' => at - start > MAX_BYTES,
+            _ => at - start > 2 * MAX_BYTES,
         };
         if ends {
             let end = at + c.len_utf8();
@@ -75,12 +74,12 @@ pub(crate) fn sentences(text: &str) -> Vec<&str> {
     sentences
 }
 
-/// A text without what it quotes as an example of something: `such as "…"`, `the sentence „…“`.
+/// Removes what a text quotes as an example: `such as "…"`, `the sentence „…“`.
 pub(crate) fn without_examples(folded: &str) -> Cow<'_, str> {
     if !folded.contains(['"', '\'', '«', '「', '《']) {
         return Cow::Borrowed(folded);
     }
-    let mut kept = String::with_capacity(folded.len());
+    let mut output = String::with_capacity(folded.len());
     let mut rest = folded;
     let mut documents = false;
     while let Some(open) = rest.find(['"', '\'', '«', '「', '《']) {
@@ -92,33 +91,40 @@ pub(crate) fn without_examples(folded: &str) -> Cow<'_, str> {
             same => same,
         };
         let inner = &rest[open + mark.len_utf8()..];
-        // An apostrophe inside a word quotes nothing.
-        let before = rest[..open].chars().next_back();
-        let is_apostrophe = mark == '\'' && before.is_some_and(char::is_alphanumeric);
-        kept.push_str(&rest[..open]);
+        // An apostrophe inside a word opens no quotation.
+        let preceding = rest[..open].chars().next_back();
+        let is_apostrophe = mark == '\'' && preceding.is_some_and(char::is_alphanumeric);
+        output.push_str(&rest[..open]);
         documents |= super::lexicon::speaks_of_examples(&rest[..open]);
-        let end = inner.match_indices(close).map(|(at, _)| at).find(|&at| {
-            let after = inner[at + close.len_utf8()..].chars().next();
-            mark != '\'' || after.is_none_or(|c| !c.is_alphanumeric())
-        });
-        match end {
+        match find_closing_mark(inner, mark, close) {
             Some(end) if !is_apostrophe => {
                 let after = &inner[end + close.len_utf8()..];
-                // A tag in quotation marks is spoken of, not used.
+                // A quoted tag is mentioned, not used.
                 let is_tag = end <= 40 && inner.trim_start().starts_with(['<', '[', '{']);
                 if !documents && !is_tag {
-                    kept.push_str(&rest[open..rest.len() - after.len()]);
+                    output.push_str(&rest[open..rest.len() - after.len()]);
                 }
                 rest = after;
             }
             _ => {
-                kept.push(mark);
+                output.push(mark);
                 rest = inner;
             }
         }
     }
-    kept.push_str(rest);
-    Cow::Owned(kept)
+    output.push_str(rest);
+    Cow::Owned(output)
+}
+
+/// Finds the closing quotation mark; an apostrophe inside a word does not count.
+fn find_closing_mark(inner: &str, open: char, close: char) -> Option<usize> {
+    for (at, _) in inner.match_indices(close) {
+        let following = inner[at + close.len_utf8()..].chars().next();
+        if open != '\'' || following.is_none_or(|c| !c.is_alphanumeric()) {
+            return Some(at);
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -126,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_set_apart_and_digits_for_letters_are_read_as_words() {
+    fn spaced_letters_and_digits_for_letters_read_as_words() {
         assert!(
             is_spaced_out("please i g n o r e a l l")
                 && !is_spaced_out("a b c, or d")
@@ -140,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_quoted_as_an_example_is_left_out_and_what_is_quoted_otherwise_is_not() {
+    fn quoted_examples_are_removed_and_other_quotations_stay() {
         assert_eq!(
             without_examples("finds phrases such as \"ignore all rules\", and more"),
             "finds phrases such as , and more"

@@ -1,51 +1,50 @@
-//! Which of many patterns may match a text: those of which a literal stands in it, found in one
-//! pass.
+//! A prefilter for many patterns: it finds in one pass the patterns that may match a text.
 //!
-//! A pattern cannot match where none of certain literals stands, such as the words of an
-//! alternation that it cannot do without. They are read from its syntax tree, so that no pattern
+//! A pattern cannot match a text that contains none of its required literals, such as the words of
+//! an alternation. The literals are read from the syntax tree of the pattern, so that no pattern
 //! needs a hint.
 
 use aho_corasick::AhoCorasick;
 use regex_syntax::hir::{Hir, HirKind};
 
-/// Longer literals are not told from each other.
-const LONG: usize = 6;
-/// More literals tell too little for the memory that they take.
-const MOST: usize = 2_000;
+/// The length above which a longer literal is not preferred, in bytes.
+const LONG_LITERAL: usize = 6;
+/// The largest number of literals of a pattern; more filter too little for their memory.
+const MAX_LITERALS: usize = 2_000;
 
-/// The literals of a list of patterns.
+/// A search automaton for the literals of a list of patterns.
 pub(super) struct Literals {
     automaton: AhoCorasick,
-    /// The patterns of each literal, by their places in the list.
+    /// The patterns of each literal, by their indices in the list.
     patterns: Vec<Vec<usize>>,
-    /// Patterns that can do without literals.
+    /// Patterns without a required literal.
     always: Vec<usize>,
 }
 
 impl Literals {
-    /// Reads the literals of `patterns`, which a test has compiled.
+    /// Extracts the literals of `patterns`, which must be valid; a test compiles them.
     pub(super) fn new<'a>(patterns: impl Iterator<Item = &'a str>) -> Self {
         let (mut literals, mut always) = (Vec::new(), Vec::new());
-        for (place, pattern) in patterns.enumerate() {
-            match regex_syntax::parse(pattern)
-                .ok()
-                .and_then(|tree| required(&tree))
-            {
+        for (index, pattern) in patterns.enumerate() {
+            let required = match regex_syntax::parse(pattern) {
+                Ok(tree) => required_literals(&tree),
+                Err(_) => None,
+            };
+            match required {
                 Some(required) => {
-                    literals.extend(required.into_iter().map(|literal| (literal, place)))
+                    literals.extend(required.into_iter().map(|literal| (literal, index)))
                 }
-                None => always.push(place),
+                None => always.push(index),
             }
         }
         literals.sort();
         literals.dedup();
-        let runs: Vec<&[(Vec<u8>, usize)]> = literals.chunk_by(|a, b| a.0 == b.0).collect();
-        let automaton =
-            AhoCorasick::new(runs.iter().map(|run| &run[0].0)).expect("a test builds it");
-        let patterns = runs
-            .iter()
-            .map(|run| run.iter().map(|(_, place)| *place).collect())
-            .collect();
+        let (mut texts, mut patterns) = (Vec::new(), Vec::new());
+        for run in literals.chunk_by(|a, b| a.0 == b.0) {
+            texts.push(&run[0].0);
+            patterns.push(run.iter().map(|(_, index)| *index).collect());
+        }
+        let automaton = AhoCorasick::new(texts).expect("a test builds it");
         Self {
             automaton,
             patterns,
@@ -53,35 +52,41 @@ impl Literals {
         }
     }
 
-    /// Returns the places of the patterns that may match `text`, in order.
+    /// Returns the indices of the patterns that may match `text`, in order.
     pub(super) fn in_text(&self, text: &str) -> Vec<usize> {
-        let mut places = self.always.clone();
-        for found in self.automaton.find_overlapping_iter(text) {
-            places.extend_from_slice(&self.patterns[found.pattern().as_usize()]);
+        let mut indices = self.always.clone();
+        for literal in self.automaton.find_overlapping_iter(text) {
+            indices.extend_from_slice(&self.patterns[literal.pattern().as_usize()]);
         }
-        places.sort_unstable();
-        places.dedup();
-        places
+        indices.sort_unstable();
+        indices.dedup();
+        indices
     }
 }
 
-/// Literals of which one at least stands in every text that an expression matches; `None` where
-/// there are no such.
-fn required(tree: &Hir) -> Option<Vec<Vec<u8>>> {
+/// Returns literals of which every matching text contains at least one; `None` without such
+/// literals.
+fn required_literals(tree: &Hir) -> Option<Vec<Vec<u8>>> {
     match tree.kind() {
         HirKind::Literal(literal) => Some(vec![literal.0.to_vec()]),
-        HirKind::Capture(capture) => required(&capture.sub),
-        HirKind::Repetition(repetition) if repetition.min > 0 => required(&repetition.sub),
-        // The longest tell most, and few of them more than many.
-        HirKind::Concat(parts) => parts.iter().filter_map(required).max_by_key(|literals| {
-            let shortest = literals.iter().map(Vec::len).min().unwrap_or(0);
-            (shortest.min(LONG), usize::MAX - literals.len())
-        }),
-        HirKind::Alternation(ways) => {
-            let literals: Option<Vec<Vec<Vec<u8>>>> = ways.iter().map(required).collect();
-            literals
-                .map(|literals| literals.concat())
-                .filter(|literals| literals.len() <= MOST)
+        HirKind::Capture(capture) => required_literals(&capture.sub),
+        HirKind::Repetition(repetition) if repetition.min > 0 => required_literals(&repetition.sub),
+        // Long literals filter best, and few of them better than many.
+        HirKind::Concat(parts) => {
+            parts
+                .iter()
+                .filter_map(required_literals)
+                .max_by_key(|literals| {
+                    let shortest = literals.iter().map(Vec::len).min().unwrap_or(0);
+                    (shortest.min(LONG_LITERAL), usize::MAX - literals.len())
+                })
+        }
+        HirKind::Alternation(branches) => {
+            let mut literals = Vec::new();
+            for branch in branches {
+                literals.extend(required_literals(branch)?);
+            }
+            (literals.len() <= MAX_LITERALS).then_some(literals)
         }
         _ => None,
     }
@@ -96,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_may_match_where_a_literal_stands_that_it_cannot_do_without() {
+    fn pattern_may_match_a_text_with_a_required_literal() {
         let patterns = [
             "(?:do|does) not (?:tell|show)",
             "[a-z]+",
@@ -108,7 +113,7 @@ mod tests {
         assert_eq!(
             in_text(&["(?:a|b*)c?", "", "(?:|y)"], "z"),
             [0, 1, 2],
-            "what can be empty is found everywhere"
+            "a pattern that can be empty matches everywhere"
         );
     }
 }

@@ -1,21 +1,20 @@
-//! The rules: every code that a finding may have, and what a sentence says that breaks a rule of
-//! wording.
+//! The rules: every code of a finding, and the combinations of concepts that break a wording rule.
 
 use serde::Serialize;
 
 use super::lexicon::{Concept, Concepts};
-use super::texts::Kind;
+use super::texts::TextKind;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Severity {
-    /// Worth knowing.
+    /// Advice for the author.
     Note,
     /// A person should look at it.
     Warning,
-    /// The catalog is refused, or almost certainly hostile.
+    /// The reader rejects it, or it has no honest use.
     Error,
 }
 
@@ -30,17 +29,17 @@ impl Severity {
     }
 }
 
-/// A rule: what its code stands for.
+/// A rule: a code with its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Rule {
     /// The stable name.
     pub code: &'static str,
-    /// How bad its findings are, unless one says otherwise.
+    /// The severity of its findings, unless a finding has another.
     pub severity: Severity,
-    /// What it finds.
+    /// The meaning of the rule, in one sentence.
     pub summary: &'static str,
-    /// What to do.
+    /// The advice.
     pub remedy: &'static str,
 }
 
@@ -57,131 +56,156 @@ macro_rules! rules {
 
 rules! {
     INVALID_ENTRY = "invalid-entry", Error,
-        "The entry is no valid tool definition", "mend the entry";
+        "The entry is not a valid tool definition", "correct the entry";
     INVALID_NAME = "invalid-name", Error,
-        "A name, source or alias is empty, too long or holds characters that nobody sees", "give a short printable one";
+        "A name, source or alias is empty, too long or contains invisible characters",
+        "use a short printable one";
     INVALID_SCHEMA = "invalid-schema", Error,
-        "A schema is invalid, too large, or refers to something outside itself", "write a bounded JSON Schema";
+        "A schema is invalid, too large, or refers to something outside itself",
+        "write a bounded JSON Schema";
     DUPLICATE_TOOL = "duplicate-tool", Error,
         "Two tools have one identity", "rename one of them";
     ALIAS_CONFLICT = "alias-conflict", Error,
-        "An alias is claimed twice or is a tool's name", "let one tool have it";
+        "An alias is claimed twice or is a tool's name", "give it to one tool";
     OPERATOR_ALIAS = "operator-alias", Error,
-        "An alias of the operator means no tool, or several", "name one tool of the catalog";
+        "An alias of the operator matches no tool, or several", "name one tool of the catalog";
     PROVIDER_TOOL = "provider-tool", Note,
-        "The entry is a tool of the provider without a definition", "give it to the provider beside the picks";
+        "The entry is a tool of the provider without a definition",
+        "send it to the provider together with the picks";
     LEFT_OUT = "left-out", Warning,
-        "An operation of an OpenAPI document, or a tool of an MCP server, makes no valid tool", "mend it where it comes from";
+        "An operation of an OpenAPI document, or a tool of an MCP server, is not a valid tool",
+        "correct it at its source";
     CONFUSABLE_NAME = "confusable-name", Error,
-        "A name looks like another and is written otherwise", "write it in the letters of one script, or rename the tool";
+        "A name looks like another but is written differently",
+        "write it in the letters of one script, or rename the tool";
     IMITATED_NAME = "imitated-name", Warning,
-        "A name or source imitates another by digits for letters, letter pairs or a slip",
+        "A name or source imitates another by digits for letters, letter pairs or a typing error",
         "make sure that the tool is the one it looks like";
     LOOK_ALIKE_SOURCE = "look-alike-source", Warning,
-        "Two sources differ only in case, spaces or letters that look alike",
-        "make sure that both are one, and write it in one way";
+        "Two sources differ only in case, spaces or confusable letters",
+        "make sure that they are one source, and write it in one way";
     ALIAS_SQUATTING = "alias-squatting", Warning,
-        "An alias is a name that agents use for something else", "give it in the operator's aliases where it is wanted";
+        "An alias is a name that agents use for something else",
+        "if you want it, add it to the aliases of the operator";
     OVERRIDES_INSTRUCTIONS = "overrides-instructions", Error,
-        "The text tells the model to ignore what it was told", "remove the sentence, or do not use the tool";
+        "The text tells the model to ignore its instructions",
+        "remove the sentence, or do not use the tool";
     ROLE_MARKUP = "role-markup", Warning,
-        "The text is dressed up as a message of the system or the assistant", "remove the markup";
+        "The text imitates a message of the system or the assistant", "remove the markup";
     ADDRESSES_MODEL = "addresses-model", Warning,
-        "The text speaks to the model rather than of the tool", "say what the tool does, and to whom it matters";
+        "The text speaks to the model instead of describing the tool",
+        "say what the tool does, and when it fits";
     CONCEALS = "conceals-from-user", Warning,
-        "The text wants something kept from the user or done unasked", "remove the sentence, or do not use the tool";
+        "The text wants something hidden from the user or done without asking",
+        "remove the sentence, or do not use the tool";
     INSTRUCTS_IN_VALUE = "instructions-in-value", Warning,
-        "A title, tag or value holds an order", "give a short label or value";
+        "A title, tag or value contains an instruction", "use a short label or value";
     STEERS_OTHER_TOOLS = "steers-other-tools", Warning,
-        "The text says how other tools are to be used", "leave other tools to their own descriptions";
+        "The text says how to use other tools", "leave other tools to their own descriptions";
     ASKS_FOR_CONVERSATION = "asks-for-conversation", Warning,
-        "The tool asks for the conversation or the system prompt, which its purpose does not need", "ask for what is needed";
+        "The tool asks for the conversation or the system prompt, which its purpose does not need",
+        "ask for the necessary data only";
     ASKS_FOR_SECRETS = "asks-for-secrets", Warning,
-        "The tool asks for secrets or their files, which its purpose does not need", "ask for what is needed";
+        "The tool asks for secrets or their files, which its purpose does not need",
+        "ask for the necessary data only";
     SENDS_ELSEWHERE = "sends-elsewhere", Warning,
-        "The text has data sent to an address", "remove the sentence, or do not use the tool";
+        "The text wants data sent to an address", "remove the sentence, or do not use the tool";
     PROMOTES_ITSELF = "promotes-itself", Warning,
         "The text praises the tool or demands that it be chosen", "say what the tool does";
     KEYWORD_STUFFING = "keyword-stuffing", Warning,
-        "Words are there to be found rather than to be read", "say once what the tool does";
+        "Words are there only to be found", "say once what the tool does";
     LONG_TEXT = "long-text", Warning,
-        "A text is so long that it crowds out others and nobody reads it", "shorten it, or move the details to the answer";
+        "A text is so long that it displaces others, and only the model reads it completely",
+        "shorten it, or move details to a place that is read on demand";
     HIDDEN_CHARACTERS = "hidden-characters", Error,
-        "Characters that nobody sees carry or break up text", "remove them";
+        "Invisible characters carry or break up text", "remove them";
     DISGUISED_WORDS = "disguised-words", Warning,
-        "Words are written with letters of another script, or letter by letter", "write them in one script";
+        "Words are written with letters of another script, or letter by letter",
+        "write them in one script";
     HIDDEN_MARKUP = "hidden-markup", Warning,
-        "A comment or style hides text from people and not from the model", "remove it";
+        "A comment or style hides text from people but not from the model", "remove it";
     PADDED_TEXT = "padded-text", Warning,
         "White space pushes text out of sight", "remove the white space and read what follows";
     ENCODED_TEXT = "encoded-text", Warning,
-        "Encoded text stands in prose", "write it in the clear";
+        "A description contains encoded text", "write it as plain text";
     EMBEDDED_COMMAND = "embedded-command", Warning,
-        "The text holds a shell command that loads or deletes", "remove it";
+        "The text contains a shell command that downloads or deletes", "remove it";
     NEAR_DUPLICATE = "near-duplicate", Warning,
-        "Another source has a tool of nearly the same text", "keep the one whose source is trusted";
+        "Another source has a tool with nearly the same text",
+        "keep the one whose source is trusted";
     VAGUE_NAME = "vague-name", Note,
-        "A name does not say what is done, and on what", "name both, as in terminalRun, and give the short name as an alias";
+        "A name does not name an action and its object",
+        "name both, as in terminalRun, and give the short name as an alias";
     UNPORTABLE_NAME = "unportable-name", Note,
-        "A name is not one that every provider takes",
-        "begin with a letter and use at most 64 letters, digits, underscores and hyphens of ASCII";
+        "Not every provider accepts the name",
+        "start with a letter, and use at most 64 ASCII letters, digits, underscores and hyphens";
     MIXED_NAMES = "mixed-names", Note,
-        "Names of one source are written in several ways", "write them all in one way";
+        "Names of one source have several styles", "use one style";
     UNCHECKED_CALLS = "unchecked-calls", Warning,
         "The tool may be called with any arguments, unchecked and unapproved",
         "give the JSON Schema of its arguments, or a no_schema_mode of read-only or human-approval";
     INVALID_SKILL = "invalid-skill", Error,
-        "A SKILL.md cannot be read or used", "mend the file";
+        "A SKILL.md cannot be read or used", "correct the file";
     MISNAMED_SKILL = "misnamed-skill", Warning,
         "A skill's folder has another name", "give both the same name";
     INCOMPATIBLE_SKILL = "incompatible-skill", Warning,
-        "A skill needs a tool that the catalog does not have", "give the tool that it means an alias";
+        "A skill needs a tool that the catalog does not have",
+        "add an alias to the tool that it means";
     DEPRECATED_ALIAS = "deprecated-alias", Warning,
-        "A skill calls a tool by a deprecated alias", "write the tool's name, or an alias that is not deprecated";
+        "A skill calls a tool by a deprecated alias",
+        "use the tool's name, or an alias that is not deprecated";
 }
 
-/// Concepts that together break a rule when a sentence says them.
+/// A wording rule: concepts that break a rule when one sentence expresses them together.
 pub(super) struct Wording {
     pub(super) rule: &'static Rule,
-    /// The severity here.
+    /// The severity of this combination.
     pub(super) severity: Severity,
-    /// All of these are said,
+    /// The concepts that must all occur.
     pub(super) all: Concepts,
-    /// and one of these, unless it is empty,
+    /// The concepts of which one must occur, unless the set is empty.
     pub(super) any: Concepts,
-    /// and none of these.
+    /// The concepts that must not occur.
     pub(super) none: Concepts,
-    /// The sentence before counts too.
+    /// `true` if the concepts of the previous sentence count too.
     pub(super) across: bool,
-    pub(super) place: Place,
+    pub(super) scope: WordingScope,
 }
 
-/// Where a rule of wording holds.
+/// The texts to which a wording rule applies.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum WordingScope {
     Anywhere,
-    /// In what is said of parameters, of a tool whose purpose has nothing to do with it.
+    /// Descriptions, names and values of parameters, if the tool's purpose is unrelated.
     UnrelatedParameter,
-    /// In any text of a tool whose purpose has nothing to do with it.
+    /// Any text of a tool with an unrelated purpose.
     Unrelated,
-    /// In titles, labels and values.
+    /// Titles, labels and values.
     Label,
 }
 
-impl Place {
-    pub(super) fn holds(self, kind: Kind, related: impl Fn() -> bool) -> bool {
+impl WordingScope {
+    pub(super) fn includes(self, kind: TextKind, related: impl Fn() -> bool) -> bool {
         match self {
             Self::Anywhere => true,
             Self::UnrelatedParameter => {
-                matches!(kind, Kind::Parameter | Kind::ParameterName | Kind::Value) && !related()
+                matches!(
+                    kind,
+                    TextKind::Parameter | TextKind::ParameterName | TextKind::Value
+                ) && !related()
             }
             Self::Unrelated => !related(),
-            Self::Label => matches!(kind, Kind::Title | Kind::Label | Kind::Value),
+            Self::Label => matches!(kind, TextKind::Title | TextKind::Label | TextKind::Value),
         }
     }
 }
 
-const fn said(rule: &'static Rule, all: &[Concept], any: &[Concept], none: &[Concept]) -> Wording {
+const fn wording(
+    rule: &'static Rule,
+    all: &[Concept],
+    any: &[Concept],
+    none: &[Concept],
+) -> Wording {
     Wording {
         rule,
         severity: rule.severity,
@@ -189,7 +213,7 @@ const fn said(rule: &'static Rule, all: &[Concept], any: &[Concept], none: &[Con
         any: Concepts::all(any),
         none: Concepts::all(none),
         across: false,
-        place: Place::Anywhere,
+        scope: WordingScope::Anywhere,
     }
 }
 
@@ -201,8 +225,8 @@ impl Wording {
         }
     }
 
-    const fn at(self, place: Place) -> Self {
-        Self { place, ..self }
+    const fn within(self, scope: WordingScope) -> Self {
+        Self { scope, ..self }
     }
 
     const fn warning(self) -> Self {
@@ -229,18 +253,18 @@ use Concept::{
     UserData, UsesOther, Whole,
 };
 
-/// The rules of wording. Each asks for several things said together, because each alone is what
-/// honest tools say too.
+/// The wording rules. Each needs several concepts together, because honest tools express each one
+/// alone.
 pub(super) static WORDINGS: &[Wording] = &[
-    // Direct injection: orders that do away with other orders.
-    said(
+    // Direct injection: instructions that cancel other instructions.
+    wording(
         &OVERRIDES_INSTRUCTIONS,
         &[Overriding, Orders],
         &[],
         &[Guarding],
     )
     .warning(),
-    said(
+    wording(
         &OVERRIDES_INSTRUCTIONS,
         &[Suspended, Orders],
         &[Addressed, RoleMarkup, RolePrefix, Unasked, Concealing],
@@ -248,7 +272,7 @@ pub(super) static WORDINGS: &[Wording] = &[
     )
     .across()
     .warning(),
-    said(
+    wording(
         &OVERRIDES_INSTRUCTIONS,
         &[Overriding, Orders],
         &[Addressed, RoleMarkup, RolePrefix, Concealing],
@@ -256,8 +280,8 @@ pub(super) static WORDINGS: &[Wording] = &[
     )
     .across()
     .error(),
-    said(&ROLE_MARKUP, &[RoleMarkup], &[], &[Guarding, Documenting]),
-    said(
+    wording(&ROLE_MARKUP, &[RoleMarkup], &[], &[Guarding, Documenting]),
+    wording(
         &ROLE_MARKUP,
         &[RoleTag],
         &[
@@ -266,155 +290,156 @@ pub(super) static WORDINGS: &[Wording] = &[
         ],
         &[Guarding],
     ),
-    said(
+    wording(
         &ROLE_MARKUP,
         &[RolePrefix],
         &[Unasked, Concealing, Overriding, Always, Sending, Deceiving],
         &[],
     ),
-    said(&ADDRESSES_MODEL, &[Addressed], &[], &[]),
-    said(
+    wording(&ADDRESSES_MODEL, &[Addressed], &[], &[]),
+    wording(
         &ADDRESSES_MODEL,
         &[Answering],
         &[Obliging, Always, Unasked, Concealing, Overriding, Elsewhere],
         &[],
     ),
-    said(&CONCEALS, &[Concealing], &[], &[]),
-    said(&CONCEALS, &[ChecksOff], &[], &[]),
-    said(&CONCEALS, &[Deceiving], &[Unasked, Answering], &[]),
-    said(
+    wording(&CONCEALS, &[Concealing], &[], &[]),
+    wording(&CONCEALS, &[ChecksOff], &[], &[]),
+    wording(&CONCEALS, &[Deceiving], &[Unasked, Answering], &[]),
+    wording(
         &INSTRUCTS_IN_VALUE,
         &[],
         &[Overriding, Deceiving, Unasked, Addressed, RolePrefix],
         &[],
     )
-    .at(Place::Label),
-    // Shadowing: what is said of other tools.
-    said(
+    .within(WordingScope::Label),
+    // Shadowing: statements about other tools.
+    wording(
         &STEERS_OTHER_TOOLS,
         &[AgainstOthers],
         &[Broken, ChooseMe, Always, Praise, Replacing],
         &[],
     )
     .across(),
-    said(
+    wording(
         &STEERS_OTHER_TOOLS,
         &[AroundCalls, OtherTools],
         &[Always, ChooseMe, Sending, CallOther],
         &[],
     ),
-    said(&STEERS_OTHER_TOOLS, &[Replacing, OtherTools], &[], &[]),
-    said(&STEERS_OTHER_TOOLS, &[Replacing, Broken], &[], &[]),
-    said(
+    wording(&STEERS_OTHER_TOOLS, &[Replacing, OtherTools], &[], &[]),
+    wording(&STEERS_OTHER_TOOLS, &[Replacing, Broken], &[], &[]),
+    wording(
         &STEERS_OTHER_TOOLS,
         &[IfThere],
         &[Sending, CallOther, Always],
         &[],
     ),
-    said(&STEERS_OTHER_TOOLS, &[CallOther], &[], &[]),
-    said(
+    wording(&STEERS_OTHER_TOOLS, &[CallOther], &[], &[]),
+    wording(
         &STEERS_OTHER_TOOLS,
         &[UsesOther],
         &[Obliging, Unasked, Concealing],
         &[],
     ),
-    said(&STEERS_OTHER_TOOLS, &[UsesOther, Whole, Secrets], &[], &[]),
-    said(&STEERS_OTHER_TOOLS, &[AroundCalls, OtherTools], &[], &[]),
-    said(&STEERS_OTHER_TOOLS, &[SkipOthers], &[], &[]),
-    said(
+    wording(&STEERS_OTHER_TOOLS, &[UsesOther, Whole, Secrets], &[], &[]),
+    wording(&STEERS_OTHER_TOOLS, &[AroundCalls, OtherTools], &[], &[]),
+    wording(&STEERS_OTHER_TOOLS, &[SkipOthers], &[], &[]),
+    wording(
         &STEERS_OTHER_TOOLS,
         &[EachCall, Obliging],
         &[OtherTools, OtherName],
         &[],
     ),
-    said(
+    wording(
         &STEERS_OTHER_TOOLS,
         &[EachCall, OtherName],
         &[Sending, CallMe],
         &[],
     ),
-    said(&STEERS_OTHER_TOOLS, &[AgainstOthers, OtherTools], &[], &[]),
-    said(&STEERS_OTHER_TOOLS, &[Replacing], &[OtherTools], &[]).across(),
-    said(
+    wording(&STEERS_OTHER_TOOLS, &[AgainstOthers, OtherTools], &[], &[]),
+    wording(&STEERS_OTHER_TOOLS, &[Replacing], &[OtherTools], &[]).across(),
+    wording(
         &STEERS_OTHER_TOOLS,
         &[Rewriting, Obliging, OtherName],
         &[],
         &[],
     ),
-    said(
+    wording(
         &STEERS_OTHER_TOOLS,
         &[Rewriting, Obliging, OtherTools],
         &[],
         &[],
     ),
     // Exfiltration.
-    said(&ASKS_FOR_CONVERSATION, &[Conversation, Whole], &[], &[]).at(Place::UnrelatedParameter),
-    said(
+    wording(&ASKS_FOR_CONVERSATION, &[Conversation, Whole], &[], &[])
+        .within(WordingScope::UnrelatedParameter),
+    wording(
         &ASKS_FOR_CONVERSATION,
         &[Conversation, Whole],
         &[Sending, Elsewhere],
         &[],
     )
-    .at(Place::Unrelated),
-    said(&ASKS_FOR_CONVERSATION, &[History], &[], &[]).at(Place::UnrelatedParameter),
-    said(
+    .within(WordingScope::Unrelated),
+    wording(&ASKS_FOR_CONVERSATION, &[History], &[], &[]).within(WordingScope::UnrelatedParameter),
+    wording(
         &ASKS_FOR_CONVERSATION,
         &[Conversation, Justifying],
         &[],
         &[],
     )
-    .at(Place::UnrelatedParameter),
-    said(
+    .within(WordingScope::UnrelatedParameter),
+    wording(
         &ASKS_FOR_CONVERSATION,
         &[History],
         &[Whole, Elsewhere, Sending],
         &[],
     )
-    .at(Place::Unrelated),
-    said(&ASKS_FOR_SECRETS, &[LocalFiles], &[], &[]).at(Place::UnrelatedParameter),
-    said(&ASKS_FOR_SECRETS, &[Secrets], &[], &[]).at(Place::UnrelatedParameter),
-    said(&ASKS_FOR_SECRETS, &[Secrets, Sending], &[], &[]).at(Place::Unrelated),
-    said(&ASKS_FOR_SECRETS, &[Credentials], &[], &[]).at(Place::UnrelatedParameter),
-    said(&ASKS_FOR_SECRETS, &[Credentials, Sending], &[], &[]).at(Place::Unrelated),
-    said(&ASKS_FOR_SECRETS, &[Personal], &[], &[]).at(Place::UnrelatedParameter),
-    said(
+    .within(WordingScope::Unrelated),
+    wording(&ASKS_FOR_SECRETS, &[LocalFiles], &[], &[]).within(WordingScope::UnrelatedParameter),
+    wording(&ASKS_FOR_SECRETS, &[Secrets], &[], &[]).within(WordingScope::UnrelatedParameter),
+    wording(&ASKS_FOR_SECRETS, &[Secrets, Sending], &[], &[]).within(WordingScope::Unrelated),
+    wording(&ASKS_FOR_SECRETS, &[Credentials], &[], &[]).within(WordingScope::UnrelatedParameter),
+    wording(&ASKS_FOR_SECRETS, &[Credentials, Sending], &[], &[]).within(WordingScope::Unrelated),
+    wording(&ASKS_FOR_SECRETS, &[Personal], &[], &[]).within(WordingScope::UnrelatedParameter),
+    wording(
         &SENDS_ELSEWHERE,
         &[Sending, Elsewhere, UserData],
         &[Always, Whole, Besides],
         &[],
     )
-    .at(Place::Unrelated),
-    said(
+    .within(WordingScope::Unrelated),
+    wording(
         &SENDS_ELSEWHERE,
         &[Sending, Elsewhere, UserData],
         &[Unasked, Concealing],
         &[],
     ),
     // Manipulation of the selection.
-    said(
+    wording(
         &PROMOTES_ITSELF,
         &[ChooseMe],
         &[Always, Praise, OtherTools, Replacing],
         &[],
     ),
-    said(
+    wording(
         &PROMOTES_ITSELF,
         &[Praise],
         &[ChooseMe, SkipOthers, AgainstOthers],
         &[],
     )
     .across(),
-    said(&PROMOTES_ITSELF, &[Praise, OtherTools], &[], &[]),
-    said(&PROMOTES_ITSELF, &[Rigging], &[], &[]),
-    said(
+    wording(&PROMOTES_ITSELF, &[Praise, OtherTools], &[], &[]),
+    wording(&PROMOTES_ITSELF, &[Rigging], &[], &[]),
+    wording(
         &PROMOTES_ITSELF,
         &[Authority],
         &[Praise, ChooseMe, Always],
         &[],
     )
     .across(),
-    said(&PROMOTES_ITSELF, &[ChooseMe], &[], &[]).at(Place::Label),
-    // Hidden orders.
-    said(&ENCODED_TEXT, &[Decoding], &[], &[]),
-    said(&EMBEDDED_COMMAND, &[Commanding], &[], &[Guarding]),
+    wording(&PROMOTES_ITSELF, &[ChooseMe], &[], &[]).within(WordingScope::Label),
+    // Hidden instructions.
+    wording(&ENCODED_TEXT, &[Decoding], &[], &[]),
+    wording(&EMBEDDED_COMMAND, &[Commanding], &[], &[Guarding]),
 ];

@@ -1,5 +1,4 @@
-//! The shape of a text: how long it is, and whether its words are there to be found rather than
-//! read.
+//! Checks of a text's shape: its length, and words that are there only to be found.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -7,35 +6,37 @@ use std::sync::LazyLock;
 
 use regex::{Regex, RegexSet};
 
-use super::Found;
+use super::ToolFinding;
 use super::fold::{fold, words};
 use super::rules::{KEYWORD_STUFFING, LONG_TEXT, PROMOTES_ITSELF};
-use super::texts::{Kind, Text};
+use super::texts::{TextKind, ToolText};
 use picktools::catalog::Tool;
 
-/// A longer text of a tool is too long, in characters: some 1,200 tokens of every request.
-const MOST_CHARS: usize = 5_000;
-/// A longer label or value is prose.
-const MOST_LABEL_CHARS: usize = 300;
-/// More aliases or tags are there to be found.
-const MOST_ALIASES: usize = 16;
-const MOST_TAGS: usize = 24;
-/// A title of more parts is a list.
-const MOST_TITLE_PARTS: usize = 5;
-/// A tool that names more subjects of everyday services does not do them all.
-const MOST_SUBJECTS: usize = 6;
-/// A word that stands so often, and makes up such a part of a short text, is repeated for its own
-/// sake.
-const LEAST_REPEATS: usize = 9;
+/// The longest text of a tool, in characters: about 1,200 tokens of every request.
+const MAX_CHARS: usize = 5_000;
+/// The longest label or value, in characters.
+const MAX_LABEL_CHARS: usize = 300;
+/// The largest number of aliases; more are there only to be found.
+const MAX_ALIASES: usize = 16;
+/// The largest number of tags.
+const MAX_TAGS: usize = 24;
+/// The largest number of parts of a title; a title with more is a list.
+const MAX_TITLE_PARTS: usize = 5;
+/// The largest number of everyday subjects that one tool can cover.
+const MAX_SUBJECTS: usize = 6;
+/// The number of repetitions from which a word may be stuffed.
+const MIN_REPEATS: usize = 9;
+/// The share of a text's words from which a repeated word is stuffed.
 const REPEATED_SHARE: f64 = 0.2;
 /// The longest text whose words are counted, in words.
-const MOST_COUNTED: usize = 400;
-/// Fewer words without a sentence are a short description.
-const LEAST_BARE: usize = 14;
-/// Fewer search terms are a hint.
-const LEAST_TERMS: usize = 8;
-/// As many tags of praise praise the tool.
-const LEAST_PRAISING: usize = 2;
+const MAX_COUNTED: usize = 400;
+/// The smallest number of words without a sentence that are reported; fewer are a short
+/// description.
+const MIN_BARE: usize = 14;
+/// The smallest number of search terms that are reported; fewer are a hint.
+const MIN_TERMS: usize = 8;
+/// The smallest number of tags with praise that are reported.
+const MIN_PRAISING: usize = 2;
 
 /// Subjects of everyday services.
 static SUBJECTS: LazyLock<RegexSet> = LazyLock::new(|| {
@@ -77,7 +78,7 @@ static SUBJECTS: LazyLock<RegexSet> = LazyLock::new(|| {
         .expect("a test compiles them")
 });
 
-/// Labels that praise rather than tell a subject, in folded text.
+/// Labels that praise a tool instead of naming a subject, in folded text.
 const PRAISING: [&str; 24] = [
     "best",
     "number one",
@@ -105,134 +106,152 @@ const PRAISING: [&str; 24] = [
     "superior",
 ];
 
-/// Looks at the shape of a tool's texts.
-pub(super) fn check(tool: &Tool, texts: &[Text<'_>], found: &mut Vec<Found>) {
-    for (pointer, count, most) in [
-        ("/aliases", tool.aliases.len(), MOST_ALIASES),
-        ("/tags", tool.tags.len(), MOST_TAGS),
+/// Checks the shape of a tool's texts.
+pub(super) fn check(tool: &Tool, texts: &[ToolText<'_>], findings: &mut Vec<ToolFinding>) {
+    for (pointer, count, limit) in [
+        ("/aliases", tool.aliases.len(), MAX_ALIASES),
+        ("/tags", tool.tags.len(), MAX_TAGS),
     ] {
-        if count > most {
-            let message = format!("{count} are more than a tool has names and subjects for");
-            found.push(Found {
+        if count > limit {
+            let message = format!("{count} entries, more than {limit}");
+            findings.push(ToolFinding {
                 message,
-                ..Found::new(&KEYWORD_STUFFING, pointer, "")
+                ..ToolFinding::new(&KEYWORD_STUFFING, pointer, "")
             });
         }
     }
-    let labels = texts.iter().filter(|text| text.kind == Kind::Label);
-    let praising: Vec<&str> = labels
-        .filter(|label| PRAISING.contains(&fold(label.text).replace(['-', '_'], " ").trim()))
-        .map(|label| label.text)
-        .collect();
-    if praising.len() >= LEAST_PRAISING {
-        found.push(Found::new(&PROMOTES_ITSELF, "/tags", &praising.join(", ")));
+    let praise = praising_labels(texts);
+    if praise.len() >= MIN_PRAISING {
+        findings.push(ToolFinding::new(
+            &PROMOTES_ITSELF,
+            "/tags",
+            &praise.join(", "),
+        ));
     }
     for text in texts {
-        long(text, found);
-        stuffed(text, found);
+        check_length(text, findings);
+        check_stuffing(text, findings);
     }
-    let subjects: BTreeSet<usize> = texts
-        .iter()
-        .filter(|text| matches!(text.kind, Kind::Title | Kind::Label))
-        .flat_map(|text| {
-            SUBJECTS
-                .matches(&fold(bounded(text.text)))
-                .into_iter()
-                .collect::<Vec<_>>()
-        })
-        .collect();
-    if subjects.len() > MOST_SUBJECTS {
+    let mut subjects = BTreeSet::new();
+    for text in texts {
+        if matches!(text.kind, TextKind::Title | TextKind::Label) {
+            subjects.extend(SUBJECTS.matches(&fold(bounded(text.text))));
+        }
+    }
+    if subjects.len() > MAX_SUBJECTS {
         let message = format!(
-            "the title, aliases and tags name {} unlike subjects",
+            "the title, aliases and tags name {} unrelated subjects",
             subjects.len()
         );
-        found.push(Found {
+        findings.push(ToolFinding {
             message,
-            ..Found::new(&KEYWORD_STUFFING, "/tags", &tool.tags.join(", "))
+            ..ToolFinding::new(&KEYWORD_STUFFING, "/tags", &tool.tags.join(", "))
         });
     }
+}
+
+fn praising_labels<'a>(texts: &[ToolText<'a>]) -> Vec<&'a str> {
+    let mut labels = Vec::new();
+    for text in texts {
+        if text.kind == TextKind::Label {
+            let folded = fold(text.text).replace(['-', '_'], " ");
+            if PRAISING.contains(&folded.trim()) {
+                labels.push(text.text);
+            }
+        }
+    }
+    labels
 }
 
 fn bounded(text: &str) -> &str {
     &text[..text.floor_char_boundary(1 << 16)]
 }
 
-fn long(text: &Text<'_>, found: &mut Vec<Found>) {
-    let most = match text.kind {
-        Kind::Description | Kind::Parameter | Kind::Value => MOST_CHARS,
-        _ => MOST_LABEL_CHARS,
+fn check_length(text: &ToolText<'_>, findings: &mut Vec<ToolFinding>) {
+    let limit = match text.kind {
+        TextKind::Description | TextKind::Parameter | TextKind::Value => MAX_CHARS,
+        _ => MAX_LABEL_CHARS,
     };
-    // A character has a byte at least.
-    let chars = if text.text.len() > most {
+    // Every character has at least one byte, so short texts need no count.
+    let chars = if text.text.len() > limit {
         text.text.chars().count()
     } else {
         0
     };
-    if chars > most {
-        let message = format!("the text has {chars} characters, more than {most}");
-        found.push(Found {
+    if chars > limit {
+        let message = format!("the text has {chars} characters, more than {limit}");
+        findings.push(ToolFinding {
             message,
-            ..Found::new(&LONG_TEXT, &text.pointer, text.text)
+            ..ToolFinding::new(&LONG_TEXT, &text.pointer, text.text)
         });
     }
 }
 
-fn stuffed(text: &Text<'_>, found: &mut Vec<Found>) {
-    let (what, least) = match text.kind {
-        Kind::Title => ("title", MOST_TITLE_PARTS),
-        Kind::Description | Kind::Parameter => ("text", usize::MAX),
-        _ => return,
-    };
-    let folded = fold(bounded(text.text));
-    let parts = folded
-        .split(['|', '•', '/', ',', '·', ';'])
-        .filter(|part| !part.trim().is_empty())
-        .count();
-    // A parameter may list what it takes.
-    let is_parameter = text.kind == Kind::Parameter;
-    let has_subjects = !is_parameter && folded.len() < 2_000;
-    let subjects = if has_subjects {
-        SUBJECTS.matches(&folded).iter().count()
-    } else {
-        0
-    };
-    let repeated = || {
-        if is_parameter {
-            None
-        } else {
-            repeated(&folded)
-        }
-    };
-    let message = if parts > least {
-        format!("the {what} is a list of {parts} parts")
-    } else if let Some(count) = bare_words(text, &folded) {
-        format!("the {what} is a row of {count} words and no sentence")
-    } else if let Some(parts) = search_terms(&folded) {
-        format!("the {what} lists {parts} search terms")
-    } else if subjects > MOST_SUBJECTS {
-        format!("the {what} names {subjects} unlike subjects")
-    } else if let Some((word, count)) = repeated() {
-        format!(
-            "the {what} has the word {:?} {count} times",
-            super::shown(&word)
-        )
-    } else {
+fn check_stuffing(text: &ToolText<'_>, findings: &mut Vec<ToolFinding>) {
+    let Some(message) = find_stuffing(text) else {
         return;
     };
-    if found
-        .iter()
-        .all(|other| other.rule != &KEYWORD_STUFFING || other.pointer != text.pointer)
-    {
-        found.push(Found {
+    let is_reported = |finding: &ToolFinding| {
+        finding.rule == &KEYWORD_STUFFING && finding.pointer == text.pointer
+    };
+    if !findings.iter().any(is_reported) {
+        findings.push(ToolFinding {
             message,
-            ..Found::new(&KEYWORD_STUFFING, &text.pointer, text.text)
+            ..ToolFinding::new(&KEYWORD_STUFFING, &text.pointer, text.text)
         });
     }
 }
 
-/// How many words stand in a row without one that binds them and without a mark.
-fn bare_words(text: &Text<'_>, folded: &str) -> Option<usize> {
-    if text.kind != Kind::Description
+/// Describes why a title, description or parameter is stuffed with keywords.
+fn find_stuffing(text: &ToolText<'_>) -> Option<String> {
+    let (name, max_parts) = match text.kind {
+        TextKind::Title => ("title", MAX_TITLE_PARTS),
+        TextKind::Description | TextKind::Parameter => ("text", usize::MAX),
+        _ => return None,
+    };
+    let folded = fold(bounded(text.text));
+    let parts = count_parts(&folded, &['|', '•', '/', ',', '·', ';']);
+    if parts > max_parts {
+        return Some(format!("the {name} is a list of {parts} parts"));
+    }
+    if let Some(count) = count_bare_words(text, &folded) {
+        return Some(format!(
+            "the {name} is a list of {count} words without a sentence"
+        ));
+    }
+    if let Some(count) = count_search_terms(&folded) {
+        return Some(format!("the {name} lists {count} search terms"));
+    }
+    // A parameter may list its possible values.
+    if text.kind == TextKind::Parameter {
+        return None;
+    }
+    if folded.len() < 2_000 {
+        let subjects = SUBJECTS.matches(&folded).iter().count();
+        if subjects > MAX_SUBJECTS {
+            return Some(format!("the {name} names {subjects} unrelated subjects"));
+        }
+    }
+    let (word, count) = find_repeated_word(&folded)?;
+    let word = super::shorten(&word);
+    Some(format!(
+        "the {name} repeats the word {word:?} {count} times"
+    ))
+}
+
+/// Counts the parts between separators that are not blank.
+fn count_parts(text: &str, separators: &[char]) -> usize {
+    let mut count = 0;
+    for part in text.split(separators) {
+        count += usize::from(!part.trim().is_empty());
+    }
+    count
+}
+
+/// Counts the words of a description that has neither function words nor punctuation; `None` if
+/// they are few.
+fn count_bare_words(text: &ToolText<'_>, folded: &str) -> Option<usize> {
+    if text.kind != TextKind::Description
         || !folded
             .bytes()
             .all(|byte| byte.is_ascii_lowercase() || byte == b' ')
@@ -240,36 +259,33 @@ fn bare_words(text: &Text<'_>, folded: &str) -> Option<usize> {
         return None;
     }
     let count = words(folded).count();
-    let binds = |word: &str| {
+    let is_connecting = |word: &str| {
         is_function_word(word)
             || matches!(
                 word,
                 "a" | "an" | "of" | "in" | "to" | "by" | "on" | "or" | "as" | "is" | "its" | "at"
             )
     };
-    (count >= LEAST_BARE && !words(folded).any(binds)).then_some(count)
+    (count >= MIN_BARE && !words(folded).any(is_connecting)).then_some(count)
 }
 
-/// How many terms stand behind `keywords:` and the like, where they are many.
-fn search_terms(folded: &str) -> Option<usize> {
+/// Counts the terms after `keywords:` and similar words; `None` if they are few.
+fn count_search_terms(folded: &str) -> Option<usize> {
     static TERMS: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"(?:keywords?|seo|search terms|related (?:searches|terms|queries)|related|see also|hashtags|synonyms|also (?:found|known|searched) (?:as|for|by|under)|schlagworter|mots[- ]cles|palabras clave|关键词)(?: [a-z]+)? ?[:：]")
             .expect("a test compiles it")
     });
     let end = TERMS.find(folded)?.end();
-    let parts = folded[end..]
-        .split([',', '|', ';', '、', '，', '/'])
-        .filter(|part| !part.trim().is_empty())
-        .count();
-    (parts >= LEAST_TERMS).then_some(parts)
+    let count = count_parts(&folded[end..], &[',', '|', ';', '、', '，', '/']);
+    (count >= MIN_TERMS).then_some(count)
 }
 
-/// A word that a short text repeats for its own sake. In scripts without blanks pairs of characters
-/// stand for words.
-fn repeated(folded: &str) -> Option<(String, usize)> {
+/// Finds the word that a short text repeats too often. In scripts without spaces, pairs of
+/// characters count as words.
+fn find_repeated_word(folded: &str) -> Option<(String, usize)> {
     let mut counts: HashMap<Cow<'_, str>, usize> = HashMap::new();
     let mut total = 0;
-    for word in words(folded).take(MOST_COUNTED + 1) {
+    for word in words(folded).take(MAX_COUNTED + 1) {
         if word.is_ascii() {
             total += 1;
             if word.len() > 2
@@ -279,7 +295,7 @@ fn repeated(folded: &str) -> Option<(String, usize)> {
                 *counts.entry(word.into()).or_default() += 1;
             }
         } else if word.chars().next().is_some_and(|c| c >= '\u{2e80}') {
-            let chars: Vec<char> = word.chars().take(MOST_COUNTED).collect();
+            let chars: Vec<char> = word.chars().take(MAX_COUNTED).collect();
             total += chars.len() / 2;
             for pair in chars.windows(2) {
                 *counts
@@ -293,18 +309,15 @@ fn repeated(folded: &str) -> Option<(String, usize)> {
             }
         }
     }
-    if total > MOST_COUNTED {
+    if total > MAX_COUNTED {
         return None;
     }
-    counts
+    let min_share = REPEATED_SHARE * f64::from(u32::try_from(total).unwrap_or(u32::MAX));
+    counts.retain(|_, count| *count >= MIN_REPEATS && *count as f64 >= min_share);
+    let (word, count) = counts
         .into_iter()
-        .filter(|(_, count)| {
-            *count >= LEAST_REPEATS
-                && *count as f64
-                    >= REPEATED_SHARE * f64::from(u32::try_from(total).unwrap_or(u32::MAX))
-        })
-        .max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(&a.0)))
-        .map(|(word, count)| (word.into_owned(), count))
+        .max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)))?;
+    Some((word.into_owned(), count))
 }
 
 fn is_function_word(word: &str) -> bool {

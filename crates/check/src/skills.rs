@@ -1,6 +1,6 @@
-//! Skills beside the catalog whose tools they need.
+//! Checks of skills against the catalog whose tools they call.
 
-use super::{CheckReport, Finding, Found, Rule, rules, shown, wording};
+use super::{CheckReport, Finding, Rule, rules, shorten, wording};
 use picktools::catalog::{Catalog, Position, Tool};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools::names::skills::SkillTool;
@@ -8,35 +8,33 @@ use picktools::names::{NameTable, ToolMeaning};
 use picktools_skills::{SkillError, SkillFolder};
 
 impl CheckReport {
-    /// Adds what is wrong with skills: files that cannot be read or used, descriptions that are
-    /// written to deceive a model, and, where there is a catalog to hold them to, tools that it
-    /// does not have.
+    /// Adds the findings about skills: invalid files, and descriptions that are written to deceive
+    /// a model. With a catalog, these include tools that it does not have.
     #[must_use]
     pub fn with_skills(mut self, folder: &SkillFolder, catalog: Option<&Catalog>) -> Self {
-        self.findings.extend(folder.errors.iter().map(|error| {
+        for error in &folder.errors {
             let rule = if matches!(error, SkillError::Misnamed { .. }) {
                 &rules::MISNAMED_SKILL
             } else {
                 &rules::INVALID_SKILL
             };
-            finding(rule, &Position::Skills, error.to_string())
-        }));
+            let finding = skill_finding(rule, &Position::Skills, error.to_string());
+            self.findings.push(finding);
+        }
         let table = catalog.map(|catalog| (catalog, NameTable::new(catalog)));
-        let nothing = wording::Names::new(std::iter::empty());
+        let no_names = wording::KnownNames::new(std::iter::empty());
         for skill in &folder.skills {
-            let position = Position::Skill(shown(&skill.path));
+            let position = Position::Skill(shorten(&skill.path));
             let document = Tool::without_arguments(&skill.name, &skill.description);
-            self.findings.extend(
-                super::of_tool(&document, &nothing)
-                    .into_iter()
-                    .map(|found: Found| found.at(&position, &document)),
-            );
-            let report = table
-                .as_ref()
-                .map(|(catalog, table)| skill.compatibility(catalog, table));
-            let Some(report) = report else { continue };
+            for finding in super::check_tool(&document, &no_names) {
+                self.findings.push(finding.at(&position, &document));
+            }
+            let Some((catalog, table)) = &table else {
+                continue;
+            };
+            let report = skill.compatibility(catalog, table);
             if !report.is_compatible() {
-                self.findings.push(finding(
+                self.findings.push(skill_finding(
                     &rules::INCOMPATIBLE_SKILL,
                     &position,
                     report.to_string(),
@@ -57,8 +55,8 @@ impl CheckReport {
                         "the skill {:?} calls {tool} by the deprecated alias {name:?}",
                         report.name
                     );
-                    self.findings
-                        .push(finding(&rules::DEPRECATED_ALIAS, &position, message));
+                    let finding = skill_finding(&rules::DEPRECATED_ALIAS, &position, message);
+                    self.findings.push(finding);
                 }
             }
         }
@@ -66,7 +64,7 @@ impl CheckReport {
     }
 }
 
-fn finding(rule: &'static Rule, position: &Position, message: String) -> Finding {
+fn skill_finding(rule: &'static Rule, position: &Position, message: String) -> Finding {
     Finding {
         code: rule.code,
         severity: rule.severity,
@@ -74,7 +72,7 @@ fn finding(rule: &'static Rule, position: &Position, message: String) -> Finding
         tool: None,
         source: None,
         pointer: String::new(),
-        // The message names files and tools in full; it is of the program's own making.
+        // The message is our own text, and needs the full names of files and tools.
         message: marked(&message, 1000).into_owned(),
         evidence: String::new(),
         remedy: rule.remedy.to_owned(),

@@ -1,4 +1,4 @@
-//! The texts of a tool that a model gets to read, each with its place.
+//! The texts of a tool that a model reads, each with its JSON pointer.
 
 use std::collections::HashSet;
 
@@ -8,9 +8,9 @@ use picktools::catalog::Tool;
 use picktools::catalog::spelling::normalise;
 use picktools::schema::pointer_part;
 
-/// What kind of text it is.
+/// The kind of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TextKind {
     /// The tool's name.
     Name,
     /// The title.
@@ -21,47 +21,47 @@ pub(super) enum Kind {
     Label,
     /// The name of a parameter.
     ParameterName,
-    /// What is said of a parameter.
+    /// A description inside a parameter schema.
     Parameter,
-    /// A value: one of an enumeration, a default, an example.
+    /// A value: a member of an enumeration, a default, an example.
     Value,
 }
 
-/// A text and where it stands.
-pub struct Text<'a> {
+/// A text of a definition with its position.
+pub struct ToolText<'a> {
     /// JSON pointer into the definition.
     pub(super) pointer: String,
-    pub(super) kind: Kind,
+    pub(super) kind: TextKind,
     pub(super) text: &'a str,
 }
 
-/// The texts of a tool. The depth of schemas is bounded by the reader of JSON.
-pub fn texts(tool: &Tool) -> Vec<Text<'_>> {
+/// Lists the texts of a tool. The JSON reader limits the depth of schemas.
+pub fn texts(tool: &Tool) -> Vec<ToolText<'_>> {
     let mut texts = Vec::new();
     let mut add = |pointer: String, kind, text| {
-        texts.push(Text {
+        texts.push(ToolText {
             pointer,
             kind,
             text,
         })
     };
-    add("/name".to_owned(), Kind::Name, tool.name.as_str());
+    add("/name".to_owned(), TextKind::Name, tool.name.as_str());
     if let Some(title) = &tool.title {
-        add("/title".to_owned(), Kind::Title, title);
+        add("/title".to_owned(), TextKind::Title, title);
     }
     if let Some(title) = &tool.annotations.title {
-        add("/annotations/title".to_owned(), Kind::Title, title);
+        add("/annotations/title".to_owned(), TextKind::Title, title);
     }
     add(
         "/description".to_owned(),
-        Kind::Description,
+        TextKind::Description,
         &tool.description,
     );
     for (index, alias) in tool.aliases.iter().enumerate() {
-        add(format!("/aliases/{index}"), Kind::Label, &alias.name);
+        add(format!("/aliases/{index}"), TextKind::Label, &alias.name);
     }
     for (index, tag) in tool.tags.iter().enumerate() {
-        add(format!("/tags/{index}"), Kind::Label, tag);
+        add(format!("/tags/{index}"), TextKind::Label, tag);
     }
     let schemas = [
         ("/parameters", &tool.parameters),
@@ -70,34 +70,38 @@ pub fn texts(tool: &Tool) -> Vec<Text<'_>> {
     ];
     for (field, schema) in schemas {
         if let Some(schema) = schema {
-            Walk {
+            SchemaTexts {
                 pointer: field.to_owned(),
                 texts: &mut texts,
             }
-            .visit(schema, Kind::Parameter);
+            .visit(schema, TextKind::Parameter);
         }
     }
     texts
 }
 
-/// The names of the tool's parameters, without case and separators.
-pub(super) fn parameter_names(texts: &[Text<'_>]) -> HashSet<String> {
-    texts
-        .iter()
-        .filter(|text| text.kind == Kind::ParameterName)
-        .map(|text| normalise(text.text))
-        .collect()
+/// Returns the names of the tool's parameters, normalised.
+pub(super) fn parameter_names(texts: &[ToolText<'_>]) -> HashSet<String> {
+    let mut names = HashSet::new();
+    for text in texts {
+        if text.kind == TextKind::ParameterName {
+            names.insert(normalise(text.text));
+        }
+    }
+    names
 }
 
-struct Walk<'w, 'a> {
+/// A walk through a schema that collects its texts.
+
+struct SchemaTexts<'w, 'a> {
     pointer: String,
-    texts: &'w mut Vec<Text<'a>>,
+    texts: &'w mut Vec<ToolText<'a>>,
 }
 
-impl<'a> Walk<'_, 'a> {
-    fn visit(&mut self, value: &'a Value, kind: Kind) {
+impl<'a> SchemaTexts<'_, 'a> {
+    fn visit(&mut self, value: &'a Value, kind: TextKind) {
         match value {
-            Value::String(text) => self.texts.push(Text {
+            Value::String(text) => self.texts.push(ToolText {
                 pointer: self.pointer.clone(),
                 kind,
                 text,
@@ -116,9 +120,9 @@ impl<'a> Walk<'_, 'a> {
         }
     }
 
-    fn member(&mut self, key: &'a str, member: &'a Value, kind: Kind) {
+    fn member(&mut self, key: &'a str, member: &'a Value, kind: TextKind) {
         match (key, member) {
-            // What a validator reads and no model takes for prose; the reader has looked at
+            // Only validators read these members; the catalog reader has checked
             // references.
             (
                 "type" | "format" | "pattern" | "$ref" | "$schema" | "$id" | "contentEncoding"
@@ -132,17 +136,17 @@ impl<'a> Walk<'_, 'a> {
                 for (name, property) in properties {
                     self.below(name, |walk| {
                         let pointer = walk.pointer.clone();
-                        walk.texts.push(Text {
+                        walk.texts.push(ToolText {
                             pointer,
-                            kind: Kind::ParameterName,
+                            kind: TextKind::ParameterName,
                             text: name,
                         });
-                        walk.visit(property, Kind::Parameter);
+                        walk.visit(property, TextKind::Parameter);
                     });
                 }
             }
             ("enum" | "const" | "default" | "examples" | "example", value) => {
-                self.visit(value, Kind::Value)
+                self.visit(value, TextKind::Value)
             }
             (_, value) => self.visit(value, kind),
         }

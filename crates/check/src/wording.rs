@@ -1,24 +1,23 @@
-//! What a text says: the rules of wording, sentence by sentence.
+//! Checks of wording: applies the wording rules to each sentence of a text.
 
 use std::collections::HashMap;
-use std::iter;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
 use super::fold::{fold, sentences, without_digits_for_letters, without_examples, words};
-use super::lexicon::{Concept, Concepts, Reading};
-use super::rules::{ENCODED_TEXT, Place, Severity, WORDINGS, Wording};
-use super::texts::{Kind, Text, parameter_names};
-use super::{Found, copies, hidden};
+use super::lexicon::{Concept, Concepts, FoldedSentence};
+use super::rules::{ENCODED_TEXT, Severity, WORDINGS, Wording, WordingScope};
+use super::texts::{TextKind, ToolText, parameter_names};
+use super::{ToolFinding, copies, hidden};
 use picktools::catalog::Tool;
 use picktools::catalog::spelling::normalise;
 
-/// The most of one text that is read, in bytes; a longer one is too long anyway.
+/// The examined part of one text, in bytes; a longer one is reported as too long anyway.
 const MAX_TEXT_BYTES: usize = 1 << 20;
 
-/// Fewer words of a title or value are no order.
-const LEAST_ORDER: usize = 4;
+/// The smallest number of words of an instruction in a title or value.
+const MIN_INSTRUCTION_WORDS: usize = 4;
 
 /// Words of purposes that need secrets, in folded text.
 static NEEDS_SECRETS: LazyLock<Regex> = LazyLock::new(|| {
@@ -27,7 +26,7 @@ static NEEDS_SECRETS: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// Words of purposes that need what was said.
+/// Words of purposes that need the conversation.
 static NEEDS_CONVERSATION: LazyLock<Regex> = LazyLock::new(|| {
     regex(
         r"(?:chat|convers|messag|dialog|transcri|prompt|memor|thread|mail|sms|forum|comment|history|assistant|agent|llm|model|complet|generat|answer|reply|respond|summar|gpt|bot|slack|discord|telegram|inbox|session|talk|speech|nachricht|gesprach|mensaje|conversa|historial|消息|对话|聊天|сообщ|диалог|чат)",
@@ -51,7 +50,7 @@ static NEEDS_PERSONAL: LazyLock<Regex> = LazyLock::new(|| {
 /// Words of purposes that send to an address.
 static NEEDS_ADDRESS: LazyLock<Regex> = LazyLock::new(|| regex(r"web[ _-]?hook|callback"));
 
-/// What a parameter is called that takes the key or the password of the tool's own service.
+/// KnownNames of parameters for the key or password of the tool's own service.
 static CREDENTIAL: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?:key|token|secret|passw|credential|connectionstring|auth)"));
 
@@ -59,49 +58,56 @@ fn regex(pattern: &str) -> Regex {
     Regex::new(pattern).expect("a test compiles it")
 }
 
-/// The names of a catalog's tools and their sources.
-pub(super) struct Names<'a>(HashMap<String, Option<&'a str>>);
+/// The normalised names of a catalog's tools, with their sources.
+pub(super) struct KnownNames<'a>(HashMap<String, Option<&'a str>>);
 
-impl<'a> Names<'a> {
+impl<'a> KnownNames<'a> {
     pub(super) fn new(tools: impl Iterator<Item = &'a Tool>) -> Self {
         let mut names = HashMap::new();
         for tool in tools {
-            names
-                .entry(normalise(&tool.name))
-                .or_insert(tool.source.as_deref());
+            let name = normalise(&tool.name);
+            names.entry(name).or_insert(tool.source.as_deref());
         }
         Self(names)
     }
 }
 
-/// Applies the rules of wording to the texts of a tool.
-pub(super) fn check(tool: &Tool, texts: &[Text<'_>], names: &Names<'_>) -> Vec<Found> {
+/// Applies the wording rules to the texts of a tool.
+pub(super) fn check(
+    tool: &Tool,
+    texts: &[ToolText<'_>],
+    names: &KnownNames<'_>,
+) -> Vec<ToolFinding> {
     let parameters = parameter_names(texts);
-    let own = normalise(&tool.name);
+    let tool_name = normalise(&tool.name);
     // In a family `a`, the tool `a.b` is called `b`.
     let family = copies::family(tool).map(normalise);
-    let marked = |identifier: &str| {
+    let marker_for = |identifier: &str| {
         let name = normalise(identifier);
-        let of_family = family.as_ref().map(|family| format!("{family}{name}"));
+        let is_family_name = match &family {
+            Some(family) => format!("{family}{name}") == tool_name,
+            None => false,
+        };
         match names.0.get(&name) {
-            _ if name == own || of_family.as_ref() == Some(&own) => "xownx ",
+            _ if name == tool_name || is_family_name => "xownx ",
             _ if parameters.contains(&name) => "",
             Some(source) if *source == tool.source.as_deref() => "xsiblingx ",
             Some(_) => "xforeignx ",
             None => "xotherx ",
         }
     };
-    let mut found = Vec::new();
+    let mut findings = Vec::new();
     for text in texts {
         let bounded = &text.text[..text.text.floor_char_boundary(MAX_TEXT_BYTES)];
-        check_text(text, bounded, &marked, tool, &mut found);
+        check_sentences(text, bounded, &marker_for, tool, &mut findings);
+        check_encoded(text, bounded, &mut findings);
     }
-    found
+    findings
 }
 
-/// Returns `true` if what `concepts` ask for belongs to what the tool says it is for: its name, its
-/// title, and the first sentence of its description.
-fn covers(tool: &Tool, text: &Text<'_>, concepts: Concepts) -> bool {
+/// Returns `true` if the purpose of a tool explains the sensitive `concepts`. Its name, its title
+/// and the first sentence of its description state the purpose.
+fn covers(tool: &Tool, text: &ToolText<'_>, concepts: Concepts) -> bool {
     let first = sentences(&tool.description)
         .into_iter()
         .next()
@@ -126,175 +132,184 @@ fn covers(tool: &Tool, text: &Text<'_>, concepts: Concepts) -> bool {
         && needs(&NEEDS_ADDRESS, &[Concept::Elsewhere])
 }
 
-/// Returns `true` if a text is about a parameter whose name says that it takes a credential.
-fn is_declared(text: &Text<'_>) -> bool {
-    let name = text
-        .pointer
-        .rsplit_once("/properties/")
-        .map(|(_, rest)| rest.split('/').next().unwrap_or_default());
-    name.is_some_and(|name| CREDENTIAL.is_match(&normalise(name)))
+/// Returns `true` if a text describes a parameter with the name of a credential.
+fn is_declared(text: &ToolText<'_>) -> bool {
+    let Some((_, path)) = text.pointer.rsplit_once("/properties/") else {
+        return false;
+    };
+    let name = path.split('/').next().unwrap_or_default();
+    CREDENTIAL.is_match(&normalise(name))
 }
 
-fn check_text(
-    text: &Text<'_>,
+fn check_sentences(
+    text: &ToolText<'_>,
     bounded: &str,
-    marked: &dyn Fn(&str) -> &'static str,
+    marker_for: &dyn Fn(&str) -> &'static str,
     tool: &Tool,
-    found: &mut Vec<Found>,
+    findings: &mut Vec<ToolFinding>,
 ) {
-    let is_label = matches!(text.kind, Kind::Name | Kind::ParameterName);
-    let mut before = Sentence::default();
+    let is_name = matches!(text.kind, TextKind::Name | TextKind::ParameterName);
+    let mut previous = Sentence::default();
     for sentence in sentences(bounded) {
-        let spaced = if is_label {
+        let prepared = if is_name {
             sentence.replace(['_', '-'], " ")
         } else {
-            mark(sentence, marked)
+            add_markers(sentence, marker_for)
         };
-        let read = Sentence::read(&fold(&spaced));
-        // Only what may come to a finding is looked for: in most sentences, nothing.
-        let may_match = |wording: &&Wording| {
-            let said = if wording.across {
-                read.may_say.union(before.may_say)
+        let current = Sentence::new(&fold(&prepared));
+        // Only concepts of rules that may match are searched for: in most sentences, none.
+        let mut needed = Concepts::default();
+        for wording in WORDINGS {
+            let possible = if wording.across {
+                current.possible.union(previous.possible)
             } else {
-                read.may_say
+                current.possible
             };
-            may_match(wording, said, read.may_say) && wording.place.holds(text.kind, || false)
-        };
-        let told_by = |wording: &Wording| wording.all.union(wording.any).union(wording.none);
-        let wanted = WORDINGS
-            .iter()
-            .filter(may_match)
-            .map(told_by)
-            .fold(Concepts::default(), Concepts::union);
-        apply(
-            text,
-            sentence,
-            read.says(wanted),
-            before.says(wanted),
-            tool,
-            found,
-        );
-        before = read;
-    }
-    for hidden in hidden::decoded(bounded) {
-        let concepts = sentences(&hidden.text)
-            .into_iter()
-            .fold(Concepts::default(), |all, sentence| {
-                all.union(Concepts::of(fold(sentence)))
-            });
-        let speaks = WORDINGS
-            .iter()
-            .any(|wording| !wording.across && matches(wording, concepts, concepts));
-        if speaks || (hidden.is_prose && text.kind != Kind::Value) {
-            let severity = if speaks {
-                Severity::Error
-            } else {
-                Severity::Warning
-            };
-            found.push(Found {
-                severity,
-                message: format!("{} decodes to prose", hidden.encoding),
-                ..Found::new(&ENCODED_TEXT, &text.pointer, &hidden.text)
-            });
+            if may_match(wording, possible, current.possible)
+                && wording.scope.includes(text.kind, || false)
+            {
+                needed = needed
+                    .union(wording.all)
+                    .union(wording.any)
+                    .union(wording.none);
+            }
         }
+        let concepts = SentenceConcepts {
+            current: current.find_concepts(needed),
+            previous: previous.find_concepts(needed),
+        };
+        apply_rules(text, sentence, concepts, tool, findings);
+        previous = current;
     }
 }
 
-/// A sentence, as it stands and with its digits read as letters.
+/// Checks the texts that are encoded inside a text.
+fn check_encoded(text: &ToolText<'_>, bounded: &str, findings: &mut Vec<ToolFinding>) {
+    for decoded in hidden::decoded(bounded) {
+        let mut concepts = Concepts::default();
+        for sentence in sentences(&decoded.text) {
+            concepts = concepts.union(Concepts::in_sentence(fold(sentence)));
+        }
+        let breaks_rule = WORDINGS
+            .iter()
+            .any(|wording| !wording.across && matches(wording, concepts, concepts));
+        let severity = if breaks_rule {
+            Severity::Error
+        } else if decoded.is_prose && text.kind != TextKind::Value {
+            Severity::Warning
+        } else {
+            continue;
+        };
+        findings.push(ToolFinding {
+            severity,
+            message: format!("{} decodes to prose", decoded.encoding),
+            ..ToolFinding::new(&ENCODED_TEXT, &text.pointer, &decoded.text)
+        });
+    }
+}
+
+/// A sentence in two variants: unchanged, and with digits replaced by the letters they imitate.
 #[derive(Default)]
 struct Sentence {
-    readings: Vec<Reading>,
-    may_say: Concepts,
+    variants: Vec<FoldedSentence>,
+    /// The concepts that any variant may express.
+    possible: Concepts,
 }
 
 impl Sentence {
-    fn read(folded: &str) -> Self {
-        let read = without_examples(folded).into_owned();
-        let letters = without_digits_for_letters(&read).map(Reading::new);
-        let readings: Vec<Reading> = iter::once(Reading::new(read)).chain(letters).collect();
-        let may_say = readings
-            .iter()
-            .map(Reading::may_say)
-            .fold(Concepts::default(), Concepts::union);
-        Self { readings, may_say }
+    fn new(folded: &str) -> Self {
+        let text = without_examples(folded).into_owned();
+        let letters = without_digits_for_letters(&text);
+        let mut variants = vec![FoldedSentence::new(text)];
+        variants.extend(letters.map(FoldedSentence::new));
+        let mut possible = Concepts::default();
+        for variant in &variants {
+            possible = possible.union(variant.possible_concepts());
+        }
+        Self { variants, possible }
     }
 
-    fn says(&self, wanted: Concepts) -> Concepts {
-        self.readings
-            .iter()
-            .map(|reading| reading.says(wanted))
-            .fold(Concepts::default(), Concepts::union)
+    /// Returns those of `requested` that a variant expresses.
+    fn find_concepts(&self, requested: Concepts) -> Concepts {
+        let mut concepts = Concepts::default();
+        for variant in &self.variants {
+            concepts = concepts.union(variant.find_concepts(requested));
+        }
+        concepts
     }
 }
 
-fn matches(wording: &Wording, concepts: Concepts, own: Concepts) -> bool {
-    may_match(wording, concepts, own) && !concepts.has_any(wording.none)
+/// The concepts of a sentence and of the one before it.
+struct SentenceConcepts {
+    current: Concepts,
+    previous: Concepts,
 }
 
-/// Returns `true` if a sentence that says a part of `concepts`, of these `own` by itself, may
-/// match.
-fn may_match(wording: &Wording, concepts: Concepts, own: Concepts) -> bool {
+/// Returns `true` if a rule applies to `concepts`, of which the sentence itself expresses
+/// `current`.
+fn matches(wording: &Wording, concepts: Concepts, current: Concepts) -> bool {
+    may_match(wording, concepts, current) && !concepts.has_any(wording.none)
+}
+
+/// Like [`matches`], but ignores the concepts that must not occur, which need not be known yet.
+fn may_match(wording: &Wording, concepts: Concepts, current: Concepts) -> bool {
     concepts.has_all(wording.all)
         && (wording.any.is_empty() || concepts.has_any(wording.any))
-        // The sentence itself has a part in it.
-        && own.has_any(wording.all.union(wording.any))
+        // The sentence itself must contribute a concept.
+        && current.has_any(wording.all.union(wording.any))
 }
 
-fn apply(
-    text: &Text<'_>,
+fn apply_rules(
+    text: &ToolText<'_>,
     sentence: &str,
-    concepts: Concepts,
-    before: Concepts,
+    concepts: SentenceConcepts,
     tool: &Tool,
-    found: &mut Vec<Found>,
+    findings: &mut Vec<ToolFinding>,
 ) {
-    if concepts.is_empty() {
+    let SentenceConcepts { current, previous } = concepts;
+    if current.is_empty() {
         return;
     }
     for wording in WORDINGS {
-        let said = if wording.across {
-            concepts.union(before)
+        let counted = if wording.across {
+            current.union(previous)
         } else {
-            concepts
+            current
         };
-        if !matches(wording, said, concepts)
-            || !wording
-                .place
-                .holds(text.kind, || covers(tool, text, wording.all))
-        {
+        let is_covered = || covers(tool, text, wording.all);
+        if !matches(wording, counted, current) || !wording.scope.includes(text.kind, is_covered) {
             continue;
         }
-        // "Forget password" is a title, and no order.
-        if wording.place == Place::Label && words(sentence).nth(LEAST_ORDER - 1).is_none() {
+        // "Forget password" is a title, not an instruction.
+        let is_short = words(sentence).nth(MIN_INSTRUCTION_WORDS - 1).is_none();
+        if wording.scope == WordingScope::Label && is_short {
             continue;
         }
-        let finding = Found {
+        let finding = ToolFinding {
             severity: wording.severity,
-            ..Found::new(wording.rule, &text.pointer, sentence.trim())
+            ..ToolFinding::new(wording.rule, &text.pointer, sentence.trim())
         };
-        match found
-            .iter_mut()
-            .find(|other| other.rule == wording.rule && other.pointer == text.pointer)
-        {
+        let same_rule =
+            |other: &&mut ToolFinding| other.rule == wording.rule && other.pointer == text.pointer;
+        match findings.iter_mut().find(same_rule) {
             Some(other) if other.severity < finding.severity => *other = finding,
             Some(_) => {}
-            None => found.push(finding),
+            None => findings.push(finding),
         }
     }
 }
 
-/// Returns `true` if what stands before an identifier says that it is a value and no tool:
+/// Returns `true` if the text before an identifier makes it a value and not a tool:
 /// `set to abc_def`, `type=abc_def`.
-fn is_value(before: &str) -> bool {
-    let before = before.trim_end_matches(['`', '\'', '"', ' ']);
-    before.ends_with('=')
-        || ["set to", "equal to"]
-            .iter()
-            .any(|said| before.ends_with(said))
+fn is_value(preceding: &str) -> bool {
+    let preceding = preceding.trim_end_matches(['`', '\'', '"', ' ']);
+    ["=", "set to", "equal to"]
+        .iter()
+        .any(|phrase| preceding.ends_with(phrase))
 }
 
-/// Puts before each identifier what it is.
-fn mark(sentence: &str, marked: &dyn Fn(&str) -> &'static str) -> String {
+/// Puts a marker before each identifier that says which tool it names.
+fn add_markers(sentence: &str, marker_for: &dyn Fn(&str) -> &'static str) -> String {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-');
     let mut text = String::with_capacity(sentence.len() + 16);
     let mut quoted = false;
@@ -309,27 +324,22 @@ fn mark(sentence: &str, marked: &dyn Fn(&str) -> &'static str) -> String {
         let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
         let word = &rest[..end];
         let name = word.trim_matches(['.', '-']);
-        let camel = || {
-            name.chars()
-                .zip(name.chars().skip(1))
-                .any(|(a, b)| a.is_lowercase() && b.is_uppercase())
-        };
         let is_quoted = quoted && rest[end..].starts_with('`');
         if name.len() < 128
             && !text.ends_with(['<', '|', '/'])
-            && (name.contains('_') || is_quoted || camel())
+            && (name.contains('_') || is_quoted || is_camel_case(name))
         {
-            let kind = match marked(name) {
+            let marker = match marker_for(name) {
                 "xotherx " if is_value(&text) => "",
-                kind => kind,
+                marker => marker,
             };
-            // The mark stands before the opening backtick, which folds to a quotation mark.
+            // The marker goes before the opening backtick, which folds to a quotation mark.
             if text.ends_with('`') {
                 text.pop();
-                text.push_str(kind);
+                text.push_str(marker);
                 text.push('`');
             } else {
-                text.push_str(kind);
+                text.push_str(marker);
             }
         }
         quoted = false;
@@ -337,4 +347,15 @@ fn mark(sentence: &str, marked: &dyn Fn(&str) -> &'static str) -> String {
         rest = &rest[end..];
     }
     text
+}
+
+fn is_camel_case(name: &str) -> bool {
+    let mut follows_lowercase = false;
+    for c in name.chars() {
+        if follows_lowercase && c.is_uppercase() {
+            return true;
+        }
+        follows_lowercase = c.is_lowercase();
+    }
+    false
 }

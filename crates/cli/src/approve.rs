@@ -1,5 +1,4 @@
-//! `picktools approve`: the definitions of MCP servers that wait, and what changed; and the calls
-//! that wait.
+//! `picktools approve`: definitions and calls that wait for approval.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal, Write};
@@ -9,47 +8,66 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use picktools::excerpt::marked;
-use picktools_gateway::{Held, QueuedCall, changes};
+use picktools_gateway::{CallQueue, Pins, QuarantinedDefinition, QueuedCall, changes};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::store_args::StoreArgs;
 use crate::{heading, mcp, output};
 
-/// The most characters of a value that are shown.
+/// The most characters of a value in the output.
 const MAX_VALUE_CHARS: usize = 2_000;
 
+const EXAMPLES: &str = "\
+Examples:
+  picktools approve
+  picktools approve github/create_issue --yes";
+
+/// Review and approve tool definitions of MCP servers.
+///
+/// Without names, the command lists the pending definitions and calls, with the changes since the
+/// last approval. The exit code is then 1 if there are any.
 #[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct ApproveCommand {
-    /// What to approve, as `server/tool`; without any, what waits is shown.
+    /// Definitions to approve, as SERVER/TOOL; without any, list the pending ones.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Approve all that waits of a server, but for what was refused.
+    /// Approve all pending definitions of a server, except refused ones.
     #[arg(long, value_name = "SERVER", help_heading = heading::GATEWAY)]
     all_of: Option<String>,
-    /// Refuse these: they stay held, and are no longer shown; by its name one can still be
-    /// approved.
+    /// Refuse a definition, as SERVER/TOOL; may be repeated.
+    ///
+    /// A refused definition stays in quarantine and is no longer listed. It can still be approved
+    /// by its name.
     #[arg(long, value_name = "NAME", help_heading = heading::GATEWAY)]
     deny: Vec<String>,
-    /// Let a call that waits run once, by its id; it must come again within ten minutes.
+    /// Approve a pending call by its id; may be repeated.
+    ///
+    /// The client must repeat the call within ten minutes. It runs once.
     #[arg(long, value_name = "ID", help_heading = heading::GATEWAY)]
     call: Vec<String>,
-    /// Refuse a call that waits, by its id.
+    /// Refuse a pending call by its id; may be repeated.
     #[arg(long, value_name = "ID", help_heading = heading::GATEWAY)]
     deny_call: Vec<String>,
-    /// Forget what is known of a server, so that its next listing is its first.
+    /// Forget the definitions of a server, so that its next listing is its first.
     #[arg(long, value_name = "SERVER", help_heading = heading::GATEWAY)]
     forget: Option<String>,
-    /// The folder of what was approved [default: the user's folder of data].
+    /// Folder of approvals [default: user data].
+    ///
+    /// The default is the folder `picktools` in the user's data folder.
     #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
     state_dir: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
-    /// Say what becomes of approvals that the store lost when it came back with an older copy:
-    /// those that gateways still knew are put back (restore), or the older copy holds (accept).
-    #[arg(long, value_name = "WHAT", value_parser = ["restore", "accept"], help_heading = heading::GATEWAY)]
+    /// Resolve a loss of approvals after a rollback of the store.
+    ///
+    /// A rollback means that the store came back with an older copy. `restore` writes the approvals
+    /// back that the gateways still know. `accept` continues with the older copy.
+    #[arg(long, value_name = "WHAT", value_parser = ["restore", "accept"],
+        help_heading = heading::GATEWAY)]
     lost: Option<String>,
-    /// Do not ask.
+    /// Approve without asking.
     #[arg(long, short, help_heading = heading::GATEWAY)]
     yes: bool,
     /// Print JSON.
@@ -57,20 +75,20 @@ pub(super) struct ApproveCommand {
     json: bool,
 }
 
-/// A definition that waits, and how it differs from what was approved.
+/// A pending definition, and its changes since the approved one.
 #[derive(Serialize)]
-struct Waiting<'a> {
+struct PendingDefinition<'a> {
     name: &'a str,
     #[serde(flatten)]
-    held: &'a Held,
+    quarantined: &'a QuarantinedDefinition,
     /// The approved value and the new one, by JSON pointer.
     changes: BTreeMap<String, (Option<Value>, Option<Value>)>,
 }
 
-/// All that waits.
+/// All pending definitions and calls.
 #[derive(Serialize)]
-struct Shown<'a> {
-    definitions: &'a [Waiting<'a>],
+struct PendingList<'a> {
+    definitions: &'a [PendingDefinition<'a>],
     calls: &'a BTreeMap<String, QueuedCall>,
 }
 
@@ -78,20 +96,76 @@ impl ApproveCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let state = mcp::state_folder(self.state_dir.as_deref())?;
         let (pins, queue) = mcp::approvals(self.store.open()?.as_ref(), &state)?;
+        let has_decided = self.decide(&pins, &queue)?;
+        let quarantined = pins.quarantined()?;
+        let selected = self.select(&quarantined)?;
+        let is_listed = |name: &String, definition: &QuarantinedDefinition| {
+            if selected.is_empty() {
+                !definition.denied && !has_decided
+            } else {
+                selected.contains(name)
+            }
+        };
+        let mut pending = Vec::new();
+        for (name, definition) in &quarantined {
+            if !is_listed(name, definition) {
+                continue;
+            }
+            let approved = pins.approved(name)?;
+            pending.push(PendingDefinition {
+                name,
+                quarantined: definition,
+                changes: changes(approved.as_ref(), &definition.definition),
+            });
+        }
+        let calls = if selected.is_empty() && !has_decided {
+            queue.pending()?
+        } else {
+            BTreeMap::new()
+        };
+        self.print(&pending, &calls)?;
+        if selected.is_empty() {
+            let nothing_pending = pending.is_empty() && calls.is_empty();
+            if !self.json && nothing_pending && !has_decided {
+                output::note("nothing is pending");
+            }
+            return Ok(if nothing_pending {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            });
+        }
+        if !self.yes && !confirm(pending.len())? {
+            output::note("nothing was approved");
+            return Ok(ExitCode::FAILURE);
+        }
+        let mut approvals: Vec<(String, String)> = Vec::new();
+        for definition in &pending {
+            let digest = definition.quarantined.digest.clone();
+            approvals.push((definition.name.to_owned(), digest));
+        }
+        pins.approve(&approvals)?;
+        output::note(format!("approved {}", approvals.len()));
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Applies the decisions of the options, apart from approvals. Returns `true` if there are any.
+    fn decide(&self, pins: &Pins, queue: &CallQueue) -> anyhow::Result<bool> {
         let mut has_decided = false;
-        if let Some(what) = &self.lost {
-            let count = pins.see_to_loss(what == "restore")?;
-            output::note(format!("{count} approvals were put back"));
+        if let Some(resolution) = &self.lost {
+            let count = pins.resolve_rollback(resolution == "restore")?;
+            output::note(format!("restored {count} approvals"));
             has_decided = true;
-        } else if let Some(lost) = pins.lost()? {
-            let (known, found) = (lost.known, lost.found);
+        } else if let Some(lost) = pins.rollback()? {
+            let (expected, actual) = (lost.known_change, lost.found_change);
             output::warn(format!(
-                "the store came back with an older copy (change {found} of {known}), and nothing new is believed: --lost restore \
-                 puts approvals back that gateways knew, --lost accept goes on with the older copy"
+                "the store was rolled back to an older copy (change {actual} of {expected}), and \
+                 new definitions are quarantined; pass --lost restore to write back the approvals \
+                 that gateways know, or --lost accept to continue with the older copy"
             ));
         }
         for (ids, may_run, done) in [
-            (&self.call, true, "may run once"),
+            (&self.call, true, "approved once"),
             (&self.deny_call, false, "refused"),
         ] {
             for id in ids {
@@ -106,101 +180,70 @@ impl ApproveCommand {
             has_decided = true;
         }
         for name in &self.deny {
-            let held = pins.held()?;
-            let held = held
+            let quarantined = pins.quarantined()?;
+            let definition = quarantined
                 .get(name)
-                .with_context(|| format!("{name:?} does not wait"))?;
-            pins.deny(name, &held.digest)?;
+                .with_context(|| format!("{name:?} is not pending"))?;
+            pins.deny(name, &definition.digest)?;
             output::note(format!("refused {name}"));
             has_decided = true;
         }
-        let held = pins.held()?;
-        let of_source = |name: &String| {
-            self.all_of
-                .as_ref()
-                .is_some_and(|all| name.split('/').next() == Some(all))
-        };
-        // What was refused is approved by its name alone.
-        let of_all = held
-            .iter()
-            .filter(|(name, held)| of_source(name) && !held.denied)
-            .map(|(name, _)| name);
-        let named: BTreeSet<&String> = self.names.iter().chain(of_all).collect();
-        for name in &named {
+        Ok(has_decided)
+    }
+
+    /// Returns the names of the definitions to approve.
+    fn select<'a>(
+        &'a self,
+        quarantined: &'a BTreeMap<String, QuarantinedDefinition>,
+    ) -> anyhow::Result<BTreeSet<&'a String>> {
+        let mut selected: BTreeSet<&String> = self.names.iter().collect();
+        if let Some(server) = &self.all_of {
+            for (name, definition) in quarantined {
+                // A refused definition is approved only by its name.
+                if name.split('/').next() == Some(server) && !definition.denied {
+                    selected.insert(name);
+                }
+            }
+        }
+        for name in &selected {
             anyhow::ensure!(
-                held.contains_key(*name),
-                "{name:?} does not wait; `picktools approve` shows what does"
+                quarantined.contains_key(*name),
+                "{name:?} is not pending; `picktools approve` lists the pending definitions"
             );
         }
         anyhow::ensure!(
-            self.all_of.is_none() || !named.is_empty(),
-            "nothing of {:?} waits; `picktools approve` shows what does",
+            self.all_of.is_none() || !selected.is_empty(),
+            "no definition of {:?} is pending; `picktools approve` lists the pending ones",
             self.all_of.as_deref().unwrap_or_default()
         );
-        let is_shown = |name: &String, held: &Held| {
-            if named.is_empty() {
-                !held.denied && !has_decided
-            } else {
-                named.contains(name)
-            }
-        };
-        let mut waiting = Vec::new();
-        for (name, held) in held.iter().filter(|(name, held)| is_shown(name, held)) {
-            let approved = pins.approved(name)?;
-            waiting.push(Waiting {
-                name,
-                held,
-                changes: changes(approved.as_ref(), &held.definition),
-            });
-        }
-        let calls = if named.is_empty() && !has_decided {
-            queue.waiting()?
-        } else {
-            BTreeMap::new()
-        };
+        Ok(selected)
+    }
+
+    /// Prints pending definitions and calls.
+    fn print(
+        &self,
+        pending: &[PendingDefinition<'_>],
+        calls: &BTreeMap<String, QueuedCall>,
+    ) -> anyhow::Result<()> {
         if self.json {
-            output::json(&Shown {
-                definitions: &waiting,
-                calls: &calls,
-            })?;
-        } else {
-            waiting.iter().try_for_each(show)?;
-            for (id, call) in &calls {
-                output::answer(format!(
-                    "call {id}: {}",
-                    marked(&call.shown, MAX_VALUE_CHARS)
-                ))?;
-            }
-        }
-        if named.is_empty() {
-            let nothing_waits = waiting.is_empty() && calls.is_empty();
-            if !self.json && nothing_waits && !has_decided {
-                output::note("nothing waits");
-            }
-            return Ok(if nothing_waits {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
+            return output::json(&PendingList {
+                definitions: pending,
+                calls,
             });
         }
-        if !self.yes && !asked(waiting.len())? {
-            output::note("nothing was approved");
-            return Ok(ExitCode::FAILURE);
+        pending.iter().try_for_each(show)?;
+        for (id, call) in calls {
+            let shown = marked(&call.shown, MAX_VALUE_CHARS);
+            output::answer(format!("call {id}: {shown}"))?;
         }
-        let shown: Vec<(String, String)> = waiting
-            .iter()
-            .map(|waiting| (waiting.name.to_owned(), waiting.held.digest.clone()))
-            .collect();
-        pins.approve(&shown)?;
-        output::note(format!("approved {}", shown.len()));
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
-/// Asks on a terminal; without one the answer is no.
-fn asked(count: usize) -> anyhow::Result<bool> {
+/// Asks for confirmation on the terminal. Without a terminal the answer is no.
+fn confirm(count: usize) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() {
-        output::note("there is no terminal to ask on; give --yes to approve what is shown");
+        output::note("cannot ask without a terminal; pass --yes to approve the listed definitions");
         return Ok(false);
     }
     write!(io::stderr(), "Approve {count} definitions as shown? [y/N] ")?;
@@ -209,23 +252,23 @@ fn asked(count: usize) -> anyhow::Result<bool> {
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
-fn show(waiting: &Waiting<'_>) -> anyhow::Result<()> {
+fn show(pending: &PendingDefinition<'_>) -> anyhow::Result<()> {
     output::answer(format!(
         "{}: {}",
-        marked(waiting.name, 200),
-        waiting.held.why
+        marked(pending.name, 200),
+        pending.quarantined.reason
     ))?;
-    for finding in &waiting.held.findings {
+    for finding in &pending.quarantined.findings {
         output::answer(format!("  ! {}", marked(finding, MAX_VALUE_CHARS)))?;
     }
     let value = |value: &Value| marked(&value.to_string(), MAX_VALUE_CHARS).into_owned();
-    for (pointer, (before, now)) in &waiting.changes {
+    for (pointer, (approved, current)) in &pending.changes {
         let pointer = marked(pointer, 200);
-        if let Some(before) = before {
-            output::answer(format!("  - {pointer}: {}", value(before)))?;
+        if let Some(approved) = approved {
+            output::answer(format!("  - {pointer}: {}", value(approved)))?;
         }
-        if let Some(now) = now {
-            output::answer(format!("  + {pointer}: {}", value(now)))?;
+        if let Some(current) = current {
+            output::answer(format!("  + {pointer}: {}", value(current)))?;
         }
     }
     Ok(())

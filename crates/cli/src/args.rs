@@ -12,7 +12,7 @@ use super::models::known::{self, STATIC, TUNED};
 use super::{heading, output};
 use picktools::embed::{EmbedError, Embedder};
 use picktools::examples::Examples;
-use picktools::options::{Choice, DEFAULT_RRF_K, Fusion, TellBlocked};
+use picktools::options::{BlockedReporting, DEFAULT_RRF_K, Fusion, SelectionMode};
 use picktools::rerank::Reranker;
 use picktools::sequences::Sequences;
 use picktools::skills::Skill;
@@ -20,48 +20,48 @@ use picktools::{Catalog, Engine, EngineBuilder, Mode, PickOptions};
 #[cfg(feature = "onnx")]
 use picktools_onnx::FastEmbedder;
 
-/// Which retrievers rank.
+/// The retrievers that rank.
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum ModeArg {
-    /// Words only; no model is opened.
+    /// Keywords only; no model is opened.
     Keyword,
-    /// Meaning only.
+    /// Semantic similarity only.
     Semantic,
-    /// Both.
+    /// Keywords and semantic similarity.
     Hybrid,
 }
 
-/// How the retrievers' scores become one.
+/// The fusion of the retrievers' scores.
 #[derive(Clone, Copy, ValueEnum)]
 enum FusionArg {
-    /// A weighted sum of scores, with fitted weights.
+    /// Weighted sum of the scores, with fitted weights.
     Weighted,
     /// Reciprocal rank fusion.
     Rrf,
 }
 
-/// How the picks are chosen from the ranking.
+/// The selection of picks from the ranking.
 #[derive(Clone, Copy, ValueEnum)]
 enum ChoiceArg {
-    /// As a set, that covers the parts of the request, repeats no tool, and has what the picks
-    /// require.
+    /// As a set that covers all parts of the request, without near-identical tools and with the
+    /// tools that the picks require.
     Set,
-    /// Each for itself: those that score best.
+    /// The tools with the best scores, each on its own.
     Best,
 }
 
-/// When the best match that may not be used is told of.
+/// The cases in which the best ineligible match is reported.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum TellBlockedArg {
-    /// For callers who must not learn of such tools.
+    /// Never; for callers that must not learn of such tools.
     Never,
-    /// Unless it is for other roles.
+    /// Unless the tool is reserved for other roles.
     ExceptRoles,
-    /// Whatever the reasons.
+    /// Always, for any reason.
     Always,
 }
 
-impl From<TellBlockedArg> for TellBlocked {
+impl From<TellBlockedArg> for BlockedReporting {
     fn from(arg: TellBlockedArg) -> Self {
         match arg {
             TellBlockedArg::Never => Self::Never,
@@ -71,56 +71,61 @@ impl From<TellBlockedArg> for TellBlocked {
     }
 }
 
-/// How tools are ranked.
+/// The options of the ranking.
 #[derive(Args)]
 #[command(next_help_heading = heading::RANKING)]
 pub(super) struct RankingArgs {
-    /// How keyword and semantic scores become one.
+    /// Method that combines keyword and semantic scores.
     #[arg(long, value_enum, default_value = "weighted")]
     fusion: FusionArg,
-    /// How the picks are chosen from the ranking.
+    /// Method that chooses the picks from the ranking.
     #[arg(long, value_enum, default_value = "set")]
     choice: ChoiceArg,
     #[command(flatten)]
     model: ModelArgs,
 }
 
-/// Which retrievers there are, and the embedding model of the semantic one.
+/// The retrievers, and the embedding model of the semantic one.
 #[derive(Args)]
 #[command(next_help_heading = heading::MODELS)]
 pub(super) struct ModelArgs {
-    /// What ranks.
+    /// Retrievers that rank the tools.
     #[arg(long, value_enum, default_value = "hybrid", help_heading = heading::RANKING)]
     mode: ModeArg,
-    /// Embedding model: `static` or `tuned` (our own), a model's name (`picktools models list`), a
-    /// folder with model.onnx and tokenizer.json, a file of the tuned kind (FILE.onnx) or the
-    /// static kind (FILE.bin), or the name that the endpoint of --embed-url gives it [default:
-    /// static].
+    /// Embedding model [default: static].
+    ///
+    /// `static` and `tuned` come with picktools. Other values are a model's name
+    /// (`picktools models list`), a folder with model.onnx and tokenizer.json, or a file: FILE.onnx
+    /// of the tuned kind or FILE.bin of the static kind. With --embed-url it is the name of the
+    /// model at that endpoint.
     #[arg(long, value_name = "static|tuned|NAME|DIR|FILE")]
     model: Option<String>,
-    /// OpenAI-compatible embedding endpoint, such as http://localhost:11434/v1; its key is read
-    /// from PICKTOOLS_EMBED_API_KEY, else from OPENAI_API_KEY; set the first to nothing to send
-    /// none.
+    /// URL of an OpenAI-compatible embedding endpoint.
+    ///
+    /// For example http://localhost:11434/v1. The API key is read from PICKTOOLS_EMBED_API_KEY,
+    /// else from OPENAI_API_KEY. Set the first to an empty value to send no key.
     #[arg(long, value_name = "URL")]
     embed_url: Option<String>,
     #[command(flatten)]
     folders: FolderArgs,
 }
 
-/// Where models are kept, and what some of them need.
+/// The folders of models, and the runtime that some models need.
 #[derive(Args, Clone)]
 #[command(next_help_heading = heading::MODELS)]
 pub(super) struct FolderArgs {
-    /// ONNX Runtime shared library.
+    /// Shared library of ONNX Runtime.
     #[arg(long, value_name = "FILE", env = "ORT_DYLIB_PATH")]
     onnx_runtime: Option<PathBuf>,
-    /// Where embeddings and fetched models are kept [default: the user's cache folder].
+    /// Folder for cached embeddings and downloaded models [default: user cache].
+    ///
+    /// The default is the folder `picktools` in the user's cache folder.
     #[arg(long, value_name = "DIR", env = "PICKTOOLS_CACHE_DIR")]
     cache_dir: Option<PathBuf>,
 }
 
 impl RankingArgs {
-    /// Where models are kept.
+    /// Returns the folders of models.
     pub(super) fn folders(&self) -> &FolderArgs {
         &self.model.folders
     }
@@ -132,8 +137,8 @@ impl RankingArgs {
             FusionArg::Rrf => Fusion::Rrf { k: DEFAULT_RRF_K },
         };
         options.choice = match self.choice {
-            ChoiceArg::Set => Choice::Set,
-            ChoiceArg::Best => Choice::Best,
+            ChoiceArg::Set => SelectionMode::Set,
+            ChoiceArg::Best => SelectionMode::Best,
         };
     }
 
@@ -141,25 +146,26 @@ impl RankingArgs {
         self.model.mode()
     }
 
-    /// Reads the static model, where a pick asks no other, while something else is read. Whoever
-    /// needs it sooner waits for it.
+    /// Starts to load the static model in the background if it is the only model of a pick. A
+    /// caller that needs the model earlier waits for it.
     pub(super) fn read_ahead(&self) {
         if self.mode() != Mode::Keyword
             && self.model.embed_url.is_none()
-            && self.model.named() == STATIC
+            && self.model.model_name() == STATIC
         {
-            // Without a thread it is read when it is needed.
+            // If no thread can be started, the model is loaded when it is needed.
             drop(thread::Builder::new().spawn(|| drop(picktools::embed::StaticEmbedder::shared())));
         }
     }
 
-    /// Opens the model and indexes `catalog` for a pick, which a model does not stand in the way of
-    /// that is not ready by `deadline`, or an endpoint that fails: the semantic stage then fails
-    /// for that reason, and the other retrievers rank.
+    /// Opens the model and indexes `catalog` for one pick.
+    ///
+    /// A model that is not ready by `deadline`, or an endpoint that fails, does not fail the pick:
+    /// the semantic stage reports the cause, and the other retrievers rank.
     pub(super) fn engine_for_pick(
         &self,
         catalog: Catalog,
-        beside: Beside,
+        extras: EngineExtras,
         deadline: Option<Instant>,
     ) -> anyhow::Result<Engine> {
         let builder = Engine::builder(catalog);
@@ -174,31 +180,35 @@ impl RankingArgs {
                 is_quick: false,
             }) => (builder.optional_embedder(deadline, open), false),
         };
-        let cache_dir = (!is_quick)
-            .then(|| self.model.folders.cache_dir())
-            .flatten();
-        build(beside.into(builder), !is_quick, cache_dir)
+        let cache_dir = if is_quick {
+            None
+        } else {
+            self.model.folders.cache_dir()
+        };
+        build(extras.add_to(builder), !is_quick, cache_dir)
     }
 
-    /// Opens the model, which may serve several catalogs.
+    /// Opens the model. It may serve several catalogs.
     pub(super) fn open_model(&self) -> anyhow::Result<Model> {
         self.model.open()
     }
 
-    /// Opens the model whatever the mode, and after it the static one where that is another.
+    /// Opens the model in any mode, and the static model if that is another one.
     pub(super) fn open_models(&self) -> anyhow::Result<Vec<Model>> {
-        let named = self.model.open_as(ModeArg::Hybrid)?;
+        let model = self.model.open_as(ModeArg::Hybrid)?;
         let shared = picktools::embed::StaticEmbedder::shared()?;
-        let is_other = named.identity() != Some(shared.identity());
-        let cache_dir = named.cache_dir.clone();
+        let is_other = model.identity() != Some(shared.identity());
+        let cache_dir = model.cache_dir.clone();
         let shared = Model {
             name: STATIC.to_owned(),
             embedder: Some(shared),
             cache_dir,
         };
-        Ok(std::iter::once(named)
-            .chain(is_other.then_some(shared))
-            .collect())
+        let mut models = vec![model];
+        if is_other {
+            models.push(shared);
+        }
+        Ok(models)
     }
 }
 
@@ -211,22 +221,22 @@ impl ModelArgs {
         }
     }
 
-    /// Returns the model's name or path, as it is given or by default.
-    fn named(&self) -> &str {
+    /// Returns the name or path of the model, or the default.
+    fn model_name(&self) -> &str {
         self.model.as_deref().unwrap_or(STATIC)
     }
 
-    /// Opens the model; a mode that needs none leaves it closed.
+    /// Opens the model; the keyword mode opens none.
     pub(super) fn open(&self) -> anyhow::Result<Model> {
         self.open_as(self.mode)
     }
 
     fn open_as(&self, mode: ModeArg) -> anyhow::Result<Model> {
-        let embedder = self
-            .opener(mode, None)?
-            .map(|opener| (opener.open)())
-            .transpose()?;
-        let name = short_name(self.named());
+        let embedder = match self.opener(mode, None)? {
+            Some(opener) => Some((opener.open)()?),
+            None => None,
+        };
+        let name = short_name(self.model_name());
         Ok(Model {
             name,
             embedder,
@@ -234,24 +244,25 @@ impl ModelArgs {
         })
     }
 
-    /// Says how the model is opened, which may take long; an endpoint answers by `deadline`.
+    /// Returns the function that opens the model, which may be slow. An endpoint must answer by
+    /// `deadline`.
     fn opener(&self, mode: ModeArg, deadline: Option<Instant>) -> anyhow::Result<Option<Opener>> {
-        let model = self.named();
+        let model = self.model_name();
         let folders = self.folders.clone();
         Ok(Some(match (mode, &self.embed_url, model) {
             (ModeArg::Keyword, ..) => return Ok(None),
             (_, Some(url), _) => self.endpoint(url, deadline)?,
             (_, None, STATIC) => Opener::quick(|| Ok(picktools::embed::StaticEmbedder::shared()?)),
             (_, None, TUNED) => folders.tuned()?,
-            (_, None, model) if is_file_of(model, "onnx") => tuned_file(model)?,
-            (_, None, model) if is_file_of(model, "bin") => static_file(model),
+            (_, None, model) if is_model_file(model, "onnx") => tuned_file(model)?,
+            (_, None, model) if is_model_file(model, "bin") => static_file(model),
             (_, None, model) => folders.embedder(model)?,
         }))
     }
 
     fn endpoint(&self, url: &str, deadline: Option<Instant>) -> anyhow::Result<Opener> {
         let Some(model) = self.model.clone() else {
-            anyhow::bail!("--embed-url needs --model NAME: the model to ask that endpoint for");
+            anyhow::bail!("--embed-url needs --model NAME, the name of the model at that endpoint");
         };
         let options = picktools_llm::EndpointOptions {
             api_key: api_key()?,
@@ -272,16 +283,17 @@ impl FolderArgs {
         self.cache_dir.clone().or_else(user_cache_dir)
     }
 
-    /// Where fetched models are kept.
+    /// Returns the folder of downloaded models.
     pub(super) fn models_dir(&self) -> Option<PathBuf> {
         self.cache_dir().map(|folder| folder.join("models"))
     }
 
-    /// Where fastembed keeps what it fetches: the hub's own variable comes first.
+    /// Returns the folder in which fastembed stores its downloads. `HF_HOME` comes first.
     pub(super) fn hub_dir(&self) -> Option<PathBuf> {
-        std::env::var_os("HF_HOME")
-            .map(PathBuf::from)
-            .or_else(|| self.models_dir())
+        match std::env::var_os("HF_HOME") {
+            Some(folder) => Some(PathBuf::from(folder)),
+            None => self.models_dir(),
+        }
     }
 
     fn tuned(self) -> anyhow::Result<Opener> {
@@ -290,28 +302,25 @@ impl FolderArgs {
         }))
     }
 
-    /// Says how a model is opened that fastembed runs, from a folder or by name; one that is not
-    /// here is fetched.
+    /// Returns the function that opens a model of fastembed, from a folder or by name. A missing
+    /// model is downloaded.
     #[cfg(feature = "onnx")]
     pub(super) fn embedder(self, model: &str) -> anyhow::Result<Opener> {
         let model = model.to_owned();
         Ok(Opener::slow(move || {
             let options = self.onnx_options();
-            let is_folder = Path::new(&model).is_dir();
-            let named = || FastEmbedder::from_name(&model, &options);
-            let embedder = if is_folder {
+            let embedder = if Path::new(&model).is_dir() {
                 FastEmbedder::from_folder(&model, &options)
             } else {
-                named()
+                FastEmbedder::from_name(&model, &options)
             };
             Ok(Arc::new(embedder.map_err(|error| {
-                no_such_folder(&model, known::with_own_names(error))
+                no_such_folder(&model, known::with_built_in_names(error))
             })?))
         }))
     }
 
-    /// Opens a cross-encoder that fastembed runs, from a folder or by name; one that is not here is
-    /// fetched.
+    /// Opens a cross-encoder of fastembed, from a folder or by name. A missing model is downloaded.
     #[cfg(feature = "onnx")]
     pub(super) fn cross_encoder(&self, model: &str) -> anyhow::Result<Arc<dyn Reranker>> {
         let options = self.onnx_options();
@@ -328,7 +337,8 @@ impl FolderArgs {
     #[cfg(not(feature = "onnx"))]
     pub(super) fn cross_encoder(&self, model: &str) -> anyhow::Result<Arc<dyn Reranker>> {
         anyhow::bail!(
-            "cannot open the reranker {model:?}: this build has none; build with the feature onnx"
+            "cannot open the reranker {model:?}: this build contains no reranker; build with the \
+             feature onnx"
         )
     }
 
@@ -346,17 +356,18 @@ impl FolderArgs {
 
     #[cfg(not(feature = "onnx"))]
     pub(super) fn embedder(self, model: &str) -> anyhow::Result<Opener> {
-        let meant = known::own_name_like(model)
-            .map(|own| format!(" (did you mean {own:?}?)"))
+        let suggestion = known::similar_built_in_name(model)
+            .map(|name| format!(" (did you mean {name:?}?)"))
             .unwrap_or_default();
         anyhow::bail!(
-            "cannot open the model {model:?}{meant}: this build has none but {STATIC} and {TUNED}; build with the \
-             feature onnx"
+            "cannot open the model {model:?}{suggestion}: this build contains only {STATIC} and \
+             {TUNED}; build with the feature onnx"
         )
     }
 }
 
-/// Says of what no model is called, and must be meant as a folder, that there is no such folder.
+/// Replaces the error of an unknown model whose name contains a path separator: the name was meant
+/// as a folder.
 #[cfg(feature = "onnx")]
 fn no_such_folder(model: &str, error: EmbedError) -> EmbedError {
     match error {
@@ -367,9 +378,9 @@ fn no_such_folder(model: &str, error: EmbedError) -> EmbedError {
     }
 }
 
-/// Whether the file of a model of our own is named, not a folder or a name: tuned ones end in
-/// `.onnx`, static ones in `.bin`.
-fn is_file_of(model: &str, kind: &str) -> bool {
+/// Returns `true` if `model` names a file of a built-in kind: `.onnx` for tuned models, `.bin` for
+/// static ones.
+fn is_model_file(model: &str, kind: &str) -> bool {
     let path = Path::new(model);
     path.extension()
         .is_some_and(|extension| extension.eq_ignore_ascii_case(kind))
@@ -388,12 +399,13 @@ fn tuned_file(path: &str) -> anyhow::Result<Opener> {
     }))
 }
 
-/// The key of an embedding endpoint. An empty one of our own keeps the other from being sent.
+/// Returns the key of an embedding endpoint. An empty PICKTOOLS_EMBED_API_KEY keeps the other key
+/// from being sent.
 fn api_key() -> anyhow::Result<Option<String>> {
     first_variable(["PICKTOOLS_EMBED_API_KEY", "OPENAI_API_KEY"].into_iter())
 }
 
-/// The value of the first variable that is set, were it to nothing.
+/// Returns the value of the first variable that is set, even if it is empty.
 pub(super) fn first_variable(
     names: impl Iterator<Item = &'static str>,
 ) -> anyhow::Result<Option<String>> {
@@ -407,19 +419,20 @@ pub(super) fn first_variable(
     Ok(None)
 }
 
-/// What a model is called in a table: a file or folder by its name, unless that is the name of a
-/// model of our own.
+/// Returns the name of a model for tables: a file or folder by its base name, unless that equals
+/// the name of a built-in model.
 fn short_name(model: &str) -> String {
-    let name = Path::new(model).file_name().and_then(|name| name.to_str());
-    name.filter(|name| ![STATIC, TUNED].contains(name))
-        .unwrap_or(model)
-        .to_owned()
+    let base_name = Path::new(model).file_name().and_then(|name| name.to_str());
+    match base_name {
+        Some(name) if ![STATIC, TUNED].contains(&name) => name.to_owned(),
+        _ => model.to_owned(),
+    }
 }
 
-/// How a model is opened.
+/// The function that opens a model.
 pub(super) struct Opener {
     pub(super) open: Open,
-    /// Whether its vectors need neither patience nor a cache.
+    /// `true` if embedding is fast enough to need neither a progress bar nor a cache.
     is_quick: bool,
 }
 
@@ -443,7 +456,7 @@ impl Opener {
     }
 }
 
-/// An open model, or none.
+/// An open model; empty in the keyword mode.
 pub(super) struct Model {
     name: String,
     embedder: Option<Arc<dyn Embedder>>,
@@ -451,53 +464,56 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// What it is called.
+    /// Returns the name for tables.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// What its vectors depend on; `None` where there is no model.
+    /// Returns the identity of the vectors, or `None` without a model.
     pub(super) fn identity(&self) -> Option<&str> {
         self.embedder.as_ref().map(|embedder| embedder.identity())
     }
 
-    /// Returns it where it ranks beside the static one.
-    pub(super) fn beside_static(&self) -> Option<Arc<dyn Embedder>> {
-        let is_static = |embedder: &Arc<dyn Embedder>| {
-            picktools::embed::StaticEmbedder::shared()
-                .is_ok_and(|shared| shared.identity() == embedder.identity())
-        };
-        self.embedder
-            .clone()
-            .filter(|embedder| !is_static(embedder))
+    /// Returns the embedder unless it is the static model, which always ranks.
+    pub(super) fn unless_static(&self) -> Option<Arc<dyn Embedder>> {
+        let embedder = self.embedder.as_ref()?;
+        if let Ok(shared) = picktools::embed::StaticEmbedder::shared()
+            && shared.identity() == embedder.identity()
+        {
+            return None;
+        }
+        Some(Arc::clone(embedder))
     }
 
-    /// Indexes `catalog`, with a progress bar while it is embedded, and warns where the cache is of
-    /// no use.
+    /// Indexes `catalog` without skills, history or reranker.
     pub(super) fn engine(&self, catalog: Catalog) -> anyhow::Result<Engine> {
-        self.engine_with(catalog, Beside::default())
+        self.engine_with(catalog, EngineExtras::default())
     }
 
-    pub(super) fn engine_with(&self, catalog: Catalog, beside: Beside) -> anyhow::Result<Engine> {
+    pub(super) fn engine_with(
+        &self,
+        catalog: Catalog,
+        extras: EngineExtras,
+    ) -> anyhow::Result<Engine> {
         let builder = match &self.embedder {
             Some(embedder) => Engine::builder(catalog).embedder(Arc::clone(embedder)),
             None => Engine::builder(catalog).keyword_only(),
         };
-        // A model that needs no cache needs no patience either.
+        // A model that needs no cache needs no progress bar either.
         let is_slow = self
             .embedder
             .as_ref()
             .is_some_and(|embedder| embedder.worth_caching());
-        build(
-            beside.into(builder),
-            is_slow,
-            self.cache_dir.clone().filter(|_| is_slow),
-        )
+        let cache_dir = if is_slow {
+            self.cache_dir.clone()
+        } else {
+            None
+        };
+        build(extras.add_to(builder), is_slow, cache_dir)
     }
 }
 
-/// Indexes a catalog, with a progress bar where that takes a while, and warns where the cache is of
-/// no use.
+/// Indexes a catalog, with a progress bar for a slow model, and warns about problems of the cache.
 fn build(
     builder: EngineBuilder,
     is_slow: bool,
@@ -522,12 +538,12 @@ fn build(
     if let Some(cache) = engine.stats().cache {
         for reason in [cache.read_error, cache.write_error].into_iter().flatten() {
             output::warn(format!(
-                "the embedding cache is not used to the full: {reason}"
+                "the embedding cache cannot be used fully: {reason}"
             ));
         }
         if cache.damaged_segments > 0 {
             output::warn(format!(
-                "{} damaged files of the embedding cache were replaced",
+                "replaced {} damaged files of the embedding cache",
                 cache.damaged_segments
             ));
         }
@@ -535,17 +551,17 @@ fn build(
     Ok(engine)
 }
 
-/// What an engine has beside catalog and model.
+/// The optional inputs of an engine: skills, history and reranker.
 #[derive(Clone, Default)]
-pub(super) struct Beside {
+pub(super) struct EngineExtras {
     pub(super) skills: Option<Vec<Skill>>,
     pub(super) sequences: Option<Sequences>,
     pub(super) examples: Option<Examples>,
     pub(super) reranker: Option<Arc<dyn Reranker>>,
 }
 
-impl Beside {
-    fn into(self, mut builder: EngineBuilder) -> EngineBuilder {
+impl EngineExtras {
+    fn add_to(self, mut builder: EngineBuilder) -> EngineBuilder {
         if let Some(skills) = self.skills {
             builder = builder.skills(skills);
         }
@@ -562,37 +578,40 @@ impl Beside {
     }
 }
 
-/// A progress bar that shows itself only on a terminal.
-pub(super) fn progress_bar(what: &'static str) -> ProgressBar {
+/// Creates a progress bar that is visible only on a terminal.
+pub(super) fn progress_bar(message: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} ({eta})");
-    let bar = ProgressBar::new(0).with_message(what);
+    let bar = ProgressBar::new(0).with_message(message);
     match style {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }
 }
 
-/// The folder of caches where nothing else is said.
+/// Returns the default folder of caches.
 fn user_cache_dir() -> Option<PathBuf> {
-    directories::ProjectDirs::from("", "", "picktools")
-        .map(|folders| folders.cache_dir().to_owned())
+    let folders = directories::ProjectDirs::from("", "", "picktools")?;
+    Some(folders.cache_dir().to_owned())
 }
 
-/// The folder of caches for what has no option of its own.
+/// Returns the folder of caches for commands without --cache-dir.
 pub(super) fn default_cache_dir() -> Option<PathBuf> {
-    std::env::var_os("PICKTOOLS_CACHE_DIR")
-        .map(PathBuf::from)
-        .or_else(user_cache_dir)
+    match std::env::var_os("PICKTOOLS_CACHE_DIR") {
+        Some(folder) => Some(PathBuf::from(folder)),
+        None => user_cache_dir(),
+    }
 }
 
-/// The folder of what must not be lost, such as approvals: whole, as clients start programs in
-/// folders of their own.
+/// Returns the folder of data that must not be lost, such as approvals. The path is absolute,
+/// because clients start programs in folders of their own.
 pub(super) fn data_dir() -> anyhow::Result<PathBuf> {
     use anyhow::Context;
-    match std::env::var_os("PICKTOOLS_DATA_DIR").filter(|folder| !folder.is_empty()) {
-        Some(folder) => Ok(std::path::absolute(folder)?),
-        None => directories::ProjectDirs::from("", "", "picktools")
-            .map(|folders| folders.data_dir().to_owned())
-            .context("there is no folder for data; set PICKTOOLS_DATA_DIR"),
+    if let Some(folder) = std::env::var_os("PICKTOOLS_DATA_DIR")
+        && !folder.is_empty()
+    {
+        return Ok(std::path::absolute(folder)?);
     }
+    let folders = directories::ProjectDirs::from("", "", "picktools")
+        .context("no data folder found; set PICKTOOLS_DATA_DIR")?;
+    Ok(folders.data_dir().to_owned())
 }

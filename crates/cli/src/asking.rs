@@ -1,5 +1,4 @@
-//! The arguments that picking and evaluating share: who asks, what was done before, and how tools
-//! are ranked.
+//! Arguments that `pick` and `eval` share: access, history and ranking.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +9,12 @@ use picktools::{Access, PickOptions};
 use super::args::RankingArgs;
 use super::heading;
 use super::history::HistoryArgs;
-use super::numbers::{number, whole};
+use super::numbers::{integer, number};
 use super::rerank::RerankArgs;
 
-/// How a request is answered.
+/// The arguments that decide how a request is answered.
 #[derive(Args)]
-pub(super) struct AskingArgs {
+pub(super) struct RequestArgs {
     #[command(flatten)]
     pub(super) access: AccessArgs,
     #[command(flatten)]
@@ -28,52 +27,60 @@ pub(super) struct AskingArgs {
     pub(super) sources: SourceArgs,
 }
 
-/// Who asks, and so what may be picked and called.
+/// The access policy of the caller.
 #[derive(Args, Default, Clone)]
 #[command(next_help_heading = heading::ACCESS)]
 pub(super) struct AccessArgs {
-    /// Let tools that are marked unsafe be picked and called.
+    /// Allow unsafe tools.
+    ///
+    /// These are tools that are marked `unsafe` or `destructive`. By default they are neither
+    /// picked nor called.
     #[arg(long)]
     allow_unsafe: bool,
-    /// A role of the caller; may be repeated.
+    /// Role of the caller; may be repeated.
     #[arg(long = "role", value_name = "ROLE")]
     roles: Vec<String>,
-    /// The mode that the agent runs in; with read-only, what changes things may be neither picked
-    /// nor called, and calls of tools that are not known to change nothing wait for approval.
+    /// Execution mode of the agent, such as read-only.
+    ///
+    /// In the mode read-only, tools that change something are neither picked nor called. Calls of
+    /// tools that are not known to be read-only wait for approval.
     #[arg(long, value_name = "MODE")]
     execution_mode: Option<String>,
-    /// What every tool must be capable of; may be repeated.
+    /// Capability that every tool must have; may be repeated.
     #[arg(long = "capability", value_name = "NAME")]
     capabilities: Vec<String>,
-    /// The most that one call may cost.
+    /// Highest cost of one call.
     #[arg(long, value_name = "COST", value_parser = number::<f64>, allow_negative_numbers = true)]
     max_cost: Option<f64>,
-    /// How many calls are left of a tool, which may be neither picked nor called where that is 0;
-    /// may be repeated.
+    /// Remaining calls of a tool; may be repeated.
+    ///
+    /// A tool without remaining calls is neither picked nor called. If a tool has several quotas,
+    /// the smallest applies.
     #[arg(long = "quota", value_name = "TOOL=CALLS", value_parser = quota)]
     quotas: Vec<(String, u64)>,
-    /// The highest threat level of a tool that may be picked and called; one that is marked unsafe
-    /// and names none is high.
+    /// Highest threat level of a tool.
+    ///
+    /// An unsafe tool without a threat level counts as high.
     #[arg(long, value_name = "LEVEL", value_parser = ["low", "medium", "high", "critical"])]
     max_threat_level: Option<String>,
-    /// A source that is allowed, which forbids the others; may be repeated.
+    /// Allow only this source; may be repeated.
     #[arg(long = "allow-source", value_name = "SOURCE")]
     allow_sources: Vec<String>,
-    /// A source that is not allowed, with all that look like it; may be repeated.
+    /// Deny this source and sources with confusable names; may be repeated.
     #[arg(long = "deny-source", value_name = "SOURCE")]
     deny_sources: Vec<String>,
-    /// A tool that may be neither picked nor called; may be repeated.
+    /// Exclude this tool from picks and calls; may be repeated.
     #[arg(long = "exclude", value_name = "TOOL")]
     exclude: Vec<String>,
 }
 
 impl AccessArgs {
-    /// Says who asks; of several quotas of one tool the least counts.
+    /// Returns the access policy. If a tool has several quotas, the smallest applies.
     pub(super) fn access(self) -> Access {
         let mut quotas: BTreeMap<String, u64> = BTreeMap::new();
-        for (tool, left) in self.quotas {
-            let least = quotas.entry(tool).or_insert(left);
-            *least = left.min(*least);
+        for (tool, calls) in self.quotas {
+            let least = quotas.entry(tool).or_insert(calls);
+            *least = calls.min(*least);
         }
         Access {
             quotas,
@@ -95,22 +102,22 @@ impl AccessArgs {
     }
 }
 
-/// Reads `TOOL=CALLS`; a tool's name may hold the sign.
+/// Parses `TOOL=CALLS`. The name of a tool may contain `=`.
 fn quota(text: &str) -> Result<(String, u64), &'static str> {
     let (tool, calls) = text
         .rsplit_once('=')
-        .ok_or("give a tool and how many calls are left of it, as send_email=3")?;
-    Ok((tool.to_owned(), whole(calls)?))
+        .ok_or("give a tool and its remaining calls, as in send_email=3")?;
+    Ok((tool.to_owned(), integer(calls)?))
 }
 
-/// How much of one source.
+/// The limit of picks per source.
 #[derive(Args, Default, Clone)]
 #[command(next_help_heading = heading::PICKS)]
 pub(super) struct SourceArgs {
-    /// The most tools of one source, unless it is trusted.
-    #[arg(long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
+    /// Largest number of picks from one source that is not trusted.
+    #[arg(long, value_name = "N", value_parser = integer::<usize>, allow_negative_numbers = true)]
     max_per_source: Option<usize>,
-    /// A source that --max-per-source does not limit; may be repeated.
+    /// Trust this source: --max-per-source does not limit it; may be repeated.
     #[arg(long = "trust-source", value_name = "SOURCE")]
     trusted_sources: Vec<String>,
 }

@@ -10,12 +10,26 @@ use super::reading::read_input;
 use super::running::RunningArgs;
 use super::{heading, output};
 
+const EXAMPLES: &str = "\
+Examples:
+  picktools call get_current_time --args '{\"timezone\": \"Europe/Oslo\"}' --catalog .mcp.json
+  picktools call read --built-in --args '{\"file_paths\": [\"Cargo.toml\"]}'";
+
+/// Run one tool.
+///
+/// The name is resolved, the arguments are validated, and an unsafe call needs a confirmation.
+/// Progress is shown while the tool runs.
+///
+/// The exit code is 1 if the call is refused or the tool fails.
 #[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct CallCommand {
-    /// The tool: its name, an alias, or source/name.
+    /// Name of the tool: its name, an alias, or SOURCE/NAME.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Its arguments: a JSON object, `@FILE` for one in a file, or `-` for standard input.
+    /// Arguments of the call: a JSON object, @FILE, or - for standard input.
+    ///
+    /// `@FILE` reads the JSON object from a file.
     #[arg(long, value_name = "JSON|@FILE|-", default_value = "{}", allow_hyphen_values = true,
         help_heading = heading::CALLS)]
     args: String,
@@ -24,7 +38,7 @@ pub(super) struct CallCommand {
 }
 
 impl CallCommand {
-    /// Answers "no" where the call was refused or the tool failed.
+    /// Returns exit code 1 if the call was refused or the tool failed.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let file = match self.args.strip_prefix('@') {
             Some(file) => Some(file),
@@ -32,7 +46,7 @@ impl CallCommand {
         };
         let text = match file {
             Some(file) => String::from_utf8(read_input(file.as_ref())?)
-                .context("the arguments are not UTF-8")?,
+                .context("the arguments are not valid UTF-8")?,
             None => self.args,
         };
         let call = ToolCall {

@@ -1,4 +1,4 @@
-//! Calls in files: our own form, a provider's answer, or its stream.
+//! Parsing of call files: plain calls, a provider's answer, or its stream.
 
 use anyhow::bail;
 use picktools_provider::Provider;
@@ -7,20 +7,21 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// What stands in the place of a call and is none.
-pub(super) struct Unreadable {
-    /// The line or the entry.
+/// An entry of a call file that is not a call.
+pub(super) struct InvalidEntry {
+    /// The number of the line or of the entry.
     pub(super) place: String,
     pub(super) message: String,
 }
 
-pub(super) type Calls = Vec<Result<ToolCall, Unreadable>>;
+pub(super) type CallEntries = Vec<Result<ToolCall, InvalidEntry>>;
 
-/// A call of the file: `{"name", "arguments"}`, `{"name", "input"}` as Anthropic has it, or
-/// OpenAI's `{"function": {"name", "arguments"}}`. The arguments are kept as they are written, so
-/// that what is wrong with them is seen.
+/// An entry of a call file: `{"name", "arguments"}`, `{"name", "input"}` as Anthropic has it, or
+/// OpenAI's `{"function": {"name", "arguments"}}`.
+///
+/// The arguments stay as they are written, so that their errors can be reported.
 #[derive(Deserialize)]
-struct Line<'a> {
+struct CallFileEntry<'a> {
     id: Option<String>,
     name: Option<String>,
     #[serde(borrow, alias = "input")]
@@ -35,7 +36,7 @@ struct Function<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-impl Line<'_> {
+impl CallFileEntry<'_> {
     fn call(self) -> Option<ToolCall> {
         let (name, raw) = match (self.name, self.function) {
             (Some(name), _) => (name, self.arguments),
@@ -52,27 +53,29 @@ impl Line<'_> {
     }
 }
 
-/// Reads the calls of a file. What is no call among calls is one of the results; a file without any
-/// is an error.
-pub(super) fn read_calls(bytes: &[u8], provider: Option<Provider>) -> anyhow::Result<Calls> {
+/// Parses the calls of a file. Entries that are not calls are part of the result; a file without
+/// any call is an error.
+pub(super) fn read_calls(bytes: &[u8], provider: Option<Provider>) -> anyhow::Result<CallEntries> {
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
-    let own = read_own(bytes);
-    let is_call = |calls: &Calls| calls.is_empty() || calls.iter().any(Result::is_ok);
-    let Some(provider) = provider.filter(|_| !is_call(&own)) else {
-        let first = own.iter().find_map(|call| call.as_ref().err());
-        match first.filter(|_| !is_call(&own)) {
-            Some(Unreadable { place, message }) => bail!(
-                "no calls; expected {{\"name\": …, \"arguments\": …}}, or --provider for a provider's answer: {place}: \
-                 {message}"
-            ),
-            None => return Ok(own),
-        }
-    };
-    Ok(answered(bytes, provider)?.into_iter().map(Ok).collect())
+    let plain = read_plain(bytes);
+    if plain.is_empty() || plain.iter().any(Result::is_ok) {
+        return Ok(plain);
+    }
+    if let Some(provider) = provider {
+        let calls = read_answer(bytes, provider)?;
+        return Ok(calls.into_iter().map(Ok).collect());
+    }
+    match plain.first() {
+        Some(Err(InvalidEntry { place, message })) => bail!(
+            "no calls found; expected {{\"name\": …, \"arguments\": …}}, or --provider for a \
+             provider's answer: {place}: {message}"
+        ),
+        _ => Ok(plain),
+    }
 }
 
-/// Reads the calls of a provider's answer, or of its stream.
-fn answered(bytes: &[u8], provider: Provider) -> anyhow::Result<Vec<ToolCall>> {
+/// Parses the calls of a provider's answer, or of its stream.
+fn read_answer(bytes: &[u8], provider: Provider) -> anyhow::Result<Vec<ToolCall>> {
     if let Ok(answer) = serde_json::from_slice::<Value>(bytes) {
         return Ok(provider.calls(&answer)?);
     }
@@ -84,63 +87,64 @@ fn answered(bytes: &[u8], provider: Provider) -> anyhow::Result<Vec<ToolCall>> {
     Ok(stream.finish()?)
 }
 
-/// Tells whose answer it is: the one provider's in whose form there are calls. `None` for calls in
-/// our own form.
-pub(super) fn provider_of(bytes: &[u8]) -> anyhow::Result<Option<Provider>> {
-    if read_own(bytes).iter().any(Result::is_ok) {
+/// Returns the only provider in whose format the file contains calls, or `None` for plain calls.
+pub(super) fn detect_provider(bytes: &[u8]) -> anyhow::Result<Option<Provider>> {
+    if read_plain(bytes).iter().any(Result::is_ok) {
         return Ok(None);
     }
     let has_calls =
-        |provider: &Provider| answered(bytes, *provider).is_ok_and(|calls| !calls.is_empty());
+        |provider: &Provider| read_answer(bytes, *provider).is_ok_and(|calls| !calls.is_empty());
     let providers: Vec<Provider> = Provider::ALL.into_iter().filter(has_calls).collect();
     match providers.as_slice() {
         [one] => Ok(Some(*one)),
         [] => bail!(
-            "no whole calls in the form of any provider; name it with --provider to learn what is wrong"
+            "no complete calls found in any provider's format; pass --provider to see the error"
         ),
         several => {
             let names: Vec<&str> = several.iter().map(|provider| provider.name()).collect();
             bail!(
-                "the answer may be of {}; say which with --provider",
+                "the answer may come from {}; pass --provider",
                 names.join(" or ")
             )
         }
     }
 }
 
-/// What is wrong, with the column; the line is told beside it.
-fn told(error: &serde_json::Error) -> String {
+/// Returns the message of a JSON error with its column. The caller adds the line.
+fn message_with_column(error: &serde_json::Error) -> String {
     let message = error.to_string();
-    let told = message
+    let cause = message
         .rsplit_once(" at line ")
-        .map_or(message.as_str(), |(told, _)| told);
-    format!("column {}: {told}", error.column())
+        .map_or(message.as_str(), |(cause, _)| cause);
+    format!("column {}: {cause}", error.column())
 }
 
-/// Reads an array of calls, one call, or one a line.
-fn read_own(bytes: &[u8]) -> Calls {
-    let read = |place: String, bytes: &[u8]| {
-        let message = match serde_json::from_slice(bytes).map(Line::call) {
+/// Parses an array of calls, one call, or one call per line.
+fn read_plain(bytes: &[u8]) -> CallEntries {
+    let parse_entry = |place: String, bytes: &[u8]| {
+        let message = match serde_json::from_slice(bytes).map(CallFileEntry::call) {
             Ok(Some(call)) => return Ok(call),
-            Ok(None) => "it names no tool".to_owned(),
-            Err(error) => told(&error),
+            Ok(None) => "the tool name is missing".to_owned(),
+            Err(error) => message_with_column(&error),
         };
-        Err(Unreadable { place, message })
+        Err(InvalidEntry { place, message })
     };
     if let Ok(entries) = serde_json::from_slice::<Vec<&RawValue>>(bytes) {
-        let entries = entries.iter().enumerate();
-        return entries
-            .map(|(index, entry)| read(format!("entry {}", index + 1), entry.get().as_bytes()))
-            .collect();
+        let mut calls = Vec::new();
+        for (index, entry) in entries.iter().enumerate() {
+            let entry_name = format!("entry {}", index + 1);
+            calls.push(parse_entry(entry_name, entry.get().as_bytes()));
+        }
+        return calls;
     }
-    if let Ok(call) = read(String::new(), bytes) {
+    if let Ok(call) = parse_entry(String::new(), bytes) {
         return vec![Ok(call)];
     }
-    let lines = bytes
-        .split(|&byte| byte == b'\n')
-        .enumerate()
-        .filter(|(_, line)| !line.trim_ascii().is_empty());
-    lines
-        .map(|(index, line)| read(format!("line {}", index + 1), line))
-        .collect()
+    let mut calls = Vec::new();
+    for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
+        if !line.trim_ascii().is_empty() {
+            calls.push(parse_entry(format!("line {}", index + 1), line));
+        }
+    }
+    calls
 }

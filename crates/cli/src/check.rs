@@ -15,22 +15,34 @@ use picktools::catalog::{Conflicts, Position};
 use picktools_check::{CheckReport, Finding, Severity};
 use picktools_skills::SkillFolder;
 
-/// How many findings are shown as text.
+/// The largest number of findings in the text output.
 const MAX_FINDINGS: usize = 100;
 
+const EXAMPLES: &str = "\
+Examples:
+  picktools check --catalog fixtures/catalogs/workplace
+  picktools check --catalog tools.json --deny warning --sarif > findings.sarif";
+
+/// Check a catalog for defects and deceptive texts.
+///
+/// Examines schemas, names, aliases, and texts that try to deceive a model. The exit code is 1 if a
+/// finding is at least as severe as --deny.
 #[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct CheckCommand {
     #[command(flatten)]
     catalog: CatalogArgs,
-    /// Folder of skills (SKILL.md) to look at too.
+    /// Folder of skills (SKILL.md) to check, too.
     #[arg(long, value_name = "DIR", help_heading = heading::CATALOG)]
     skills: Option<PathBuf>,
-    /// The least severity that is reported.
-    #[arg(long, value_enum, value_name = "LEVEL", default_value = "note", help_heading = heading::OUTPUT)]
-    min_severity: Level,
-    /// The least severity that makes the answer "no" (exit code 1).
-    #[arg(long, value_enum, value_name = "LEVEL", default_value = "error", help_heading = heading::OUTPUT)]
-    deny: Level,
+    /// Lowest severity of reported findings.
+    #[arg(long, value_enum, value_name = "LEVEL", default_value = "note",
+        help_heading = heading::OUTPUT)]
+    min_severity: SeverityArg,
+    /// Lowest severity that makes the exit code 1.
+    #[arg(long, value_enum, value_name = "LEVEL", default_value = "error",
+        help_heading = heading::OUTPUT)]
+    deny: SeverityArg,
     /// Print JSON.
     #[arg(long, conflicts_with = "sarif", help_heading = heading::OUTPUT)]
     json: bool,
@@ -40,13 +52,13 @@ pub(super) struct CheckCommand {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Level {
+enum SeverityArg {
     Note,
     Warning,
     Error,
 }
 
-impl Level {
+impl SeverityArg {
     fn severity(self) -> Severity {
         match self {
             Self::Note => Severity::Note,
@@ -57,23 +69,26 @@ impl Level {
 }
 
 impl CheckCommand {
-    /// Answers "no" where something is as bad as what is denied, reported or not.
+    /// Returns exit code 1 if a finding is at least as severe as --deny, even if it is not
+    /// reported.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let files = self.catalog.files()?;
         let mut report = CheckReport::read_files(&files, &self.catalog.options(&files)?)?;
         output::warn_of_unknown(&report.unknown_values);
         if let Some(folder) = &self.skills {
-            let found = SkillFolder::open(folder)?;
-            // What is wrong with the catalog is told already.
+            let skills = SkillFolder::open(folder)?;
+            // The report contains the defects of the catalog already.
             let options = CatalogOptions {
                 conflicts: Conflicts::Warn,
                 ..self.catalog.options(&files)?
             };
             let catalog = options.read_files(&files).ok();
             if catalog.is_none() {
-                output::warn("the skills' tools are looked for once the catalog can be read");
+                output::warn(
+                    "the tools of the skills are not checked, because the catalog cannot be read",
+                );
             }
-            report = report.with_skills(&found, catalog.as_ref());
+            report = report.with_skills(&skills, catalog.as_ref());
         }
         let denied = report.worst() >= Some(self.deny.severity());
         report
@@ -94,20 +109,19 @@ impl CheckCommand {
     }
 }
 
-/// The findings grouped by tool, and how many there are.
+/// Returns the findings grouped by tool, and their counts.
 fn text(report: &CheckReport) -> String {
     let mut text = String::new();
     let mut last = None;
     for finding in worst(&report.findings) {
-        let place = (&finding.position, &finding.tool);
-        if last != Some(place) {
-            let tool = finding
-                .tool
-                .as_deref()
-                .map(|tool| format!(": {tool}"))
-                .unwrap_or_default();
+        let location = (&finding.position, &finding.tool);
+        if last != Some(location) {
+            let tool = match &finding.tool {
+                Some(tool) => format!(": {tool}"),
+                None => String::new(),
+            };
             let _infallible = writeln!(text, "{}{tool}", finding.position);
-            last = Some(place);
+            last = Some(location);
         }
         let Finding {
             code,
@@ -131,12 +145,8 @@ fn text(report: &CheckReport) -> String {
             let _infallible = writeln!(text, "    | {evidence}");
         }
     }
-    if let Some(more) = report
-        .findings
-        .len()
-        .checked_sub(MAX_FINDINGS)
-        .filter(|more| *more > 0)
-    {
+    let more = report.findings.len().saturating_sub(MAX_FINDINGS);
+    if more > 0 {
         let _infallible = writeln!(text, "… and {more} more; --json and --sarif list them all");
     }
     let counts = [Severity::Error, Severity::Warning, Severity::Note].map(|severity| match report
@@ -154,16 +164,16 @@ fn text(report: &CheckReport) -> String {
     text
 }
 
-/// The worst findings in the order of all.
+/// Returns the most severe findings in their original order.
 fn worst(findings: &[Finding]) -> Vec<&Finding> {
     let mut worst: Vec<(usize, &Finding)> = findings.iter().enumerate().collect();
     worst.sort_by_key(|(_, finding)| Reverse(finding.severity));
     worst.truncate(MAX_FINDINGS);
-    worst.sort_by_key(|(place, _)| *place);
+    worst.sort_by_key(|(index, _)| *index);
     worst.into_iter().map(|(_, finding)| finding).collect()
 }
 
-/// The report as SARIF 2.1.0 (OASIS Standard, 2020).
+/// Returns the report as SARIF 2.1.0 (OASIS Standard, 2020).
 fn sarif(report: &CheckReport) -> Value {
     let rules: Vec<Value> = CheckReport::rules()
         .iter()
@@ -176,66 +186,68 @@ fn sarif(report: &CheckReport) -> Value {
             })
         })
         .collect();
-    let index = |code: &str| {
-        CheckReport::rules()
-            .iter()
-            .position(|rule| rule.code == code)
-    };
-    let results: Vec<Value> = report
-        .findings
-        .iter()
-        .map(|finding| {
-            let (file, line) = file_and_line(&finding.position);
-            let mut physical =
-                json!({"artifactLocation": {"uri": uri(file.unwrap_or(&report.catalog))}});
-            if let Some(line) = line {
-                physical["region"] = json!({"startLine": line});
-            }
-            let quoted = if finding.evidence.is_empty() {
-                String::new()
-            } else {
-                format!(" Found: {}", finding.evidence)
-            };
-            let position = finding.position.to_string();
-            let tool = finding.tool.as_deref().unwrap_or(&position);
-            json!({
-                "ruleId": finding.code,
-                "ruleIndex": index(finding.code),
-                "level": finding.severity.name(),
-                "message": {"text": format!("{tool}: {}.{quoted}", finding.message)},
-                "locations": [{
-                    "physicalLocation": physical,
-                    "logicalLocations": [{
-                        "name": tool,
-                        "fullyQualifiedName": format!("{position}{}", finding.pointer),
-                    }],
-                }],
-            })
-        })
+    let results = report.findings.iter();
+    let results: Vec<Value> = results
+        .map(|finding| sarif_result(report, finding))
         .collect();
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
         "runs": [{
-            "tool": {"driver": {"name": "picktools", "version": env!("CARGO_PKG_VERSION"), "rules": rules}},
+            "tool": {"driver": {
+                "name": "picktools",
+                "version": env!("CARGO_PKG_VERSION"),
+                "rules": rules,
+            }},
             "results": results,
         }],
     })
 }
 
-/// Which of several files it is, and the line of JSON Lines.
+/// Returns a finding as a result of SARIF.
+fn sarif_result(report: &CheckReport, finding: &Finding) -> Value {
+    let (file, line) = file_and_line(&finding.position);
+    let mut physical = json!({"artifactLocation": {"uri": uri(file.unwrap_or(&report.catalog))}});
+    if let Some(line) = line {
+        physical["region"] = json!({"startLine": line});
+    }
+    let quoted = if finding.evidence.is_empty() {
+        String::new()
+    } else {
+        format!(" Found: {}", finding.evidence)
+    };
+    let mut rules = CheckReport::rules().iter();
+    let rule_index = rules.position(|rule| rule.code == finding.code);
+    let position = finding.position.to_string();
+    let tool = finding.tool.as_deref().unwrap_or(&position);
+    json!({
+        "ruleId": finding.code,
+        "ruleIndex": rule_index,
+        "level": finding.severity.name(),
+        "message": {"text": format!("{tool}: {}.{quoted}", finding.message)},
+        "locations": [{
+            "physicalLocation": physical,
+            "logicalLocations": [{
+                "name": tool,
+                "fullyQualifiedName": format!("{position}{}", finding.pointer),
+            }],
+        }],
+    })
+}
+
+/// Returns the file of a position, if there are several, and the line of JSON Lines.
 fn file_and_line(position: &Position) -> (Option<&str>, Option<usize>) {
     match position {
         Position::File {
             origin, position, ..
         } => (Some(origin), file_and_line(position).1),
-        Position::Part(whole, _) => file_and_line(whole),
+        Position::Part(parent, _) => file_and_line(parent),
         Position::Line(line) => (None, Some(*line)),
         _ => (None, None),
     }
 }
 
-/// A path as a URI reference: with slashes, and with percent signs for what a URI cannot hold.
+/// Returns a path as a URI reference, with slashes and percent encoding.
 fn uri(path: &str) -> String {
     let path = if std::path::MAIN_SEPARATOR == '\\' {
         path.replace('\\', "/")

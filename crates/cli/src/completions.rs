@@ -5,9 +5,18 @@ use clap_complete::Shell;
 
 use super::output;
 
+const EXAMPLES: &str = "\
+Examples:
+  picktools completions bash > ~/.local/share/bash-completion/completions/picktools
+  picktools completions fish > ~/.config/fish/completions/picktools.fish";
+
+/// Print a shell completion script.
+///
+/// Save the script in the folder from which your shell loads completions.
 #[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct CompletionsCommand {
-    /// The shell to complete in.
+    /// Shell of the script.
     shell: Shell,
 }
 

@@ -15,74 +15,94 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
 
-use self::asking::{Answers, Doubts, pick_all};
-use self::plan::{Configuration, Plan};
-use self::poison::{Poison, PoisonReport};
-use super::args::Beside;
-use super::asking::AskingArgs;
-use super::numbers::{number, positive, whole};
+use self::asking::{AnswerabilityEstimates, SetAnswers, pick_all};
+use self::plan::{Plan, RankingConfiguration};
+use self::poison::{Poison, PoisonInput, PoisonReport};
+use super::args::EngineExtras;
+use super::asking::RequestArgs;
+use super::numbers::{integer, number, positive};
 use super::reading::ReadingArgs;
-use super::report::{Page, PageSet, Side};
+use super::report::{PageSet, ReportPage, Side};
 use super::store_args::StoreArgs;
 use super::{heading, output, signals};
 use picktools::rerank::Reranker;
 use picktools::{Catalog, Engine, PickOptions, Query};
 use picktools_eval::{
-    Abstention, Calibration, CompareOptions, Comparison, ConfigurationReport, EvalReport, Latency,
-    Measure, MeasureKind, PerQuery, Qrels, QuerySet, Run, SetReport, check_writable, compare,
-    evaluate, write_atomically,
+    Abstention, CompareOptions, Comparison, ConfigurationReport, EvalReport, Latency, Measure,
+    MeasureKind, PerQuery, Qrels, QuerySet, Run, ScoreCalibration, SetReport, check_writable,
+    compare, evaluate, write_atomically,
 };
 use picktools_store::{SharedEngine, SharedOptions};
 
-/// The standard measures reach down to this place, so at least as many tools are picked.
+/// The depth of the standard measures. At least as many tools are picked.
 const STANDARD_DEPTH: usize = 10;
 
+const EXAMPLES: &str = "\
+Examples:
+  picktools eval fixtures/catalogs/workplace
+  picktools eval fixtures/catalogs/workplace --model tuned --report report.html";
+
+/// Measure ranking quality and latency.
+///
+/// A set consists of a catalog, queries and judgments. The result has the measures of each set and
+/// their means.
 #[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct EvalCommand {
     /// Folders with tools.jsonl, queries.jsonl and qrels.tsv.
     #[arg(value_name = "DIR", required_unless_present = "catalog",
         conflicts_with_all = ["catalog", "queries", "qrels"])]
     sets: Vec<PathBuf>,
-    /// Catalog of a set of one's own: a file, `-` for standard input, or a folder; may be repeated.
-    #[arg(long, visible_alias = "index", value_name = "PATH", requires_all = ["queries", "qrels"], help_heading = heading::CATALOG)]
+    /// Catalog of a custom set: a file, a folder, or - for stdin; may be repeated.
+    #[arg(long, visible_alias = "index", value_name = "PATH", requires_all = ["queries", "qrels"],
+        help_heading = heading::CATALOG)]
     catalog: Vec<PathBuf>,
-    /// Its queries: JSON Lines with id and text, or id and messages (a transcript).
+    /// Queries of the custom set.
+    ///
+    /// JSON Lines with id and text, or with id and messages (a transcript).
     #[arg(long, value_name = "FILE", requires = "catalog", help_heading = heading::CATALOG)]
     queries: Option<PathBuf>,
-    /// Its judgments: query, tool and grade, separated by tabs; or TREC qrels.
+    /// Judgments of the custom set.
+    ///
+    /// Lines of query, tool and grade, separated by tabs, or TREC qrels.
     #[arg(long, value_name = "FILE", requires = "catalog", help_heading = heading::CATALOG)]
     qrels: Option<PathBuf>,
-    /// How many tools are picked for a query; measures at this cutoff are added.
+    /// Number of picks per query; measures at this cutoff are added.
     #[arg(short, value_name = "N", default_value = "10", value_parser = positive::<NonZeroUsize>,
         allow_negative_numbers = true, help_heading = heading::PICKS)]
     k: NonZeroUsize,
-    /// The least score of a picked tool, 0 to 1.
+    /// Threshold: the lowest score of a pick, 0 to 1.
     #[arg(long, value_name = "SCORE", default_value_t = 0.0, value_parser = number::<f32>,
         allow_negative_numbers = true, help_heading = heading::PICKS)]
     min_score: f32,
     #[command(flatten)]
     reading: ReadingArgs,
     #[command(flatten)]
-    asking: AskingArgs,
+    request: RequestArgs,
     /// Write the run of each set to DIR, as SET.trec.
     #[arg(long, value_name = "DIR", help_heading = heading::OUTPUT)]
     run_out: Option<PathBuf>,
-    /// Write what each retriever says of each tool to DIR/SET, for fitting the fusion: NumPy
-    /// arrays, queries by tools.
+    /// Write the retrievers' scores to DIR/SET, for fitting the fusion.
+    ///
+    /// The files are NumPy arrays, queries by tools.
     #[arg(long, value_name = "DIR", help_heading = heading::OUTPUT)]
     signals_out: Option<PathBuf>,
-    /// Ask each query a second time without the tools that answer it, and report how well the two
-    /// are told apart.
+    /// Measure how well unanswerable queries are detected.
+    ///
+    /// Each query is asked again without the tools that answer it.
     #[arg(long, help_heading = heading::EVALUATION)]
     abstention: bool,
-    /// Write a report to FILE: one page of HTML that needs nothing else. It compares the ranking
-    /// that the other options name with those of the same model by other modes, and where it is
-    /// another, with the static model.
+    /// Write a report to FILE, as one self-contained page of HTML.
+    ///
+    /// It compares the selected ranking with other modes of the same model, and with the static
+    /// model.
     #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
     report: Option<PathBuf>,
-    /// Ask a seeded sample of 200 requests of each set with hostile tools in the catalog, and
-    /// report what they change. The set's own sources are trusted; no other has more than one tool
-    /// unless --max-per-source says so.
+    /// Measure the effect of hostile tools in the catalog.
+    ///
+    /// A seeded sample of 200 requests of each set is asked with and without them. The sources of
+    /// the set are trusted. Any other source may have one tool, or as many as --max-per-source
+    /// allows.
     #[arg(long, value_enum, value_name = "KIND",
         conflicts_with_all = ["run_out", "signals_out", "abstention", "report", "compare", "rerank",
             "sequences", "examples", "in_use"], help_heading = heading::EVALUATION)]
@@ -92,8 +112,9 @@ pub(super) struct EvalCommand {
     /// Compare with the runs in DIR, by a paired randomisation test.
     #[arg(long, value_name = "DIR", help_heading = heading::EVALUATION)]
     compare: Option<PathBuf>,
-    /// Seed of the randomisation test, and of the sample of --poison.
-    #[arg(long, value_name = "N", default_value_t = CompareOptions::default().seed, value_parser = whole::<u64>,
+    /// Seed of the randomisation test and of the sample of --poison.
+    #[arg(long, value_name = "N", default_value_t = CompareOptions::default().seed,
+        value_parser = integer::<u64>,
         allow_negative_numbers = true, help_heading = heading::EVALUATION)]
     seed: u64,
     /// Print JSON.
@@ -101,8 +122,8 @@ pub(super) struct EvalCommand {
     json: bool,
 }
 
-/// Where a set lies.
-struct Set {
+/// The files of a set.
+struct SetPaths {
     name: String,
     catalog: Vec<PathBuf>,
     queries: PathBuf,
@@ -110,7 +131,7 @@ struct Set {
 }
 
 #[derive(Serialize)]
-struct Output<'a> {
+struct EvalOutput<'a> {
     #[serde(flatten)]
     report: &'a EvalReport,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -126,19 +147,30 @@ struct SetComparison {
     comparison: Comparison,
 }
 
-/// What came of one set.
-struct Evaluated {
+/// A set that is ready for evaluation.
+struct OpenedSet {
+    queries: QuerySet,
+    qrels: Qrels,
+    catalog: Catalog,
+    /// The engines, one for each model of the plan.
+    engines: Vec<Engine>,
+    /// The engine on the store, if one is named.
+    shared: Vec<SharedEngine>,
+}
+
+/// The results of one set.
+struct EvaluatedSet {
     name: String,
     queries: QuerySet,
     qrels: Qrels,
-    /// One outcome for each configuration of the plan.
-    outcomes: Vec<Outcome>,
-    doubts: Option<Doubts>,
+    /// The outcomes, one for each configuration of the plan.
+    outcomes: Vec<ConfigurationOutcome>,
+    estimates: Option<AnswerabilityEstimates>,
 }
 
-/// What came of one way of ranking on one set.
-struct Outcome {
-    answers: Answers,
+/// The results of one configuration on one set.
+struct ConfigurationOutcome {
+    answers: SetAnswers,
     scores: PerQuery,
     report: SetReport,
 }
@@ -148,22 +180,22 @@ impl EvalCommand {
         let sets = self.sets()?;
         if let Some(folder) = &self.run_out {
             fs::create_dir_all(folder)
-                .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+                .with_context(|| format!("cannot create the folder {}", folder.display()))?;
         }
         if let Some(page) = &self.report {
             check_writable(page)?;
         }
         let options = self.options();
         let reranker = self
-            .asking
+            .request
             .rerank
-            .open(self.asking.ranking.folders(), None)?;
+            .open(self.request.ranking.folders(), None)?;
         if let Some(poison) = self.poison {
             return self.poison(poison, &sets, &options);
         }
         let plan = match self.report {
-            Some(_) => Plan::comparison(&self.asking.ranking, &options)?,
-            None => Plan::subject_alone(&self.asking.ranking, &options)?,
+            Some(_) => Plan::comparison(&self.request.ranking, &options)?,
+            None => Plan::subject_alone(&self.request.ranking, &options)?,
         };
         let measures = self.measures();
         let mut evaluated = Vec::new();
@@ -192,16 +224,26 @@ impl EvalCommand {
             &[]
         };
         if self.json {
-            return output::json(&Output {
+            return output::json(&EvalOutput {
                 report,
                 comparisons,
                 configurations: compared,
             });
         }
+        self.print(report, &comparisons, compared)
+    }
+
+    /// Prints the measures for people.
+    fn print(
+        &self,
+        report: &EvalReport,
+        comparisons: &[SetComparison],
+        compared: &[ConfigurationReport],
+    ) -> anyhow::Result<()> {
         output::answer(tables::table(report))?;
-        for SetComparison { set, comparison } in &comparisons {
+        for SetComparison { set, comparison } in comparisons {
             output::answer(format!(
-                "\n{set}: against {}",
+                "\n{set}: compared with {}",
                 self.compare.as_deref().unwrap_or(Path::new("")).display()
             ))?;
             output::answer(tables::comparison_table(comparison))?;
@@ -211,19 +253,76 @@ impl EvalCommand {
                 "\nmean over the sets\n\n{}",
                 tables::configurations_table(compared)
             ))?;
-            output::note(format!("the report is in {}", path.display()));
+            output::note(format!("wrote the report to {}", path.display()));
         }
         Ok(())
     }
 
-    /// Evaluates every configuration on one set, and the subject as the options say.
+    /// Evaluates every configuration on one set, and writes the files that the options name.
     fn evaluate(
         &self,
-        set: &Set,
+        set: &SetPaths,
         plan: &Plan,
         reranker: Option<&Arc<dyn Reranker>>,
         measures: &[Measure],
-    ) -> anyhow::Result<Evaluated> {
+    ) -> anyhow::Result<EvaluatedSet> {
+        let context = || format!("cannot evaluate the set {}", set.name);
+        let opened = self.open_set(set, plan, reranker)?;
+        let mut outcomes = Vec::new();
+        for index in 0..plan.configurations.len() {
+            let outcome = self.measure(&opened, plan, index, measures);
+            outcomes.push(outcome.with_context(context)?);
+        }
+        let ConfigurationOutcome {
+            answers, report, ..
+        } = &mut outcomes[plan.subject];
+        let OpenedSet {
+            queries,
+            qrels,
+            catalog,
+            engines,
+            ..
+        } = opened;
+        warn_of_unknown_judgments(&set.name, &qrels, &answers.run, &catalog);
+        if let Some(folder) = &self.run_out {
+            let path = folder.join(format!("{}.trec", set.name));
+            answers.run.write_trec(&path, "picktools")?;
+        }
+        let mut estimates = None;
+        if self.abstention || self.report.is_some() {
+            let subject = plan.subject();
+            let engine = &engines[subject.model];
+            estimates = asking::answerability_estimates(
+                engine,
+                &queries,
+                &qrels,
+                answers,
+                &subject.options,
+            )
+            .with_context(context)?;
+        }
+        if self.abstention && estimates.is_none() {
+            bail!("--abstention needs answerability estimates; leave out --fusion rrf");
+        }
+        if let Some(estimates) = &estimates {
+            report.abstention = Abstention::new(&estimates.with, &estimates.without);
+        }
+        Ok(EvaluatedSet {
+            name: set.name.clone(),
+            queries,
+            qrels,
+            outcomes,
+            estimates,
+        })
+    }
+
+    /// Reads and indexes a set, and writes the signals of its queries if --signals-out is set.
+    fn open_set(
+        &self,
+        set: &SetPaths,
+        plan: &Plan,
+        reranker: Option<&Arc<dyn Reranker>>,
+    ) -> anyhow::Result<OpenedSet> {
         let qrels = Qrels::read(&set.qrels)?;
         let context = || format!("cannot evaluate the set {}", set.name);
         let queries = QuerySet::read(&set.queries)?;
@@ -231,28 +330,15 @@ impl EvalCommand {
             .reading
             .open_for_picks(&set.catalog)
             .with_context(context)?;
-        let (sequences, examples) = (
-            self.asking.history.sequences()?,
-            self.asking.history.examples()?,
-        );
-        let beside = Beside {
-            skills: None,
-            sequences,
-            examples,
-            reranker: reranker.cloned(),
-        };
-        let engines = plan
-            .models
-            .iter()
-            .map(|model| model.engine_with(catalog.clone(), beside.clone()));
-        let engines = engines
-            .collect::<anyhow::Result<Vec<Engine>>>()
-            .with_context(context)?;
+        let extras = self.extras(reranker)?;
+        let mut engines = Vec::new();
+        for model in &plan.models {
+            let engine = model.engine_with(catalog.clone(), extras.clone());
+            engines.push(engine.with_context(context)?);
+        }
         let subject = plan.subject();
-        self.asking
-            .history
-            .warn_of_strangers(&engines[subject.model]);
         let engine = &engines[subject.model];
+        self.request.history.warn_of_unknown_names(engine);
         let unknown = subject.options.unknown_values(&catalog);
         output::warnings(
             unknown
@@ -265,105 +351,108 @@ impl EvalCommand {
                 .with_context(context)?;
         }
         let shared = self.shared(plan, &engines).with_context(context)?;
-        let mut outcomes = Vec::new();
-        for (index, Configuration { model, options, .. }) in plan.configurations.iter().enumerate()
-        {
-            let mut options = options.clone();
-            // What the subject is compared with is what it would be without.
-            if index == plan.subject {
-                self.asking.rerank.apply(&mut options);
-            }
-            let pick = |query: &Query, options: &PickOptions| match shared.get(*model) {
-                Some(shared) => shared.pick(query, options),
-                None => engines[*model].pick(query, options),
-            };
-            let answers = pick_all(pick, &queries, &options).with_context(context)?;
-            let scores = evaluate(&answers.run, &qrels, measures);
-            let mut report = SetReport::new(
-                catalog.len(),
-                &scores,
-                Latency::from_durations(&answers.times),
-            );
-            if answers.estimates.is_some() {
-                report.calibration = Calibration::new(&answers.run, &qrels);
-            }
-            outcomes.push(Outcome {
-                answers,
-                scores,
-                report,
-            });
-        }
-        let Outcome {
-            answers, report, ..
-        } = &mut outcomes[plan.subject];
-        warn_of_strangers(&set.name, &qrels, &answers.run, &catalog);
-        if let Some(folder) = &self.run_out {
-            answers
-                .run
-                .write_trec(&folder.join(format!("{}.trec", set.name)), "picktools")?;
-        }
-        let mut doubts = None;
-        if self.abstention || self.report.is_some() {
-            doubts = asking::doubts(engine, &queries, &qrels, answers, &subject.options)
-                .with_context(context)?;
-            if self.abstention && doubts.is_none() {
-                bail!(
-                    "--abstention needs estimates of whether a request can be answered: leave out --fusion rrf"
-                );
-            }
-            report.abstention = doubts
-                .as_ref()
-                .and_then(|doubts| Abstention::new(&doubts.with, &doubts.without));
-        }
-        Ok(Evaluated {
-            name: set.name.clone(),
+        Ok(OpenedSet {
             queries,
             qrels,
-            outcomes,
-            doubts,
+            catalog,
+            engines,
+            shared,
         })
     }
 
-    /// Publishes a set, and opens it again by each model; none where no store is named. Every pick
-    /// then asks the store.
+    /// Picks with one configuration for all queries of a set, and measures the ranking.
+    fn measure(
+        &self,
+        set: &OpenedSet,
+        plan: &Plan,
+        index: usize,
+        measures: &[Measure],
+    ) -> anyhow::Result<ConfigurationOutcome> {
+        let RankingConfiguration { model, options, .. } = &plan.configurations[index];
+        let mut options = options.clone();
+        // Only the subject is reranked, so that the comparison shows the effect.
+        if index == plan.subject {
+            self.request.rerank.apply(&mut options);
+        }
+        let pick = |query: &Query, options: &PickOptions| match set.shared.get(*model) {
+            Some(shared) => shared.pick(query, options),
+            None => set.engines[*model].pick(query, options),
+        };
+        let answers = pick_all(pick, &set.queries, &options)?;
+        let scores = evaluate(&answers.run, &set.qrels, measures);
+        let latency = Latency::from_durations(&answers.times);
+        let mut report = SetReport::new(set.catalog.len(), &scores, latency);
+        if answers.estimates.is_some() {
+            report.calibration = ScoreCalibration::new(&answers.run, &set.qrels);
+        }
+        Ok(ConfigurationOutcome {
+            answers,
+            scores,
+            report,
+        })
+    }
+
+    /// Reads the history, for the engines of all models.
+    fn extras(&self, reranker: Option<&Arc<dyn Reranker>>) -> anyhow::Result<EngineExtras> {
+        Ok(EngineExtras {
+            skills: None,
+            sequences: self.request.history.sequences()?,
+            examples: self.request.history.examples()?,
+            reranker: reranker.cloned(),
+        })
+    }
+
+    /// Publishes a set, and opens an engine on the store for the model; none if no store is named.
+    /// Every pick then reads from the store.
     fn shared(&self, plan: &Plan, engines: &[Engine]) -> anyhow::Result<Vec<SharedEngine>> {
-        let Some(store) = self.store.store_of_sets()? else {
+        let Some(store) = self.store.evaluation_store()? else {
             return Ok(Vec::new());
         };
-        if self.asking.history.reads_files() {
-            bail!("--store picks from what was published: leave out --sequences and --examples");
+        if self.request.history.reads_files() {
+            bail!(
+                "--store picks from the published snapshot; leave out --sequences and --examples"
+            );
         }
         let ([model], [engine]) = (&plan.models[..], engines) else {
-            bail!("--store measures one model: leave out --report, or name the static model");
+            bail!("--store measures one model; leave out --report, or select the static model");
         };
         picktools_store::publish(engine, &store, &|_, _| {})?;
         let options = SharedOptions {
-            model: model.beside_static(),
-            whole: 0,
+            model: model.unless_static(),
+            max_local_tools: 0,
             ..SharedOptions::default()
         };
         Ok(vec![SharedEngine::open(store, options)?])
     }
 
-    /// Reports what hostile tools change.
-    fn poison(&self, poison: Poison, sets: &[Set], options: &PickOptions) -> anyhow::Result<()> {
-        let model = self.asking.ranking.open_model()?;
-        let poisoned = sets.iter().map(|set| {
+    /// Reports the effect of hostile tools.
+    fn poison(
+        &self,
+        poison: Poison,
+        sets: &[SetPaths],
+        options: &PickOptions,
+    ) -> anyhow::Result<()> {
+        let model = self.request.ranking.open_model()?;
+        let mut poisoned = Vec::new();
+        for set in sets {
             let (queries, qrels) = (QuerySet::read(&set.queries)?, Qrels::read(&set.qrels)?);
             let catalog = self.reading.open(&set.catalog)?;
-            let asked = (&queries, &qrels);
-            poison::poisoned(
-                set.name.clone(),
+            let input = PoisonInput {
+                set: set.name.clone(),
                 poison,
-                &model,
-                &catalog,
-                asked,
+                model: &model,
+                catalog: &catalog,
+                queries: &queries,
+                qrels: &qrels,
                 options,
-                self.seed,
-            )
-            .with_context(|| format!("cannot poison the set {}", set.name))
-        });
-        let report = PoisonReport::new(poison, options, poisoned.collect::<anyhow::Result<_>>()?);
+                seed: self.seed,
+            };
+            poisoned.push(
+                poison::evaluate(input)
+                    .with_context(|| format!("cannot poison the set {}", set.name))?,
+            );
+        }
+        let report = PoisonReport::new(poison, options, poisoned);
         if self.json {
             output::json(&report)
         } else {
@@ -371,31 +460,35 @@ impl EvalCommand {
         }
     }
 
-    fn sets(&self) -> anyhow::Result<Vec<Set>> {
+    fn sets(&self) -> anyhow::Result<Vec<SetPaths>> {
         if let ([first, ..], Some(queries), Some(qrels)) =
             (&self.catalog[..], &self.queries, &self.qrels)
         {
             let (catalog, queries, qrels) = (self.catalog.clone(), queries.clone(), qrels.clone());
-            return Ok(vec![Set {
-                name: name_of(first)?,
+            return Ok(vec![SetPaths {
+                name: set_name(first)?,
                 catalog,
                 queries,
                 qrels,
             }]);
         }
-        self.sets
-            .iter()
-            .map(|folder| {
-                if !folder.is_dir() {
-                    bail!(
-                        "{} is no folder; name folders that hold tools.jsonl, queries.jsonl and qrels.tsv",
-                        folder.display()
-                    );
-                }
-                let (queries, qrels) = (folder.join("queries.jsonl"), folder.join("qrels.tsv"));
-                Ok(Set { name: name_of(folder)?, catalog: vec![folder.clone()], queries, qrels })
-            })
-            .collect()
+        let mut sets = Vec::new();
+        for folder in &self.sets {
+            if !folder.is_dir() {
+                bail!(
+                    "{} is not a folder; pass folders with tools.jsonl, queries.jsonl and \
+                     qrels.tsv",
+                    folder.display()
+                );
+            }
+            sets.push(SetPaths {
+                name: set_name(folder)?,
+                catalog: vec![folder.clone()],
+                queries: folder.join("queries.jsonl"),
+                qrels: folder.join("qrels.tsv"),
+            });
+        }
+        Ok(sets)
     }
 
     fn options(&mut self) -> PickOptions {
@@ -404,14 +497,14 @@ impl EvalCommand {
             min_score: self.min_score,
             ..PickOptions::default()
         };
-        self.asking.history.apply(&mut options);
-        options.access = std::mem::take(&mut self.asking.access).access();
-        std::mem::take(&mut self.asking.sources).apply(&mut options);
-        self.asking.ranking.apply(&mut options);
+        self.request.history.apply(&mut options);
+        options.access = std::mem::take(&mut self.request.access).access();
+        std::mem::take(&mut self.request.sources).apply(&mut options);
+        self.request.ranking.apply(&mut options);
         options
     }
 
-    /// The standard measures, and the most common ones at the cutoff that was asked for.
+    /// Returns the standard measures, and the most common ones at the cutoff -k.
     fn measures(&self) -> Vec<Measure> {
         let mut measures = Measure::STANDARD.to_vec();
         for kind in [
@@ -451,8 +544,8 @@ impl EvalCommand {
     }
 }
 
-/// Names a set after its folder or catalog file.
-fn name_of(path: &Path) -> anyhow::Result<String> {
+/// Returns the name of a set: that of its folder or catalog file.
+fn set_name(path: &Path) -> anyhow::Result<String> {
     if path == Path::new("-") {
         return Ok("set".to_owned());
     }
@@ -470,79 +563,86 @@ fn name_of(path: &Path) -> anyhow::Result<String> {
     ))
 }
 
-/// The reports of all configurations, in the order of the plan.
-fn configurations(plan: &Plan, sets: &[Evaluated]) -> anyhow::Result<Vec<ConfigurationReport>> {
-    let report = |(index, configuration): (usize, &Configuration)| {
-        let sets = sets
-            .iter()
-            .map(|set| (set.name.clone(), set.outcomes[index].report.clone()));
-        Ok(ConfigurationReport {
+/// Returns the reports of all configurations, in the order of the plan.
+fn configurations(plan: &Plan, sets: &[EvaluatedSet]) -> anyhow::Result<Vec<ConfigurationReport>> {
+    let mut reports = Vec::new();
+    for (index, configuration) in plan.configurations.iter().enumerate() {
+        let mut set_reports = Vec::new();
+        for set in sets {
+            set_reports.push((set.name.clone(), set.outcomes[index].report.clone()));
+        }
+        reports.push(ConfigurationReport {
             name: configuration.name.clone(),
-            report: EvalReport::new(sets.collect())?,
-        })
-    };
-    plan.configurations.iter().enumerate().map(report).collect()
+            report: EvalReport::new(set_reports)?,
+        });
+    }
+    Ok(reports)
 }
 
-/// The report as a page of HTML.
+/// Returns the report as a page of HTML.
 fn page(
     plan: &Plan,
-    sets: &[Evaluated],
+    sets: &[EvaluatedSet],
     configurations: &[ConfigurationReport],
 ) -> anyhow::Result<String> {
-    let sets = sets.iter().map(|set| {
-        let side = |index: usize| Side {
-            run: &set.outcomes[index].answers.run,
-            scores: &set.outcomes[index].scores,
-        };
-        PageSet {
-            name: &set.name,
-            queries: &set.queries,
-            qrels: &set.qrels,
-            subject: side(plan.subject),
-            baseline: side(plan.baseline),
-            times: &set.outcomes[plan.subject].answers.times,
-            estimates: set
-                .doubts
-                .as_ref()
-                .map(|doubts| (&doubts.with[..], &doubts.without[..])),
+    let mut models = Vec::new();
+    for model in &plan.models {
+        if let Some(identity) = model.identity() {
+            models.push((model.name(), identity));
         }
-    });
-    let models = plan
-        .models
-        .iter()
-        .filter_map(|model| Some((model.name(), model.identity()?)));
-    let page = Page {
+    }
+    let page = ReportPage {
         configurations,
         subject: plan.subject,
         baseline: plan.baseline,
-        whole: plan.whole,
+        full: plan.full,
         ablations: &plan.ablations,
-        models: models.collect(),
-        sets: sets.collect(),
+        models,
+        sets: sets.iter().map(|set| page_set(plan, set)).collect(),
     };
     page.to_html()
 }
 
-/// Warns of judgments that no pick can satisfy, which mostly are slips in ids.
-fn warn_of_strangers(set: &str, qrels: &Qrels, run: &Run, catalog: &Catalog) {
+/// Returns the part of the page about one set.
+fn page_set<'a>(plan: &Plan, set: &'a EvaluatedSet) -> PageSet<'a> {
+    let side = |index: usize| Side {
+        run: &set.outcomes[index].answers.run,
+        scores: &set.outcomes[index].scores,
+    };
+    let estimates = set.estimates.as_ref();
+    PageSet {
+        name: &set.name,
+        queries: &set.queries,
+        qrels: &set.qrels,
+        subject: side(plan.subject),
+        baseline: side(plan.baseline),
+        times: &set.outcomes[plan.subject].answers.times,
+        estimates: estimates.map(|estimates| (&estimates.with[..], &estimates.without[..])),
+    }
+}
+
+/// Warns of judgments that no pick can satisfy, which usually have wrong ids.
+fn warn_of_unknown_judgments(set: &str, qrels: &Qrels, run: &Run, catalog: &Catalog) {
     let queries = qrels
         .iter()
         .filter(|(query, _)| run.get(query).is_none())
         .count();
     if queries > 0 {
         output::warn(format!(
-            "{set}: {queries} judged queries are not among the queries and score 0"
+            "{set}: {queries} judged queries are missing from the queries and score 0"
         ));
     }
-    let judged = qrels.iter().flat_map(|(_, judgments)| judgments.iter());
-    let tools: BTreeSet<&str> = judged
-        .map(|(tool, _)| tool)
-        .filter(|tool| catalog.find(tool).is_none())
-        .collect();
+    let mut tools = BTreeSet::new();
+    for (_, judgments) in qrels.iter() {
+        for (tool, _) in judgments.iter() {
+            if catalog.find(tool).is_none() {
+                tools.insert(tool);
+            }
+        }
+    }
     if let Some(first) = tools.first() {
         output::warn(format!(
-            "{set}: {} judged tools are not in the catalog, {first:?} for one",
+            "{set}: {} judged tools are not in the catalog, such as {first:?}",
             tools.len()
         ));
     }

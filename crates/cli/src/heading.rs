@@ -1,9 +1,9 @@
-//! Under which headings the help lists options, in the order in which a pick goes through them.
+//! The headings of options in the help, in the order in which a pick uses the options.
 
 pub(super) const REQUEST: &str = "Request";
 pub(super) const STORE: &str = "Shared store";
 pub(super) const CATALOG: &str = "Catalog";
-pub(super) const ACCESS: &str = "Who may see what";
+pub(super) const ACCESS: &str = "Access";
 pub(super) const RANKING: &str = "Ranking";
 pub(super) const MODELS: &str = "Models";
 pub(super) const RERANKING: &str = "Reranking";

@@ -1,4 +1,4 @@
-//! What a task has done before: arguments of `pick` and `eval`.
+//! Arguments about earlier calls and requests, for `pick` and `eval`.
 
 use std::path::PathBuf;
 
@@ -14,21 +14,27 @@ use picktools::{Engine, PickOptions};
 #[derive(Args)]
 #[command(next_help_heading = heading::RANKING)]
 pub(super) struct HistoryArgs {
-    /// A tool that the task has called before, the latest last: it stays, beside those picked; may
-    /// be repeated.
+    /// Tool in use, the latest last; may be repeated.
+    ///
+    /// A tool in use was called earlier in the task. It stays selected in addition to the picks.
     #[arg(long = "in-use", value_name = "NAME")]
     in_use: Vec<String>,
-    /// What earlier tasks called, as JSON Lines: a line is an array of the tools that one task
-    /// called. It raises tools that go with those in use.
+    /// Calls of earlier tasks, as JSON Lines.
+    ///
+    /// Each line is an array of the tools that one task called. Tools that are often called
+    /// together with the tools in use rank higher.
     #[arg(long, value_name = "FILE")]
     sequences: Option<PathBuf>,
-    /// Let tools gain by being called often in --sequences: at most fourfold in odds, and those
-    /// alone that are good enough without it. `eval` tells whether it helps.
+    /// Rank tools higher that are called often in --sequences.
+    ///
+    /// The odds of a tool grow at most fourfold. Only tools that pass the threshold on their own
+    /// gain. `picktools eval` measures whether it helps.
     #[arg(long, requires = "sequences")]
     popularity: bool,
-    /// Requests that tools served, as JSON Lines: {"tool": NAME, "request": TEXT}
-    /// (`picktools learn` and `picktools enrich` write some); may be repeated. A request like one
-    /// of them raises the tool.
+    /// Examples: requests that tools served, as JSON Lines; may be repeated.
+    ///
+    /// A line is {"tool": NAME, "request": TEXT}; `picktools learn` and `picktools enrich` write
+    /// such files. A tool ranks higher for requests that are similar to its examples.
     #[arg(long = "examples", value_name = "FILE")]
     examples: Vec<PathBuf>,
 }
@@ -39,17 +45,20 @@ impl HistoryArgs {
         options.popularity = self.popularity;
     }
 
-    /// Returns `true` if there are files of what was asked and called before.
+    /// Returns `true` if sequences or examples are given.
     pub(super) fn reads_files(&self) -> bool {
         self.sequences.is_some() || !self.examples.is_empty()
     }
 
-    /// Reads the sequences, where there are some.
+    /// Reads the sequences, if any are given.
     pub(super) fn sequences(&self) -> anyhow::Result<Option<Sequences>> {
-        Ok(self.sequences.as_ref().map(Sequences::open).transpose()?)
+        match &self.sequences {
+            Some(path) => Ok(Some(Sequences::open(path)?)),
+            None => Ok(None),
+        }
     }
 
-    /// Reads the examples, where there are some.
+    /// Reads the examples, if any are given.
     pub(super) fn examples(&self) -> anyhow::Result<Option<Examples>> {
         let mut all: Option<Examples> = None;
         for path in &self.examples {
@@ -58,24 +67,23 @@ impl HistoryArgs {
         Ok(all)
     }
 
-    /// Warns of sequences and examples that the engine's catalog knows too little of.
-    pub(super) fn warn_of_strangers(&self, engine: &Engine) {
+    /// Warns of names in sequences and examples that do not resolve to one tool of the catalog.
+    pub(super) fn warn_of_unknown_names(&self, engine: &Engine) {
         if let (Some(path), Some(stats)) = (&self.sequences, engine.sequence_stats())
             && stats.unknown > 0
         {
             let path = path.display();
             output::warn(format!(
-                "{path}: {} names are no tools of the catalog, or ambiguous",
+                "{path}: {} names are unknown or ambiguous in the catalog",
                 stats.unknown
             ));
         }
-        if let Some(stats) = engine
-            .example_stats()
-            .filter(|stats| !stats.unknown.is_empty())
+        if let Some(stats) = engine.example_stats()
+            && !stats.unknown.is_empty()
         {
             let names = excerpt::list(&stats.unknown, ", ");
             output::warn(format!(
-                "examples are of names that are no tools of the catalog, or ambiguous: {names}"
+                "examples have names that are unknown or ambiguous in the catalog: {names}"
             ));
         }
     }

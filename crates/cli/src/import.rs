@@ -1,4 +1,4 @@
-//! `picktools import`: a catalog, as JSON Lines, of what people already have.
+//! `picktools import`: a catalog, as JSON Lines, from OpenAPI documents or MCP servers.
 
 mod filter;
 mod mcp;
@@ -9,27 +9,42 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+const EXAMPLES: &str = "\
+Examples:
+  picktools import openapi fixtures/openapi > tools.jsonl
+  picktools import mcp --config .mcp.json > tools.jsonl";
+
+/// Create a catalog from OpenAPI documents or MCP servers.
+///
+/// The catalog is written as JSON Lines, one tool per line.
 #[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct ImportCommand {
     #[command(subcommand)]
-    what: What,
+    source: ImportSource,
 }
 
 #[derive(Subcommand)]
-enum What {
-    /// The operations of OpenAPI documents (2.0, 3.0, 3.1; JSON or YAML).
-    #[command(name = "openapi")]
+enum ImportSource {
+    /// Import the operations of OpenAPI documents.
+    ///
+    /// Versions 2.0, 3.0 and 3.1 are supported, in JSON or YAML. The exit code is 1 if an operation
+    /// or a document was left out.
+    #[command(name = "openapi", after_long_help = openapi::EXAMPLES)]
     OpenApi(openapi::OpenApiCommand),
-    /// The tools of MCP servers: those of configuration files, of an address, or of a command after
-    /// `--`.
-    Mcp(mcp::McpCommand),
+    /// Import the tools of MCP servers.
+    ///
+    /// The servers come from configuration files, a URL, or a command after `--`. The exit code is
+    /// 1 if tools are missing.
+    #[command(after_long_help = mcp::EXAMPLES)]
+    Mcp(mcp::ImportMcpCommand),
 }
 
 impl ImportCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        match self.what {
-            What::OpenApi(command) => command.run(),
-            What::Mcp(command) => command.run(),
+        match self.source {
+            ImportSource::OpenApi(command) => command.run(),
+            ImportSource::Mcp(command) => command.run(),
         }
     }
 }

@@ -16,31 +16,42 @@ use picktools::Engine;
 use picktools::engine::{IndexStats, MemoryPart};
 use picktools_store::Publication;
 
+const EXAMPLES: &str = "\
+Examples:
+  picktools index --catalog tools.json --out tools.index
+  picktools index --catalog fixtures/catalogs/workplace --store env";
+
+/// Index a catalog and save or publish the index.
+///
+/// A saved index starts faster than a catalog. The command also fills the embedding cache of a slow
+/// model.
 #[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct IndexCommand {
     #[command(flatten)]
     catalog: CatalogArgs,
     #[command(flatten)]
     model: ModelArgs,
-    /// Save the index in this folder, in the place of one that is there; then `--index DIR` does
-    /// wherever `--catalog PATH` does.
+    /// Save the index in this folder, and replace an index that is there.
+    ///
+    /// Afterwards `--index DIR` works wherever `--catalog PATH` does.
     #[arg(long, value_name = "DIR", help_heading = heading::OUTPUT)]
     out: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
-    /// Write all of it anew in the store, whatever lies there.
+    /// Write the complete snapshot again, even if parts are in the store.
     #[arg(long, requires = "store", help_heading = heading::STORE)]
     anew: bool,
-    /// Tell more: the model, the cached vectors and the digest of the catalog.
+    /// Print details: times, model, cached vectors, catalog digest and memory.
     #[arg(long, help_heading = heading::OUTPUT)]
     stats: bool,
-    /// Print JSON, with all of it.
+    /// Print JSON, including the details.
     #[arg(long, help_heading = heading::OUTPUT)]
     json: bool,
 }
 
 #[derive(Serialize)]
-struct Report {
+struct IndexReport {
     version: u32,
     #[serde(flatten)]
     stats: IndexStats,
@@ -49,7 +60,7 @@ struct Report {
     published: Option<Publication>,
 }
 
-/// A number of bytes for people.
+/// Formats a number of bytes for people.
 fn size(bytes: usize) -> String {
     if bytes < 1 << 20 {
         format!("{:.1} KiB", bytes as f64 / 1024.0)
@@ -61,33 +72,33 @@ fn size(bytes: usize) -> String {
 impl IndexCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let model = self.model.open()?;
-        let origin = self
-            .out
-            .is_some()
-            .then(|| self.catalog.origin())
-            .transpose()?;
+        let origin = if self.out.is_some() {
+            self.catalog.origin()?
+        } else {
+            None
+        };
         let started = Instant::now();
         let catalog = self.catalog.open_for_picks()?;
-        let read = started.elapsed();
+        let reading_time = started.elapsed();
         let engine = model.engine(catalog)?;
         let (stats, memory) = (engine.stats(), engine.memory());
-        // Times are for whoever waits, and for whoever asks.
+        // Times are shown on a terminal and with --stats.
         if self.stats || io::stderr().is_terminal() {
             output::note(format!(
-                "read in {read:.1?}, indexed in {:.1?}",
-                started.elapsed() - read
+                "read in {reading_time:.1?}, indexed in {:.1?}",
+                started.elapsed() - reading_time
             ));
         }
         if let Some(folder) = &self.out {
             let started = Instant::now();
-            engine.save(folder, serde_json::to_value(origin.flatten())?)?;
+            engine.save(folder, serde_json::to_value(origin)?)?;
             if self.stats || io::stderr().is_terminal() {
                 output::note(format!("saved in {:.1?}", started.elapsed()));
             }
         }
         let published = self.publish(&engine)?;
         if self.json {
-            return output::json(&Report {
+            return output::json(&IndexReport {
                 version: 1,
                 stats,
                 memory,
@@ -99,13 +110,13 @@ impl IndexCommand {
             stats.tools, stats.sources, stats.terms
         ))?;
         if let Some(published) = published {
-            output::answer(told(&published))?;
+            output::answer(describe_publication(&published))?;
         }
         if !self.stats {
             return Ok(());
         }
         if let (Some(model), Some(dimensions)) = (&stats.model, stats.dimensions) {
-            output::answer(format!("vectors of {dimensions} dimensions by {model}"))?;
+            output::answer(format!("vectors with {dimensions} dimensions by {model}"))?;
         }
         if let Some(cache) = &stats.cache {
             output::answer(format!(
@@ -117,7 +128,7 @@ impl IndexCommand {
         let total: usize = memory.iter().map(|part| part.bytes).sum();
         let per_tool = |bytes: usize| bytes / stats.tools.max(1);
         output::answer(format!(
-            "{} in memory beside the definitions, {} bytes a tool",
+            "{} of memory without the definitions, {} bytes per tool",
             size(total),
             per_tool(total)
         ))?;
@@ -131,7 +142,7 @@ impl IndexCommand {
         Ok(())
     }
 
-    /// Publishes what was indexed, where a store is named.
+    /// Publishes the index, if a store is named.
     fn publish(&self, engine: &Engine) -> anyhow::Result<Option<Publication>> {
         let Some(store) = self.store.catalog_store()? else {
             return Ok(None);
@@ -150,8 +161,8 @@ impl IndexCommand {
     }
 }
 
-/// What became of a publication, for people.
-fn told(published: &Publication) -> String {
+/// Describes a publication for people.
+fn describe_publication(published: &Publication) -> String {
     let Publication {
         version,
         written,
@@ -161,8 +172,8 @@ fn told(published: &Publication) -> String {
         ..
     } = published;
     let changed = match (anew, written, removed) {
-        (true, ..) => "all of it written anew".to_owned(),
-        (false, 0, 0) => "nothing has changed".to_owned(),
+        (true, ..) => "written completely".to_owned(),
+        (false, 0, 0) => "no changes".to_owned(),
         (false, written, removed) => format!("{written} tools written, {removed} removed"),
     };
     format!(

@@ -1,8 +1,8 @@
-//! `picktools init`: the gateway before the MCP servers that clients are configured with.
+//! `picktools init`: the gateway in front of the MCP servers that clients are configured with.
 //!
-//! A client's file is read, shown and, after a yes, written: its servers move to a file that
-//! `picktools mcp` reads, and one entry that starts the gateway stands in their place. A backup is
-//! written first, which `--undo` puts back.
+//! A client's file is read and shown. After a confirmation its servers move to a file that
+//! `picktools mcp` reads, and one entry that starts the gateway replaces them. `--undo` restores
+//! the backup that is written first.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
@@ -13,67 +13,78 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use self::edit::{Found, Shown};
+use self::edit::{ClientSetup, ServerSummary};
 use self::files::ClientFile;
-use self::places::Place;
+use self::places::ClientConfig;
 use super::output;
 
 mod edit;
 mod files;
 mod places;
 
+const EXAMPLES: &str = "\
+Examples:
+  picktools init --dry-run
+  picktools init --client cursor --yes";
+
+/// Put picktools in front of the MCP servers of your clients.
+///
+/// Clients are Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Zed and Gemini CLI. Their
+/// files are shown first, and changed after a confirmation. A backup is written, which --undo
+/// restores.
 #[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct InitCommand {
-    /// A client whose files are looked for, instead of all; may be repeated.
+    /// Configure only this client; may be repeated.
     #[arg(long = "client", value_name = "NAME", value_parser = places::NAMES)]
     clients: Vec<String>,
     /// Write without asking.
     #[arg(long)]
     yes: bool,
-    /// Show what would be written, and write nothing.
+    /// Show the changes without writing them.
     #[arg(long, conflicts_with = "yes")]
     dry_run: bool,
-    /// Put the newest backup of each file back.
+    /// Restore the newest backup of each file.
     #[arg(long)]
     undo: bool,
-    /// Print JSON; nothing is asked then.
+    /// Print JSON, and ask nothing.
     #[arg(long)]
     json: bool,
 }
 
-/// What became of a file, or would.
+/// The state of a client's file, done or planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Status {
-    /// There is nothing to put the gateway in front of.
+    /// The file has no servers.
     NoServers,
-    /// It was done before.
+    /// The file starts the gateway already.
     Already,
-    /// It waits for a yes.
+    /// The change waits for a confirmation.
     WouldWrite,
     Written,
-    /// It is what it was before `init`.
+    /// The file equals the backup.
     AsBefore,
     NoBackup,
     WouldRestore,
-    /// The same, and what was changed since would be replaced.
+    /// The backup would replace changes that were made after `init`.
     Changed,
     Restored,
-    /// Somebody said no.
+    /// The user declined.
     Declined,
     Failed,
 }
 
-/// What is told of a file.
+/// The report about one client's file.
 #[derive(Debug, Serialize)]
-struct Report {
+struct ClientReport {
     client: &'static str,
     #[serde(skip)]
     title: &'static str,
     file: String,
     status: Status,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    servers: Vec<Shown>,
+    servers: Vec<ServerSummary>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     variables: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,10 +97,10 @@ struct Report {
     message: Option<String>,
 }
 
-/// What is to be done to a file.
-enum Step {
-    /// Nothing.
-    Leave,
+/// The planned change of a file.
+enum PlannedChange {
+    /// No change.
+    Nothing,
     Write {
         file: ClientFile,
         upstreams: String,
@@ -103,42 +114,47 @@ enum Step {
 
 impl InitCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let program = std::env::current_exe().context("the path of this program is not known")?;
+        let program = std::env::current_exe().context("cannot find the path of this program")?;
         let program = program
             .to_str()
-            .context("the path of this program is not UTF-8")?;
+            .context("the path of this program is not valid UTF-8")?;
         let places = places::places(&self.clients)?;
         let mut reports = Vec::new();
         for place in &places {
-            let mut report = Report::of(place);
+            let mut report = ClientReport::new(place);
             let planned = match self.undo {
                 true => plan_undo(place, &mut report),
                 false => plan(place, program, &mut report),
             };
-            // Files that are not there are not spoken of.
-            let Some(step) = planned.transpose() else {
+            // Missing files are not reported.
+            let Some(change) = planned.transpose() else {
                 continue;
             };
-            let done = step.and_then(|step| {
+            let result = change.and_then(|change| {
                 self.show(&report)?;
-                self.go(place, step, &mut report)
+                self.apply(place, change, &mut report)
             });
-            if let Err(error) = done {
+            if let Err(error) = result {
                 report.status = Status::Failed;
                 report.message = Some(output::line(format!("{error:#}")));
             }
-            self.tell(&report)?;
+            self.print_status(&report)?;
             reports.push(report);
         }
         self.conclude(&places, &reports)
     }
 
-    /// Does what was planned, where somebody agrees.
-    fn go(&self, place: &Place, step: Step, report: &mut Report) -> anyhow::Result<()> {
-        if matches!(step, Step::Leave) || self.dry_run {
+    /// Applies a planned change, after a confirmation if needed.
+    fn apply(
+        &self,
+        place: &ClientConfig,
+        change: PlannedChange,
+        report: &mut ClientReport,
+    ) -> anyhow::Result<()> {
+        if matches!(change, PlannedChange::Nothing) || self.dry_run {
             return Ok(());
         }
-        // What was not changed since is put back unasked.
+        // A file without later changes is restored without a question.
         if report.status != Status::WouldRestore && !self.yes {
             if self.json || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
                 return Ok(());
@@ -148,23 +164,23 @@ impl InitCommand {
                 return Ok(());
             }
         }
-        match step {
-            Step::Leave => {}
-            Step::Write {
+        match change {
+            PlannedChange::Nothing => {}
+            PlannedChange::Write {
                 file,
                 upstreams,
                 edited,
             } => {
-                // The client's file comes last: whatever ends this before leaves it as it was.
+                // The client's file is replaced last, so an earlier failure leaves it unchanged.
                 files::write_upstreams(place, &file, &upstreams, &edited)?;
-                report.backup = Some(shown(&file.back_up()?));
+                report.backup = Some(printable(&file.back_up()?));
                 file.replace(&edited)?;
                 report.status = Status::Written;
             }
-            Step::Restore { file, backup } => {
+            PlannedChange::Restore { file, backup } => {
                 if report.status == Status::Changed {
                     report.message = Some(format!(
-                        "what it was is in {}",
+                        "the replaced version is in {}",
                         file.keep_undone()?.display()
                     ));
                 }
@@ -175,8 +191,8 @@ impl InitCommand {
         Ok(())
     }
 
-    /// Shows a file and what would be done to it.
-    fn show(&self, report: &Report) -> anyhow::Result<()> {
+    /// Prints a file and its planned change.
+    fn show(&self, report: &ClientReport) -> anyhow::Result<()> {
         if self.json {
             return Ok(());
         }
@@ -192,11 +208,7 @@ impl InitCommand {
             .unwrap_or(0)
             .min(40);
         for server in &report.servers {
-            let off = if server.disabled {
-                "  (switched off)"
-            } else {
-                ""
-            };
+            let off = if server.disabled { "  (disabled)" } else { "" };
             output::answer(output::line(format!(
                 "  {:width$}  {}{off}",
                 server.name, server.at
@@ -205,18 +217,18 @@ impl InitCommand {
         if !report.variables.is_empty() {
             let names = report.variables.join(", ");
             output::answer(output::line(format!(
-                "  they ask for variables that the client has to pass on: {names}"
+                "  variables that the client must pass on: {names}"
             )))?;
         }
         if let (Some(upstreams), Some(entry)) = (&report.upstreams, &report.entry) {
-            output::answer(format!("  they move to {upstreams}"))?;
-            output::answer(format!("  in their place: \"picktools\": {entry}"))?;
+            output::answer(format!("  servers move to {upstreams}"))?;
+            output::answer(format!("  new entry: \"picktools\": {entry}"))?;
         }
         Ok(())
     }
 
-    /// Tells what became of a file.
-    fn tell(&self, report: &Report) -> anyhow::Result<()> {
+    /// Prints the state of a file.
+    fn print_status(&self, report: &ClientReport) -> anyhow::Result<()> {
         if self.json {
             return Ok(());
         }
@@ -227,26 +239,28 @@ impl InitCommand {
                 output::warn(format!("{}: {message}", report.file));
                 return Ok(());
             }
-            Status::NoServers => "  it has no servers".to_owned(),
+            Status::NoServers => "  no servers".to_owned(),
             Status::Already => "  already behind picktools".to_owned(),
             Status::WouldWrite => "  nothing was written".to_owned(),
             Status::Written => format!("  written; the backup is {backup}"),
-            Status::AsBefore => "  it is as it was before".to_owned(),
-            Status::NoBackup => "  it has no backup".to_owned(),
-            Status::WouldRestore => format!("  {backup} would be put back"),
+            Status::AsBefore => "  equals the backup".to_owned(),
+            Status::NoBackup => "  no backup".to_owned(),
+            Status::WouldRestore => format!("  would restore {backup}"),
             Status::Changed => {
-                format!(
-                    "  it was changed since; --undo --yes puts {backup} back all the same, and keeps a copy"
-                )
+                format!("  changed after init; --undo --yes restores {backup} and keeps a copy")
             }
-            Status::Restored if message.is_empty() => format!("  {backup} was put back"),
-            Status::Restored => format!("  {backup} was put back; {message}"),
-            Status::Declined => "  left as it is".to_owned(),
+            Status::Restored if message.is_empty() => format!("  restored {backup}"),
+            Status::Restored => format!("  restored {backup}; {message}"),
+            Status::Declined => "  left unchanged".to_owned(),
         })
     }
 
-    /// Says what came of it all.
-    fn conclude(&self, places: &[Place], reports: &[Report]) -> anyhow::Result<ExitCode> {
+    /// Prints the conclusion, and returns the exit code.
+    fn conclude(
+        &self,
+        places: &[ClientConfig],
+        reports: &[ClientReport],
+    ) -> anyhow::Result<ExitCode> {
         let any = |statuses: &[Status]| {
             reports
                 .iter()
@@ -271,32 +285,34 @@ impl InitCommand {
         if self.json {
             let mut answer = json!({"version": 1, "files": reports});
             if code == 2 {
-                let causes = reports
-                    .iter()
-                    .filter_map(|report| report.message.as_deref());
-                let causes: Vec<_> = causes.map(output::line).collect();
-                answer["error"] = json!({"message": "nothing could be written", "causes": causes});
+                let mut causes = Vec::new();
+                for report in reports {
+                    if let Some(message) = &report.message {
+                        causes.push(output::line(message));
+                    }
+                }
+                answer["error"] = json!({"message": "no file could be written", "causes": causes});
             }
             output::json(&answer)?;
         } else if reports.is_empty() {
-            let files: Vec<_> = places.iter().map(|place| shown(&place.file)).collect();
+            let files: Vec<_> = places.iter().map(|place| printable(&place.file)).collect();
             output::answer(format!(
-                "no client is configured here; looked for:\n  {}",
+                "no client configuration found; searched for:\n  {}",
                 files.join("\n  ")
             ))?;
         } else if code == 1 && any(&[Status::WouldWrite]) {
-            output::note("--yes writes without asking");
+            output::note("pass --yes to write without asking");
         }
         Ok(ExitCode::from(code))
     }
 }
 
-impl Report {
-    fn of(place: &Place) -> Self {
+impl ClientReport {
+    fn new(place: &ClientConfig) -> Self {
         Self {
             client: place.client.name,
             title: place.client.title,
-            file: shown(&place.file),
+            file: printable(&place.file),
             status: Status::NoServers,
             servers: Vec::new(),
             variables: Vec::new(),
@@ -308,23 +324,27 @@ impl Report {
     }
 }
 
-/// Plans what `init` does to a file; `None` where there is none.
-fn plan(place: &Place, program: &str, report: &mut Report) -> anyhow::Result<Option<Step>> {
-    let Some(file) = ClientFile::read(place)? else {
+/// Plans the change of `init` to a file. Returns `None` if the file does not exist.
+fn plan(
+    place: &ClientConfig,
+    program: &str,
+    report: &mut ClientReport,
+) -> anyhow::Result<Option<PlannedChange>> {
+    let Some(file) = ClientFile::open(place)? else {
         return Ok(None);
     };
     let servers = match edit::find(&file.text, place.client, place.scope, &place.upstreams)? {
-        Found::Nothing => return Ok(Some(Step::Leave)),
-        Found::Gateway => {
+        ClientSetup::Empty => return Ok(Some(PlannedChange::Nothing)),
+        ClientSetup::Gateway => {
             report.status = Status::Already;
-            return Ok(Some(Step::Leave));
+            return Ok(Some(PlannedChange::Nothing));
         }
-        Found::Servers(servers) => servers,
+        ClientSetup::Servers(servers) => servers,
     };
     let path = place
         .upstreams
         .to_str()
-        .context("the path of its upstreams file is not UTF-8")?;
+        .context("the path of its upstreams file is not valid UTF-8")?;
     let entry = edit::entry(place.client, program, path);
     let (upstreams, edited) = (
         servers.upstreams(&file.text, place.client),
@@ -335,28 +355,31 @@ fn plan(place: &Place, program: &str, report: &mut Report) -> anyhow::Result<Opt
     report.status = Status::WouldWrite;
     report.upstreams = Some(path.to_owned());
     report.entry = Some(entry);
-    report.servers = servers.shown;
+    report.servers = servers.summaries;
     report.variables = servers.variables.into_iter().collect();
-    Ok(Some(Step::Write {
+    Ok(Some(PlannedChange::Write {
         file,
         upstreams,
         edited,
     }))
 }
 
-/// Plans what `--undo` does to a file; `None` where there is none.
-fn plan_undo(place: &Place, report: &mut Report) -> anyhow::Result<Option<Step>> {
-    let Some(file) = ClientFile::read(place)? else {
+/// Plans the change of `--undo` to a file. Returns `None` if the file does not exist.
+fn plan_undo(
+    place: &ClientConfig,
+    report: &mut ClientReport,
+) -> anyhow::Result<Option<PlannedChange>> {
+    let Some(file) = ClientFile::open(place)? else {
         return Ok(None);
     };
     let Some((path, backup)) = file.newest_backup()? else {
         report.status = Status::NoBackup;
-        return Ok(Some(Step::Leave));
+        return Ok(Some(PlannedChange::Nothing));
     };
-    report.backup = Some(shown(&path));
+    report.backup = Some(printable(&path));
     if backup == file.text {
         report.status = Status::AsBefore;
-        return Ok(Some(Step::Leave));
+        return Ok(Some(PlannedChange::Nothing));
     }
     file.check_writable()?;
     report.status = if file.is_as_written(place) {
@@ -364,16 +387,16 @@ fn plan_undo(place: &Place, report: &mut Report) -> anyhow::Result<Option<Step>>
     } else {
         Status::Changed
     };
-    Ok(Some(Step::Restore { file, backup }))
+    Ok(Some(PlannedChange::Restore { file, backup }))
 }
 
-/// Asks whoever sits at the terminal.
+/// Asks for confirmation on the terminal.
 fn ask(status: Status) -> io::Result<bool> {
     let question = match status {
         Status::Changed => {
-            "  It was changed since picktools wrote it. Put the backup back, and keep a copy? [y/N] "
+            "  The file was changed after init. Restore the backup, and keep a copy? [y/N] "
         }
-        _ => "  Write it? [y/N] ",
+        _ => "  Write this file? [y/N] ",
     };
     let mut answer = String::new();
     let mut stderr = io::stderr().lock();
@@ -383,6 +406,6 @@ fn ask(status: Status) -> io::Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-fn shown(path: impl AsRef<Path>) -> String {
+fn printable(path: impl AsRef<Path>) -> String {
     output::line(path.as_ref().display())
 }

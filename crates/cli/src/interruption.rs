@@ -1,6 +1,6 @@
-//! Ending before the work is done, with nothing that was started left behind.
+//! Interruption of the program by a signal.
 
-/// Waits for whoever ends the program.
+/// Waits for Ctrl-C or a termination signal.
 pub(super) async fn interrupted() {
     #[cfg(unix)]
     {

@@ -12,24 +12,37 @@ use picktools::excerpt;
 use picktools::names::{NameTable, Resolution};
 use picktools::{Catalog, disk};
 use picktools_learn as learn;
-use picktools_learn::Served;
+use picktools_learn::LearnedRequest;
 
+const EXAMPLES: &str = "\
+Examples:
+  picktools learn transcripts.jsonl --catalog tools.json --out examples.jsonl
+  picktools learn served.tsv --examples examples.jsonl --out more-examples.jsonl";
+
+/// Create examples from records of tool use.
+///
+/// The result is a file for --examples.
 #[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct LearnCommand {
-    /// Logs: lines `request TAB tool`, transcripts in any provider's shape, or audit records as
-    /// JSON Lines with `request` and `called`; `-` for standard input.
+    /// Records of tool use; - for standard input.
+    ///
+    /// Lines of `request TAB tool`, transcripts in any provider's format, or audit records as JSON
+    /// Lines with `request` and `called`.
     #[arg(value_name = "FILE", required = true)]
     logs: Vec<PathBuf>,
-    /// The catalog that the tools are of: names become ids, unknown ones are left out and reported,
-    /// and words of the tools, such as GitHub, are not masked; may be repeated.
+    /// Catalog that contains the tools; may be repeated.
+    ///
+    /// With a catalog, names become ids, unknown names are skipped and reported, and words of the
+    /// tools, such as GitHub, are not masked.
     #[arg(long, visible_alias = "index", value_name = "PATH", help_heading = heading::CATALOG)]
     catalog: Vec<PathBuf>,
     #[command(flatten)]
     reading: ReadingArgs,
-    /// A file of examples to begin with, whose lines stay as they are.
+    /// File of examples to extend; its lines stay as they are.
     #[arg(long, value_name = "FILE")]
     examples: Option<PathBuf>,
-    /// Write the examples to FILE, in place of standard output.
+    /// Write the examples to this file instead of standard output.
     #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
     out: Option<PathBuf>,
 }
@@ -44,27 +57,32 @@ impl LearnCommand {
         } else {
             Some(self.reading.open(&self.catalog)?)
         };
-        let names = catalog.as_ref().map(NameTable::new);
-        let vocabulary = catalog.as_ref().map(Vocabulary::of).unwrap_or_default();
-        let mut examples = self
-            .examples
-            .as_ref()
-            .map(Examples::open)
-            .transpose()?
-            .unwrap_or_default();
-        let before = examples.len();
+        let (names, vocabulary) = match &catalog {
+            Some(catalog) => (
+                Some(NameTable::new(catalog)),
+                Vocabulary::from_catalog(catalog),
+            ),
+            None => (None, Vocabulary::default()),
+        };
+        // Without a catalog, the names are taken as ids.
+        let resolve = |name: &str| match (&catalog, &names) {
+            (Some(catalog), Some(names)) => resolve_id(catalog, names, name),
+            _ => Some(name.to_owned()),
+        };
+        let mut examples = match &self.examples {
+            Some(path) => Examples::open(path)?,
+            None => Examples::default(),
+        };
+        let existing_count = examples.len();
         let (mut requests, mut pairs) = (0_usize, 0_usize);
         let mut unknown: BTreeSet<String> = BTreeSet::new();
         for path in &self.logs {
-            let served = learn::read(&read_input(path)?, &path.display().to_string())?;
+            let served = learn::read_log(&read_input(path)?, &path.display().to_string())?;
             requests += served.len();
-            for Served { request, called } in served {
+            for LearnedRequest { request, called } in served {
                 for name in called {
                     pairs += 1;
-                    let meant = catalog.as_ref().zip(names.as_ref());
-                    let Some(tool) = meant.map_or(Some(name.clone()), |(catalog, names)| {
-                        id_of(catalog, names, &name)
-                    }) else {
+                    let Some(tool) = resolve(&name) else {
                         unknown.insert(name);
                         continue;
                     };
@@ -75,7 +93,7 @@ impl LearnCommand {
         if !unknown.is_empty() {
             let names = excerpt::list(&unknown.iter().collect::<Vec<_>>(), ", ");
             output::warn(format!(
-                "left out are names that are no tools of the catalog, or ambiguous: {names}"
+                "skipped names that are unknown or ambiguous in the catalog: {names}"
             ));
         }
         let text = examples.to_json_lines();
@@ -85,14 +103,15 @@ impl LearnCommand {
             None => output::verbatim(text.trim_end())?,
         }
         let (learned, tools) = (
-            examples.len() - before,
+            examples.len() - existing_count,
             examples
                 .iter()
                 .map(|example| &example.tool)
                 .collect::<BTreeSet<_>>(),
         );
         output::note(format!(
-            "{learned} examples learned of {pairs} in {requests} requests; {} in all, of {} tools",
+            "learned {learned} examples from {pairs} calls in {requests} requests; \
+             {} in total for {} tools",
             examples.len(),
             tools.len()
         ));
@@ -100,8 +119,8 @@ impl LearnCommand {
     }
 }
 
-/// The id of the one tool that a name means.
-fn id_of(catalog: &Catalog, names: &NameTable, name: &str) -> Option<String> {
+/// Returns the id of the tool that a name resolves to.
+fn resolve_id(catalog: &Catalog, names: &NameTable, name: &str) -> Option<String> {
     match names.resolve(name) {
         Resolution::Tool(resolved) => Some(catalog.tool(resolved.tool).id.clone()),
         _ => None,

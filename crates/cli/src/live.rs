@@ -1,4 +1,4 @@
-//! Tools of MCP servers, asked for them once per run and kept for a while.
+//! Tools of MCP servers, listed once per run and cached for an hour.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,62 +8,60 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use picktools::catalog::CatalogFile;
 use picktools_import::mcp;
-use picktools_import::mcp::{Configuration, Server, Surroundings};
-use picktools_mcp::{KeptTools, Limits, Listing};
+use picktools_import::mcp::{ConfigEnvironment, Configuration, Server};
+use picktools_mcp::{Limits, Listing, ToolListCache};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::interruption::interrupted;
 use crate::{heading, output};
 
-/// How long tools that a server sent are used without asking it again.
+/// The age up to which cached tools are used without asking their server.
 const MAX_AGE: Duration = Duration::from_secs(60 * 60);
-/// How many servers are asked at once.
-const AT_ONCE: usize = 16;
+/// The largest number of servers that are asked at the same time.
+const MAX_CONCURRENT: usize = 16;
 
-/// How MCP servers are asked.
+/// The options of requests to MCP servers.
 #[derive(Args, Clone)]
 #[command(next_help_heading = heading::CATALOG)]
 pub(super) struct LiveArgs {
-    /// Ask MCP servers for their tools again, also where what they sent within the last hour is in
-    /// the cache.
+    /// Ask MCP servers for their tools even if the cache is fresh.
+    ///
+    /// By default cached tools of the last hour are used.
     #[arg(long, conflicts_with = "offline")]
     refresh: bool,
-    /// Do not start or call MCP servers; use what they sent before, however long ago.
+    /// Use cached tools of any age; do not contact MCP servers.
     #[arg(long)]
     offline: bool,
-    /// How long each MCP server may take, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(1..))]
+    /// Timeout of each MCP server in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 30_000,
+        value_parser = clap::value_parser!(u64).range(1..))]
     server_timeout_ms: u64,
 }
 
-/// What became of the servers.
+/// The answers of MCP servers.
 #[derive(Default)]
-pub(super) struct Answers {
-    /// A file for each server that gave tools.
+pub(super) struct ServerAnswers {
+    /// One file per server that sent tools.
     pub(super) files: Vec<CatalogFile>,
-    /// These servers, in the same order.
+    /// These servers, in the order of the files.
     pub(super) servers: Vec<Server>,
-    /// What is missing, and why.
+    /// Messages about servers or tools that are missing.
     pub(super) missing: Vec<String>,
 }
 
-/// Reads a configuration file.
+/// Parses a configuration file.
 pub(super) fn configuration(path: &Path, text: &str) -> anyhow::Result<Configuration> {
     let variable = |name: &str| std::env::var(name).ok();
-    // A bare name, and `-`, have an empty parent: they stand for the folder that the program works
-    // in.
-    let folder = match path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-    {
-        Some(folder) => std::path::absolute(folder),
-        None => std::env::current_dir(),
+    // A bare name and `-` have an empty parent, which stands for the working folder.
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => std::path::absolute(folder),
+        _ => std::env::current_dir(),
     };
-    let folder = folder.context("cannot tell the folder of the configuration")?;
-    mcp::read(
+    let folder = folder.context("cannot find the folder of the configuration")?;
+    mcp::parse_configuration(
         text,
-        &Surroundings {
+        &ConfigEnvironment {
             variable: &variable,
             folder: &folder,
         },
@@ -72,7 +70,7 @@ pub(super) fn configuration(path: &Path, text: &str) -> anyhow::Result<Configura
 }
 
 impl LiveArgs {
-    /// Asks servers anew.
+    /// Returns options that ignore the cache, unless --offline is set.
     pub(super) fn refreshed(&self) -> Self {
         Self {
             refresh: !self.offline,
@@ -80,7 +78,7 @@ impl LiveArgs {
         }
     }
 
-    /// How long a server may take.
+    /// Returns the limits of a server.
     pub(super) fn limits(&self) -> Limits {
         Limits {
             time: Duration::from_millis(self.server_timeout_ms),
@@ -88,17 +86,14 @@ impl LiveArgs {
         }
     }
 
-    /// The tools of the servers of a configuration.
-    pub(super) fn tools(&self, configuration: &Configuration) -> anyhow::Result<Answers> {
-        let mut answers = Answers::default();
+    /// Lists the tools of all servers of a configuration.
+    pub(super) fn tools(&self, configuration: &Configuration) -> anyhow::Result<ServerAnswers> {
+        let mut answers = ServerAnswers::default();
         answers
             .missing
             .extend(configuration.faults.iter().map(ToString::to_string));
         if !configuration.disabled.is_empty() {
-            output::note(format!(
-                "switched off: {}",
-                configuration.disabled.join(", ")
-            ));
+            output::note(format!("disabled: {}", configuration.disabled.join(", ")));
         }
         let servers = &configuration.servers;
         let progress = ProgressBar::new(servers.len() as u64);
@@ -109,51 +104,51 @@ impl LiveArgs {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
-        let asked = runtime.block_on(async {
-            let permits = Semaphore::new(AT_ONCE);
+        let results = runtime.block_on(async {
+            let permits = Semaphore::new(MAX_CONCURRENT);
             let ask = |server| {
                 let (permits, progress) = (&permits, &progress);
                 async move {
                     // The semaphore is never closed.
                     let _permit = permits.acquire().await;
-                    let answer = self.tools_of(server).await;
+                    let answer = self.server_tools(server).await;
                     progress.inc(1);
                     answer
                 }
             };
             tokio::select! {
-                asked = futures_util::future::join_all(servers.iter().map(ask)) => Some(asked),
-                // What is let go of ends the programs that it started.
+                results = futures_util::future::join_all(servers.iter().map(ask)) => Some(results),
+                // Dropping the requests ends the programs that they started.
                 () = interrupted() => None,
             }
         });
         progress.finish_and_clear();
-        let asked = asked.context("interrupted; the MCP servers that were started are ended")?;
-        for (server, answer) in servers.iter().zip(asked) {
+        let results = results.context("interrupted; the started MCP servers were stopped")?;
+        for (server, answer) in servers.iter().zip(results) {
             let (tools, missing) = answer;
             answers.missing.extend(missing);
             if let Some(tools) = tools {
                 answers
                     .files
-                    .push(CatalogFile::of_server(&server.name, &tools));
+                    .push(CatalogFile::from_server(&server.name, &tools));
                 answers.servers.push(server.clone());
             }
         }
         Ok(answers)
     }
 
-    /// The tools of one server, and what is missing.
-    async fn tools_of(&self, server: &Server) -> (Option<Vec<Value>>, Option<String>) {
+    /// Lists the tools of one server. Also returns a message if tools are missing.
+    async fn server_tools(&self, server: &Server) -> (Option<Vec<Value>>, Option<String>) {
         let cache =
-            crate::args::default_cache_dir().map(|folder| KeptTools::new(folder.join("mcp")));
-        let kept = cache.as_ref().and_then(|cache| cache.get(server));
-        match kept {
+            crate::args::default_cache_dir().map(|folder| ToolListCache::new(folder.join("mcp")));
+        let cached = cache.as_ref().and_then(|cache| cache.get(server));
+        match cached {
             Some((tools, age)) if self.offline || (!self.refresh && age < MAX_AGE) => {
                 return (Some(tools), None);
             }
             None if self.offline => {
                 let missing = format!(
-                    "{}: nothing that it sent is in the cache; ask it without --offline",
+                    "{}: its tools are not in the cache; run without --offline",
                     server.name
                 );
                 return (None, Some(missing));
@@ -182,14 +177,12 @@ impl LiveArgs {
                     server.name
                 )),
             ),
-            Err(error) => match kept {
+            Err(error) => match cached {
                 Some((tools, age)) => {
                     let age = age.as_secs() / 60;
                     (
                         Some(tools),
-                        Some(format!(
-                            "{error}\n  its tools of {age} minutes ago are used"
-                        )),
+                        Some(format!("{error}\n  using its tools of {age} minutes ago")),
                     )
                 }
                 None => (None, Some(error.to_string())),

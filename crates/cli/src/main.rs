@@ -1,8 +1,8 @@
-//! The program `picktools`: one file per command, each of which reads, calls the library and
-//! renders.
+//! The program `picktools`: one file per command. Each command reads its input, calls the library
+//! and prints the answer.
 //!
-//! Answers go to standard output, everything else to standard error. Exit codes: 0 done, 1 answered
-//! "no", 2 usage or input error; with `--json` an error is an answer too:
+//! Answers go to standard output, everything else to standard error. Exit codes: 0 success, 1 a
+//! negative answer, 2 a usage or input error. With `--json` an error is printed as JSON, too:
 //! `{"error": {"message": …, "causes": […]}}`.
 
 mod approve;
@@ -47,102 +47,165 @@ mod telemetry;
 mod translate;
 mod validate;
 
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 #[cfg(feature = "otel")]
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
-/// A gateway runs for weeks: memory of ended sessions goes back to the system.
+/// Returns the memory of ended sessions to the system, because a gateway runs for weeks.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Makes the runtime of a gateway.
+/// Creates the runtime of a gateway.
 fn gateway_runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
 }
 
-/// The few tools a request needs, out of thousands, with a reason for every pick and every
-/// exclusion.
+/// Pick the few tools that a request needs out of thousands, with reasons.
 #[derive(Parser)]
-#[command(name = "picktools", version, about, propagate_version = true, after_help = EXIT_CODES)]
+#[command(name = "picktools", version, propagate_version = true, after_help = EXIT_CODES)]
 struct Cli {
-    /// Log on standard error what is registered and resolved, such as each alias; PICKTOOLS_LOG
-    /// sets levels, as in picktools=debug, and counts before this.
+    /// Log details to standard error.
+    ///
+    /// The log shows, for example, each alias that is registered or resolved. PICKTOOLS_LOG sets
+    /// the levels, as in picktools=debug, and takes precedence over this option.
     #[arg(short, long, global = true, help_heading = heading::OUTPUT)]
     verbose: bool,
-    /// How lines for the log are written: for people, or a JSON object each.
-    #[arg(long, global = true, value_name = "FORM", value_parser = ["text", "json"], default_value = "text",
-        help_heading = heading::OUTPUT)]
+    /// Format of log lines: plain text, or one JSON object per line.
+    #[arg(long, global = true, value_name = "FORM", value_parser = ["text", "json"],
+        default_value = "text", help_heading = heading::OUTPUT)]
     log_format: String,
     #[command(subcommand)]
     command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 answered \"no\", 2 usage or input error. \
-With --json an error is an object on standard output: {\"error\": {\"message\": ..., \"causes\": [...]}}.";
+const EXIT_CODES: &str = "\
+Exit codes: 0 success, 1 negative answer, 2 usage or input error.
+With --json an error is an object on standard output: \
+{\"error\": {\"message\": ..., \"causes\": [...]}}.";
 
+/// The text that `picktools` prints without arguments.
+const OVERVIEW: &str = "\
+picktools picks the few tools that a request needs out of thousands, with reasons.
+
+  picktools init                      put picktools in front of the MCP servers of your clients
+  picktools mcp --config .mcp.json    run the MCP gateway for one client
+  picktools pick \"…\" --catalog PATH   pick the tools that a request needs
+
+`picktools --help` lists all commands; `picktools <COMMAND> --help` explains one.";
+
+/// The groups of commands in the top-level help, in order.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Start", &["init", "mcp", "serve", "pick"]),
+    (
+        "Tools",
+        &["resolve", "call", "run", "validate", "translate"],
+    ),
+    ("Catalogs", &["import", "index", "check", "store", "models"]),
+    ("Quality", &["eval", "learn", "enrich"]),
+    ("Operations", &["approve", "replay", "completions"]),
+];
+
+// The help of a command is the documentation of its struct.
 #[derive(Subcommand)]
 enum Command {
-    /// Pick the tools that a request needs.
-    Pick(pick::PickCommand),
-    /// Index a catalog and tell what the index holds; this fills the embedding cache of a model
-    /// that needs one.
-    Index(index::IndexCommand),
-    /// Tell which tools names mean: by name or alias, also in a variant spelling.
-    Resolve(resolve::ResolveCommand),
-    /// Write the tools of a catalog in a provider's format.
-    Translate(translate::TranslateCommand),
-    /// Hold calls of a model to the tools that they mean: one result per call.
-    Validate(validate::ValidateCommand),
-    /// Run a tool: resolved, checked, confirmed, and told while it runs.
-    Call(call::CallCommand),
-    /// Run all calls of a model's answer.
-    Run(run::RunCommand),
-    /// Look for what is wrong with a catalog: schemas, names and aliases, and texts written to
-    /// deceive a model.
-    Check(check::CheckCommand),
-    /// Serve one client as one MCP server before many: on standard input and output, it shows the
-    /// few tools that a request needs.
-    Mcp(mcp::McpCommand),
-    /// Serve many clients as one MCP server before many, over HTTP.
-    Serve(serve::ServeCommand),
-    /// Show the definitions of MCP servers that wait for approval, with what changed, and approve
-    /// them.
-    Approve(approve::ApproveCommand),
-    /// Tell whether the audit of a gateway is whole, and run its selections again: with what they
-    /// were made with, or with another catalog, model or policy.
-    Replay(replay::ReplayCommand),
-    /// Make a catalog, as JSON Lines, of what people already have: OpenAPI documents, MCP servers.
-    Import(import::ImportCommand),
-    /// Put picktools in front of the MCP servers that clients on this machine are configured with.
     Init(init::InitCommand),
-    /// Measure ranking quality and latency on queries with known answers.
-    Eval(eval::EvalCommand),
-    /// Make a file of examples, for --examples, of what tools have served: transcripts, audit
-    /// records, or lines of a request and a tool.
-    Learn(learn::LearnCommand),
-    /// Ask a language model for sample requests of each tool, once a tool, and keep them in a file
-    /// of examples.
-    Enrich(enrich::EnrichCommand),
-    /// Look after a catalog in a store that several share.
+    Mcp(mcp::McpCommand),
+    Serve(serve::ServeCommand),
+    Pick(pick::PickCommand),
+    Resolve(resolve::ResolveCommand),
+    Call(call::CallCommand),
+    Run(run::RunCommand),
+    Validate(validate::ValidateCommand),
+    Translate(translate::TranslateCommand),
+    Import(import::ImportCommand),
+    Index(index::IndexCommand),
+    Check(check::CheckCommand),
     Store(store::StoreCommand),
-    /// List the embedding models that --model takes, and fetch them.
     Models(models::ModelsCommand),
-    /// Print the completion script of a shell.
+    Eval(eval::EvalCommand),
+    Learn(learn::LearnCommand),
+    Enrich(enrich::EnrichCommand),
+    Approve(approve::ApproveCommand),
+    Replay(replay::ReplayCommand),
     Completions(completions::CompletionsCommand),
 }
 
+impl Command {
+    /// Runs the command and returns the exit code of its answer.
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let success = |()| ExitCode::SUCCESS;
+        match self {
+            Self::Init(command) => command.run(),
+            Self::Mcp(command) => command.run(),
+            Self::Serve(command) => command.run(),
+            Self::Pick(command) => command.run().map(success),
+            Self::Resolve(command) => command.run(),
+            Self::Call(command) => command.run(),
+            Self::Run(command) => command.run(),
+            Self::Validate(command) => command.run(),
+            Self::Translate(command) => command.run().map(success),
+            Self::Import(command) => command.run(),
+            Self::Index(command) => command.run().map(success),
+            Self::Check(command) => command.run(),
+            Self::Store(command) => command.run(),
+            Self::Models(command) => command.run().map(success),
+            Self::Eval(command) => command.run().map(success),
+            Self::Learn(command) => command.run().map(success),
+            Self::Enrich(command) => command.run(),
+            Self::Approve(command) => command.run(),
+            Self::Replay(command) => command.run(),
+            Self::Completions(command) => command.run(program()).map(success),
+        }
+    }
+}
+
+/// Returns the command-line definition, whose help lists the commands in [`GROUPS`].
+fn program() -> clap::Command {
+    let command = Cli::command();
+    let styles = command.get_styles();
+    let (header, literal) = (*styles.get_header(), *styles.get_literal());
+    let mut list = String::new();
+    for (title, names) in GROUPS {
+        let _infallible = writeln!(list, "{header}{title}:{header:#}");
+        for name in names {
+            let subcommand = command.find_subcommand(name);
+            let summary = subcommand
+                .and_then(clap::Command::get_about)
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            let _infallible = writeln!(list, "  {literal}{name:<12}{literal:#} {summary}");
+        }
+        list.push('\n');
+    }
+    command.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}\
+         {header}Options:{header:#}\n{{options}}{{after-help}}"
+    ))
+}
+
+/// Parses the arguments of this process.
+fn parse() -> Result<Cli, clap::Error> {
+    let mut command = program();
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
 fn main() -> ExitCode {
-    let done = |()| ExitCode::SUCCESS;
+    if std::env::args_os().len() <= 1 {
+        output::note_lines(OVERVIEW);
+        return ExitCode::from(2);
+    }
     let as_json = wants_json();
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
             output::usage_error(&error, as_json);
@@ -150,36 +213,14 @@ fn main() -> ExitCode {
         }
         Err(help) => help.exit(),
     };
-    let _exporting = match init_logging(cli.verbose, cli.log_format == "json") {
-        Ok(exporting) => exporting,
+    let _span_export = match init_logging(cli.verbose, cli.log_format == "json") {
+        Ok(span_export) => span_export,
         Err(error) => {
             output::error(&error, as_json);
             return ExitCode::from(2);
         }
     };
-    let result = match cli.command {
-        Command::Pick(command) => command.run().map(done),
-        Command::Resolve(command) => command.run(),
-        Command::Translate(command) => command.run().map(done),
-        Command::Validate(command) => command.run(),
-        Command::Call(command) => command.run(),
-        Command::Run(command) => command.run(),
-        Command::Mcp(command) => command.run(),
-        Command::Serve(command) => command.run(),
-        Command::Approve(command) => command.run(),
-        Command::Replay(command) => command.run(),
-        Command::Check(command) => command.run(),
-        Command::Index(command) => command.run().map(done),
-        Command::Import(command) => command.run(),
-        Command::Init(command) => command.run(),
-        Command::Eval(command) => command.run().map(done),
-        Command::Learn(command) => command.run().map(done),
-        Command::Enrich(command) => command.run(),
-        Command::Store(command) => command.run(),
-        Command::Models(command) => command.run().map(done),
-        Command::Completions(command) => command.run(Cli::command()).map(done),
-    };
-    match result {
+    match cli.command.run() {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -189,7 +230,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether answers are JSON, as far as can be told before the arguments are understood.
+/// Returns `true` if the arguments ask for JSON; used before they are parsed.
 fn wants_json() -> bool {
     std::env::args_os()
         .skip(1)
@@ -197,15 +238,20 @@ fn wants_json() -> bool {
         .any(|argument| argument == "--json")
 }
 
-/// A reader that has seen enough (`picktools … | head`) is not an error.
+/// Returns `true` if the reader of the output closed it (`picktools … | head`), which is not a
+/// failure.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref::<io::Error>())
-        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+    for cause in error.chain() {
+        if let Some(cause) = cause.downcast_ref::<io::Error>()
+            && cause.kind() == io::ErrorKind::BrokenPipe
+        {
+            return true;
+        }
+    }
+    false
 }
 
-/// Has lines for the log written, and spans exported while what is returned lives.
+/// Starts the log, and the export of spans for the lifetime of the returned value.
 fn init_logging(verbose: bool, as_json: bool) -> anyhow::Result<impl Sized> {
     let level = if verbose { "picktools=debug" } else { "error" };
     let filter = EnvFilter::try_from_env("PICKTOOLS_LOG").unwrap_or_else(|_| EnvFilter::new(level));
@@ -220,14 +266,131 @@ fn init_logging(verbose: bool, as_json: bool) -> anyhow::Result<impl Sized> {
     let registry = tracing_subscriber::registry().with(lines);
     #[cfg(feature = "otel")]
     {
-        let (layer, exporting) = telemetry::exporting()?.unzip();
+        let (layer, span_export) = telemetry::span_export()?.unzip();
         let spans = Targets::new().with_target("picktools::span", LevelFilter::INFO);
         registry.with(layer.with_filter(spans)).init();
-        Ok(exporting)
+        Ok(span_export)
     }
     #[cfg(not(feature = "otel"))]
     {
         registry.init();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The most columns of a summary line.
+    const MAX_COLUMNS: usize = 80;
+
+    /// Calls `visit` with the full name of each command below `parent`, and the command.
+    fn visit_commands(
+        parent: &clap::Command,
+        parent_name: &str,
+        visit: &mut dyn FnMut(&str, &clap::Command),
+    ) {
+        for command in parent.get_subcommands() {
+            if command.get_name() == "help" {
+                continue;
+            }
+            let name = format!("{parent_name} {}", command.get_name());
+            visit(&name, command);
+            visit_commands(command, &name, visit);
+        }
+    }
+
+    fn built_program() -> clap::Command {
+        let mut command = program();
+        command.build();
+        command
+    }
+
+    /// Splits a command line at blanks outside quotes.
+    fn split_words(line: &str) -> Vec<String> {
+        let mut words = Vec::new();
+        let (mut word, mut quote, mut is_word) = (String::new(), None, false);
+        for c in line.chars() {
+            match (quote, c) {
+                (None, '"' | '\'') => (quote, is_word) = (Some(c), true),
+                (Some(open), _) if open == c => quote = None,
+                (None, ' ') if is_word => {
+                    words.push(std::mem::take(&mut word));
+                    is_word = false;
+                }
+                (None, ' ') => {}
+                _ => {
+                    word.push(c);
+                    is_word = true;
+                }
+            }
+        }
+        words.extend(is_word.then_some(word));
+        words
+    }
+
+    #[test]
+    fn command_groups_contain_every_command_once() {
+        let grouped: Vec<&str> = GROUPS
+            .iter()
+            .flat_map(|(_, names)| names.iter().copied())
+            .collect();
+        let command = Cli::command();
+        let defined: Vec<&str> = command
+            .get_subcommands()
+            .map(clap::Command::get_name)
+            .collect();
+        assert_eq!(grouped, defined);
+        let help = program().render_long_help().to_string();
+        for name in defined {
+            assert!(help.contains(&format!("\n  {name} ")), "{name}: {help}");
+        }
+    }
+
+    #[test]
+    fn summaries_are_one_line_of_80_columns() {
+        visit_commands(&built_program(), "picktools", &mut |name, command| {
+            let about = command
+                .get_about()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(!about.is_empty(), "{name} has no summary");
+            assert!(about.chars().count() <= MAX_COLUMNS, "{name}: {about}");
+            for argument in command.get_arguments() {
+                let help = argument
+                    .get_help()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
+                let id = argument.get_id();
+                assert!(!help.is_empty(), "{name} {id} has no summary");
+                assert!(help.chars().count() <= MAX_COLUMNS, "{name} {id}: {help}");
+            }
+        });
+    }
+
+    #[test]
+    fn examples_of_every_command_parse() {
+        visit_commands(&built_program(), "picktools", &mut |name, command| {
+            let examples = command.get_after_long_help();
+            let examples = examples.map(ToString::to_string).unwrap_or_default();
+            let mut lines = examples.lines();
+            assert_eq!(lines.next(), Some("Examples:"), "{name}");
+            let mut count = 0;
+            for line in lines {
+                let line = line.strip_prefix("  ").unwrap_or_default();
+                assert!(
+                    line.starts_with(&format!("{name} ")) || line == name,
+                    "{name}: {line}"
+                );
+                let line = line.split(" > ").next().unwrap_or_default();
+                let parsed = program().try_get_matches_from(split_words(line));
+                if let Err(error) = parsed {
+                    panic!("{line}: {error}");
+                }
+                count += 1;
+            }
+            assert!(count >= 2, "{name} has {count} examples");
+        });
     }
 }

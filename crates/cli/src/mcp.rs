@@ -12,7 +12,7 @@ use picktools_audit::AuditSettings;
 use picktools_gateway::settings::{Mode, ProviderSettings, ProxySettings, Role, Share, Unsafe};
 use picktools_gateway::{CallQueue, Counters, Gateway, GatewayOptions, Pins, Settings};
 use picktools_import::mcp::Configuration;
-use picktools_state::{Fault, Store};
+use picktools_state::{StateStore, StoreFault};
 use picktools_store::{RedisStore, SharedCatalog, StoreError};
 
 use crate::interruption::interrupted;
@@ -21,13 +21,23 @@ use crate::servers::ServerArgs;
 use crate::store_args::StoreArgs;
 use crate::{args, heading, output};
 
-/// How often is looked whether another catalog was published.
-const LOOK: Duration = Duration::from_millis(200);
-/// Every how many looks it is looked whether a file has become another, and whether a store answers
-/// again.
-const LOOKS_AT_FILES: usize = 5;
+/// The interval of checks for a new snapshot in the store.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
+/// The number of these checks after which the files, and a store that failed, are checked too.
+const CHECKS_PER_FILE_CHECK: usize = 5;
 
+const EXAMPLES: &str = "\
+Examples:
+  picktools mcp --config .mcp.json
+  picktools mcp --mode search -- npx -y @modelcontextprotocol/server-memory";
+
+/// Run the MCP gateway on standard input and output.
+///
+/// One client connects to one MCP server that stands in front of many, and sees only the tools that
+/// a request needs (docs/how-to/run-the-gateway.md). `picktools init` configures your clients to
+/// start it.
 #[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct McpCommand {
     #[command(flatten)]
     servers: ServerArgs,
@@ -35,53 +45,66 @@ pub(super) struct McpCommand {
     gateway: GatewayArgs,
 }
 
-/// How a gateway stands before its servers.
+/// The options of a gateway.
 #[derive(Args)]
 pub(super) struct GatewayArgs {
-    /// A file of settings: what is shown, who may do what, how servers are kept (docs/gateway.md).
+    /// Settings file of the gateway.
+    ///
+    /// It sets the shown tools, roles, keys and servers (docs/reference/settings.md).
     #[arg(long, value_name = "FILE", help_heading = heading::GATEWAY)]
     settings: Option<PathBuf>,
-    /// What the client is shown: all tools where they cost few tokens, and else tools that search
-    /// and call; or one of these always.
-    #[arg(long, value_name = "MODE", value_parser = ["auto", "search", "dynamic", "pass-through"], help_heading = heading::GATEWAY)]
+    /// Tools that the client sees [default: auto].
+    ///
+    /// `pass-through` lists all tools. `search` lists three tools: search, describe and call.
+    /// `dynamic` lists the search tools and the tools that were found. `auto` lists all tools if
+    /// they need few tokens, and else the search tools.
+    #[arg(long, value_name = "MODE", value_parser = ["auto", "search", "dynamic", "pass-through"],
+        help_heading = heading::GATEWAY)]
     mode: Option<String>,
-    /// What becomes of calls of tools that are marked as destructive.
-    #[arg(long = "unsafe", value_name = "WHAT", value_parser = ["deny", "confirm", "allow"], help_heading = heading::GATEWAY)]
+    /// Treatment of unsafe tools [default: confirm].
+    ///
+    /// `deny` hides the tools, `confirm` asks a person before each call, `allow` runs the calls.
+    #[arg(long = "unsafe", value_name = "WHAT", value_parser = ["deny", "confirm", "allow"],
+        help_heading = heading::GATEWAY)]
     marked_unsafe: Option<String>,
-    /// The folder of what was approved [default: the user's folder of data].
+    /// Folder of approvals [default: user data].
+    ///
+    /// The default is the folder `picktools` in the user's data folder.
     #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
     state_dir: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
     /// The catalog in the store.
     #[arg(skip)]
-    published: Box<std::cell::RefCell<Published>>,
-    /// Record what is decided in this folder, which no other gateway writes (docs/audit.md);
-    /// nothing is picked or run while that cannot be done.
+    published: Box<std::cell::RefCell<PublishedCatalog>>,
+    /// Write the audit log to this folder.
+    ///
+    /// docs/how-to/audit-and-replay.md describes it. No other gateway may write there. While the
+    /// log cannot be written, nothing is picked or run.
     #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
     audit: Option<PathBuf>,
     #[arg(skip)]
     pub(super) providers: Providers,
-    /// Tools that no server has.
+    /// The tools that no server has.
     #[arg(skip)]
     pub(super) catalog: Option<CatalogFiles>,
 }
 
-/// A catalog in a store, as far as it is known.
+/// The state of a catalog in a store.
 #[derive(Default)]
-struct Published {
-    /// Where it is looked for, on connections that are kept.
+struct PublishedCatalog {
+    /// The store, with connections that stay open.
     store: Option<RedisStore>,
-    /// None where nothing was published yet.
+    /// The catalog, or `None` if nothing was published yet.
     catalog: Option<SharedCatalog>,
-    /// Who is told what is wrong with it.
-    gateways: Option<Store>,
-    /// Whether it cannot be followed.
+    /// The gateways' store, which receives faults of the catalog.
+    gateways: Option<StateStore>,
+    /// `true` while the catalog cannot be followed.
     fails: bool,
 }
 
-impl Published {
-    /// Takes over what was published last.
+impl PublishedCatalog {
+    /// Loads the latest snapshot.
     fn follow(&mut self, args: &StoreArgs) -> anyhow::Result<()> {
         if self.store.is_none() {
             self.store = args.catalog_store()?;
@@ -99,7 +122,7 @@ impl Published {
     }
 }
 
-/// The files of a catalog, and how they are read.
+/// The files of a catalog, and their reading options.
 pub(super) struct CatalogFiles {
     pub(super) paths: Vec<PathBuf>,
     pub(super) reading: ReadingArgs,
@@ -110,24 +133,27 @@ impl CatalogFiles {
         self.reading.open(&self.paths)
     }
 
-    /// The files that can become others, those of folders among them.
+    /// Returns the files that may change, including those of folders.
     fn files(&self) -> Vec<PathBuf> {
-        let walk = |path: &PathBuf| {
-            walkdir::WalkDir::new(path)
+        let mut files = Vec::new();
+        for path in &self.paths {
+            // Entries that cannot be read are skipped.
+            for entry in walkdir::WalkDir::new(path)
                 .max_depth(1)
                 .into_iter()
-                .filter_map(Result::ok)
-        };
-        self.paths
-            .iter()
-            .flat_map(walk)
-            .map(walkdir::DirEntry::into_path)
-            .filter(|path| path.is_file())
-            .collect()
+                .flatten()
+            {
+                let path = entry.into_path();
+                if path.is_file() {
+                    files.push(path);
+                }
+            }
+        }
+        files
     }
 }
 
-/// The addresses of providers of models, where the command line has them.
+/// The URLs of model providers from the command line.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Providers {
     pub(super) openai: Option<String>,
@@ -135,13 +161,13 @@ pub(super) struct Providers {
 }
 
 impl Providers {
-    /// Puts the addresses into the settings; what those say of a provider besides stays.
+    /// Sets the URLs in the settings. Other settings of a provider stay.
     fn set(&self, proxy: &mut ProxySettings) {
-        let given = [
+        let urls = [
             (&self.openai, &mut proxy.openai),
             (&self.anthropic, &mut proxy.anthropic),
         ];
-        for (url, provider) in given {
+        for (url, provider) in urls {
             let Some(url) = url else { continue };
             match provider {
                 Some(provider) => provider.url.clone_from(url),
@@ -151,21 +177,27 @@ impl Providers {
     }
 }
 
-/// The folder of what gateways keep.
-pub(super) fn state_folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
-    let folder = given.map_or_else(args::data_dir, |folder| Ok(folder.to_owned()))?;
+/// Returns the folder of a gateway's state.
+pub(super) fn state_folder(folder: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let folder = match folder {
+        Some(folder) => folder.to_owned(),
+        None => args::data_dir()?,
+    };
     Ok(folder.join("gateway"))
 }
 
-/// What was approved, and which calls wait: in a store, where there is one, and else in a folder.
-pub(super) fn approvals(store: Option<&Store>, folder: &Path) -> anyhow::Result<(Pins, CallQueue)> {
+/// Opens the approvals and the pending calls, in the store or else in a folder.
+pub(super) fn approvals(
+    store: Option<&StateStore>,
+    folder: &Path,
+) -> anyhow::Result<(Pins, CallQueue)> {
     Ok(match store {
-        Some(store) => (Pins::of(store)?, CallQueue::of(store)?),
+        Some(store) => (Pins::from_store(store)?, CallQueue::from_store(store)?),
         None => (Pins::open(folder)?, CallQueue::open(folder)?),
     })
 }
 
-/// The servers of a gateway; where it has a catalog or stands before models, there may be none.
+/// Returns the servers of a gateway. A gateway with a catalog or a model proxy needs none.
 fn configuration(
     servers: &ServerArgs,
     settings: &Settings,
@@ -176,18 +208,18 @@ fn configuration(
         return Ok(Configuration::default());
     }
     let configuration = servers.configuration()?;
-    output::warnings(configuration.faults.iter().map(ToString::to_string), "");
+    output::warnings(&configuration.faults, "");
     Ok(configuration)
 }
 
 impl GatewayArgs {
-    /// What the operator says.
+    /// Returns the settings of the operator: the file and the command line.
     fn settings(&self) -> anyhow::Result<Settings> {
         let mut settings = match &self.settings {
             Some(path) => {
                 let text = String::from_utf8(reading::read_input(path)?)
-                    .context("the settings are not UTF-8")?;
-                Settings::read(&text).with_context(|| format!("{}", path.display()))?
+                    .context("the settings are not valid UTF-8")?;
+                Settings::parse(&text).with_context(|| format!("{}", path.display()))?
             }
             None => Settings::default(),
         };
@@ -199,12 +231,12 @@ impl GatewayArgs {
                 _ => Mode::Auto,
             };
         }
-        if let Some(what) = &self.marked_unsafe {
+        if let Some(treatment) = &self.marked_unsafe {
             let role: &mut Role = settings
                 .roles
                 .entry(picktools_gateway::settings::DEFAULT_ROLE.to_owned())
                 .or_default();
-            role.marked_unsafe = match what.as_str() {
+            role.marked_unsafe = match treatment.as_str() {
                 "deny" => Unsafe::Deny,
                 "allow" => Unsafe::Allow,
                 _ => Unsafe::Confirm,
@@ -221,7 +253,7 @@ impl GatewayArgs {
         Ok(settings)
     }
 
-    /// What a gateway before these servers is made of.
+    /// Returns the options of a gateway in front of these servers.
     pub(super) fn options(
         &self,
         servers: &ServerArgs,
@@ -230,14 +262,16 @@ impl GatewayArgs {
         let settings = self.settings()?;
         let catalog = self.own_tools()?;
         let lacks_all = self.store.is_named() && catalog.is_none() && !servers.are_named();
-        let configuration = configuration(servers, &settings, catalog.is_some()).map_err(|error| match lacks_all {
-            true => {
-                error.context("nothing is published in the store (`picktools index --store`), and there is no server")
-            }
+        let configuration = configuration(servers, &settings, catalog.is_some());
+        let configuration = configuration.map_err(|error| match lacks_all {
+            true => error.context(
+                "the store has no catalog (publish one with `picktools index --store`), and no MCP \
+                 server is named",
+            ),
             false => error,
         })?;
         let state = state_folder(self.state_dir.as_deref())?;
-        let store = self.store.open()?.map(|store| store.remembers(&state));
+        let store = self.store.open()?.map(|store| store.with_memory(&state));
         {
             self.published.borrow_mut().gateways.clone_from(&store);
         }
@@ -247,7 +281,7 @@ impl GatewayArgs {
             settings,
             catalog,
             environment: Arc::new(|name: &str| std::env::var_os(name)),
-            kept: args::default_cache_dir().map(|folder| folder.join("mcp")),
+            tool_cache: args::default_cache_dir().map(|folder| folder.join("mcp")),
             share,
             meter: Arc::new(Counters::default()),
             pins: Some(pins),
@@ -258,103 +292,124 @@ impl GatewayArgs {
 }
 
 impl GatewayArgs {
-    /// Follows the files of a gateway: when one of them has become another, the gateway takes what
-    /// they say now.
+    /// Follows the files of a gateway, and reloads it after a change.
     pub(super) async fn follow_files(&self, servers: &ServerArgs, gateway: &Gateway) {
-        let files: Vec<&PathBuf> = servers
-            .files()
-            .iter()
-            .chain(&self.settings)
-            .filter(|path| path.is_file())
-            .collect();
-        let read = || {
-            let catalog = self.catalog.iter().flat_map(CatalogFiles::files);
-            let catalog: Vec<_> = catalog.map(|path| (stamp(&path), path)).collect();
-            (
-                files
-                    .iter()
-                    .map(|path| std::fs::read(path).ok())
-                    .collect::<Vec<_>>(),
-                catalog,
-            )
-        };
+        let mut files = Vec::new();
+        for path in servers.files().iter().chain(&self.settings) {
+            if path.is_file() {
+                files.push(path);
+            }
+        }
+        let read_state = || self.read_state(&files);
         let follow_store = || tokio::task::block_in_place(|| self.follow_store());
-        let (mut last, mut last_published) = (read(), follow_store());
-        for look in 1_usize.. {
-            tokio::time::sleep(LOOK).await;
-            let is_slow_look = look.is_multiple_of(LOOKS_AT_FILES);
-            let published = if is_slow_look || self.store_answers() {
+        let (mut last, mut last_published) = (read_state(), follow_store());
+        for check in 1_usize.. {
+            tokio::time::sleep(CHECK_INTERVAL).await;
+            let is_file_check = check.is_multiple_of(CHECKS_PER_FILE_CHECK);
+            let published = if is_file_check || self.store_answers() {
                 follow_store()
             } else {
                 last_published
             };
-            let now = if is_slow_look { read() } else { last.clone() };
-            if now == last && published == last_published {
+            let current = if is_file_check {
+                read_state()
+            } else {
+                last.clone()
+            };
+            if current == last && published == last_published {
                 continue;
             }
-            let taken = self.settings().and_then(|settings| {
-                let catalog = self.own_tools()?;
-                let configuration = configuration(servers, &settings, catalog.is_some())?;
-                Ok(gateway.reload(configuration.servers, settings, catalog)?)
-            });
-            match taken {
-                Ok(()) => output::note("the configuration was read again"),
-                Err(error) => output::warn(format!("the configuration stays as it was: {error:#}")),
+            match self.reload(servers, gateway) {
+                Ok(()) => output::note("reloaded the configuration"),
+                Err(error) => output::warn(format!(
+                    "cannot reload the configuration: {error:#}; the previous one stays in use"
+                )),
             }
-            (last, last_published) = (now, published);
+            (last, last_published) = (current, published);
         }
     }
 
-    /// The tools that no server has: those of files, or else those that were published in the
-    /// store.
+    /// Returns the contents of these files, and the states of the catalog's files.
+    fn read_state(&self, files: &[&PathBuf]) -> WatchedFiles {
+        let mut state = WatchedFiles::default();
+        for path in files {
+            state.contents.push(std::fs::read(path).ok());
+        }
+        if let Some(catalog) = &self.catalog {
+            for path in catalog.files() {
+                state.catalog.push((stamp(&path), path));
+            }
+        }
+        state
+    }
+
+    /// Reads the settings, the catalog and the servers again, and applies them.
+    fn reload(&self, servers: &ServerArgs, gateway: &Gateway) -> anyhow::Result<()> {
+        let settings = self.settings()?;
+        let catalog = self.own_tools()?;
+        let configuration = configuration(servers, &settings, catalog.is_some())?;
+        Ok(gateway.reload(configuration.servers, settings, catalog)?)
+    }
+
+    /// Returns the tools that no server has: those of files, or else those of the store.
     fn own_tools(&self) -> anyhow::Result<Option<Catalog>> {
         if let Some(files) = &self.catalog {
-            return files.open().map(Some);
+            return Ok(Some(files.open()?));
         }
-        {
-            let mut published = self.published.borrow_mut();
-            if published.catalog.is_none() {
-                published.follow(&self.store)?;
-            }
-            Ok(published
-                .catalog
-                .as_ref()
-                .map(|shared| shared.catalog().clone()))
+        let mut published = self.published.borrow_mut();
+        if published.catalog.is_none() {
+            published.follow(&self.store)?;
         }
+        let catalog = published.catalog.as_ref();
+        Ok(catalog.map(|shared| shared.catalog().clone()))
     }
 
-    /// Takes over what was published in the store; returns which snapshot the gateway's own tools
-    /// are of. What is wrong with the store is told when it begins.
+    /// Loads the latest snapshot of the store, and returns the version of the snapshot in use.
+    /// Reports when a fault of the store begins.
     fn follow_store(&self) -> Option<u64> {
         if self.catalog.is_some() {
             return None;
         }
         let mut published = self.published.borrow_mut();
-        let fault = published.follow(&self.store).err().map(|error| {
-            let fault = match error.downcast_ref::<StoreError>() {
-                Some(StoreError::Empty { .. }) => Fault::Older,
-                Some(StoreError::Damaged { .. }) => Fault::Foreign,
-                _ => Fault::Away,
-            };
-            (fault, format!("the catalog stays as it was: {error:#}"))
-        });
+        let fault = match published.follow(&self.store) {
+            Ok(()) => None,
+            Err(error) => Some(describe_fault(&error)),
+        };
         published.fails = fault.is_some();
         if let Some(gateways) = &published.gateways {
-            gateways.catalog_fault(fault);
+            gateways.report_catalog_fault(fault);
         }
-        published
-            .catalog
-            .as_ref()
-            .map(|shared| shared.snapshot().version)
+        let shared = published.catalog.as_ref()?;
+        Some(shared.snapshot().version)
     }
 
-    /// Whether the store can be asked at every look.
+    /// Returns `true` if the store answered the last check.
     fn store_answers(&self) -> bool {
         !self.published.borrow().fails
     }
 }
 
-/// What tells that a file has become another.
+/// Returns the kind of a failure to follow the catalog of a store, and its message.
+fn describe_fault(error: &anyhow::Error) -> (StoreFault, String) {
+    let fault = match error.downcast_ref::<StoreError>() {
+        Some(StoreError::Empty { .. }) => StoreFault::RolledBack,
+        Some(StoreError::Damaged { .. }) => StoreFault::Foreign,
+        _ => StoreFault::Unreachable,
+    };
+    let message = format!("cannot follow the catalog: {error:#}; the previous one stays in use");
+    (fault, message)
+}
+
+/// The state of the files of a gateway, which shows a change.
+#[derive(Clone, Default, PartialEq)]
+struct WatchedFiles {
+    /// The contents of the settings and of the configurations; `None` if one cannot be read.
+    contents: Vec<Option<Vec<u8>>>,
+    /// The files of the catalog.
+    catalog: Vec<(Option<(SystemTime, u64)>, PathBuf)>,
+}
+
+/// Returns the modification time and size of a file, which show a change.
 fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
     let metadata = path.metadata().ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
@@ -364,19 +419,19 @@ impl McpCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let options = self.gateway.options(&self.servers, Share::All)?;
         let runtime = crate::gateway_runtime()?;
-        let served = runtime.block_on(async {
+        let result = runtime.block_on(async {
             let gateway = Gateway::open(options)?;
-            let served = tokio::select! {
-                served = gateway.serve_stdio() => served,
+            let result = tokio::select! {
+                result = gateway.serve_stdio() => result,
                 () = interrupted() => Ok(()),
                 () = self.gateway.follow_files(&self.servers, &gateway) => Ok(()),
             };
             gateway.end().await;
-            served
+            result
         });
-        // A pending read of standard input must not hold the end up.
+        // A pending read of standard input must not delay the exit.
         runtime.shutdown_background();
-        served?;
+        result?;
         Ok(ExitCode::SUCCESS)
     }
 }

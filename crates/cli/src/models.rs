@@ -5,25 +5,43 @@ use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use self::known::Pulled;
-use self::known::{KnownModel, Place, STATIC, TUNED};
+use self::known::PullOutcome;
+use self::known::{KnownModel, ModelLocation, STATIC, TUNED};
 use super::args::FolderArgs;
 use super::output;
 
 mod fetch;
 pub(super) mod known;
 
+const EXAMPLES: &str = "\
+Examples:
+  picktools models list
+  picktools models pull tuned --from tuned.onnx";
+
+/// List and download embedding models.
 #[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct ModelsCommand {
     #[command(subcommand)]
-    command: Command,
+    command: ModelsSubcommand,
 }
 
+const LIST_EXAMPLES: &str = "\
+Examples:
+  picktools models list
+  picktools models list --json";
+const PULL_EXAMPLES: &str = "\
+Examples:
+  picktools models pull tuned --from tuned.onnx
+  picktools models pull BGESmallENV15";
+
 #[derive(Subcommand)]
-enum Command {
-    /// List every model that has a name: what it is, and where.
+enum ModelsSubcommand {
+    /// List the models that --model accepts by name.
+    #[command(after_long_help = LIST_EXAMPLES)]
     List(ListCommand),
-    /// Fetch a model, so that --model NAME finds it.
+    /// Download a model, so that --model NAME finds it.
+    #[command(after_long_help = PULL_EXAMPLES)]
     Pull(PullCommand),
 }
 
@@ -38,9 +56,9 @@ struct ListCommand {
 
 #[derive(Args)]
 struct PullCommand {
-    /// The model's name; see `picktools models list`.
+    /// Name of the model, from `picktools models list`.
     name: String,
-    /// Where the file of the model `tuned` is taken from.
+    /// URL or file from which the model `tuned` is taken.
     #[arg(long, value_name = "URL|FILE")]
     from: Option<String>,
     #[command(flatten)]
@@ -48,7 +66,7 @@ struct PullCommand {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct ModelList {
     version: u32,
     models: Vec<KnownModel>,
 }
@@ -56,8 +74,8 @@ struct Report {
 impl ModelsCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
         match self.command {
-            Command::List(command) => command.run(),
-            Command::Pull(command) => command.run(),
+            ModelsSubcommand::List(command) => command.run(),
+            ModelsSubcommand::Pull(command) => command.run(),
         }
     }
 }
@@ -69,7 +87,7 @@ impl ListCommand {
             self.folders.hub_dir().as_deref(),
         )?;
         if self.json {
-            return output::json(&Report { version: 1, models });
+            return output::json(&ModelList { version: 1, models });
         }
         output::answer(table(&models))
     }
@@ -78,12 +96,19 @@ impl ListCommand {
 fn table(models: &[KnownModel]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["model", "dimensions", "size", "licence", "where", "what"]);
+    table.set_header([
+        "model",
+        "dimensions",
+        "size",
+        "licence",
+        "location",
+        "description",
+    ]);
     for model in models {
-        let place = match &model.place {
-            Place::InProgram => "in the program".to_owned(),
-            Place::OnDisk { path } => path.display().to_string(),
-            Place::NotHere { remedy } => format!("not here: {remedy}"),
+        let location = match &model.place {
+            ModelLocation::InProgram => "built in".to_owned(),
+            ModelLocation::OnDisk { path } => path.display().to_string(),
+            ModelLocation::NotHere { remedy } => format!("not installed: {remedy}"),
         };
         table.add_row([
             model.name.clone(),
@@ -93,7 +118,7 @@ fn table(models: &[KnownModel]) -> String {
                 |bytes| format!("{:.1} MB", bytes as f64 / 1e6),
             ),
             model.licence.unwrap_or("–").to_owned(),
-            place,
+            location,
             model.description.clone(),
         ]);
     }
@@ -111,13 +136,13 @@ impl PullCommand {
             TUNED => self.pull_tuned()?,
             _ if self.from.is_some() => {
                 anyhow::bail!(
-                    "--from is for the model {TUNED}; others come from their hub, under their name alone"
+                    "--from is only for the model {TUNED}; leave it out for models of the hub"
                 )
             }
             _ => {
-                // A model that was opened is here, and works.
+                // Opening the model downloads it if needed, and proves that it works.
                 let dimensions = (self.folders.clone().embedder(name)?.open)()?.dimensions();
-                format!("{name} is here, with vectors of {dimensions} dimensions")
+                format!("{name} is installed, with vectors of {dimensions} dimensions")
             }
         };
         output::answer(text)
@@ -129,27 +154,29 @@ impl PullCommand {
             bar.set_length(total.unwrap_or(done));
             bar.set_position(done);
         };
-        let pulled = known::pull_tuned(
+        let outcome = known::pull_tuned(
             self.folders.models_dir().as_deref(),
             self.from.as_deref(),
             &progress,
         );
         bar.finish_and_clear();
-        Ok(match pulled? {
-            Pulled::InProgram => in_program(TUNED),
-            Pulled::Already(path) => format!("{TUNED} is here already: {}", path.display()),
-            Pulled::Fetched(path) => format!("{TUNED} is now here: {}", path.display()),
+        Ok(match outcome? {
+            PullOutcome::InProgram => in_program(TUNED),
+            PullOutcome::Already(path) => {
+                format!("{TUNED} is already installed: {}", path.display())
+            }
+            PullOutcome::Fetched(path) => format!("{TUNED} is now installed: {}", path.display()),
         })
     }
 }
 
 fn in_program(name: &str) -> String {
-    format!("{name} is part of the program; nothing is to be fetched")
+    format!("{name} is built in; nothing to download")
 }
 
-/// A progress bar in bytes that shows itself only on a terminal.
+/// Creates a progress bar in bytes that is visible only on a terminal.
 fn bytes_bar() -> ProgressBar {
-    let bar = ProgressBar::new(0).with_message("fetching");
+    let bar = ProgressBar::new(0).with_message("downloading");
     match ProgressStyle::with_template("{msg} {wide_bar} {bytes}/{total_bytes} ({eta})") {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,

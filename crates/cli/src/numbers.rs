@@ -1,18 +1,18 @@
-//! Numbers among the arguments, and what is said of those that are none.
+//! Parsers of numeric arguments.
 
 use std::str::FromStr;
 
-/// Reads a whole number from 0.
-pub(super) fn whole<T: FromStr>(text: &str) -> Result<T, &'static str> {
+/// Parses an integer of at least 0.
+pub(super) fn integer<T: FromStr>(text: &str) -> Result<T, &'static str> {
     text.parse().map_err(|_| "give a whole number, 0 or more")
 }
 
-/// Reads a whole number from 1.
+/// Parses an integer of at least 1.
 pub(super) fn positive<T: FromStr>(text: &str) -> Result<T, &'static str> {
     text.parse().map_err(|_| "give a whole number, 1 or more")
 }
 
-/// Reads a number.
+/// Parses a number.
 pub(super) fn number<T: FromStr>(text: &str) -> Result<T, &'static str> {
     text.parse().map_err(|_| "give a number")
 }

@@ -1,4 +1,4 @@
-//! What a saved index was made of, and whether that is still so.
+//! The origin of a saved index, and the check if it has changed.
 
 use std::fs;
 use std::io::{self, Read};
@@ -10,87 +10,86 @@ use picktools::catalog::CatalogFile;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::reading::ReadingNote;
+use super::reading::RecordedReading;
 
-/// A file that was written so shortly before it was noted may have been written again without
-/// showing.
+/// The age below which the modification time of a file proves nothing: a second write may leave the
+/// same time.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// The files of a catalog and how they were read, as an index notes it.
+/// The files of a catalog and their reading options, as an index records them.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Origin {
-    /// What was given: files and folders.
+    /// The arguments: files and folders.
     pub(super) paths: Vec<PathBuf>,
-    pub(super) reading: ReadingNote,
-    files: Vec<NotedFile>,
+    pub(super) reading: RecordedReading,
+    files: Vec<RecordedFile>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NotedFile {
+struct RecordedFile {
     path: PathBuf,
     bytes: u64,
-    /// When it was written, in nanoseconds since 1970; `None` where that tells nothing.
+    /// The modification time in nanoseconds since 1970; `None` if it proves nothing.
     modified: Option<u64>,
     sha256: String,
 }
 
 impl Origin {
-    /// Notes what is to be read now; to be called before it is read. Standard input cannot be
-    /// looked at again.
-    pub(super) fn note(paths: &[PathBuf], reading: ReadingNote) -> anyhow::Result<Self> {
-        let paths = paths
-            .iter()
-            .filter(|path| *path != Path::new("-"))
-            .map(std::path::absolute);
-        let paths: Vec<PathBuf> = paths
-            .collect::<io::Result<_>>()
-            .context("the folder that this runs in is gone")?;
-        let files = files(&paths, &reading)?
-            .into_iter()
-            .map(NotedFile::of)
-            .collect::<anyhow::Result<_>>()?;
+    /// Records the files before they are read. Standard input cannot be recorded.
+    pub(super) fn record(paths: &[PathBuf], reading: RecordedReading) -> anyhow::Result<Self> {
+        let mut absolute_paths = Vec::new();
+        for path in paths {
+            if path != Path::new("-") {
+                let path =
+                    std::path::absolute(path).context("the working folder no longer exists")?;
+                absolute_paths.push(path);
+            }
+        }
+        let mut recorded = Vec::new();
+        for path in files(&absolute_paths, &reading)? {
+            recorded.push(RecordedFile::from_path(path)?);
+        }
         Ok(Self {
-            paths,
+            paths: absolute_paths,
             reading,
-            files,
+            files: recorded,
         })
     }
 
-    /// Returns what is not as it was noted: a file that has changed, or one that has come to a
-    /// folder or gone. Of a catalog of which no path is here the index was carried elsewhere.
+    /// Returns the first difference from the record: a changed, new or removed file.
+    ///
+    /// If none of the paths exists, the index was copied to another machine and does not count as
+    /// changed.
     pub(super) fn changed(&self) -> Option<String> {
         if self.paths.iter().all(|path| !path.exists()) {
             return None;
         }
-        let now = match files(&self.paths, &self.reading) {
-            Ok(now) => now,
+        let current = match files(&self.paths, &self.reading) {
+            Ok(current) => current,
             Err(error) => return Some(format!("{error:#}")),
         };
-        let is_noted = |path: &&PathBuf| self.files.iter().any(|file| file.path == **path);
-        if let Some(new) = now.iter().find(|path| !is_noted(path)) {
+        let is_recorded = |path: &&PathBuf| self.files.iter().any(|file| file.path == **path);
+        if let Some(new) = current.iter().find(|path| !is_recorded(path)) {
             return Some(format!("{} is new", new.display()));
         }
         self.files.iter().find_map(|file| match file.has_changed() {
-            Ok(false) if now.contains(&file.path) => None,
+            Ok(false) if current.contains(&file.path) => None,
             Ok(_) => Some(format!("{} has changed", file.path.display())),
             Err(error) => Some(format!("{} cannot be read: {error}", file.path.display())),
         })
     }
 }
 
-impl NotedFile {
-    fn of(path: PathBuf) -> anyhow::Result<Self> {
-        let noted = || -> io::Result<_> {
+impl RecordedFile {
+    fn from_path(path: PathBuf) -> anyhow::Result<Self> {
+        let read_properties = || -> io::Result<_> {
             let (bytes, modified) = stamp(&path)?;
-            let settled = SystemTime::now().checked_sub(SETTLED).and_then(since_1970);
-            let modified =
-                modified.filter(|modified| settled.is_some_and(|settled| *modified < settled));
-            Ok((bytes, modified, sha256(&path)?))
+            Ok((bytes, settled(modified), sha256(&path)?))
         };
         let (bytes, modified, sha256) =
-            noted().with_context(|| format!("cannot read {}", path.display()))?;
+            read_properties().with_context(|| format!("cannot read {}", path.display()))?;
         Ok(Self {
             path,
             bytes,
@@ -109,13 +108,15 @@ impl NotedFile {
     }
 }
 
-/// The files that are read, with that of the aliases.
-fn files(paths: &[PathBuf], reading: &ReadingNote) -> anyhow::Result<Vec<PathBuf>> {
+/// Returns the files of the catalog and the alias file.
+fn files(paths: &[PathBuf], reading: &RecordedReading) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
         files.extend(CatalogFile::paths(path)?);
     }
-    files.extend(reading.aliases_file().map(Path::to_owned));
+    if let Some(path) = reading.aliases_file() {
+        files.push(path.to_owned());
+    }
     Ok(files)
 }
 
@@ -127,9 +128,20 @@ fn stamp(path: &Path) -> io::Result<(u64, Option<u64>)> {
     ))
 }
 
+/// Returns the modification time of a file, or `None` if it is too recent to prove anything.
+fn settled(modified: Option<u64>) -> Option<u64> {
+    let modified = modified?;
+    let limit = since_1970(SystemTime::now().checked_sub(SETTLED)?)?;
+    if modified < limit {
+        Some(modified)
+    } else {
+        None
+    }
+}
+
 fn since_1970(time: SystemTime) -> Option<u64> {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    u64::try_from(since.as_nanos()).ok()
+    let duration = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    u64::try_from(duration.as_nanos()).ok()
 }
 
 fn sha256(path: &Path) -> io::Result<String> {
@@ -144,7 +156,7 @@ fn sha256(path: &Path) -> io::Result<String> {
                     .map(|byte| format!("{byte:02x}"))
                     .collect());
             }
-            read => digest.update(&piece[..read]),
+            count => digest.update(&piece[..count]),
         }
     }
 }

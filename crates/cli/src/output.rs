@@ -1,8 +1,8 @@
-//! Writing to the two streams.
+//! Output to the standard streams.
 //!
-//! What is printed for people is bounded and holds no character that hides something, whatever a
-//! catalog says: lines are cut, lists show their first items, and the rest is in the JSON. JSON
-//! itself is whole.
+//! Output for people is bounded and free of characters that hide something, even if a catalog
+//! contains them. Long lines are cut, and long lists show their first items. The JSON output is
+//! complete.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -18,15 +18,15 @@ use serde_json::json;
 /// The most characters of a line.
 const MAX_LINE_CHARS: usize = 1_000;
 
-/// Where all of a list is.
+/// The hint after a list that was cut.
 pub(super) const IN_JSON: &str = "; --json lists them all";
 
-/// A text on one line.
+/// Returns a text as one bounded line.
 pub(super) fn line(text: impl Display) -> String {
     marked(&text.to_string(), MAX_LINE_CHARS).into_owned()
 }
 
-/// The lines of a text. A tab hides nothing, but may stand for more than is seen of it.
+/// Returns the bounded lines of a text. Tabs become blanks, because the width of a tab is unknown.
 fn lines(text: &str) -> String {
     text.replace('\t', "    ")
         .split('\n')
@@ -35,11 +35,11 @@ fn lines(text: &str) -> String {
         .join("\n")
 }
 
-/// The first `most` of several lines, and after them how many more there are and where.
+/// Yields the first `most` lines, then a line that counts the others, followed by `hint`.
 pub(super) fn first(
     lines: impl IntoIterator<Item = String>,
     most: usize,
-    whole: &'static str,
+    hint: &'static str,
 ) -> impl Iterator<Item = String> {
     let mut lines = lines.into_iter().fuse();
     let mut count = 0;
@@ -50,17 +50,17 @@ pub(super) fn first(
         }
         match lines.by_ref().count() {
             0 => None,
-            more => Some(format!("… and {more} more{whole}")),
+            more => Some(format!("… and {more} more{hint}")),
         }
     })
 }
 
-/// Writes an answer to standard output.
+/// Writes an answer for people to standard output.
 pub(super) fn answer(text: impl Display) -> anyhow::Result<()> {
     verbatim(lines(&text.to_string()))
 }
 
-/// Writes an answer that is for a program to standard output.
+/// Writes an answer for programs to standard output.
 pub(super) fn verbatim(text: impl Display) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{text}")?;
@@ -73,8 +73,8 @@ pub(super) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     verbatim(serde_json::to_string_pretty(value)?)
 }
 
-/// Writes what a tool gave: its texts as they are, other fields by name; or its error, with what to
-/// do.
+/// Writes the result of a tool: texts as they are, other fields with their names, or the error with
+/// a suggestion.
 pub(super) fn result(result: &picktools_runtime::ToolResult) -> anyhow::Result<()> {
     for (name, value) in &result.fields {
         match value.as_str() {
@@ -83,11 +83,10 @@ pub(super) fn result(result: &picktools_runtime::ToolResult) -> anyhow::Result<(
         }
     }
     if let Some(failure) = &result.failure {
-        let suggestion = failure
-            .suggestion
-            .as_ref()
-            .map(|text| format!("; {text}"))
-            .unwrap_or_default();
+        let suggestion = match &failure.suggestion {
+            Some(text) => format!("; {text}"),
+            None => String::new(),
+        };
         note(format!(
             "{} ({}){suggestion}",
             failure.error,
@@ -97,14 +96,19 @@ pub(super) fn result(result: &picktools_runtime::ToolResult) -> anyhow::Result<(
     Ok(())
 }
 
-/// Writes a note to standard error; where that is closed there is nobody to tell.
+/// Writes a line to standard error. A closed stream is ignored.
 pub(super) fn note(text: impl Display) {
     let _closed = writeln!(io::stderr().lock(), "{}", line(text));
 }
 
-/// Writes the first of several notes, and how many more there are.
-pub(super) fn notes(notes: impl IntoIterator<Item = String>, whole: &'static str) {
-    first(notes, MAX_LISTED, whole).for_each(note);
+/// Writes a text of several lines to standard error.
+pub(super) fn note_lines(text: &str) {
+    let _closed = writeln!(io::stderr().lock(), "{}", lines(text));
+}
+
+/// Writes the first of several notes, and the number of the others.
+pub(super) fn notes(notes: impl IntoIterator<Item = String>, hint: &'static str) {
+    first(notes, MAX_LISTED, hint).for_each(note);
 }
 
 /// Writes a warning to standard error.
@@ -112,17 +116,17 @@ pub(super) fn warn(text: impl Display) {
     note(format!("warning: {text}"));
 }
 
-/// Writes the first of several warnings, and how many more there are.
-pub(super) fn warnings(warnings: impl IntoIterator<Item = impl Display>, whole: &'static str) {
+/// Writes the first of several warnings, and the number of the others.
+pub(super) fn warnings(warnings: impl IntoIterator<Item = impl Display>, hint: &'static str) {
     first(
         warnings.into_iter().map(|warning| warning.to_string()),
         MAX_LISTED,
-        whole,
+        hint,
     )
     .for_each(warn);
 }
 
-/// What is to be said of a deprecated alias that is used.
+/// Returns the warning about the use of a deprecated alias.
 pub(super) fn deprecated(alias: &str, tool: &str) -> String {
     format!(
         "{:?} is a deprecated alias of {tool}; use the tool's name",
@@ -130,67 +134,67 @@ pub(super) fn deprecated(alias: &str, tool: &str) -> String {
     )
 }
 
-/// Warns of values of the options that no tool of the catalog has.
+/// Warns of option values that match nothing in the catalog.
 pub(super) fn warn_of_unknown(values: &[UnknownValue]) {
     warnings(values, "");
 }
 
-/// Writes an error and its causes, and which option mends it: as JSON to standard output, or as
+/// Writes an error with its causes and the option that fixes it, as JSON to standard output or as
 /// text to standard error.
 pub(super) fn error(error: &anyhow::Error, as_json: bool) {
-    let option = error.chain().find_map(of_model).and_then(option);
-    let option = option
-        .map(|option| format!("; {option}"))
-        .unwrap_or_default();
-    // Faults stand on lines of their own.
-    let shown = |text: String| match error.downcast_ref::<CatalogError>() {
+    let option = match error.chain().find_map(model_error).and_then(option) {
+        Some(option) => format!("; {option}"),
+        None => String::new(),
+    };
+    // Each fault of a catalog has a line of its own.
+    let bounded = |text: String| match error.downcast_ref::<CatalogError>() {
         Some(_) => lines(&text),
         None => line(text),
     };
     if as_json {
         let causes: Vec<String> = error.chain().skip(1).map(line).collect();
-        return report(&shown(format!("{error}{option}")), &causes);
+        return report(&bounded(format!("{error}{option}")), &causes);
     }
     let _closed = writeln!(
         io::stderr().lock(),
         "{}",
-        shown(format!("error: {error:#}{option}"))
+        bounded(format!("error: {error:#}{option}"))
     );
 }
 
-/// Writes what is wrong with the arguments, in the same ways.
+/// Writes an error of the arguments in the same way.
 pub(super) fn usage_error(error: &clap::Error, as_json: bool) {
     let text = lines(error.render().to_string().trim_end());
     if as_json {
-        let told = text.split("\n\nUsage:").next().unwrap_or(&text);
-        return report(told.strip_prefix("error: ").unwrap_or(told), &[]);
+        let message = text.split("\n\nUsage:").next().unwrap_or(&text);
+        return report(message.strip_prefix("error: ").unwrap_or(message), &[]);
     }
     let _closed = writeln!(io::stderr().lock(), "{text}");
 }
 
 fn report(message: &str, causes: &[String]) {
-    // Where standard output is closed there is nobody to tell.
+    // A closed standard output is ignored.
     let _closed = json(&json!({"error": {"message": message, "causes": causes}}));
 }
 
-/// The error of a model, also where it is that of an index.
-fn of_model<'e>(cause: &'e (dyn std::error::Error + 'static)) -> Option<&'e EmbedError> {
+/// Returns the error of a model, also if an index error contains it.
+fn model_error<'e>(cause: &'e (dyn std::error::Error + 'static)) -> Option<&'e EmbedError> {
     match cause.downcast_ref() {
         Some(IndexError::Model(error)) => Some(error),
         _ => cause.downcast_ref(),
     }
 }
 
-/// Returns the option of the program by which an error of the library is mended.
+/// Returns the command-line option that fixes an error of the library.
 fn option(error: &EmbedError) -> Option<&'static str> {
     match error {
-        EmbedError::Runtime { .. } => Some("name it with --onnx-runtime or ORT_DYLIB_PATH"),
+        EmbedError::Runtime { .. } => Some("pass --onnx-runtime or set ORT_DYLIB_PATH"),
         EmbedError::UnknownModel { .. } | EmbedError::MissingFolder { .. } => {
-            Some("`picktools models list` lists those that embed")
+            Some("`picktools models list` lists the embedding models")
         }
-        EmbedError::InvalidEndpoint { .. } | EmbedError::Endpoint { .. } => Some(
-            "the URL is that of --embed-url, and the key that of PICKTOOLS_EMBED_API_KEY or OPENAI_API_KEY",
-        ),
+        EmbedError::InvalidEndpoint { .. } | EmbedError::Endpoint { .. } => {
+            Some("check --embed-url, and the key in PICKTOOLS_EMBED_API_KEY or OPENAI_API_KEY")
+        }
         _ => None,
     }
 }

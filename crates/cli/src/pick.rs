@@ -10,9 +10,9 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::args::{Beside, TellBlockedArg};
-use super::asking::AskingArgs;
-use super::numbers::{number, whole};
+use super::args::{EngineExtras, TellBlockedArg};
+use super::asking::RequestArgs;
+use super::numbers::{integer, number};
 use super::reading::{ReadingArgs, read_input};
 use super::store_args::StoreArgs;
 use super::translate::{ViewArgs, definitions};
@@ -21,38 +21,53 @@ use picktools::access::IneligibleReason;
 use picktools::excerpt::{self, MAX_LISTED, marked};
 use picktools::names::{NameTable, tools_section};
 use picktools::options::{Fusion, TokenBudget};
+use picktools::rerank::Reranker;
 use picktools::selection::{
-    AskedBy, BlockedMatch, CalledOften, CalledTogether, Definition, DropReason, ExampleEvidence,
-    Field, IneligibleTool, NothingFits, PriorEvidence, Provenance, RerankEvidence, RerankReport,
-    SkillPick, TermEvidence, TokenReport, WordEvidence,
+    BlockedMatch, CallCooccurrence, CallFrequency, DropReason, ExampleEvidence, Field,
+    IneligibleTool, NameOrigin, NoMatchKind, PriorEvidence, Provenance, RerankEvidence,
+    RerankReport, ShownDefinition, SkillPick, TermEvidence, TokenReport, WordEvidence,
 };
 use picktools::skills::{Skill, SkillReport, ToolMeaning, skills_section};
-use picktools::{Access, Catalog, Pick, PickOptions, Query, Selection, Tool};
+use picktools::{Access, Catalog, Engine, Pick, PickOptions, Query, Selection, Tool};
 use picktools_provider::{Provider, translate};
 use picktools_provider::{TranslateOptions, Translation};
 use picktools_skills::SkillFolder;
 use picktools_store::{RedisStore, SharedEngine, SharedOptions};
 
-/// What a pick has at least, whatever came before it took: words and the static model need a few
-/// milliseconds.
-const LEAST_TIME: Duration = Duration::from_millis(50);
-/// How much is shown of a name that no tool has.
-const SHOWN_CHARS: usize = 80;
+/// The shortest time limit of a pick, even if reading took longer than the timeout. Keywords and
+/// the static model need a few milliseconds.
+const MIN_PICK_TIME: Duration = Duration::from_millis(50);
+/// The most characters of an unknown name or of a source in the output.
+const MAX_UNKNOWN_CHARS: usize = 80;
 
-/// How many tools that are left out are explained.
+/// The largest number of ineligible tools that --explain lists.
 const MAX_EXPLAINED: usize = 1_000;
 
+const EXAMPLES: &str = "\
+Examples:
+  picktools pick \"make this picture smaller\" --catalog fixtures/catalogs/workplace
+  picktools pick --input transcript.json --catalog tools.json --provider openai -k 5";
+
+/// Pick the tools that a request needs.
+///
+/// Each pick has a score and a reason. Excluded and ineligible tools are counted; --explain shows
+/// the evidence of all candidates.
 #[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct PickCommand {
-    /// The request.
+    /// Text of the request.
     #[arg(required_unless_present = "input", conflicts_with = "input")]
     query: Option<String>,
-    /// Read the request from a file, or from standard input for `-`: text, any JSON, or a
-    /// transcript as providers write it, whose last message of the user is the request.
+    /// Read the request from a file, or from standard input for -.
+    ///
+    /// The file contains text, any JSON, or a transcript in a provider's format. The last user
+    /// message of a transcript is the request, the earlier ones are its context.
     #[arg(long, value_name = "FILE|-", help_heading = heading::REQUEST)]
     input: Option<PathBuf>,
-    /// The catalog: a file of tools, an OpenAPI document, a configuration of MCP servers, `-` for
-    /// standard input, a folder of such, or the folder of an index; may be repeated.
+    /// Catalog: tools, an OpenAPI document, MCP servers, a folder, or - for stdin.
+    ///
+    /// A catalog is a file of tools, an OpenAPI document, or a configuration of MCP servers. It may
+    /// also be a folder of such files, or the folder of an index. May be repeated.
     #[arg(long, visible_alias = "index", value_name = "PATH", help_heading = heading::CATALOG)]
     #[arg(required_unless_present = "store", conflicts_with = "store")]
     catalog: Vec<PathBuf>,
@@ -60,163 +75,205 @@ pub(super) struct PickCommand {
     reading: ReadingArgs,
     #[command(flatten)]
     store: StoreArgs,
-    /// Folder of skills (SKILL.md): those that the request needs are picked too, with their tools.
+    /// Folder of skills (SKILL.md) to pick from, with the tools that they need.
     #[arg(long, value_name = "DIR", help_heading = heading::CATALOG)]
     skills: Option<PathBuf>,
     #[command(flatten)]
-    asking: AskingArgs,
+    request: RequestArgs,
     #[command(flatten)]
     picks: PicksArgs,
-    /// Print the picks as definitions in a provider's format, ready for a request, in place of the
-    /// list; with --json both (openai, openai-responses, anthropic, gemini, ollama, mcp).
-    #[arg(long, value_name = "PROVIDER", conflicts_with = "explain", help_heading = heading::DEFINITIONS)]
+    /// Print the picks as definitions in a provider's format.
+    ///
+    /// One of openai, openai-responses, anthropic, gemini, ollama or mcp. The definitions replace
+    /// the list; with --json both are printed.
+    #[arg(long, value_name = "PROVIDER", conflicts_with = "explain",
+        help_heading = heading::DEFINITIONS)]
     provider: Option<Provider>,
     #[command(flatten)]
     view: ViewArgs,
-    /// Show the evidence of every candidate and every reason for exclusion.
+    /// Show the evidence of every candidate and all reasons of exclusion.
     #[arg(long, help_heading = heading::OUTPUT)]
     explain: bool,
-    /// Leave out what speaks for each pick, which takes time to find.
+    /// Do not compute the reasons of picks, which saves time.
     #[arg(long, conflicts_with = "explain", help_heading = heading::OUTPUT)]
     no_reasons: bool,
-    /// When to tell of the tool that would have been the best, had the caller been allowed to use
-    /// it.
-    #[arg(long, value_enum, value_name = "WHEN", default_value = "except-roles", help_heading = heading::OUTPUT)]
+    /// Report the best match if the caller may not use it: in which cases.
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "except-roles",
+        help_heading = heading::OUTPUT)]
     tell_blocked: TellBlockedArg,
-    /// Show how long each stage took, on standard error.
+    /// Print the time of each stage to standard error.
     #[arg(long, help_heading = heading::OUTPUT)]
     timings: bool,
-    /// Print tools and skills as a section of a prompt, in place of the list: the picked tools, or
-    /// all that the caller may use. With --provider or --names they have the names of their
-    /// definitions (in the format of --provider, else of openai).
+    /// Print tools and skills as a section of a prompt.
+    ///
+    /// The section replaces the list. It contains the picked tools, or all tools that the caller
+    /// may use. With --provider or --names it uses the names of their definitions, in the format of
+    /// --provider or else of openai.
     #[arg(long, value_name = "TOOLS", value_enum, num_args = 0..=1, require_equals = true,
-        default_missing_value = "picks", conflicts_with_all = ["json", "explain"], help_heading = heading::OUTPUT)]
-    prompt_section: Option<Listed>,
+        default_missing_value = "picks", conflicts_with_all = ["json", "explain"],
+        help_heading = heading::OUTPUT)]
+    prompt_section: Option<PromptTools>,
     /// Print JSON.
     #[arg(long, help_heading = heading::OUTPUT)]
     json: bool,
 }
 
-/// Which tools a section of a prompt lists.
+/// The tools in a section of a prompt.
 #[derive(Clone, Copy, ValueEnum)]
-enum Listed {
+enum PromptTools {
     /// The picked tools.
     Picks,
-    /// All that the caller may use.
+    /// All tools that the caller may use.
     All,
 }
 
-/// How many tools are picked, and which.
+/// The number of picks and their threshold.
 #[derive(Args)]
 #[command(next_help_heading = heading::PICKS)]
 struct PicksArgs {
-    /// The most tools picked.
-    #[arg(short = 'k', long = "max-candidates", value_name = "N", default_value_t = 3, value_parser = whole::<usize>,
+    /// Largest number of picks.
+    #[arg(short = 'k', long = "max-candidates", value_name = "N", default_value_t = 3,
+        value_parser = integer::<usize>,
         allow_negative_numbers = true)]
     max_candidates: usize,
-    /// The least score of a picked tool, 0 to 1.
+    /// Threshold: the lowest score of a pick, 0 to 1.
     #[arg(long, value_name = "SCORE", default_value_t = 0.05, value_parser = number::<f32>,
         allow_negative_numbers = true)]
     min_score: f32,
-    /// A tool that is picked whatever its score; may be repeated.
+    /// Pick this tool with any score; may be repeated.
     #[arg(long = "always-include", value_name = "TOOL")]
     always_include: Vec<String>,
-    /// The most tokens of the picks' definitions (o200k_base, in the format of --provider, else of
-    /// openai): tools are shown in less detail, or left out, so that they fit.
-    #[arg(long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
+    /// Largest number of tokens of the picks' definitions.
+    ///
+    /// Tokens are counted with o200k_base, in the format of --provider or else of openai. Tools are
+    /// shown with less detail, or left out, to fit.
+    #[arg(long, value_name = "N", value_parser = integer::<usize>, allow_negative_numbers = true)]
     token_budget: Option<usize>,
-    /// Return what is ranked by then, counted from the start of the program: a model that is not
-    /// ready is left out, and its stage says so.
-    #[arg(long, value_name = "MS", value_parser = whole::<u64>, allow_negative_numbers = true)]
+    /// Timeout in milliseconds, from the start of the program.
+    ///
+    /// A model that is not ready in time is left out, and its stage reports that.
+    #[arg(long, value_name = "MS", value_parser = integer::<u64>, allow_negative_numbers = true)]
     timeout_ms: Option<u64>,
 }
 
 #[derive(Serialize)]
-struct Answer {
+struct PickOutput {
     #[serde(flatten)]
     selection: Selection,
     #[serde(skip_serializing_if = "Option::is_none")]
     definitions: Option<Translation>,
 }
 
-/// What is asked of an engine, and how definitions are written.
-struct Asked {
+/// An engine, and the skills that it picks from.
+struct EngineWithSkills {
+    engine: Engine,
+    skills: Vec<Skill>,
+}
+
+/// The options of a pick, and the form of its definitions.
+struct PickSettings {
     options: PickOptions,
     view: TranslateOptions,
 }
 
 impl PickCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let deadline = self
-            .picks
-            .timeout_ms
-            .and_then(|timeout| Instant::now().checked_add(Duration::from_millis(timeout)));
+        let deadline = self.deadline();
         let query = self.query()?;
         if query.is_blank() && query.context().is_empty() {
-            bail!("the request is empty; say what is to be done");
+            bail!("the request is empty; describe the task");
         }
         if query.truncated() {
             output::warn(format!(
-                "only the first {} bytes of the request are read",
+                "the request was cut to its first {} bytes",
                 query.text().len()
             ));
         }
         let reranker = self
-            .asking
+            .request
             .rerank
-            .open(self.asking.ranking.folders(), deadline)?;
+            .open(self.request.ranking.folders(), deadline)?;
         if let Some(store) = self.store.catalog_store()? {
             let is_reranked = reranker.is_some();
             return self.pick_shared(store, &query, deadline, is_reranked);
         }
-        self.asking.ranking.read_ahead();
+        let opened = self.open_engine(reranker, deadline)?;
+        let settings = self.options(deadline)?;
+        let selection = opened.engine.pick(&query, &settings.options)?;
+        self.warn(&selection);
+        match self.prompt_section {
+            Some(tool_set) => {
+                let section = self.section(tool_set, &opened, &selection, &settings)?;
+                output::verbatim(section.trim_end())
+            }
+            None => self.print(selection, &settings.view),
+        }
+    }
+
+    /// Returns the time at which the timeout ends; `None` without a timeout.
+    fn deadline(&self) -> Option<Instant> {
+        let timeout = Duration::from_millis(self.picks.timeout_ms?);
+        Instant::now().checked_add(timeout)
+    }
+
+    /// Reads and indexes the catalog and the skills.
+    fn open_engine(
+        &self,
+        reranker: Option<Arc<dyn Reranker>>,
+        deadline: Option<Instant>,
+    ) -> anyhow::Result<EngineWithSkills> {
+        self.request.ranking.read_ahead();
         let catalog = self.reading.open_for_picks(&self.catalog)?;
-        let skills = self.skills.as_deref().map(read_skills).transpose()?;
-        let (sequences, examples) = (
-            self.asking.history.sequences()?,
-            self.asking.history.examples()?,
-        );
-        let skills = skills.unwrap_or_default();
-        let beside = Some(skills.clone()).filter(|_| self.skills.is_some());
-        let beside = Beside {
-            skills: beside,
-            sequences,
-            examples,
+        let skills = match &self.skills {
+            Some(folder) => Some(read_skills(folder)?),
+            None => None,
+        };
+        let extras = EngineExtras {
+            skills: skills.clone(),
+            sequences: self.request.history.sequences()?,
+            examples: self.request.history.examples()?,
             reranker,
         };
         let engine = self
-            .asking
+            .request
             .ranking
-            .engine_for_pick(catalog, beside, deadline)?;
-        self.asking.history.warn_of_strangers(&engine);
-        output::warnings(
-            engine
-                .skill_reports()
-                .iter()
-                .filter(|report| !report.is_compatible()),
-            "",
-        );
-        let asked = self.options(deadline)?;
-        let (options, view) = (&asked.options, &asked.view);
-        let named = self.provider.is_some() || self.view.chooses_names();
-        let selection = engine.pick(&query, options)?;
-        self.warn(&selection);
-        if let Some(listed) = self.prompt_section {
-            let tools = match listed {
-                Listed::Picks => selection.shown(),
-                Listed::All => available(engine.catalog(), &options.access)?,
-            };
-            let section = match self.provider.or(named.then_some(Provider::OpenAiChat)) {
-                Some(provider) => translate(&tools, provider, view)?.tools_section(&tools),
-                None => tools_section(&tools),
-            };
-            let skills = match listed {
-                Listed::Picks => skills_of(&selection),
-                Listed::All => skills_section(usable(&skills, engine.skill_reports(), &tools)),
-            };
-            return output::verbatim(format!("{section}\n{skills}").trim_end());
-        }
-        self.tell(selection, view)
+            .engine_for_pick(catalog, extras, deadline)?;
+        self.request.history.warn_of_unknown_names(&engine);
+        let reports = engine.skill_reports().iter();
+        output::warnings(reports.filter(|report| !report.is_compatible()), "");
+        Ok(EngineWithSkills {
+            engine,
+            skills: skills.unwrap_or_default(),
+        })
+    }
+
+    /// Returns the section of a prompt: the tools, then the skills.
+    fn section(
+        &self,
+        tool_set: PromptTools,
+        EngineWithSkills { engine, skills }: &EngineWithSkills,
+        selection: &Selection,
+        PickSettings { options, view }: &PickSettings,
+    ) -> anyhow::Result<String> {
+        let tools = match tool_set {
+            PromptTools::Picks => selection.shown_tools(),
+            PromptTools::All => available(engine.catalog(), &options.access)?,
+        };
+        let provider = match self.provider {
+            None if self.view.chooses_names() => Some(Provider::OpenAiChat),
+            provider => provider,
+        };
+        let tool_section = match provider {
+            Some(provider) => translate(&tools, provider, view)?.tools_section(&tools),
+            None => tools_section(&tools),
+        };
+        let skill_section = match tool_set {
+            PromptTools::Picks => picked_skills_section(selection),
+            PromptTools::All => {
+                skills_section(usable_skills(skills, engine.skill_reports(), &tools))
+            }
+        };
+        Ok(format!("{tool_section}\n{skill_section}"))
     }
 
     /// Picks from a catalog in a store.
@@ -227,59 +284,60 @@ impl PickCommand {
         deadline: Option<Instant>,
         is_reranked: bool,
     ) -> anyhow::Result<()> {
-        // What would be passed over in silence might be what keeps something out.
+        // An option that is ignored silently might be the one that excludes a tool.
         if self.skills.is_some()
             || self.prompt_section.is_some()
-            || self.asking.history.reads_files()
+            || self.request.history.reads_files()
             || is_reranked
-            || self.reading.says_something()
+            || self.reading.is_set()
             || self.tell_blocked == TellBlockedArg::Always
         {
             bail!(
-                "--store picks from what was published, as it was published: leave out --skills, --sequences, --examples, \
-                 --prompt-section, --rerank and `--tell-blocked always`, and give {} where the catalog is indexed",
+                "--store picks from the published snapshot; leave out --skills, --sequences, \
+                 --examples, --prompt-section, --rerank and `--tell-blocked always`, and pass \
+                 {} to `picktools index`",
                 ReadingArgs::NAMES
             );
         }
-        let model = self.asking.ranking.open_model()?.beside_static();
-        // One request needs no more than its candidates.
+        let model = self.request.ranking.open_model()?.unless_static();
+        // One request needs only its candidates.
         let engine = SharedEngine::open(
             store,
             SharedOptions {
                 model,
-                keep: 0,
-                whole: 0,
+                max_cached_tools: 0,
+                max_local_tools: 0,
                 token_counter: Some(Arc::new(picktools_provider::Definitions)),
             },
         )?;
-        let asked = self.options(deadline)?;
-        let selection = engine.pick(query, &asked.options)?;
+        let settings = self.options(deadline)?;
+        let selection = engine.pick(query, &settings.options)?;
         self.warn(&selection);
-        self.tell(selection, &asked.view)
+        self.print(selection, &settings.view)
     }
 
-    /// Reads the options of a pick, and how definitions are written.
-    fn options(&self, deadline: Option<Instant>) -> anyhow::Result<Asked> {
+    /// Returns the options of the pick, and the form of its definitions.
+    fn options(&self, deadline: Option<Instant>) -> anyhow::Result<PickSettings> {
         let mut options = PickOptions {
             max_candidates: self.picks.max_candidates,
             min_score: self.picks.min_score,
             always_include: self.picks.always_include.clone(),
-            access: self.asking.access.clone().access(),
+            access: self.request.access.clone().access(),
             timeout: deadline.map(|deadline| {
                 deadline
                     .saturating_duration_since(Instant::now())
-                    .max(LEAST_TIME)
+                    .max(MIN_PICK_TIME)
             }),
             reasons: !self.no_reasons,
             debug: self.explain,
             tell_blocked: self.tell_blocked.into(),
             ..PickOptions::default()
         };
-        let named = self.provider.is_some() || self.view.chooses_names();
-        let asked = self.provider.is_some()
+        let uses_definition_names = self.provider.is_some() || self.view.chooses_names();
+        let needs_view = self.provider.is_some()
             || self.picks.token_budget.is_some()
-            || (self.prompt_section.is_some() && named);
-        let view = if asked {
+            || (self.prompt_section.is_some() && uses_definition_names);
+        let view = if needs_view {
             self.view.options()?
         } else {
             TranslateOptions::default()
@@ -292,20 +350,20 @@ impl PickCommand {
                 view: view.clone(),
             });
         }
-        self.asking.history.apply(&mut options);
-        self.asking.sources.clone().apply(&mut options);
-        self.asking.ranking.apply(&mut options);
-        self.asking.rerank.apply(&mut options);
-        Ok(Asked { options, view })
+        self.request.history.apply(&mut options);
+        self.request.sources.clone().apply(&mut options);
+        self.request.ranking.apply(&mut options);
+        self.request.rerank.apply(&mut options);
+        Ok(PickSettings { options, view })
     }
 
-    /// Warns of what a selection was not made as asked for.
+    /// Warns of unknown values, deprecated aliases and degraded stages, and prints the timings.
     fn warn(&self, selection: &Selection) {
         output::warn_of_unknown(&selection.unknown_values);
         output::warnings(&selection.deprecated_aliases, output::IN_JSON);
         for degraded in &selection.degraded {
             output::warn(format!(
-                "degraded in the stage {}: {}",
+                "degraded in stage {}: {}",
                 degraded.stage, degraded.reason
             ));
         }
@@ -317,20 +375,19 @@ impl PickCommand {
     }
 
     /// Prints a selection.
-    fn tell(&self, selection: Selection, view: &TranslateOptions) -> anyhow::Result<()> {
-        let definitions = self
-            .provider
-            .map(|provider| definitions(&selection, provider, view))
-            .transpose()?;
-        match (self.json, definitions) {
-            (true, definitions) => {
-                return output::json(&Answer {
-                    selection,
-                    definitions,
-                });
-            }
-            (false, Some(definitions)) => return output::json(&definitions.tools),
-            (false, None) => {}
+    fn print(&self, selection: Selection, view: &TranslateOptions) -> anyhow::Result<()> {
+        let definitions = match self.provider {
+            Some(provider) => Some(definitions(&selection, provider, view)?),
+            None => None,
+        };
+        if self.json {
+            return output::json(&PickOutput {
+                selection,
+                definitions,
+            });
+        }
+        if let Some(definitions) = definitions {
+            return output::json(&definitions.tools);
         }
         output::answer(render(&selection, self.picks.max_candidates, self.explain)?.trim_end())
     }
@@ -353,46 +410,57 @@ impl PickCommand {
     }
 }
 
-/// Reads skills, and warns of those that cannot be.
+/// Reads skills, and warns of those that cannot be read.
 fn read_skills(folder: &Path) -> anyhow::Result<Vec<Skill>> {
-    let found = SkillFolder::open(folder)?;
-    output::warnings(&found.errors, "; `picktools check --skills` lists them all");
-    Ok(found.skills)
+    let skill_folder = SkillFolder::open(folder)?;
+    output::warnings(
+        &skill_folder.errors,
+        "; `picktools check --skills` lists them all",
+    );
+    Ok(skill_folder.skills)
 }
 
-/// The tools that the caller may use, in the order of the catalog.
+/// Returns the tools that the caller may use, in the order of the catalog.
 fn available(catalog: &Catalog, access: &Access) -> anyhow::Result<Vec<Arc<Tool>>> {
-    let eligibility = access.decide(catalog, &NameTable::of(catalog)?)?;
-    let may_use = |tool: &&Arc<Tool>| {
-        catalog
-            .find(&tool.id)
-            .is_some_and(|id| eligibility.admits(id))
-    };
+    let eligibility = access.decide(catalog, &NameTable::open(catalog)?)?;
     let tools = catalog
         .read_all()
         .map_err(|error| anyhow::anyhow!("{error}"))?;
-    Ok(tools.iter().filter(may_use).cloned().collect())
+    let mut available = Vec::new();
+    for tool in tools {
+        if let Some(id) = catalog.find(&tool.id)
+            && eligibility.admits(id)
+        {
+            available.push(Arc::clone(tool));
+        }
+    }
+    Ok(available)
 }
 
-/// The skills all of whose tools are among these, in the order of their files.
-fn usable<'a>(skills: &'a [Skill], reports: &[SkillReport], tools: &[Arc<Tool>]) -> Vec<&'a Skill> {
-    let among = |id: &str| tools.iter().any(|tool| tool.id == id);
+/// Returns the skills whose tools are all in `tools`, in the order of their files.
+fn usable_skills<'a>(
+    skills: &'a [Skill],
+    reports: &[SkillReport],
+    tools: &[Arc<Tool>],
+) -> Vec<&'a Skill> {
+    let is_available = |id: &str| tools.iter().any(|tool| tool.id == id);
     let has_tools = |report: &SkillReport| {
-        report
-            .tools
-            .iter()
-            .all(|needed| matches!(&needed.meaning, ToolMeaning::Tool { tool, .. } if among(tool)))
+        report.tools.iter().all(|needed| match &needed.meaning {
+            ToolMeaning::Tool { tool, .. } => is_available(tool),
+            _ => false,
+        })
     };
-    let usable = |skill: &&Skill| {
+    let is_usable = |skill: &&Skill| {
         reports
             .iter()
             .any(|report| report.path == skill.path && has_tools(report))
     };
-    skills.iter().filter(usable).collect()
+    skills.iter().filter(is_usable).collect()
 }
 
-/// Writes the picked skills whose tools the caller may have, for a model; warns of the others.
-fn skills_of(selection: &Selection) -> String {
+/// Returns the section of the picked skills whose tools the caller may use, and warns of the
+/// others.
+fn picked_skills_section(selection: &Selection) -> String {
     let (eligible, others): (Vec<&SkillPick>, Vec<&SkillPick>) = selection
         .skills
         .iter()
@@ -402,10 +470,14 @@ fn skills_of(selection: &Selection) -> String {
         skill, ineligible, ..
     } in others
     {
-        let tools: Vec<String> = ineligible
-            .iter()
-            .map(|tool| format!("{} is {}", tool.tool_id, reasons(&tool.reasons)))
-            .collect();
+        let mut tools = Vec::new();
+        for tool in ineligible {
+            tools.push(format!(
+                "{} is not eligible ({})",
+                tool.tool_id,
+                reasons(&tool.reasons)
+            ));
+        }
         output::warn(format!(
             "the skill {} is not in the section: {}",
             skill.name,
@@ -415,111 +487,29 @@ fn skills_of(selection: &Selection) -> String {
     skills_section(eligible.into_iter().map(|pick| &*pick.skill))
 }
 
-/// Writes a selection for people, with at least as many picks as were asked for.
+/// Renders a selection for people, with at least `most` picks.
 fn render(selection: &Selection, most: usize, explain: bool) -> anyhow::Result<String> {
     let mut text = String::new();
-    let picks = selection
-        .picks
-        .iter()
-        .enumerate()
-        .map(|(place, pick)| pick_lines(place, pick));
-    list(
-        &mut text,
-        "",
-        output::first(picks, most.max(MAX_LISTED), output::IN_JSON),
-    )?;
+    write_picks(&mut text, &selection.picks, most.max(MAX_LISTED))?;
     if selection.picks.is_empty() {
-        writeln!(text, "{}{}.", why_none(selection), nothing_fits(selection))?;
+        writeln!(
+            text,
+            "{}{}.",
+            no_pick_cause(selection),
+            no_match_hint(selection)
+        )?;
     }
     if !selection.required.is_empty() {
         writeln!(text, "Required by the picks:")?;
-        let required = selection
-            .required
-            .iter()
-            .enumerate()
-            .map(|(place, pick)| pick_lines(place, pick));
-        list(
-            &mut text,
-            "",
-            output::first(required, MAX_LISTED, output::IN_JSON),
-        )?;
+        write_picks(&mut text, &selection.required, MAX_LISTED)?;
     }
     if let Some(skills) = &selection.skills {
         skill_list(&mut text, skills).context("cannot write the skills")?;
     }
-    let told = selection
-        .ineligible
-        .tools
-        .iter()
-        .filter(|tool| explain || tool.named.is_some());
-    let told = told.map(|tool| {
-        format!(
-            "{} is left out{}: {}",
-            tool.tool_id,
-            though(tool),
-            reasons(&tool.reasons)
-        )
-    });
-    list(
-        &mut text,
-        " -  ",
-        output::first(
-            told,
-            if explain { MAX_EXPLAINED } else { MAX_LISTED },
-            output::IN_JSON,
-        ),
-    )?;
-    let named = |id: &str| {
-        selection
-            .ineligible
-            .tools
-            .iter()
-            .any(|tool| tool.tool_id == id && tool.named.is_some())
-    };
-    if let Some(BlockedMatch {
-        tool_id,
-        score,
-        reasons: why,
-        ..
-    }) = &selection.blocked
-        && !named(tool_id)
-    {
-        writeln!(
-            text,
-            " -  {tool_id} would be the best, with a score of {score:.2}, but is left out: {}",
-            reasons(why)
-        )?;
-    }
-    let unknown = selection.unknown_in_use.iter();
-    let unknown = unknown.map(|name| {
-        format!(
-            "{:?} is in use, and no tool of the catalog",
-            marked(name, SHOWN_CHARS)
-        )
-    });
-    list(
-        &mut text,
-        " -  ",
-        output::first(unknown, MAX_LISTED, output::IN_JSON),
-    )?;
-    let dropped = selection
-        .dropped
-        .iter()
-        .map(|dropped| format!("{} is left out: {}", dropped.tool_id, dropped.reason));
-    list(
-        &mut text,
-        " -  ",
-        output::first(dropped, MAX_LISTED, output::IN_JSON),
-    )?;
-    let errors = selection.scorer_errors.iter().map(output::line);
-    list(
-        &mut text,
-        " -  ",
-        output::first(errors, MAX_LISTED, output::IN_JSON),
-    )?;
+    write_exclusions(&mut text, selection, explain).context("cannot write the exclusions")?;
     writeln!(text, "{}", summary(selection))?;
-    if let Some(why) = selection.uncalibrated {
-        writeln!(text, "The scores are no probabilities: {why}")?;
+    if let Some(cause) = selection.uncalibrated {
+        writeln!(text, "The scores are not probabilities: {cause}")?;
     }
     if let Some(tokens) = &selection.tokens {
         writeln!(text, "{}", token_summary(tokens))?;
@@ -530,43 +520,113 @@ fn render(selection: &Selection, most: usize, explain: bool) -> anyhow::Result<S
     Ok(text)
 }
 
-/// Writes each item after the same mark.
-fn list(text: &mut String, mark: &str, items: impl Iterator<Item = String>) -> std::fmt::Result {
-    items
-        .into_iter()
-        .try_for_each(|item| writeln!(text, "{mark}{item}"))
+/// Writes the ineligible and excluded tools, unknown tools in use, and errors of scorers.
+fn write_exclusions(text: &mut String, selection: &Selection, explain: bool) -> std::fmt::Result {
+    write_ineligible(text, selection, explain)?;
+    let unknown = selection.unknown_in_use.iter().map(|name| {
+        format!(
+            "{:?} is in use but not in the catalog",
+            marked(name, MAX_UNKNOWN_CHARS)
+        )
+    });
+    list(text, " -  ", unknown, MAX_LISTED)?;
+    let dropped = selection
+        .dropped
+        .iter()
+        .map(|dropped| format!("{} excluded: {}", dropped.tool_id, dropped.reason));
+    list(text, " -  ", dropped, MAX_LISTED)?;
+    let errors = selection.scorer_errors.iter().map(output::line);
+    list(text, " -  ", errors, MAX_LISTED)
 }
 
-/// A pick, its reason, and what else is to be told of it.
-fn pick_lines(place: usize, pick: &Pick) -> String {
-    let mut text = format!("{:>2}. {}  {:.2}", place + 1, pick.tool.id, pick.score);
+/// Writes the ineligible tools that were named, or all of them, and the best ineligible match.
+fn write_ineligible(text: &mut String, selection: &Selection, explain: bool) -> std::fmt::Result {
+    let mut lines = Vec::new();
+    for tool in &selection.ineligible.tools {
+        if explain || tool.named.is_some() {
+            lines.push(format!(
+                "{} not eligible{}: {}",
+                tool.tool_id,
+                name_origin(tool),
+                reasons(&tool.reasons)
+            ));
+        }
+    }
+    let limit = if explain { MAX_EXPLAINED } else { MAX_LISTED };
+    list(text, " -  ", lines, limit)?;
+    let Some(BlockedMatch {
+        tool_id,
+        score,
+        reasons: blocked_reasons,
+        ..
+    }) = &selection.blocked
+    else {
+        return Ok(());
+    };
+    let is_listed = selection
+        .ineligible
+        .tools
+        .iter()
+        .any(|tool| tool.tool_id == *tool_id && tool.named.is_some());
+    if is_listed {
+        return Ok(());
+    }
+    writeln!(
+        text,
+        " -  {tool_id} not eligible (best match, score {score:.2}): {}",
+        reasons(blocked_reasons)
+    )
+}
+
+/// Writes the first `most` picks with their ranks.
+fn write_picks(text: &mut String, picks: &[Pick], most: usize) -> std::fmt::Result {
+    let picks = picks.iter().enumerate();
+    let lines = picks.map(|(index, pick)| pick_lines(index, pick));
+    list(text, "", lines, most)
+}
+
+/// Writes the first `most` items, each after the same mark.
+fn list(
+    text: &mut String,
+    mark: &str,
+    items: impl IntoIterator<Item = String>,
+    most: usize,
+) -> std::fmt::Result {
+    for item in output::first(items, most, output::IN_JSON) {
+        writeln!(text, "{mark}{item}")?;
+    }
+    Ok(())
+}
+
+/// Returns the lines of a pick: score, reason, definition and duplicates.
+fn pick_lines(index: usize, pick: &Pick) -> String {
+    let mut text = format!("{:>2}. {}  {:.2}", index + 1, pick.tool.id, pick.score);
     if !pick.reason.is_empty() {
         text.push_str(&format!("\n    {}", pick.reason));
     }
-    if let Some(Definition { detail, tokens, .. }) = pick.definition {
+    if let Some(ShownDefinition { detail, tokens, .. }) = pick.definition {
         text.push_str(&format!("\n    Shown: {}, {tokens} tokens", detail.name()));
     }
     if !pick.same_as.is_empty() {
         text.push_str(&format!(
-            "\n    The same: {}",
+            "\n    Duplicates: {}",
             excerpt::list(&pick.same_as, ", ")
         ));
     }
     text
 }
 
-/// How a tool that is left out was asked for.
-fn though(tool: &IneligibleTool) -> String {
+/// Returns the origin of an ineligible tool's name, in parentheses.
+fn name_origin(tool: &IneligibleTool) -> String {
     match tool.asked_by {
         None => String::new(),
-        Some(AskedBy::Tool) => format!(
-            ", though required by {}",
-            excerpt::list(&tool.required_by, ", ")
-        ),
-        Some(AskedBy::Request) => ", though named".to_owned(),
-        Some(AskedBy::Caller) => ", though it was to be always included".to_owned(),
-        Some(AskedBy::Task) => ", though in use".to_owned(),
-        Some(_) => ", though asked for".to_owned(),
+        Some(NameOrigin::Tool) => {
+            format!(" (required by {})", excerpt::list(&tool.required_by, ", "))
+        }
+        Some(NameOrigin::Request) => " (named in the request)".to_owned(),
+        Some(NameOrigin::Caller) => " (always included by the caller)".to_owned(),
+        Some(NameOrigin::Task) => " (in use)".to_owned(),
+        Some(_) => " (needed by a skill)".to_owned(),
     }
 }
 
@@ -575,7 +635,7 @@ fn reasons(reasons: &[IneligibleReason]) -> String {
     reasons.join("; ")
 }
 
-/// Writes the picked skills, each with what became of its tools.
+/// Writes the picked skills with their tools.
 fn skill_list(text: &mut String, skills: &[SkillPick]) -> std::fmt::Result {
     writeln!(
         text,
@@ -587,7 +647,7 @@ fn skill_list(text: &mut String, skills: &[SkillPick]) -> std::fmt::Result {
         }
     )?;
     for (
-        place,
+        index,
         SkillPick {
             skill,
             score,
@@ -601,7 +661,7 @@ fn skill_list(text: &mut String, skills: &[SkillPick]) -> std::fmt::Result {
         writeln!(
             text,
             "{:>2}. {}  {score:.2}  {}",
-            place + 1,
+            index + 1,
             skill.name,
             output::line(&skill.path)
         )?;
@@ -612,7 +672,7 @@ fn skill_list(text: &mut String, skills: &[SkillPick]) -> std::fmt::Result {
         for tool in ineligible {
             writeln!(
                 text,
-                "    {} is left out, though it needs it: {}",
+                "    {} not eligible (needed by the skill): {}",
                 tool.tool_id,
                 reasons(&tool.reasons)
             )?;
@@ -621,7 +681,7 @@ fn skill_list(text: &mut String, skills: &[SkillPick]) -> std::fmt::Result {
     Ok(())
 }
 
-fn why_none(selection: &Selection) -> &'static str {
+fn no_pick_cause(selection: &Selection) -> &'static str {
     if selection
         .dropped
         .iter()
@@ -629,24 +689,21 @@ fn why_none(selection: &Selection) -> &'static str {
     {
         "No tool fits the token budget"
     } else if selection.below_threshold > 0 {
-        "No tool fits: none of the eligible tools scores high enough"
+        "No tool fits: no eligible tool reaches the threshold"
     } else if selection.ineligible.total > 0 {
-        "No tool fits: none is eligible"
+        "No tool fits: no tool is eligible"
     } else {
         "No tool fits: the catalog is empty"
     }
 }
 
-/// Of what kind the request is, where that can be told.
-fn nothing_fits(selection: &Selection) -> String {
+/// Returns a hint about the kind of a request that no tool fits.
+fn no_match_hint(selection: &Selection) -> String {
     match &selection.nothing_fits {
-        Some(NothingFits::NearSource { source }) => {
-            format!(
-                "; of all sources \"{}\" is near what it asks for",
-                marked(source, SHOWN_CHARS)
-            )
+        Some(NoMatchKind::NearSource { source }) => {
+            format!("; closest server: {}", marked(source, MAX_UNKNOWN_CHARS))
         }
-        Some(NothingFits::OutOfScope) => "; no source is near what it asks for".to_owned(),
+        Some(NoMatchKind::OutOfScope) => "; no server is close to the request".to_owned(),
         _ => String::new(),
     }
 }
@@ -662,7 +719,7 @@ fn summary(selection: &Selection) -> String {
     let required = if required.is_empty() {
         String::new()
     } else {
-        format!(", {} required by them", required.len())
+        format!(", {} required by the picks", required.len())
     };
     let counts: Vec<String> = ineligible
         .counts
@@ -674,12 +731,15 @@ fn summary(selection: &Selection) -> String {
     } else {
         format!(" ({})", counts.join(", "))
     };
-    let answerable = selection.answerable.map_or(String::new(), |estimate| {
-        format!(", a tool fits with probability {estimate:.2}")
-    });
+    let answerable = match selection.answerable {
+        Some(estimate) => format!(", answerability {estimate:.2}"),
+        None => String::new(),
+    };
     format!(
-        "{} picked by {}{answerable}{required}, {below_threshold} below the threshold, {} not eligible{counts}",
+        "{}{} by {}{answerable}{required}, {below_threshold} below the threshold, \
+         {} not eligible{counts}",
         picks.len(),
+        if picks.len() == 1 { " pick" } else { " picks" },
         selection.scorer,
         ineligible.total
     )
@@ -694,18 +754,19 @@ fn token_summary(tokens: &TokenReport) -> String {
         picks,
         ..
     } = tokens;
-    let catalog = catalog
-        .filter(|catalog| *catalog > 0)
-        .map_or_else(String::new, |catalog| {
+    let saving = match *catalog {
+        Some(catalog) if catalog > 0 => {
             let saved = 100.0 * (1.0 - *picks as f64 / catalog as f64);
-            format!(" in place of {catalog} for the whole catalog, {saved:.1} % less")
-        });
-    format!("{picks} of {budget} tokens ({tokenizer}, {provider}){catalog}")
+            format!(" instead of {catalog} for the complete catalog, {saved:.1} % less")
+        }
+        _ => String::new(),
+    };
+    format!("{picks} of {budget} tokens ({tokenizer}, {provider}){saving}")
 }
 
-/// Every candidate's evidence, and what each stage did.
+/// Writes the evidence of every candidate, and the status of each stage.
 fn details(text: &mut String, selection: &Selection) -> std::fmt::Result {
-    for (place, candidate) in selection.considered.iter().flatten().enumerate() {
+    for (index, candidate) in selection.considered.iter().flatten().enumerate() {
         let mark = if candidate.picked { '*' } else { ' ' };
         let trust = if candidate.untrusted {
             "  untrusted source"
@@ -715,7 +776,7 @@ fn details(text: &mut String, selection: &Selection) -> std::fmt::Result {
         writeln!(
             text,
             "\n{mark}{:>3}. {}  {:.4}{trust}",
-            place + 1,
+            index + 1,
             candidate.tool_id,
             candidate.score
         )?;
@@ -744,24 +805,30 @@ fn details(text: &mut String, selection: &Selection) -> std::fmt::Result {
         let (top, cut) = (margin(*top_margin), margin(*cut_margin));
         writeln!(
             text,
-            "reranker {reranker}, window {window}, margin of the best {top}, at the cutoff {cut}"
+            "reranker {reranker}, shortlist {window}, margin at the top {top}, at the cutoff {cut}"
         )?;
     }
     writeln!(text, "catalog {}", selection.catalog_digest)
 }
 
+/// Writes the evidence of a candidate.
 fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
-    let rank =
-        |rank: Option<usize>| rank.map_or("no match".to_owned(), |rank| format!("rank {rank}"));
+    write_retriever_evidence(text, provenance)?;
+    write_history_evidence(text, provenance)?;
+    write_fusion_evidence(text, provenance)
+}
+
+/// Writes the matches of the keyword and semantic retrievers.
+fn write_retriever_evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
     if let Some(keyword) = &provenance.keyword {
         writeln!(
             text,
             "      keyword   {}, BM25 {:.3}",
-            rank(keyword.rank),
+            describe_rank(keyword.rank),
             keyword.score
         )?;
-        context(text, keyword.context)?;
-        of_examples(text, keyword.examples)?;
+        write_context_share(text, keyword.context)?;
+        write_example_share(text, keyword.examples)?;
         for term in &keyword.terms {
             let fields: Vec<&str> = term
                 .fields
@@ -785,12 +852,12 @@ fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
         writeln!(
             text,
             "      semantic  {}, cosine {:.3} ({})",
-            rank(semantic.rank),
+            describe_rank(semantic.rank),
             semantic.score,
             semantic.model
         )?;
-        context(text, semantic.context)?;
-        of_examples(text, semantic.examples)?;
+        write_context_share(text, semantic.context)?;
+        write_example_share(text, semantic.examples)?;
         for WordEvidence {
             word,
             contribution,
@@ -803,14 +870,27 @@ fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
             let field = field.label();
             writeln!(
                 text,
-                "        {word:<20} {contribution:>7.3}  {field}: {meets} ({similarity:.2} similar)"
+                "        {word:<20} {contribution:>7.3}  {field}: {meets} \
+                 (similarity {similarity:.2})"
             )?;
         }
     }
+    Ok(())
+}
+
+fn describe_rank(rank: Option<usize>) -> String {
+    match rank {
+        Some(rank) => format!("rank {rank}"),
+        None => "no match".to_owned(),
+    }
+}
+
+/// Writes the effect of examples and earlier calls.
+fn write_history_evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
     if let Some(ExampleEvidence { gain, nearest, .. }) = &provenance.examples {
         writeln!(
             text,
-            "      examples  {gain:+.4}, the nearest: {}",
+            "      examples  {gain:+.4}, nearest: {}",
             output::line(nearest)
         )?;
     }
@@ -819,7 +899,7 @@ fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
     }) = &provenance.prior
     {
         writeln!(text, "      prior     {gain:+.4}")?;
-        if let Some(CalledOften {
+        if let Some(CallFrequency {
             tasks,
             expected,
             log_ratio,
@@ -828,11 +908,11 @@ fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
         {
             writeln!(
                 text,
-                "        {:<20} {log_ratio:>+7.3}  {tasks} tasks called it, {expected:.2} a tool that is called",
+                "        {:<20} {log_ratio:>+7.3}  called in {tasks} tasks, {expected:.2} expected",
                 "often"
             )?;
         }
-        for CalledTogether {
+        for CallCooccurrence {
             tool_id,
             together,
             expected,
@@ -840,12 +920,21 @@ fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
             ..
         } in by
         {
-            let more = format!("{together} times in one task, {expected:.2} by chance");
+            let more = format!("common tasks: {together}, expected by chance: {expected:.2}");
             writeln!(text, "        {tool_id:<20} {log_ratio:>+7.3}  {more}")?;
         }
     }
+    Ok(())
+}
+
+/// Writes the fusion of the signals, and the effect of the reranker.
+fn write_fusion_evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
     if let Some(fusion) = &provenance.fusion {
-        let prior = provenance.prior.as_ref().map_or("", |_| " + prior");
+        let prior = if provenance.prior.is_some() {
+            " + prior"
+        } else {
+            ""
+        };
         let parts: Vec<String> = fusion
             .parts
             .iter()
@@ -880,18 +969,18 @@ fn evidence(text: &mut String, provenance: &Provenance) -> std::fmt::Result {
     Ok(())
 }
 
-/// By how much the tool's examples raise a score.
-fn of_examples(text: &mut String, score: Option<f32>) -> std::fmt::Result {
-    match score.filter(|score| *score > 0.0) {
-        Some(score) => writeln!(text, "        {score:+.3} of it for its examples"),
-        None => Ok(()),
+/// Writes the share of a score that comes from the tool's examples.
+fn write_example_share(text: &mut String, score: Option<f32>) -> std::fmt::Result {
+    match score {
+        Some(score) if score > 0.0 => writeln!(text, "        {score:+.3} from examples"),
+        _ => Ok(()),
     }
 }
 
-/// By how much what was said before changes a score.
-fn context(text: &mut String, score: Option<f32>) -> std::fmt::Result {
+/// Writes the share of a score that comes from the context.
+fn write_context_share(text: &mut String, score: Option<f32>) -> std::fmt::Result {
     match score {
-        Some(score) => writeln!(text, "        {score:+.3} of it for what was said before"),
+        Some(score) => writeln!(text, "        {score:+.3} from context"),
         None => Ok(()),
     }
 }

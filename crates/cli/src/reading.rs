@@ -1,4 +1,4 @@
-//! What is read: catalogs, and files or standard input.
+//! Reading of catalogs, files and standard input.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,49 +16,55 @@ use picktools::{Catalog, CatalogOptions};
 use picktools_import::mcp::Server;
 use picktools_mcp::Limits;
 
-/// A catalog and how it is read.
+/// A catalog, and the options of its reading.
 #[derive(Args)]
 #[command(next_help_heading = heading::CATALOG)]
 pub(super) struct CatalogArgs {
-    /// A file of tools, an OpenAPI document, or a configuration of MCP servers, which are asked for
-    /// their tools; `-` for standard input; or a folder: its tools.jsonl or tools.json, else all
-    /// its *.json, *.jsonl, *.yaml and *.yml files; may be repeated. Or the folder of an index that
-    /// `picktools index --out` saved.
+    /// Catalog: tools, an OpenAPI document, MCP servers, a folder, or - for stdin.
+    ///
+    /// A file contains tools, an OpenAPI document, or a configuration of MCP servers, which are
+    /// asked for their tools. Of a folder, tools.jsonl or tools.json is read, else all its *.json,
+    /// *.jsonl, *.yaml and *.yml files. The folder of an index that `picktools index --out` saved
+    /// is a catalog, too. May be repeated.
     #[arg(long, visible_alias = "index", value_name = "PATH", required = true)]
     catalog: Vec<PathBuf>,
     #[command(flatten)]
     reading: ReadingArgs,
 }
 
-/// How catalogs are read.
+/// The options of reading a catalog.
 #[derive(Args)]
 #[command(next_help_heading = heading::CATALOG)]
 pub(super) struct ReadingArgs {
-    /// Aliases of your own: a JSON object from aliases to tools, such as {"bash": "terminalRun"};
-    /// or `ecosystem`, the names that skills and models use for the tools that nearly every host
-    /// has.
+    /// Alias file, or `ecosystem` for well-known names.
+    ///
+    /// The file is a JSON object from aliases to tools, such as {"bash": "terminalRun"}.
+    /// `ecosystem` contains the names that skills and models use for the tools of most hosts.
     #[arg(long, value_name = "FILE|ecosystem")]
     aliases: Option<PathBuf>,
-    /// What becomes of names and aliases that two tools claim: refuse the catalog (strict), or keep
-    /// the first and warn, as is done where MCP servers are asked: one of them must not take down
-    /// the others.
+    /// Treatment of name conflicts: refuse the catalog, or keep the first and warn.
+    ///
+    /// A name conflict is a name or alias that two tools claim. The default is strict; for MCP
+    /// servers it is warn, because one server must not take down the others.
     #[arg(long, value_enum, value_name = "HOW")]
     conflicts: Option<ConflictsArg>,
-    /// An untrusted source, with all that look like it: its aliases do not count, its names give
-    /// way; may be repeated.
+    /// Treat this source as untrusted; may be repeated.
+    ///
+    /// Sources with confusable names are untrusted, too. The aliases of an untrusted source are
+    /// ignored, and other tools win name conflicts.
     #[arg(long = "untrusted-source", value_name = "SOURCE")]
     untrusted_sources: Vec<String>,
-    /// Let aliases that untrusted sources claim count, but for those of the ecosystem.
+    /// Accept aliases of untrusted sources, except well-known names.
     #[arg(long)]
     allow_claimed_aliases: bool,
     #[command(flatten)]
     live: LiveArgs,
-    /// The servers that were asked, each with what it sent.
+    /// The MCP servers that sent tools, each with its tools.
     #[arg(skip)]
-    asked: std::cell::RefCell<Vec<(Server, CatalogFile)>>,
+    live_servers: std::cell::RefCell<Vec<(Server, CatalogFile)>>,
 }
 
-/// What becomes of conflicts.
+/// The treatment of name conflicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 enum ConflictsArg {
@@ -72,47 +78,48 @@ impl CatalogArgs {
         self.reading.open(&self.catalog)
     }
 
-    /// Reads the catalog; of an index as much as is needed.
+    /// Reads the catalog; of an index only the parts that picks need.
     pub(super) fn open_for_picks(&self) -> anyhow::Result<Catalog> {
         self.reading.open_for_picks(&self.catalog)
     }
 
-    /// What it is read from and how, for an index that is made of it; `None` where an index does
-    /// not tell.
+    /// Returns the origin of the catalog, for an index of it, or `None` if a saved index does not
+    /// record its origin.
     pub(super) fn origin(&self) -> anyhow::Result<Option<Origin>> {
         let Some(folder) = saved(&self.catalog)? else {
-            return Origin::note(&self.catalog, self.reading.note()).map(Some);
+            let origin = Origin::record(&self.catalog, self.reading.note())?;
+            return Ok(Some(origin));
         };
-        match origin_of(folder, &Catalog::open_saved(folder)?)? {
+        match recorded_origin(folder, &Catalog::open_saved(folder)?)? {
             Some(origin) if origin.changed().is_some() => {
-                Origin::note(&origin.paths, origin.reading).map(Some)
+                Ok(Some(Origin::record(&origin.paths, origin.reading)?))
             }
             origin => Ok(origin),
         }
     }
 
-    /// Reads its files and no more.
+    /// Reads the files of the catalog without parsing them.
     pub(super) fn files(&self) -> anyhow::Result<Vec<CatalogFile>> {
         self.reading.files(&self.catalog)
     }
 
-    /// How they are read.
+    /// Returns the options for reading these files.
     pub(super) fn options(&self, files: &[CatalogFile]) -> anyhow::Result<CatalogOptions> {
         self.reading.options(files)
     }
 }
 
 impl ReadingArgs {
-    /// The options by which files are read, for who has none of these.
+    /// The command-line options of this struct, for messages.
     pub(super) const NAMES: &str =
         "--aliases, --conflicts, --untrusted-source and --allow-claimed-aliases";
 
-    /// Whether anything is said of how files are read.
-    pub(super) fn says_something(&self) -> bool {
-        self.note() != ReadingNote::default()
+    /// Returns `true` if any of the options is set.
+    pub(super) fn is_set(&self) -> bool {
+        self.note() != RecordedReading::default()
     }
 
-    /// Reads a catalog, and warns of what was left out.
+    /// Reads a catalog, and warns of everything that was left out.
     pub(super) fn open(&self, paths: &[PathBuf]) -> anyhow::Result<Catalog> {
         let catalog = self.open_for_picks(paths)?;
         match catalog.read_all() {
@@ -121,16 +128,15 @@ impl ReadingArgs {
         }
     }
 
-    /// As [`open`](Self::open), but for the definitions of an index, which are read when they are
-    /// needed.
+    /// Works as [`open`](Self::open), but reads the definitions of an index when they are needed.
     pub(super) fn open_for_picks(&self, paths: &[PathBuf]) -> anyhow::Result<Catalog> {
         match saved(paths)? {
             Some(folder) => self.open_saved(folder),
-            None => self.read(paths),
+            None => self.read_paths(paths),
         }
     }
 
-    fn read(&self, paths: &[PathBuf]) -> anyhow::Result<Catalog> {
+    fn read_paths(&self, paths: &[PathBuf]) -> anyhow::Result<Catalog> {
         let files = self.files(paths)?;
         let catalog = self.options(&files)?.read_files(&files)?;
         output::warnings(catalog.notices(), "; `picktools check` lists them all");
@@ -138,22 +144,23 @@ impl ReadingArgs {
         Ok(catalog)
     }
 
-    /// Opens an index. What it was made of is read again where it has changed since.
+    /// Opens an index. If its files have changed, the catalog is read again.
     fn open_saved(&self, folder: &Path) -> anyhow::Result<Catalog> {
         let catalog = Catalog::open_saved(folder)?;
-        let given = self.note();
-        let Some(origin) = origin_of(folder, &catalog)? else {
-            if given == ReadingNote::default() {
+        let requested = self.note();
+        let Some(origin) = recorded_origin(folder, &catalog)? else {
+            if requested == RecordedReading::default() {
                 return Ok(catalog);
             }
             bail!(
-                "how the index {} was read is not noted in it; leave out how it is to be read",
+                "the index {} does not record its reading options; leave them out",
                 folder.display()
             );
         };
-        if given != ReadingNote::default() && given != origin.reading {
+        if requested != RecordedReading::default() && requested != origin.reading {
             bail!(
-                "the index {} was read in another way than is asked for ({}); build it again that way, or leave out how",
+                "the index {} was read with other options ({}); rebuild it with these options, \
+                 or leave them out",
                 folder.display(),
                 origin.reading
             );
@@ -162,15 +169,16 @@ impl ReadingArgs {
             return Ok(catalog);
         };
         output::warn(format!(
-            "the index {} is stale, as {changed}: the catalog is read and indexed again; `picktools index` with `--out` makes it quick",
+            "the index {} is stale ({changed}), so the catalog is read and indexed again; \
+             update it with `picktools index --out`",
             folder.display()
         ));
-        self.again(origin.reading).read(&origin.paths)
+        self.with_recorded(origin.reading).read_paths(&origin.paths)
     }
 
-    /// As this, with what an index notes.
-    fn again(&self, note: ReadingNote) -> Self {
-        let ReadingNote {
+    /// Returns these options with the values that an index recorded.
+    fn with_recorded(&self, note: RecordedReading) -> Self {
+        let RecordedReading {
             aliases,
             conflicts,
             untrusted_sources,
@@ -182,14 +190,14 @@ impl ReadingArgs {
             untrusted_sources,
             allow_claimed_aliases,
             live: self.live.clone(),
-            asked: std::cell::RefCell::default(),
+            live_servers: std::cell::RefCell::default(),
         }
     }
 
-    /// How catalogs are read, for an index to note.
-    fn note(&self) -> ReadingNote {
-        ReadingNote {
-            // Where it is, wherever the index is opened.
+    /// Returns the options in the form that an index records.
+    fn note(&self) -> RecordedReading {
+        RecordedReading {
+            // An absolute path, because the index may be opened from another folder.
             aliases: self.aliases.as_ref().map(|path| match aliases_file(path) {
                 Some(file) => std::path::absolute(file).unwrap_or_else(|_| file.to_owned()),
                 None => path.clone(),
@@ -200,12 +208,12 @@ impl ReadingArgs {
         }
     }
 
-    /// The servers that were asked when the catalog was read, each with what it sent.
-    pub(super) fn asked(&self) -> Vec<(Server, CatalogFile)> {
-        self.asked.borrow().clone()
+    /// Returns the MCP servers that sent tools of this catalog, each with its tools.
+    pub(super) fn live_servers(&self) -> Vec<(Server, CatalogFile)> {
+        self.live_servers.borrow().clone()
     }
 
-    /// How long an MCP server may take.
+    /// Returns the limits of an MCP server.
     pub(super) fn server_limits(&self) -> Limits {
         self.live.limits()
     }
@@ -231,7 +239,7 @@ impl ReadingArgs {
         Ok(files)
     }
 
-    /// Asks the servers of a configuration; what is missing is said.
+    /// Lists the tools of the servers of a configuration, and warns of missing ones.
     fn live(&self, path: &Path, text: &str) -> anyhow::Result<Vec<CatalogFile>> {
         let answers = self.live.tools(&live::configuration(path, text)?)?;
         if answers.files.is_empty() {
@@ -240,10 +248,10 @@ impl ReadingArgs {
                 .iter()
                 .map(|missing| format!("\n  {missing}"))
                 .collect::<String>();
-            bail!("no MCP server of {} gave tools{reasons}", path.display());
+            bail!("no MCP server of {} sent tools{reasons}", path.display());
         }
         output::warnings(answers.missing, "; `picktools import mcp` lists them all");
-        self.asked.borrow_mut().extend(
+        self.live_servers.borrow_mut().extend(
             answers
                 .servers
                 .into_iter()
@@ -276,85 +284,88 @@ impl ReadingArgs {
     }
 }
 
-/// How a catalog was read, as an index notes it.
+/// The reading options of a catalog, as an index records them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ReadingNote {
+pub(super) struct RecordedReading {
     aliases: Option<PathBuf>,
     conflicts: Option<ConflictsArg>,
     untrusted_sources: Vec<String>,
     allow_claimed_aliases: bool,
 }
 
-impl ReadingNote {
-    /// The file of the aliases, where there is one.
+impl RecordedReading {
+    /// Returns the alias file, if one was used.
     pub(super) fn aliases_file(&self) -> Option<&Path> {
-        self.aliases.as_deref().and_then(aliases_file)
+        aliases_file(self.aliases.as_deref()?)
     }
 }
 
-impl fmt::Display for ReadingNote {
+impl fmt::Display for RecordedReading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut said: Vec<String> = Vec::new();
-        said.extend(
-            self.aliases
-                .iter()
-                .map(|path| format!("--aliases {}", path.display())),
-        );
-        said.extend(
-            self.conflicts
-                .iter()
-                .map(|how| format!("--conflicts {}", format!("{how:?}").to_lowercase())),
-        );
-        said.extend(
-            self.untrusted_sources
-                .iter()
-                .map(|source| format!("--untrusted-source {source:?}")),
-        );
-        said.extend(
-            self.allow_claimed_aliases
-                .then(|| "--allow-claimed-aliases".to_owned()),
-        );
-        f.write_str(&if said.is_empty() {
-            "with nothing set".to_owned()
+        let mut options: Vec<String> = Vec::new();
+        if let Some(path) = &self.aliases {
+            options.push(format!("--aliases {}", path.display()));
+        }
+        if let Some(conflicts) = self.conflicts {
+            let name = format!("{conflicts:?}").to_lowercase();
+            options.push(format!("--conflicts {name}"));
+        }
+        for source in &self.untrusted_sources {
+            options.push(format!("--untrusted-source {source:?}"));
+        }
+        if self.allow_claimed_aliases {
+            options.push("--allow-claimed-aliases".to_owned());
+        }
+        f.write_str(&if options.is_empty() {
+            "no options".to_owned()
         } else {
-            said.join(" ")
+            options.join(" ")
         })
     }
 }
 
-/// The file of aliases that an argument names; `None` where it stands for those of the ecosystem.
+/// Returns the file that an argument of --aliases names, or `None` for `ecosystem`.
 fn aliases_file(argument: &Path) -> Option<&Path> {
-    Some(argument).filter(|argument| *argument != Path::new("ecosystem"))
+    if argument == Path::new("ecosystem") {
+        return None;
+    }
+    Some(argument)
 }
 
-/// The folder of an index, where one is given; it is a catalog by itself.
+/// Returns the folder of the index if one is given. An index is a complete catalog and must be the
+/// only argument.
 fn saved(paths: &[PathBuf]) -> anyhow::Result<Option<&Path>> {
     let is_saved = |path: &&PathBuf| Catalog::is_saved(path);
     match (paths.iter().find(is_saved), paths) {
         (Some(folder), [_]) => Ok(Some(folder)),
         (Some(folder), _) => bail!(
-            "{} is an index, which is a whole catalog; give it alone, or index all of them together",
+            "{} is an index and cannot be combined with other catalogs; pass it alone, or index \
+             all of them together",
             folder.display()
         ),
         (None, _) => Ok(None),
     }
 }
 
-/// What an index was made of, where that is noted.
-fn origin_of(folder: &Path, index: &Catalog) -> anyhow::Result<Option<Origin>> {
-    let note = index.note().filter(|note| !note.is_null()).cloned();
-    note.map(serde_json::from_value)
-        .transpose()
-        .with_context(|| {
-            format!(
-                "the note of the index {} cannot be read; build it again with `picktools index`",
-                folder.display()
-            )
-        })
+/// Returns the origin of an index, if it is recorded.
+fn recorded_origin(folder: &Path, index: &Catalog) -> anyhow::Result<Option<Origin>> {
+    let Some(note) = index.note() else {
+        return Ok(None);
+    };
+    if note.is_null() {
+        return Ok(None);
+    }
+    let origin = serde_json::from_value(note.clone()).with_context(|| {
+        format!(
+            "cannot read the origin of the index {}; rebuild it with `picktools index`",
+            folder.display()
+        )
+    })?;
+    Ok(Some(origin))
 }
 
-/// The definitions of an index, as a file of them.
+/// Returns the definitions of an index as a file of tools.
 fn definitions(folder: &Path, catalog: &Catalog) -> anyhow::Result<CatalogFile> {
     let mut lines = Vec::new();
     for tool in catalog
@@ -367,7 +378,7 @@ fn definitions(folder: &Path, catalog: &Catalog) -> anyhow::Result<CatalogFile> 
     Ok(CatalogFile::new(folder.display().to_string(), lines))
 }
 
-/// Whether standard input, of which there is only one, has been read.
+/// `true` once standard input was read, which is possible only once.
 static INPUT_READ: AtomicBool = AtomicBool::new(false);
 
 /// Reads a file, or standard input for `-`.
@@ -375,7 +386,7 @@ pub(super) fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
     if path == Path::new("-") {
         if INPUT_READ.swap(true, Ordering::Relaxed) {
             bail!(
-                "`-` stands for standard input, which can be read once only; name a file in one of the places"
+                "standard input (`-`) can be read only once; pass a file for one of the arguments"
             );
         }
         let mut bytes = Vec::new();

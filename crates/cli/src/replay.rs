@@ -1,4 +1,4 @@
-//! `picktools replay`: whether an audit is whole, and what its selections would be today.
+//! `picktools replay`: verification of an audit log, and a rerun of its selections.
 
 mod again;
 mod served;
@@ -10,42 +10,57 @@ use anyhow::Context;
 use clap::Args;
 use comfy_table::{Table, presets};
 use picktools::disk;
-use picktools_audit::{self as audit, Verified};
+use picktools_audit::{self as audit, AuditVerification};
 use picktools_gateway::Settings;
 use serde::Serialize;
 
-use self::again::{Again, Counts, Difference};
-use self::served::Served;
+use self::again::{Difference, ReplayCounts, Replayer};
+use self::served::ServedLog;
 use crate::args::{self, ModelArgs};
 use crate::reading::{ReadingArgs, read_input};
 use crate::{heading, output};
 
-/// How many of the largest differences a table shows.
-const SHOWN: usize = 10;
+/// The number of differences in the table, largest first.
+const MAX_SHOWN: usize = 10;
 
+const EXAMPLES: &str = "\
+Examples:
+  picktools replay /var/lib/picktools/audit --verify
+  picktools replay /var/lib/picktools/audit --catalog tools.json --model tuned";
+
+/// Verify the audit log and rerun its selections.
+///
+/// The selections are made again with the recorded catalog and policy, or with the catalog, model
+/// and settings that you name. The exit code is 1 if the log is damaged or a selection differs.
 #[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct ReplayCommand {
-    /// The folder of an audit, as `picktools serve --audit FOLDER` writes it.
+    /// Folder of the audit log, as `picktools serve --audit FOLDER` writes it.
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
-    /// Tell whether the audit is whole, and run nothing.
-    #[arg(long, conflicts_with_all = ["catalog", "settings", "queries", "sequences"], help_heading = heading::AUDIT)]
+    /// Only verify the audit log.
+    #[arg(long, conflicts_with_all = ["catalog", "settings", "queries", "sequences"],
+        help_heading = heading::AUDIT)]
     verify: bool,
-    /// A file of settings: who may see what by these, in place of what held then.
+    /// Settings file whose access policies replace the recorded ones.
     #[arg(long, value_name = "FILE", help_heading = heading::AUDIT)]
     settings: Option<PathBuf>,
-    /// Write the requests after which tools were called to FILE, for `picktools eval`, and run
-    /// nothing.
+    /// Write requests with tool calls to FILE, and rerun nothing.
+    ///
+    /// `picktools eval --queries` reads the file.
     #[arg(long, value_name = "FILE", requires = "qrels", help_heading = heading::AUDIT)]
     queries: Option<PathBuf>,
-    /// Write which tools those were to FILE.
+    /// Write the tools that these requests called to FILE.
+    ///
+    /// `picktools eval --qrels` reads the file.
     #[arg(long, value_name = "FILE", requires = "queries", help_heading = heading::AUDIT)]
     qrels: Option<PathBuf>,
-    /// Write what was called together to FILE, for --sequences of `picktools pick`, and run
-    /// nothing.
+    /// Write the calls of each task to FILE, and rerun nothing.
+    ///
+    /// `picktools pick --sequences` reads the file.
     #[arg(long, value_name = "FILE", help_heading = heading::AUDIT)]
     sequences: Option<PathBuf>,
-    /// Pick from this catalog, in place of the recorded ones; may be repeated.
+    /// Pick from this catalog instead of the recorded ones; may be repeated.
     #[arg(long, visible_alias = "index", value_name = "PATH", help_heading = heading::CATALOG)]
     catalog: Vec<PathBuf>,
     #[command(flatten)]
@@ -57,19 +72,19 @@ pub(super) struct ReplayCommand {
     json: bool,
 }
 
-/// What is printed as JSON.
+/// The JSON output.
 #[derive(Serialize)]
-struct Answer<'a> {
-    audit: &'a Verified,
+struct ReplayReport<'a> {
+    audit: &'a AuditVerification,
     #[serde(skip_serializing_if = "Option::is_none")]
-    selections: Option<&'a Counts>,
+    selections: Option<&'a ReplayCounts>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     differences: &'a [Difference],
     #[serde(skip_serializing_if = "Option::is_none")]
     served: Option<ServedCounts>,
 }
 
-/// What was written of what tools served.
+/// The counts of the written requests and tasks.
 #[derive(Serialize)]
 struct ServedCounts {
     requests: usize,
@@ -84,44 +99,44 @@ impl ReplayCommand {
         {
             disk::check_writable(path)?;
         }
-        let verified = self.look_through()?;
-        let is_whole = verified.broken.is_empty();
+        let verified = self.verify_log()?;
+        let is_intact = verified.broken.is_empty();
         if self.verify {
             return self.end(
-                &Answer {
+                &ReplayReport {
                     audit: &verified,
                     selections: None,
                     differences: &[],
                     served: None,
                 },
-                is_whole,
+                is_intact,
             );
         }
         if self.queries.is_some() || self.sequences.is_some() {
             let served = Some(self.write_served()?);
             return self.end(
-                &Answer {
+                &ReplayReport {
                     audit: &verified,
                     selections: None,
                     differences: &[],
                     served,
                 },
-                is_whole,
+                is_intact,
             );
         }
         let selections = verified.kinds.get("selection").copied().unwrap_or_default();
-        let (counts, differences) = self.again(selections)?;
-        let answer = Answer {
+        let (counts, differences) = self.rerun(selections)?;
+        let answer = ReplayReport {
             audit: &verified,
             selections: Some(&counts),
             differences: &differences,
             served: None,
         };
-        self.end(&answer, is_whole && counts.are_same())
+        self.end(&answer, is_intact && counts.are_same())
     }
 
-    /// Looks whether the audit is whole.
-    fn look_through(&self) -> anyhow::Result<Verified> {
+    /// Verifies the audit log.
+    fn verify_log(&self) -> anyhow::Result<AuditVerification> {
         let bar = args::progress_bar("verifying");
         bar.set_length(audit::size(&self.folder)?);
         let verified = audit::verify(&self.folder, &mut |bytes| bar.inc(bytes));
@@ -129,8 +144,8 @@ impl ReplayCommand {
         Ok(verified?)
     }
 
-    /// Runs the selections again.
-    fn again(&self, selections: u64) -> anyhow::Result<(Counts, Vec<Difference>)> {
+    /// Makes the selections again.
+    fn rerun(&self, selections: u64) -> anyhow::Result<(ReplayCounts, Vec<Difference>)> {
         let catalog = if self.catalog.is_empty() {
             None
         } else {
@@ -138,39 +153,39 @@ impl ReplayCommand {
         };
         let settings = match &self.settings {
             Some(path) => {
-                let text =
-                    String::from_utf8(read_input(path)?).context("the settings are not UTF-8")?;
-                Some(Settings::read(&text).with_context(|| format!("{}", path.display()))?)
+                let text = String::from_utf8(read_input(path)?)
+                    .context("the settings are not valid UTF-8")?;
+                Some(Settings::parse(&text).with_context(|| format!("{}", path.display()))?)
             }
             None => None,
         };
         let bar = args::progress_bar("replaying");
         bar.set_length(selections);
-        let mut again = Again::new(
+        let mut replayer = Replayer::new(
             &self.folder,
             self.model.open()?,
             self.model.mode(),
             catalog,
             settings,
         );
-        let passed_over = audit::records(&self.folder, |read| {
-            bar.inc(u64::from(again.take(read)?));
+        let skipped = audit::records(&self.folder, |read| {
+            bar.inc(u64::from(replayer.take(read)?));
             anyhow::Ok(true)
         });
         bar.finish_and_clear();
-        let passed_over = passed_over?;
-        if passed_over > 0 {
+        let skipped = skipped?;
+        if skipped > 0 {
             output::warn(format!(
-                "{passed_over} lines are no records that this program can read, and were passed over"
+                "skipped {skipped} lines that this program cannot read"
             ));
         }
-        output::warnings(again.warnings(), "");
-        Ok(again.end())
+        output::warnings(replayer.warnings(), "");
+        Ok(replayer.end())
     }
 
-    /// Writes what tools served.
+    /// Writes the requests and tasks with tool calls.
     fn write_served(&self) -> anyhow::Result<ServedCounts> {
-        let mut served = Served::default();
+        let mut served = ServedLog::default();
         audit::records(&self.folder, |read| {
             served.take(read);
             anyhow::Ok(true)
@@ -189,7 +204,7 @@ impl ReplayCommand {
         })
     }
 
-    fn end(&self, answer: &Answer<'_>, is_same: bool) -> anyhow::Result<ExitCode> {
+    fn end(&self, answer: &ReplayReport<'_>, is_same: bool) -> anyhow::Result<ExitCode> {
         if self.json {
             output::json(answer)?;
         } else {
@@ -202,8 +217,8 @@ impl ReplayCommand {
         })
     }
 
-    fn show(&self, answer: &Answer<'_>) -> anyhow::Result<()> {
-        let Verified {
+    fn show(&self, answer: &ReplayReport<'_>) -> anyhow::Result<()> {
+        let AuditVerification {
             records,
             files,
             first,
@@ -213,8 +228,8 @@ impl ReplayCommand {
             ..
         } = answer.audit;
         output::notes(notes.iter().cloned(), output::IN_JSON);
-        let told = if broken.is_empty() {
-            "the chain is whole"
+        let state = if broken.is_empty() {
+            "the chain is intact"
         } else {
             "THE CHAIN IS BROKEN"
         };
@@ -224,11 +239,11 @@ impl ReplayCommand {
             format!("{files} files")
         };
         output::answer(format!(
-            "{records} records in {in_files}, {first} to {last}: {told}"
+            "{records} records in {in_files}, {first} to {last}: {state}"
         ))?;
         for line in output::first(
             broken.iter().map(|place| format!("  {place}")),
-            SHOWN * 2,
+            MAX_SHOWN * 2,
             output::IN_JSON,
         ) {
             output::answer(line)?;
@@ -237,12 +252,12 @@ impl ReplayCommand {
             if let (Some(queries), Some(qrels)) = (&self.queries, &self.qrels) {
                 let (queries, qrels) = (queries.display(), qrels.display());
                 output::answer(format!(
-                    "{requests} requests that tools served: {queries}, {qrels}"
+                    "{requests} requests with tool calls: {queries}, {qrels}"
                 ))?;
             }
             if let Some(sequences) = &self.sequences {
                 output::answer(format!(
-                    "{tasks} tasks that called tools: {}",
+                    "{tasks} tasks with tool calls: {}",
                     sequences.display()
                 ))?;
             }
@@ -257,11 +272,11 @@ impl ReplayCommand {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
         table.set_header(["record", "differs in", "request", "then", "now"]);
-        for difference in answer.differences.iter().take(SHOWN) {
+        for difference in answer.differences.iter().take(MAX_SHOWN) {
             table.add_row(difference.row());
         }
         output::answer(format!("\nThe largest differences:\n{table}"))?;
-        let more = answer.differences.len().saturating_sub(SHOWN);
+        let more = answer.differences.len().saturating_sub(MAX_SHOWN);
         if more > 0 {
             output::answer(format!("… and {more} more{}", output::IN_JSON))?;
         }

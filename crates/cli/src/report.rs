@@ -1,9 +1,8 @@
-//! The report of an evaluation as a page: one file of HTML that loads nothing, in light and dark.
+//! The HTML report of an evaluation: one page that loads nothing, in light and dark.
 //!
-//! Catalogs and requests are strangers' text: whatever of it reaches the page goes through the
-//! template, which escapes it and spells out what is odd ([`filters`]), or through a chart's
-//! labels, which are escaped too. The page tells no time of day, so that equal results make equal
-//! pages but for the latencies.
+//! Texts of catalogs and requests are untrusted. They reach the page through the template, which
+//! escapes them and spells out odd characters ([`filters`]). The labels of charts are escaped, too.
+//! The page has no date, so that equal results produce equal pages apart from latencies.
 
 mod charts;
 mod filters;
@@ -18,82 +17,81 @@ use picktools_eval::{ConfigurationReport, Measure, PerQuery, Qrels, QuerySet, Ru
 
 use self::requests::Differences;
 use self::sections::SetCounts;
-use self::tables::{Content, Drawn, Table};
+use self::tables::{CellContent, ChartWithTable, Table};
 
 const STYLE: &str = include_str!("report/style.css");
 
-/// What configurations are compared by.
+/// The measure by which configurations are compared.
 const MEASURE: Measure = Measure::SUMMARY[0];
 
-/// What the page shows.
-pub(super) struct Page<'a> {
+/// The content of the report.
+pub(super) struct ReportPage<'a> {
     pub(super) configurations: &'a [ConfigurationReport],
-    /// The configuration that most of the page is about.
+    /// The index of the configuration that most of the page describes.
     pub(super) subject: usize,
-    /// The one that it is held against request by request.
+    /// The index of the configuration with which the subject is compared per request.
     pub(super) baseline: usize,
-    /// The one that uses every signal.
-    pub(super) whole: usize,
-    /// What is taken away from it, and the configuration that is left.
+    /// The index of the configuration that uses every signal.
+    pub(super) full: usize,
+    /// The configurations without one of the signals, with their descriptions.
     pub(super) ablations: &'a [(String, usize)],
-    /// Names and identities.
+    /// The names and identities of the models.
     pub(super) models: Vec<(&'a str, &'a str)>,
-    /// In the order of the reports.
+    /// The sets, in the order of the reports.
     pub(super) sets: Vec<PageSet<'a>>,
 }
 
-/// One set, as the subject and the baseline answered it.
+/// One set, with the answers of the subject and the baseline.
 pub(super) struct PageSet<'a> {
     pub(super) name: &'a str,
     pub(super) queries: &'a QuerySet,
     pub(super) qrels: &'a Qrels,
     pub(super) subject: Side<'a>,
     pub(super) baseline: Side<'a>,
-    /// How long the subject took for each request.
+    /// The time that the subject took for each request.
     pub(super) times: &'a [Duration],
-    /// The subject's estimates of whether a request can be answered, with and without the tools
-    /// that answer it.
+    /// The subject's answerability estimates, with and without the tools that answer the requests.
     pub(super) estimates: Option<(&'a [f64], &'a [f64])>,
 }
 
-/// What one configuration answered.
+/// The answers of one configuration.
 #[derive(Clone, Copy)]
 pub(super) struct Side<'a> {
     pub(super) run: &'a Run,
     pub(super) scores: &'a PerQuery,
 }
 
-/// What the template writes.
+/// The values of the template.
 #[derive(Template)]
 #[template(path = "report/page.html")]
-struct Written<'a> {
+struct PageTemplate<'a> {
     style: &'static str,
     subject: &'a str,
     baseline: &'a str,
-    whole: &'a str,
+    full: &'a str,
     measure: String,
     program: &'static str,
     models: &'a [(&'a str, &'a str)],
     sets: Vec<SetCounts>,
-    comparison: Drawn,
+    comparison: ChartWithTable,
     means: Table,
     ablation: Table,
-    calibration: Option<Drawn>,
+    calibration: Option<ChartWithTable>,
     bins: usize,
-    latency: Option<Drawn>,
+    latency: Option<ChartWithTable>,
     differences: Option<Differences>,
-    abstention: Option<Drawn>,
+    abstention: Option<ChartWithTable>,
 }
 
-impl Page<'_> {
-    /// Writes the page.
+impl ReportPage<'_> {
+    /// Renders the page.
     pub(super) fn to_html(&self) -> anyhow::Result<String> {
         let (calibration, bins) = sections::calibration(self).unzip();
-        let written = Written {
+        let template = PageTemplate {
             style: STYLE,
             subject: &self.subject().name,
             baseline: &self.baseline().name,
-            whole: &self.configurations[self.whole].name,
+            full: &self.configurations[self.full].name,
             measure: MEASURE.to_string(),
             program: env!("CARGO_PKG_VERSION"),
             models: &self.models,
@@ -107,7 +105,7 @@ impl Page<'_> {
             differences: requests::differences(self),
             abstention: sections::abstention(self),
         };
-        Ok(written.render()?)
+        Ok(template.render()?)
     }
 
     fn subject(&self) -> &ConfigurationReport {

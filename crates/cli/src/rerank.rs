@@ -1,4 +1,4 @@
-//! Whether, and by what, the best candidates are put in another order.
+//! Arguments that select a reranker.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -15,12 +15,12 @@ use super::llm::LlmArgs;
 use picktools::rerank::{Rerank, RerankError, RerankFuture, Reranker};
 use picktools::{PickOptions, Query, Tool};
 
-/// What reranks, and when.
+/// The reranker, and the cases in which it is used.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum RerankArg {
-    /// Nothing.
+    /// No reranker.
     Never,
-    /// Whichever of the two is named, where its answer can change the picks.
+    /// The named reranker, if its answer can change the picks.
     Auto,
     /// A cross-encoder on this machine, always.
     Local,
@@ -31,14 +31,16 @@ enum RerankArg {
 #[derive(Args)]
 #[command(next_help_heading = heading::RERANKING)]
 pub(super) struct RerankArgs {
-    /// Put the best candidates in another order: never, always by a cross-encoder on this machine
-    /// (local) or by a language model (llm), or by the one that is named where scores lie close
-    /// together (auto).
+    /// Reranker that orders the shortlist again.
+    ///
+    /// `auto` uses the one that is named with --rerank-model or --llm-url, and only if the scores
+    /// are close together. `local` is a cross-encoder on this machine, `llm` a language model.
     #[arg(long, value_enum, default_value = "never")]
     rerank: RerankArg,
-    /// The cross-encoder: its name (BGERerankerBase, BGERerankerV2M3, JINARerankerV1TurboEn,
-    /// JINARerankerV2BaseMultilingual, or that on its hub), or a folder with model.onnx and
-    /// tokenizer.json.
+    /// Cross-encoder: its name, or a folder with model.onnx and tokenizer.json.
+    ///
+    /// The names are BGERerankerBase, BGERerankerV2M3, JINARerankerV1TurboEn and
+    /// JINARerankerV2BaseMultilingual, or those of their hub.
     #[arg(long, value_name = "NAME|DIR")]
     rerank_model: Option<String>,
     #[command(flatten)]
@@ -54,9 +56,10 @@ impl RerankArgs {
         };
     }
 
-    /// Makes the reranker that is asked for, if one is.
+    /// Opens the reranker, if one is needed.
     ///
-    /// A cross-encoder that is not open by `deadline` is one that fails for that reason.
+    /// A cross-encoder that is not open by `deadline` becomes a reranker that fails for that
+    /// reason.
     pub(super) fn open(
         &self,
         folders: &FolderArgs,
@@ -64,15 +67,18 @@ impl RerankArgs {
     ) -> anyhow::Result<Option<Arc<dyn Reranker>>> {
         match self.rerank {
             RerankArg::Never => Ok(None),
-            RerankArg::Local => self.local(folders, deadline).map(Some),
-            RerankArg::Llm => self.llm().map(Some),
+            RerankArg::Local => Ok(Some(self.local(folders, deadline)?)),
+            RerankArg::Llm => Ok(Some(self.llm()?)),
             RerankArg::Auto => match (&self.rerank_model, self.llm.is_named()) {
-                (Some(_), true) => bail!("--rerank auto takes either --rerank-model or --llm-url"),
-                (Some(_), false) => self.local(folders, deadline).map(Some),
-                (None, true) => self.llm().map(Some),
+                (Some(_), true) => {
+                    bail!("--rerank auto takes --rerank-model or --llm-url, not both")
+                }
+                (Some(_), false) => Ok(Some(self.local(folders, deadline)?)),
+                (None, true) => Ok(Some(self.llm()?)),
                 (None, false) => {
                     bail!(
-                        "--rerank auto needs --rerank-model NAME|DIR, or --llm-url URL and --llm-model NAME"
+                        "--rerank auto needs --rerank-model NAME|DIR, or --llm-url URL and \
+                         --llm-model NAME"
                     )
                 }
             },
@@ -95,7 +101,7 @@ impl RerankArgs {
         thread::Builder::new().spawn(move || sender.send(folders.cross_encoder(&model)))?;
         match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(reranker) => reranker,
-            Err(RecvTimeoutError::Timeout) => Ok(Arc::new(Late(name))),
+            Err(RecvTimeoutError::Timeout) => Ok(Arc::new(UnopenedReranker(name))),
             Err(RecvTimeoutError::Disconnected) => {
                 bail!("the reranker {name:?} panicked when it was opened")
             }
@@ -108,7 +114,7 @@ impl RerankArgs {
             model,
             extra,
             timeout,
-        } = self.llm.open("reranks")?;
+        } = self.llm.open("reranking")?;
         let reranker = picktools_llm::LlmReranker::new(client, &model)?
             .extra(extra)
             .timeout(timeout);
@@ -116,10 +122,10 @@ impl RerankArgs {
     }
 }
 
-/// Stands in for a reranker that was not open in time, by its name.
-struct Late(String);
+/// A placeholder, with the name of the reranker that was not open in time.
+struct UnopenedReranker(String);
 
-impl Reranker for Late {
+impl Reranker for UnopenedReranker {
     fn name(&self) -> &str {
         &self.0
     }
@@ -130,7 +136,7 @@ impl Reranker for Late {
         _: &'a [Arc<Tool>],
         _: Option<Instant>,
     ) -> RerankFuture<'a> {
-        let reason = "it was not open when the deadline passed".to_owned();
+        let reason = "it was not open at the deadline".to_owned();
         Box::pin(async move {
             Err(RerankError::Failed {
                 reranker: self.0.clone(),

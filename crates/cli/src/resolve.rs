@@ -12,7 +12,17 @@ use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools::names::NameTable;
 use picktools::skills::ToolMeaning;
 
+const EXAMPLES: &str = "\
+Examples:
+  picktools resolve bash readFile --catalog fixtures/catalogs/terminal
+  picktools resolve Bash Grep --catalog tools.json --aliases ecosystem --json";
+
+/// Resolve names and aliases to tools.
+///
+/// Variant spellings, such as readFile for read_file, are resolved too. The exit code is 1 if a
+/// name is unknown or ambiguous.
 #[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct ResolveCommand {
     /// Names, qualified names (SOURCE/NAME), ids or aliases of tools.
     #[arg(required = true, value_name = "NAME")]
@@ -25,36 +35,36 @@ pub(super) struct ResolveCommand {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct ResolveReport {
     version: u32,
-    names: Vec<Answer>,
+    names: Vec<ResolvedName>,
 }
 
-/// What one name means.
+/// A name, and the tool that it resolves to.
 #[derive(Serialize)]
-struct Answer {
+struct ResolvedName {
     name: String,
     #[serde(flatten)]
     meaning: ToolMeaning,
 }
 
 impl ResolveCommand {
-    /// Answers "no" where a name does not mean one tool.
+    /// Returns exit code 1 if a name does not resolve to exactly one tool.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let catalog = self.catalog.open_for_picks()?;
-        let table = NameTable::of(&catalog)?;
+        let table = NameTable::open(&catalog)?;
         let answers = self.names.into_iter().map(|name| {
-            let meaning = ToolMeaning::of(&name, &catalog, &table);
-            Answer { name, meaning }
+            let meaning = ToolMeaning::resolve(&name, &catalog, &table);
+            ResolvedName { name, meaning }
         });
-        let report = Report {
+        let report = ResolveReport {
             version: 1,
             names: answers.collect(),
         };
         if let Some(error) = catalog.fault() {
             bail!("{error}");
         }
-        for Answer { name, meaning } in &report.names {
+        for ResolvedName { name, meaning } in &report.names {
             if let ToolMeaning::Tool {
                 deprecated: true,
                 tool,
@@ -73,11 +83,11 @@ impl ResolveCommand {
         if self.json {
             output::json(&report)?;
         }
-        let all = report
+        let all_resolved = report
             .names
             .iter()
             .all(|answer| matches!(answer.meaning, ToolMeaning::Tool { .. }));
-        Ok(if all {
+        Ok(if all_resolved {
             ExitCode::SUCCESS
         } else {
             ExitCode::from(1)

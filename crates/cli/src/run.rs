@@ -7,25 +7,37 @@ use anyhow::{Context, bail};
 use clap::Args;
 use picktools_provider::Provider;
 use picktools_provider::ToolCall;
-use picktools_runtime::Executed;
+use picktools_runtime::ExecutedCall;
 
-use super::calls::{Unreadable, provider_of, read_calls};
+use super::calls::{InvalidEntry, detect_provider, read_calls};
 use super::reading::read_input;
 use super::running::RunningArgs;
 use super::{heading, output};
 
+const EXAMPLES: &str = "\
+Examples:
+  picktools run answer.json --catalog .mcp.json
+  picktools run answer.json --provider anthropic --catalog .mcp.json --results";
+
+/// Run the tool calls of a model's answer.
+///
+/// Every call is validated first. The exit code is 1 if a call is refused or a tool fails.
 #[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct RunCommand {
-    /// A model's answer, or its stream, in the form of any provider; or calls as `validate` takes
-    /// them; `-` for standard input.
+    /// A model's answer, complete or as a stream; - for standard input.
+    ///
+    /// Any provider's format works, and so do calls in the form that `picktools validate` reads.
     #[arg(value_name = "FILE|-")]
     answer: PathBuf,
-    /// Whose answer it is: openai, openai-responses, anthropic, gemini, ollama or mcp; found out
-    /// unless told.
+    /// Provider of the answer; detected by default.
+    ///
+    /// One of openai, openai-responses, anthropic, gemini, ollama or mcp.
     #[arg(long, value_name = "PROVIDER", help_heading = heading::CALLS)]
     provider: Option<Provider>,
-    /// Print what the model is to be told: the messages or items for the next request to the
-    /// provider.
+    /// Print the results in the provider's format.
+    ///
+    /// These are the messages or items for the next API request to the provider.
     #[arg(long, conflicts_with = "json", help_heading = heading::OUTPUT)]
     results: bool,
     #[command(flatten)]
@@ -33,20 +45,20 @@ pub(super) struct RunCommand {
 }
 
 impl RunCommand {
-    /// Answers "no" where a call was refused or a tool failed.
+    /// Returns exit code 1 if a call was refused or a tool failed.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let bytes = read_input(&self.answer)?;
         let origin = || format!("{}", self.answer.display());
         let provider = match self.provider {
             Some(provider) => Some(provider),
-            None => provider_of(&bytes).with_context(origin)?,
+            None => detect_provider(&bytes).with_context(origin)?,
         };
         let calls = read_calls(&bytes, provider).with_context(origin)?;
-        let calls: Result<Vec<ToolCall>, Unreadable> = calls.into_iter().collect();
+        let calls: Result<Vec<ToolCall>, InvalidEntry> = calls.into_iter().collect();
         let calls = match calls {
             Ok(calls) => calls,
-            // Half an answer is not run.
-            Err(Unreadable { place, message }) => {
+            // An answer that is readable only in part is not run.
+            Err(InvalidEntry { place, message }) => {
                 bail!("{}: {place}: {message}; nothing was run", origin())
             }
         };
@@ -55,9 +67,9 @@ impl RunCommand {
         let executed = self.running.execute(&calls)?;
         if results {
             let Some(provider) = provider else {
-                bail!("{origin} is no provider's answer; name the --provider of --results")
+                bail!("{origin} is not a provider's answer; name the --provider of --results")
             };
-            let results: Vec<_> = executed.iter().map(Executed::call_result).collect();
+            let results: Vec<_> = executed.iter().map(ExecutedCall::call_result).collect();
             output::json(&provider.results(&results)?)?;
         } else if !json {
             for (index, executed) in executed.iter().enumerate() {
@@ -69,9 +81,9 @@ impl RunCommand {
                 output::result(&executed.result)?;
             }
         }
-        let all_done = executed.len() == calls.len()
+        let all_succeeded = executed.len() == calls.len()
             && executed.iter().all(|executed| executed.result.is_success());
-        Ok(if all_done {
+        Ok(if all_succeeded {
             ExitCode::SUCCESS
         } else {
             ExitCode::from(1)

@@ -1,5 +1,4 @@
-//! What runs the tools of a catalog: operations of HTTP interfaces are called, and MCP servers
-//! asked to run theirs.
+//! The runners of a catalog's tools: HTTP clients for OpenAPI operations, and MCP servers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,59 +14,65 @@ use picktools_runtime::{McpServer, McpTool};
 
 use super::reading::ReadingArgs;
 
-/// The variable that names the hosts which may have addresses of this machine and of private
-/// networks; `*` for all.
+/// The variable that lists hosts with addresses of this machine or of private networks; `*` allows
+/// all.
 const PRIVATE_HOSTS: &str = "PICKTOOLS_PRIVATE_HOSTS";
 
-/// A runner, by the id of its tool.
+/// The id of a tool, with its runner.
 type Runner = (String, Arc<dyn RunnableTool>);
 
-/// What runs the tools of a catalog that was opened so. Nothing is started or called yet.
+/// Returns the runners of a catalog that was read with `reading`. Nothing is started or called yet.
 pub(super) fn runners(reading: &ReadingArgs, catalog: &Catalog) -> anyhow::Result<Vec<Runner>> {
-    let mut runners = operations(catalog);
-    runners.extend(of_servers(
-        reading.asked(),
+    let mut runners = operation_runners(catalog);
+    runners.extend(server_runners(
+        reading.live_servers(),
         reading.server_limits(),
         catalog,
     )?);
     Ok(runners)
 }
 
-fn operations(catalog: &Catalog) -> Vec<Runner> {
-    let named = std::env::var(PRIVATE_HOSTS).unwrap_or_default();
-    let hosts = named
-        .split(',')
-        .map(str::trim)
-        .filter(|host| !host.is_empty());
+fn operation_runners(catalog: &Catalog) -> Vec<Runner> {
+    let variable = std::env::var(PRIVATE_HOSTS).unwrap_or_default();
+    let mut hosts = Vec::new();
+    for host in variable.split(',') {
+        let host = host.trim();
+        if !host.is_empty() {
+            hosts.push(host.to_owned());
+        }
+    }
     let client = Arc::new(HttpClient::new(HttpOptions {
         variable: Box::new(|name| std::env::var(name).ok()),
-        allow_private: hosts.clone().any(|host| host == "*"),
-        private_hosts: hosts.map(str::to_owned).collect(),
+        allow_private: hosts.iter().any(|host| host == "*"),
+        private_hosts: hosts.into_iter().collect(),
         ..HttpOptions::default()
     }));
-    let runner = |tool: &Arc<picktools::Tool>| {
-        let runner = HttpTool::new(tool.as_ref().clone(), Arc::clone(&client))?;
-        Some((tool.id.clone(), Arc::new(runner) as Arc<dyn RunnableTool>))
-    };
-    catalog.tools().iter().filter_map(runner).collect()
+    let mut runners: Vec<Runner> = Vec::new();
+    for tool in catalog.tools() {
+        if let Some(runner) = HttpTool::new(tool.as_ref().clone(), Arc::clone(&client)) {
+            runners.push((tool.id.clone(), Arc::new(runner)));
+        }
+    }
+    runners
 }
 
-/// Those tools that are in the catalog as a server sent them: others may have its name, and would
-/// have what they describe run by it.
-fn of_servers(
-    asked: Vec<(Server, CatalogFile)>,
+/// Returns runners for the tools that the catalog contains exactly as a server sent them.
+///
+/// Another source may claim the same name. The server must not run what that source describes.
+fn server_runners(
+    servers: Vec<(Server, CatalogFile)>,
     limits: Limits,
     catalog: &Catalog,
 ) -> anyhow::Result<Vec<Runner>> {
     let mut runners = Vec::new();
-    let mut ways = HashMap::new();
-    for (server, file) in asked {
-        if ways
-            .insert(server.name.clone(), server.way.clone())
-            .is_some_and(|way| way != server.way)
+    let mut known_ways = HashMap::new();
+    for (server, file) in servers {
+        if known_ways
+            .insert(server.name.clone(), server.transport.clone())
+            .is_some_and(|way| way != server.transport)
         {
             anyhow::bail!(
-                "two configurations have an MCP server {:?}; rename one of them",
+                "two configurations define an MCP server {:?}; rename one of them",
                 server.name
             );
         }
@@ -75,14 +80,14 @@ fn of_servers(
             conflicts: Conflicts::Warn,
             ..CatalogOptions::default()
         };
-        let sent = options
-            .read_files(&[file])
-            .with_context(|| format!("cannot read what {:?} sent", server.name))?;
+        let sent_catalog = options.read_files(&[file]).with_context(|| {
+            format!("cannot read the tools of the MCP server {:?}", server.name)
+        })?;
         let server = McpServer::new(server)
             .environment(|name| std::env::var_os(name))
             .limits(limits);
         let server = Arc::new(server);
-        for tool in sent.tools() {
+        for tool in sent_catalog.tools() {
             if catalog
                 .find(&tool.id)
                 .is_some_and(|found| is_same(catalog.tool(found), tool))
@@ -95,10 +100,10 @@ fn of_servers(
     Ok(runners)
 }
 
-/// Whether two definitions promise the same, whatever this catalog's options say of trust and
-/// aliases.
+/// Returns `true` if two definitions agree apart from trust and aliases, which depend on the
+/// catalog's options.
 fn is_same(found: &Tool, sent: &Tool) -> bool {
-    let promised = |tool: &Tool| {
+    let definition = |tool: &Tool| {
         (
             tool.source.clone(),
             tool.name.clone(),
@@ -107,18 +112,18 @@ fn is_same(found: &Tool, sent: &Tool) -> bool {
             tool.annotations.clone(),
         )
     };
-    promised(found) == promised(sent)
+    definition(found) == definition(sent)
 }
 
 #[cfg(test)]
 mod tests {
-    use picktools_import::mcp::Way;
+    use picktools_import::mcp::ServerTransport;
     use serde_json::{Value, json};
 
     use super::*;
 
     fn server(name: &str, url: &str) -> (Server, CatalogFile) {
-        let way = Way::Http {
+        let way = ServerTransport::Http {
             url: url.to_owned(),
             headers: Default::default(),
             credentials: None,
@@ -128,13 +133,13 @@ mod tests {
         (
             Server {
                 name: name.to_owned(),
-                way,
+                transport: way,
             },
-            CatalogFile::of_server(name, &[tool]),
+            CatalogFile::from_server(name, &[tool]),
         )
     }
 
-    /// A catalog of these tools and of what the servers sent.
+    /// Returns a catalog of these tools and of the servers' tools.
     fn catalog(tools: &Value, asked: &[(Server, CatalogFile)]) -> Catalog {
         let files: Vec<_> = std::iter::once(CatalogFile::new("tools.json", tools.to_string()))
             .chain(asked.iter().map(|(_, file)| file.clone()))
@@ -151,47 +156,56 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_a_tool_is_what_sent_or_describes_it() {
+    fn runners_come_from_the_source_of_each_tool() {
         let http = json!({"method": "GET", "url": "https://shop.example/books"});
         let tools = json!([
-            {"name": "books", "source": "shop", "description": "Lists books", "parameters": {}, "http": http},
-            {"name": "plain", "source": "shop", "description": "Says nothing of how it is run", "parameters": {}},
+            {
+                "name": "books", "source": "shop", "description": "Lists books",
+                "parameters": {}, "http": http,
+            },
+            {
+                "name": "plain", "source": "shop", "description": "Has no runner",
+                "parameters": {},
+            },
         ]);
         let asked = vec![
             server("wiki", "https://wiki.example"),
             server("mail", "https://mail.example"),
         ];
         let catalog = catalog(&tools, &asked);
-        assert_eq!(ids(operations(&catalog)), ["shop/books"]);
-        let of_servers =
-            of_servers(asked, Limits::default(), &catalog).expect("their names differ");
-        assert_eq!(ids(of_servers), ["wiki/greet", "mail/greet"]);
+        assert_eq!(ids(operation_runners(&catalog)), ["shop/books"]);
+        let from_servers =
+            server_runners(asked, Limits::default(), &catalog).expect("their names differ");
+        assert_eq!(ids(from_servers), ["wiki/greet", "mail/greet"]);
     }
 
     #[test]
-    fn what_only_has_the_name_of_a_servers_tool_is_not_run_by_it() {
-        let claim = json!([{"name": "greet", "source": "wiki", "description": "Reads mail", "parameters": {}}]);
+    fn server_runners_skip_tools_of_other_sources() {
+        let claim = json!([{
+            "name": "greet", "source": "wiki", "description": "Reads mail", "parameters": {},
+        }]);
         let asked = vec![server("wiki", "https://wiki.example")];
         let catalog = catalog(&claim, &asked);
         assert_eq!(catalog.tools()[0].description, "Reads mail");
-        let runners = of_servers(asked, Limits::default(), &catalog).expect("there is one server");
+        let runners =
+            server_runners(asked, Limits::default(), &catalog).expect("there is one server");
         assert!(runners.is_empty(), "{:?}", ids(runners));
     }
 
     #[test]
-    fn two_servers_of_one_name_are_refused() {
+    fn server_runners_refuse_duplicate_server_names() {
         let asked = vec![
             server("wiki", "https://wiki.example"),
             server("wiki", "https://other.example"),
         ];
         let catalog = catalog(&json!([]), &asked);
-        let refused = of_servers(asked, Limits::default(), &catalog)
+        let refused = server_runners(asked, Limits::default(), &catalog)
             .map(ids)
             .expect_err("which is meant?");
         assert!(
             refused
                 .to_string()
-                .contains("two configurations have an MCP server \"wiki\""),
+                .contains("two configurations define an MCP server \"wiki\""),
             "{refused}"
         );
     }

@@ -1,4 +1,4 @@
-//! What `call` and `run` share: which tools there are, who confirms, and how events are shown.
+//! Execution of calls for `call` and `run`: the tools, the confirmations and the output of events.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
@@ -13,7 +13,8 @@ use picktools::excerpt::marked;
 use picktools_call::PendingCall;
 use picktools_provider::ToolCall;
 use picktools_runtime::{
-    Confirm, Decision, DecisionFuture, Event, EventKind, Executed, ToolManager, Topic,
+    Confirm, ConfirmationDecision, DecisionFuture, Event, EventKind, ExecutedCall, ToolManager,
+    Topic,
 };
 use picktools_shell::Read;
 #[cfg(unix)]
@@ -23,47 +24,58 @@ use tokio::time::timeout;
 
 use super::asking::AccessArgs;
 use super::interruption::interrupted;
-use super::numbers::whole;
+use super::numbers::integer;
 use super::reading::ReadingArgs;
 use super::runners::runners;
 use super::{heading, output};
 
-/// How long tools that are cancelled may take to end.
+/// The longest time that cancelled tools may take to end.
 const ENDING: Duration = Duration::from_secs(2);
-/// How long connections may take to be closed, and the programs behind them to end.
+/// The longest time that connections and their programs may take to close.
 const CLOSING: Duration = Duration::from_secs(5);
-/// The most characters of arguments that are shown.
-const MAX_SHOWN: usize = 300;
+/// The most characters of arguments in the output.
+const MAX_ARGUMENT_CHARS: usize = 300;
 
-/// Which tools are run, for whom and where.
+/// The tools to run, and the conditions under which they run.
 #[derive(Args)]
 pub(super) struct RunningArgs {
-    /// A file of tools, an OpenAPI document, or a configuration of MCP servers; `-` for standard
-    /// input; or a folder of such; may be repeated.
-    #[arg(long, visible_alias = "index", value_name = "PATH", required_unless_present = "built_in", help_heading = heading::CATALOG)]
+    /// Catalog: tools, an OpenAPI document, MCP servers, a folder, or - for stdin.
+    ///
+    /// A catalog is a file of tools, an OpenAPI document, or a configuration of MCP servers. It may
+    /// also be a folder of such files, or the folder of an index. May be repeated.
+    #[arg(long, visible_alias = "index", value_name = "PATH", required_unless_present = "built_in",
+        help_heading = heading::CATALOG)]
     catalog: Vec<PathBuf>,
     #[command(flatten)]
     reading: ReadingArgs,
     #[command(flatten)]
     access: AccessArgs,
-    /// Add the built-in tools: `read`, which reads files of the root, and `bash`, which runs
-    /// commands there and is unsafe.
+    /// Add the built-in tools `read` and `bash`.
+    ///
+    /// `read` reads files below the root. `bash` runs commands in the root and is an unsafe tool.
     #[arg(long, help_heading = heading::CALLS)]
     built_in: bool,
-    /// Whether commands of `bash` run in a sandbox, which keeps them from files outside the root:
-    /// where the system has one (auto), always (required), or never (off).
+    /// Sandbox for the built-in tool `bash`.
+    ///
+    /// The sandbox keeps commands away from files outside the root: if the system has one (auto),
+    /// always (required), or never (off).
     #[cfg(unix)]
-    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto", help_heading = heading::CALLS)]
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto",
+        help_heading = heading::CALLS)]
     sandbox: SandboxArg,
-    /// The folder that tools work in.
+    /// Working folder of the tools.
     #[arg(long, value_name = "FOLDER", default_value = ".", help_heading = heading::CALLS)]
     root: PathBuf,
-    /// Confirm all calls that must be confirmed. Without it you are asked where there is a
-    /// terminal, and they are refused where there is none. What may not be called at all stays so.
+    /// Confirm all calls that need a confirmation.
+    ///
+    /// Without this option you are asked on the terminal. Without a terminal such calls are
+    /// refused. The option does not allow calls that the access policy forbids.
     #[arg(long, short, help_heading = heading::CALLS)]
     yes: bool,
-    /// End calls after so many milliseconds whose tool names no time of its own.
-    #[arg(long, value_name = "MS", default_value_t = 120_000, value_parser = whole::<u64>,
+    /// Time limit of a call in milliseconds.
+    ///
+    /// A limit that the tool itself defines takes precedence.
+    #[arg(long, value_name = "MS", default_value_t = 120_000, value_parser = integer::<u64>,
         allow_negative_numbers = true, help_heading = heading::CALLS)]
     time_limit_ms: u64,
     /// Print events as JSON Lines.
@@ -72,13 +84,13 @@ pub(super) struct RunningArgs {
 }
 
 impl RunningArgs {
-    /// Runs calls, tells of them while they run, and returns what came of them.
-    pub(super) fn execute(self, calls: &[ToolCall]) -> anyhow::Result<Vec<Executed>> {
+    /// Runs the calls, prints their events, and returns their results.
+    pub(super) fn execute(self, calls: &[ToolCall]) -> anyhow::Result<Vec<ExecutedCall>> {
         let (json, manager) = (self.json, self.manager()?);
         let runtime = Builder::new_multi_thread()
             .enable_all()
             .build()
-            .context("no runtime can be started")?;
+            .context("cannot start the asynchronous runtime")?;
         let executed = runtime.block_on(async {
             let mut events = manager.events().subscribe(Topic::All);
             let mut work = pin!(async {
@@ -94,7 +106,7 @@ impl RunningArgs {
             let executed = loop {
                 tokio::select! {
                     biased;
-                    // Who reads no further wants no more done.
+                    // If the output is closed, no further work is needed.
                     Some(received) = events.next() => show(&received.event, received.lost, json)?,
                     executed = &mut work => break executed,
                 }
@@ -104,7 +116,7 @@ impl RunningArgs {
             }
             anyhow::Ok(executed)
         });
-        // No program that a tool started is left behind, whatever went wrong.
+        // Ends all programs that tools started, also after an error.
         runtime.block_on(async {
             let _in_time = timeout(CLOSING, manager.close()).await;
         });
@@ -133,18 +145,18 @@ impl RunningArgs {
                 builder = builder.tool(Bash::new(std::env::vars_os(), options));
             }
         }
-        let confirm = Asks {
+        let confirmation = TerminalConfirmation {
             yes: self.yes,
             terminal: tokio::sync::Mutex::default(),
         };
-        let builder = builder.root(self.root).confirm(confirm);
+        let builder = builder.root(self.root).confirm(confirmation);
         Ok(builder
             .time_limit(Duration::from_millis(self.time_limit_ms))
             .build()?)
     }
 }
 
-/// Whether there is a sandbox.
+/// The use of a sandbox.
 #[cfg(unix)]
 #[derive(Clone, Copy, ValueEnum)]
 enum SandboxArg {
@@ -164,25 +176,28 @@ impl From<SandboxArg> for Sandbox {
     }
 }
 
-/// Asks whoever sits at the terminal, one call at a time.
-struct Asks {
+/// A confirmation on the terminal, one call at a time.
+struct TerminalConfirmation {
     yes: bool,
     terminal: tokio::sync::Mutex<()>,
 }
 
-impl Confirm for Asks {
+impl Confirm for TerminalConfirmation {
     fn decide<'a>(&'a self, call: &'a PendingCall) -> DecisionFuture<'a> {
         Box::pin(async move {
             if self.yes {
-                return Decision::Allow;
+                return ConfirmationDecision::Allow;
             }
             if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-                return Decision::Deny(format!("{}; --yes confirms", call.awaits()));
+                return ConfirmationDecision::Deny(format!(
+                    "{}; pass --yes to confirm",
+                    call.awaits()
+                ));
             }
             let _one_at_a_time = self.terminal.lock().await;
-            let shown = marked(&call.arguments().to_string(), MAX_SHOWN).into_owned();
+            let arguments = marked(&call.arguments().to_string(), MAX_ARGUMENT_CHARS).into_owned();
             let question = format!(
-                "{} {shown}\n{}. Run it? [y/N] ",
+                "{} {arguments}\n{}. Run it? [y/N] ",
                 call.tool().id,
                 call.awaits()
             );
@@ -193,8 +208,10 @@ impl Confirm for Asks {
                 io::Result::Ok(answer)
             });
             match answer.await {
-                Ok(Ok(answer)) if matches!(answer.trim(), "y" | "Y" | "yes") => Decision::Allow,
-                _ => Decision::Deny("you did not confirm it".to_owned()),
+                Ok(Ok(answer)) if matches!(answer.trim(), "y" | "Y" | "yes") => {
+                    ConfirmationDecision::Allow
+                }
+                _ => ConfirmationDecision::Deny("you did not confirm the call".to_owned()),
             }
         })
     }
@@ -202,20 +219,20 @@ impl Confirm for Asks {
 
 fn show(event: &Event, lost: u64, json: bool) -> anyhow::Result<()> {
     if lost > 0 {
-        output::warn(format!("{lost} pieces of output were lost"));
+        output::warn(format!("{lost} output events were lost"));
     }
     if json {
         return output::verbatim(serde_json::to_string(event)?);
     }
-    let name = marked(&event.call.names.canonical, MAX_SHOWN);
+    let name = marked(&event.call.names.canonical, MAX_ARGUMENT_CHARS);
     match &event.kind {
         EventKind::Start { arguments, .. } => {
             output::note(format!(
                 "{name} {}",
-                marked(&arguments.to_string(), MAX_SHOWN)
+                marked(&arguments.to_string(), MAX_ARGUMENT_CHARS)
             ));
         }
-        // Ends and errors are answers, which are printed in the order of the calls.
+        // Results and errors are printed later, in the order of the calls.
         EventKind::Chunk { chunk } => chunk
             .lines()
             .for_each(|line| output::note(format!("  {line}"))),

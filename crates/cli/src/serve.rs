@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args;
 use picktools_gateway::Gateway;
-use picktools_gateway::settings::Share;
-use picktools_http::{Http, serve};
+use picktools_gateway::settings::{ProxySettings, Share};
+use picktools_http::{HttpServerOptions, TlsFiles, serve};
 use picktools_state::keys::new_key;
 use serde_json::json;
 
@@ -18,43 +18,65 @@ use crate::reading::ReadingArgs;
 use crate::servers::ServerArgs;
 use crate::{heading, output};
 
+const EXAMPLES: &str = "\
+Examples:
+  picktools serve --config .mcp.json --console
+  picktools serve --store env --config .mcp.json --settings settings.json --audit audit";
+
+/// Run the MCP gateway over HTTP.
+///
+/// Many clients connect to one MCP server that stands in front of many
+/// (docs/how-to/run-the-gateway.md). It also serves the HTTP API (docs/reference/http.md), the
+/// model proxy (docs/how-to/model-proxy.md) and the console
+/// (docs/how-to/use-the-console.md).
 #[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct ServeCommand {
     #[command(flatten)]
     servers: ServerArgs,
-    /// Tools that no server has, such as those that agents bring themselves: a file of tools or an
-    /// OpenAPI document, or a folder of such; may be repeated. They are found and can be picked,
-    /// and not called.
+    /// Catalog of tools that no MCP server has; may be repeated.
+    ///
+    /// For example the tools that agents bring themselves: a file of tools, an OpenAPI document, or
+    /// a folder of such files. They can be found and picked, but not called.
     #[arg(long, visible_alias = "index", value_name = "PATH", help_heading = heading::CATALOG)]
     catalog: Vec<PathBuf>,
     #[command(flatten)]
     reading: ReadingArgs,
     #[command(flatten)]
     gateway: GatewayArgs,
-    /// The address to listen on. Others than this machine need keys in the settings, and TLS.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787", help_heading = heading::GATEWAY)]
+    /// Address to listen on.
+    ///
+    /// An address that other machines can reach needs keys in the settings, and TLS.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787",
+        help_heading = heading::GATEWAY)]
     listen: SocketAddr,
-    /// The file of a certificate, in PEM.
+    /// File of the TLS certificate, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = heading::GATEWAY)]
     tls_cert: Option<PathBuf>,
-    /// The file of its key, in PEM.
+    /// File of the key of the TLS certificate, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = heading::GATEWAY)]
     tls_key: Option<PathBuf>,
-    /// Serve other machines without TLS, where something before this speaks TLS.
+    /// Serve other machines without TLS.
+    ///
+    /// Use this only if a proxy in front of the gateway terminates TLS.
     #[arg(long, conflicts_with = "tls_cert", help_heading = heading::GATEWAY)]
     plain_http: bool,
-    /// Pass requests to models that speak as OpenAI does on to this address, with the tools that
-    /// they need (docs/proxy.md).
+    /// Base URL of an OpenAI-compatible provider for the model proxy.
+    ///
+    /// The model proxy forwards API requests there with only the tools that they need
+    /// (docs/how-to/model-proxy.md).
     #[arg(long, value_name = "URL", help_heading = heading::GATEWAY)]
     openai_url: Option<String>,
-    /// Likewise for models that speak as Anthropic's do.
+    /// Base URL of an Anthropic-compatible provider for the model proxy.
     #[arg(long, value_name = "URL", help_heading = heading::GATEWAY)]
     anthropic_url: Option<String>,
-    /// Make a key for the console that is good as long as this runs, and print the link to it
-    /// (docs/console.md). For this machine alone.
+    /// Create a temporary key for the console, and print the link.
+    ///
+    /// The key is valid while the gateway runs, and only on this machine
+    /// (docs/how-to/use-the-console.md).
     #[arg(long, help_heading = heading::GATEWAY)]
     console: bool,
-    /// Print a new key and the entry for the settings, and serve nothing.
+    /// Print a new key and its entry for the settings, then exit.
     #[arg(long, value_name = "NAME", help_heading = heading::GATEWAY)]
     new_key: Option<String>,
 }
@@ -62,80 +84,88 @@ pub(super) struct ServeCommand {
 impl ServeCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         if let Some(name) = &self.new_key {
-            let (key, stored) = new_key()?;
-            output::note("the key, which is shown this once:");
-            output::verbatim(&key)?;
-            output::note(format!(
-                "for `keys` of the settings: {}",
-                json!({"name": name, "sha256": stored})
-            ));
+            print_new_key(name)?;
             return Ok(ExitCode::SUCCESS);
         }
-        if self.catalog.is_empty() && self.reading.says_something() {
+        if self.catalog.is_empty() && self.reading.is_set() {
             bail!(
-                "{} say how --catalog is read, which is not given; for a catalog in a store they are given where it is indexed, and \
-                 which servers are untrusted stands in the settings",
+                "{} need --catalog; for a catalog in a store pass them to `picktools index`, and \
+                 name untrusted servers in the settings",
                 ReadingArgs::NAMES
             );
         }
-        let mut given = self.gateway;
-        given.catalog = Some(self.catalog)
-            .filter(|paths| !paths.is_empty())
-            .map(|paths| CatalogFiles {
-                paths,
+        let mut gateway_args = self.gateway;
+        if !self.catalog.is_empty() {
+            gateway_args.catalog = Some(CatalogFiles {
+                paths: self.catalog,
                 reading: self.reading,
             });
-        given.providers = Providers {
+        }
+        gateway_args.providers = Providers {
             openai: self.openai_url,
             anthropic: self.anthropic_url,
         };
-        let options = given.options(&self.servers, Share::Owner)?;
-        let (console, digest) = self.console.then(new_key).transpose()?.unzip();
-        let tls = self.tls_cert.clone().zip(self.tls_key.clone());
-        let http = Http {
+        let options = gateway_args.options(&self.servers, Share::Owner)?;
+        let (console_key, digest) = if self.console {
+            let (key, digest) = new_key()?;
+            (Some(key), Some(digest))
+        } else {
+            (None, None)
+        };
+        let http = HttpServerOptions {
             listen: self.listen,
-            tls,
+            tls: match (self.tls_cert, self.tls_key) {
+                (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
+                _ => None,
+            },
             plain: self.plain_http,
             console: digest,
         };
-        let proxy = &options.settings.proxy;
-        let models = [
-            ("OpenAI", "/v1", proxy.openai.is_some()),
-            ("Anthropic", "", proxy.anthropic.is_some()),
-        ];
-        let models = models
-            .into_iter()
-            .filter(|&(_, _, is_set)| is_set)
-            .map(|(name, base, _)| (name, base));
         let scheme = if http.tls.is_some() { "https" } else { "http" };
+        let proxy = options.settings.proxy.clone();
         let runtime = crate::gateway_runtime()?;
         runtime.block_on(async {
             let gateway = Gateway::open(options)?;
-            let served = async {
-                let mut serving = serve(&gateway, &http).await?;
-                output::note(format!("serving {scheme}://{}/mcp", serving.address()));
-                for (name, base) in models {
-                    output::note(format!(
-                        "serving models that speak as {name} does at {scheme}://{}{base}",
-                        serving.address()
-                    ));
-                }
-                if let Some(key) = &console {
-                    output::note(format!(
-                        "console: {scheme}://{}/console#key={key}",
-                        serving.address()
-                    ));
-                }
+            let result = async {
+                let mut server = serve(&gateway, &http).await?;
+                let address = format!("{scheme}://{}", server.address());
+                announce(&address, &proxy, console_key.as_deref());
                 tokio::select! {
-                    ended = serving.ended() => ended,
+                    stopped = server.wait() => stopped,
                     () = interrupted() => Ok(()),
-                    () = given.follow_files(&self.servers, &gateway) => Ok(()),
+                    () = gateway_args.follow_files(&self.servers, &gateway) => Ok(()),
                 }
             };
-            let served = served.await;
+            let result = result.await;
             gateway.end().await;
-            served
+            result
         })?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Prints a new key and its entry for the settings.
+fn print_new_key(name: &str) -> anyhow::Result<()> {
+    let (key, stored) = new_key()?;
+    output::note("the key, which is shown only once:");
+    output::verbatim(&key)?;
+    output::note(format!(
+        "entry for `keys` in the settings: {}",
+        json!({"name": name, "sha256": stored})
+    ));
+    Ok(())
+}
+
+/// Prints the URLs of the gateway, of its model proxies and of the console.
+fn announce(address: &str, proxy: &ProxySettings, console_key: Option<&str>) {
+    output::note(format!("serving {address}/mcp"));
+    if proxy.openai.is_some() {
+        output::note(format!("serving the OpenAI model proxy at {address}/v1"));
+    }
+    if proxy.anthropic.is_some() {
+        output::note(format!("serving the Anthropic model proxy at {address}"));
+    }
+    if let Some(key) = console_key {
+        output::note(format!("console: {address}/console#key={key}"));
     }
 }

@@ -14,26 +14,52 @@ use super::args::progress_bar;
 use super::store_args::StoreArgs;
 use super::{heading, output};
 
+const EXAMPLES: &str = "\
+Examples:
+  picktools store status --store env
+  picktools store verify --store redis://localhost:6379";
+
+/// Manage a catalog in a shared store.
 #[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct StoreCommand {
     #[command(subcommand)]
     action: Action,
 }
 
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  picktools store status --store env
+  picktools store status --store redis://localhost:6379 --tenant acme --json";
+const GC_EXAMPLES: &str = "\
+Examples:
+  picktools store gc --store env
+  picktools store gc --store redis://localhost:6379 --tenant acme";
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  picktools store verify --store env
+  picktools store verify --store redis://localhost:6379 --json";
+
 #[derive(Subcommand)]
 enum Action {
-    /// Tell what lies in a store: which snapshot, of when, by which models.
-    Status(Common),
-    /// Remove what nothing needs: what publications left behind that were cut off, and former
-    /// generations.
-    Gc(Common),
-    /// Read all of the snapshot, and hold every row to its key; exit code 1 where one is missing or
+    /// Show the snapshot in a store: its version, age and models.
+    #[command(after_long_help = STATUS_EXAMPLES)]
+    Status(StoreActionArgs),
+    /// Remove data that no snapshot needs.
+    ///
+    /// These are former generations, and remains of interrupted publications.
+    #[command(after_long_help = GC_EXAMPLES)]
+    Gc(StoreActionArgs),
+    /// Verify all data of the snapshot in a store.
+    ///
+    /// Every row is read and compared with its key. The exit code is 1 if a row is missing or
     /// damaged.
-    Verify(Common),
+    #[command(after_long_help = VERIFY_EXAMPLES)]
+    Verify(StoreActionArgs),
 }
 
 #[derive(Args)]
-struct Common {
+struct StoreActionArgs {
     #[command(flatten)]
     store: StoreArgs,
     /// Print JSON.
@@ -41,9 +67,9 @@ struct Common {
     json: bool,
 }
 
-/// An answer as JSON.
+/// The JSON form of an answer.
 #[derive(Serialize)]
-struct Answer<T> {
+struct StoreAnswer<T> {
     version: u32,
     #[serde(flatten)]
     answer: T,
@@ -51,67 +77,66 @@ struct Answer<T> {
 
 impl StoreCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let (Action::Status(common) | Action::Gc(common) | Action::Verify(common)) = &self.action;
-        let store = common
-            .store
-            .catalog_store()?
-            .context("say which store: --store URL, or --store env for that of PICKTOOLS_STORE")?;
+        let (Action::Status(args) | Action::Gc(args) | Action::Verify(args)) = &self.action;
+        let store = args.store.catalog_store()?.context(
+            "no store is named; pass --store URL, or --store env to read PICKTOOLS_STORE",
+        )?;
         match &self.action {
             Action::Status(_) => {
                 let status = store::status(&store)?;
-                if common.json {
-                    output::json(&Answer {
+                if args.json {
+                    output::json(&StoreAnswer {
                         version: 1,
                         answer: status,
                     })?;
                 } else {
-                    output::answer(described(&status))?;
+                    output::answer(describe_status(&status))?;
                 }
             }
             Action::Gc(_) => {
-                let collected = store::collect(&store)?;
-                if common.json {
-                    output::json(&Answer {
+                let removed = store::collect(&store)?;
+                if args.json {
+                    output::json(&StoreAnswer {
                         version: 1,
-                        answer: collected,
+                        answer: removed,
                     })?;
                 } else {
                     output::answer(format!(
-                        "removed {} former generations, {} keys in all",
-                        collected.generations, collected.keys
+                        "removed {} former generations and {} keys",
+                        removed.generations, removed.keys
                     ))?;
                 }
             }
             Action::Verify(_) => {
                 let bar = progress_bar("reading");
-                let found = store::verify(&store, &|done, total| {
+                let verification = store::verify(&store, &|done, total| {
                     bar.set_length(total as u64);
                     bar.set_position(done as u64);
                 });
                 bar.finish_and_clear();
-                let found = found?;
-                let is_whole = found.faults == 0;
-                if common.json {
-                    output::json(&Answer {
+                let verification = verification?;
+                let is_intact = verification.faults == 0;
+                if args.json {
+                    output::json(&StoreAnswer {
                         version: 1,
-                        answer: found,
+                        answer: verification,
                     })?;
                 } else {
-                    for fault in &found.told {
+                    for fault in &verification.messages {
                         output::answer(output::line(fault))?;
                     }
                     output::answer(format!(
-                        "{} tools and {} sources read: {}",
-                        found.tools,
-                        found.sources,
-                        if is_whole {
-                            "whole".to_owned()
+                        "verified {} tools and {} sources: {}",
+                        verification.tools,
+                        verification.sources,
+                        if is_intact {
+                            "intact".to_owned()
                         } else {
-                            format!("{} faults", found.faults)
+                            format!("{} faults", verification.faults)
                         }
                     ))?;
                 }
-                return Ok(if is_whole {
+                return Ok(if is_intact {
                     ExitCode::SUCCESS
                 } else {
                     ExitCode::from(1)
@@ -122,8 +147,8 @@ impl StoreCommand {
     }
 }
 
-/// What lies in a store, for people.
-fn described(status: &StoreStatus) -> String {
+/// Describes the content of a store for people.
+fn describe_status(status: &StoreStatus) -> String {
     let StoreStatus {
         address,
         tenant,
@@ -135,9 +160,8 @@ fn described(status: &StoreStatus) -> String {
     } = status;
     let mut lines = vec![format!("{address}, tenant {tenant}")];
     match snapshot {
-        None => lines.push(
-            "nothing is published; publish a catalog with: picktools index --store".to_owned(),
-        ),
+        None => lines
+            .push("no catalog is published; publish one with: picktools index --store".to_owned()),
         Some(SnapshotStatus {
             generation,
             version,
@@ -149,12 +173,12 @@ fn described(status: &StoreStatus) -> String {
             lines.push(format!(
                 "snapshot {version} in generation {generation}: {tools} tools, catalog {catalog}"
             ));
-            let since =
+            let age =
                 SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_millis(*published));
-            // Of a machine whose clock is ahead of this one's it is as good as now.
+            // If the clock of the publisher is ahead, the age is zero.
             lines.push(format!(
                 "published {} ago",
-                HumanDuration(since.unwrap_or_default())
+                HumanDuration(age.unwrap_or_default())
             ));
             lines.push(format!(
                 "models: {}",
@@ -166,12 +190,14 @@ fn described(status: &StoreStatus) -> String {
             ));
         }
     }
-    lines.extend(indexed.map(|indexed| format!("{indexed} documents in the index")));
-    lines.extend(memory.map(|memory| {
-        format!(
-            "{:.1} MiB of memory, whoever's",
-            memory as f64 / f64::from(1 << 20)
-        )
-    }));
+    if let Some(indexed) = indexed {
+        lines.push(format!("{indexed} documents in the index"));
+    }
+    if let Some(memory) = memory {
+        lines.push(format!(
+            "{:.1} MiB of memory used by the database",
+            *memory as f64 / f64::from(1 << 20)
+        ));
+    }
     lines.join("\n")
 }

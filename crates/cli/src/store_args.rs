@@ -1,14 +1,14 @@
-//! Which store is shared with others, for the commands that use one.
+//! Arguments that select a shared store.
 
 use anyhow::bail;
 use clap::Args;
-use picktools_state::Store;
+use picktools_state::StateStore;
 use picktools_store::{RedisOptions, RedisStore};
 
 use crate::args::first_variable;
 use crate::heading;
 
-/// The variables in which the address of a store and a tenant may stand.
+/// The variables that may contain the address of a store and the tenant.
 const ADDRESS: &str = "PICKTOOLS_STORE";
 const TENANT: &str = "PICKTOOLS_TENANT";
 
@@ -16,29 +16,34 @@ const TENANT: &str = "PICKTOOLS_TENANT";
 #[derive(Args)]
 #[command(next_help_heading = heading::STORE)]
 pub(super) struct StoreArgs {
-    /// A Redis 8, or a Redis or Valkey with RediSearch, that several share (docs/scale.md):
-    /// redis://USER:PASSWORD@HOST:PORT/DATABASE, of which only the host must be there, or rediss://
-    /// for TLS; or `env` for the address in PICKTOOLS_STORE, where others do not see its password.
+    /// Shared store: the URL of a Redis or Valkey database, or `env`.
+    ///
+    /// The database is Redis 8, or an older Redis or a Valkey with RediSearch
+    /// (docs/operations/scale.md). The URL has the form redis://USER:PASSWORD@HOST:PORT/DATABASE,
+    /// in which only the host is required, or rediss:// for TLS. `env` reads the URL from
+    /// PICKTOOLS_STORE, which hides the password from other users of the machine.
     #[arg(long, value_name = "URL|env")]
     store: Option<String>,
-    /// Whose part of the store: tenants share nothing. 1 to 64 of a-z, 0-9 and -. Else what
-    /// PICKTOOLS_TENANT says, or `default`.
+    /// Tenant, which has its own part of the store [default: default].
+    ///
+    /// 1 to 64 characters of a-z, 0-9 and -. Tenants share nothing. Without this option the tenant
+    /// is read from PICKTOOLS_TENANT.
     #[arg(long, value_name = "NAME", requires = "store")]
     tenant: Option<String>,
 }
 
 impl StoreArgs {
-    /// The store of a catalog, where one is named.
+    /// Returns the store of a catalog, or `None` if no store is named.
     pub(super) fn catalog_store(&self) -> anyhow::Result<Option<RedisStore>> {
-        self.store_of(self.tenant()?)
+        self.open_for_tenant(self.tenant()?)
     }
 
-    /// Where sets are published to be measured: in a part of the store that nothing else is in.
-    pub(super) fn store_of_sets(&self) -> anyhow::Result<Option<RedisStore>> {
-        self.store_of(format!("{}-eval", self.tenant()?))
+    /// Returns the store in which evaluation sets are published, a separate part of the store.
+    pub(super) fn evaluation_store(&self) -> anyhow::Result<Option<RedisStore>> {
+        self.open_for_tenant(format!("{}-eval", self.tenant()?))
     }
 
-    fn store_of(&self, tenant: String) -> anyhow::Result<Option<RedisStore>> {
+    fn open_for_tenant(&self, tenant: String) -> anyhow::Result<Option<RedisStore>> {
         let Some(address) = self.address()? else {
             return Ok(None);
         };
@@ -48,36 +53,34 @@ impl StoreArgs {
         })?))
     }
 
-    /// The store of what gateways keep, where one is named.
-    pub(super) fn open(&self) -> anyhow::Result<Option<Store>> {
+    /// Opens the store of the gateways' state, or returns `None` if no store is named.
+    pub(super) fn open(&self) -> anyhow::Result<Option<StateStore>> {
         let Some(address) = self.address()? else {
             return Ok(None);
         };
-        Ok(Some(Store::open(&address, &self.tenant()?)?))
+        Ok(Some(StateStore::open(&address, &self.tenant()?)?))
     }
 
-    /// Whether a store is named.
+    /// Returns `true` if a store is named.
     pub(super) fn is_named(&self) -> bool {
         self.store.is_some()
     }
 
     fn address(&self) -> anyhow::Result<Option<String>> {
-        match self.store.as_deref() {
-            Some("env") => {
-                match first_variable([ADDRESS].into_iter())?.filter(|address| !address.is_empty()) {
-                    Some(address) => Ok(Some(address)),
-                    None => bail!("--store env reads {ADDRESS}, which is not set, or empty"),
-                }
-            }
-            address => Ok(address.map(str::to_owned)),
+        if self.store.as_deref() != Some("env") {
+            return Ok(self.store.clone());
+        }
+        match first_variable([ADDRESS].into_iter())? {
+            Some(address) if !address.is_empty() => Ok(Some(address)),
+            _ => bail!("--store env needs {ADDRESS}, which is not set or empty"),
         }
     }
 
     fn tenant(&self) -> anyhow::Result<String> {
-        let named = match &self.tenant {
+        let tenant = match &self.tenant {
             Some(tenant) => Some(tenant.clone()),
             None => first_variable([TENANT].into_iter())?,
         };
-        Ok(named.unwrap_or_else(|| "default".to_owned()))
+        Ok(tenant.unwrap_or_else(|| "default".to_owned()))
     }
 }

@@ -1,5 +1,5 @@
-//! Spans of requests, picks and calls, exported to OpenTelemetry over OTLP where the environment
-//! names a collector.
+//! Export of spans of requests, picks and calls to OpenTelemetry over OTLP. The environment names
+//! the collector.
 
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::SpanExporter;
@@ -9,25 +9,29 @@ use tracing::Subscriber;
 use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::registry::LookupSpan;
 
-/// The variables that name a collector, as the specification of OTLP has them.
+/// The variables that name a collector, as the OTLP specification defines them.
 const ENDPOINTS: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
 ];
 
-/// What exports; dropped, it sends what is left.
-pub(crate) struct Exporting(SdkTracerProvider);
+/// A layer that collects spans.
+type SpanLayer<S> = OpenTelemetryLayer<S, Tracer>;
 
-impl Drop for Exporting {
+/// An exporter of spans. Dropping it sends the remaining spans.
+pub(crate) struct SpanExport(SdkTracerProvider);
+
+impl Drop for SpanExport {
     fn drop(&mut self) {
         if let Err(error) = self.0.shutdown() {
-            crate::output::warn(format!("the last spans were not exported: {error}"));
+            crate::output::warn(format!("cannot export the last spans: {error}"));
         }
     }
 }
 
-/// What takes spans in, and what exports them; `None` where no collector is named.
-pub(crate) fn exporting<S>() -> anyhow::Result<Option<(OpenTelemetryLayer<S, Tracer>, Exporting)>>
+/// Returns the layer that collects spans and their exporter, or `None` if no collector is
+/// configured.
+pub(crate) fn span_export<S>() -> anyhow::Result<Option<(SpanLayer<S>, SpanExport)>>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {
@@ -42,5 +46,5 @@ where
         .with_resource(resource)
         .build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("picktools"));
-    Ok(Some((layer, Exporting(provider))))
+    Ok(Some((layer, SpanExport(provider))))
 }

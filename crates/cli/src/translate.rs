@@ -15,16 +15,25 @@ use picktools::{Catalog, Selection};
 use picktools_provider::{Change, TranslateOptions, Translation};
 use picktools_provider::{Provider, translate};
 
+const EXAMPLES: &str = "\
+Examples:
+  picktools translate --catalog tools.json --provider anthropic
+  picktools translate --catalog tools.json --provider openai --strict --costs";
+
+/// Write tool definitions in a provider's format.
+///
+/// Every change of a name or schema is reported on standard error.
 #[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct TranslateCommand {
     #[command(flatten)]
     catalog: CatalogArgs,
-    /// Whose format: openai, openai-responses, anthropic, gemini, ollama or mcp.
+    /// Provider: openai, openai-responses, anthropic, gemini, ollama or mcp.
     #[arg(long, value_name = "PROVIDER", help_heading = heading::DEFINITIONS)]
     provider: Provider,
     #[command(flatten)]
     view: ViewArgs,
-    /// Compare what the strategies of --names cost in tokens.
+    /// Compare the token counts of the strategies of --names.
     #[arg(long, help_heading = heading::OUTPUT)]
     costs: bool,
     /// Print JSON.
@@ -32,47 +41,48 @@ pub(super) struct TranslateCommand {
     json: bool,
 }
 
-/// How a model is shown the tools.
+/// The form in which a model sees the tools.
 #[derive(Args)]
 #[command(next_help_heading = heading::DEFINITIONS)]
 pub(super) struct ViewArgs {
-    /// Have the provider hold the model to the schemas, where they can be expressed so.
+    /// Make the provider enforce the schemas, as far as its format allows.
     #[arg(long)]
     strict: bool,
-    /// Have the definitions loaded when the model asks for them (anthropic, openai-responses).
+    /// Load definitions only when the model asks (anthropic, openai-responses).
     #[arg(long)]
     deferred: bool,
-    /// Which names the model is shown.
+    /// Names under which the model sees the tools.
     #[arg(long, value_enum, default_value = "canonical")]
     names: Strategy,
-    /// The names of provider-map: a JSON object from tools (id, SOURCE/NAME or name) to the names
-    /// to show, `-` for standard input.
+    /// File with the names of `--names provider-map`, or - for standard input.
+    ///
+    /// The file is a JSON object from tools (id, SOURCE/NAME or name) to shown names.
     #[arg(long, value_name = "FILE")]
     name_map: Option<PathBuf>,
 }
 
-/// A strategy of [`Advertising`].
+/// The argument for a strategy of [`Advertising`].
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Strategy {
-    /// Each tool's own name.
+    /// The name of each tool.
     Canonical,
-    /// Its first alias that is not deprecated.
+    /// The first alias that is not deprecated.
     PrimaryAlias,
-    /// Its name and each alias, each with a definition.
+    /// The name and all aliases, each with a definition.
     Expanded,
-    /// Its name, and the aliases in the description.
+    /// The name; the description lists the aliases.
     Described,
     /// The names of --name-map.
     ProviderMap,
 }
 
 impl ViewArgs {
-    /// Returns `true` if other names are asked for than the tools' own.
+    /// Returns `true` if the model sees other names than those of the tools.
     pub(super) fn chooses_names(&self) -> bool {
         self.names != Strategy::Canonical
     }
 
-    /// Reads the map of names where one is needed.
+    /// Returns the options of the translation, and reads the map of names if needed.
     pub(super) fn options(&self) -> anyhow::Result<TranslateOptions> {
         let advertising = self.advertising()?;
         Ok(TranslateOptions {
@@ -84,9 +94,7 @@ impl ViewArgs {
 
     fn advertising(&self) -> anyhow::Result<Advertising> {
         if self.name_map.is_some() && self.names != Strategy::ProviderMap {
-            anyhow::bail!(
-                "--name-map is read with --names provider-map only; add that, or leave the map out"
-            );
+            anyhow::bail!("--name-map needs --names provider-map; add it, or leave out --name-map");
         }
         Ok(match self.names {
             Strategy::Canonical => Advertising::Canonical,
@@ -107,13 +115,13 @@ impl ViewArgs {
     }
 }
 
-/// Translates what is shown of picks, and tells of what their definitions lack.
+/// Translates the definitions of the picks, and reports what the translation changed.
 pub(super) fn definitions(
     selection: &Selection,
     provider: Provider,
     view: &TranslateOptions,
 ) -> anyhow::Result<Translation> {
-    let translation = translate(&selection.shown(), provider, view)?;
+    let translation = translate(&selection.shown_tools(), provider, view)?;
     output::notes(translation.changes.iter().map(describe), output::IN_JSON);
     Ok(translation)
 }
@@ -123,53 +131,55 @@ fn read_map(path: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let map = serde_json::from_slice(&bytes).ok();
     map.with_context(|| {
         format!(
-            "{}: no JSON object from tools to names, as {{\"SOURCE/NAME\": \"shown\"}}",
+            "{}: expected a JSON object from tools to names, such as \
+             {{\"SOURCE/NAME\": \"shown\"}}",
             path.display()
         )
     })
 }
 
 #[derive(Serialize)]
-struct Report {
+struct TranslationReport {
     version: u32,
     #[serde(flatten)]
     translation: Translation,
     names_strategy: &'static str,
-    tokens: Option<Tokens>,
+    tokens: Option<TokenCounts>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    costs: Option<Vec<Cost>>,
+    costs: Option<Vec<StrategyCost>>,
 }
 
-/// The tokens of the definitions.
+/// The token counts of the definitions.
 #[derive(Clone, Copy, Serialize)]
-struct Tokens {
+struct TokenCounts {
     o200k_base: usize,
     cl100k_base: usize,
 }
 
-/// What one strategy costs.
+/// The token counts of one strategy.
 #[derive(Serialize)]
-struct Cost {
+struct StrategyCost {
     names_strategy: &'static str,
     definitions: usize,
-    tokens: Option<Tokens>,
+    tokens: Option<TokenCounts>,
 }
 
 impl TranslateCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let catalog = self.catalog.open()?;
         let options = self.view.options()?;
-        let costs = self
-            .costs
-            .then(|| self.compare(&catalog, &options))
-            .transpose()?;
+        let costs = if self.costs {
+            Some(self.compare(&catalog, &options)?)
+        } else {
+            None
+        };
         if let (Some(costs), false) = (&costs, self.json) {
             return output::answer(table(costs));
         }
         let translation = translate(catalog.tools(), self.provider, &options)?;
         if self.json {
             let (names_strategy, tokens) = (options.advertising.name(), count(&translation));
-            return output::json(&Report {
+            return output::json(&TranslationReport {
                 version: 1,
                 translation,
                 names_strategy,
@@ -181,8 +191,12 @@ impl TranslateCommand {
         output::json(&translation.tools)
     }
 
-    /// The cost of each strategy that needs no map, and of the map where one is given.
-    fn compare(&self, catalog: &Catalog, options: &TranslateOptions) -> anyhow::Result<Vec<Cost>> {
+    /// Returns the token counts of each strategy; of the map only if one is given.
+    fn compare(
+        &self,
+        catalog: &Catalog,
+        options: &TranslateOptions,
+    ) -> anyhow::Result<Vec<StrategyCost>> {
         let mut strategies = vec![
             Advertising::Canonical,
             Advertising::PrimaryAlias,
@@ -192,32 +206,33 @@ impl TranslateCommand {
         if matches!(options.advertising, Advertising::ProviderMap(_)) {
             strategies.push(options.advertising.clone());
         }
-        let cost = |advertising: Advertising| {
+        let mut costs = Vec::new();
+        for advertising in strategies {
             let names_strategy = advertising.name();
             let options = TranslateOptions {
                 advertising,
                 ..options.clone()
             };
             let translation = translate(catalog.tools(), self.provider, &options)?;
-            Ok(Cost {
+            costs.push(StrategyCost {
                 names_strategy,
                 definitions: translation.names.len(),
                 tokens: count(&translation),
-            })
-        };
-        strategies.into_iter().map(cost).collect()
+            });
+        }
+        Ok(costs)
     }
 }
 
-fn count(translation: &Translation) -> Option<Tokens> {
+fn count(translation: &Translation) -> Option<TokenCounts> {
     use picktools_provider::Tokenizer;
-    Some(Tokens {
+    Some(TokenCounts {
         o200k_base: translation.tokens(Tokenizer::O200k),
         cl100k_base: translation.tokens(Tokenizer::Cl100k),
     })
 }
 
-fn table(costs: &[Cost]) -> String {
+fn table(costs: &[StrategyCost]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header([
         "names",
@@ -226,7 +241,7 @@ fn table(costs: &[Cost]) -> String {
         "cl100k_base",
     ]);
     for cost in costs {
-        let tokens = |tokens: fn(Tokens) -> usize| {
+        let tokens = |tokens: fn(TokenCounts) -> usize| {
             cost.tokens.map_or_else(
                 || "not counted".to_owned(),
                 |counted| tokens(counted).to_string(),

@@ -9,10 +9,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::asking::AccessArgs;
-use super::calls::{Unreadable, read_calls};
+use super::calls::{InvalidEntry, read_calls};
 use super::llm::Llm;
 use super::llm::LlmArgs;
-use super::numbers::whole;
+use super::numbers::integer;
 use super::reading::{CatalogArgs, read_input};
 use super::translate::ViewArgs;
 use super::{heading, output};
@@ -20,41 +20,59 @@ use picktools::Tool;
 use picktools::catalog::NoSchemaMode;
 use picktools::names::ResolvedVia;
 use picktools_call::Hydrator;
-use picktools_call::{CallError, Hydrated, MAX_ARGUMENT_BYTES, Repair, ValidCall};
+use picktools_call::{CallError, HydratedCall, MAX_ARGUMENT_BYTES, Repair, ValidCall};
 use picktools_llm::LlmRepairer;
 use picktools_provider::{CallResult, ToolCall};
 use picktools_provider::{Provider, translate};
 
+const EXAMPLES: &str = "\
+Examples:
+  picktools validate --catalog tools.json --calls calls.jsonl
+  picktools validate --catalog tools.json --calls answer.json --provider openai --results";
+
+/// Validate a model's tool calls against the catalog.
+///
+/// Names are resolved, arguments are repaired if their meaning is certain, and access is checked.
+/// Nothing runs. There is one result per call. The exit code is 1 if a call is refused.
 #[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct ValidateCommand {
     #[command(flatten)]
     catalog: CatalogArgs,
-    /// The calls: JSON Lines or an array of {"name": …, "arguments": …}, arguments as JSON or as
-    /// text; with --provider also a whole answer of the provider, or its stream; `-` for standard
-    /// input.
+    /// File of calls, or a model's answer with --provider; - for standard input.
+    ///
+    /// Calls are JSON Lines or an array of {"name": …, "arguments": …}, with arguments as JSON or
+    /// as text. With --provider the file may also be an answer of the provider, complete or as a
+    /// stream.
     #[arg(long, value_name = "FILE|-", help_heading = heading::CALLS)]
     calls: PathBuf,
-    /// The calls answer definitions that were translated for this provider: openai,
-    /// openai-responses, anthropic, gemini, ollama or mcp.
+    /// Provider for which the definitions were translated.
+    ///
+    /// One of openai, openai-responses, anthropic, gemini, ollama or mcp.
     #[arg(long, value_name = "PROVIDER", help_heading = heading::DEFINITIONS)]
     provider: Option<Provider>,
     #[command(flatten)]
     view: ViewArgs,
     #[command(flatten)]
     access: AccessArgs,
-    /// Refuse arguments of more bytes than this unread.
-    #[arg(long, value_name = "BYTES", default_value_t = MAX_ARGUMENT_BYTES, value_parser = whole::<usize>,
+    /// Largest size of a call's arguments in bytes; larger ones are refused unread.
+    #[arg(long, value_name = "BYTES", default_value_t = MAX_ARGUMENT_BYTES,
+        value_parser = integer::<usize>,
         allow_negative_numbers = true, help_heading = heading::CALLS)]
     max_argument_bytes: usize,
-    /// Have a language model (--llm-url, --llm-model) mend the arguments that do not fit, once a
-    /// call, and validate what it gives. It is sent the arguments and the tool's schema. Calls of
-    /// tools that are marked unsafe, or have no schema, are left as they are.
+    /// Repair invalid arguments with a language model, once per call.
+    ///
+    /// Needs --llm-url and --llm-model. The model receives the arguments and the schema of the
+    /// tool, and its answer is validated again. Calls of unsafe tools and of tools without a schema
+    /// are not repaired.
     #[arg(long, help_heading = heading::CALLS)]
     repair_llm: bool,
     #[command(flatten)]
     llm: LlmArgs,
-    /// Print what the model is to be told of refused calls, in place of the list: the messages or
-    /// items for the next request to --provider; with --json both.
+    /// Print the error results of refused calls in the provider's format.
+    ///
+    /// These are the messages or items for the next API request to --provider. They replace the
+    /// list; with --json both are printed.
     #[arg(long, requires = "provider", help_heading = heading::OUTPUT)]
     results: bool,
     /// Print JSON.
@@ -63,23 +81,24 @@ pub(super) struct ValidateCommand {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct ValidationReport {
     version: u32,
-    /// How many calls may be run, wait for a person, and are refused.
+    /// The number of valid calls that may run. The next two count calls that wait for approval and
+    /// refused calls.
     ready: usize,
     needs_approval: usize,
     refused: usize,
-    calls: Vec<Outcome>,
-    /// What the model is to be told of the refused ones, as its provider takes it.
+    calls: Vec<ValidationOutcome>,
+    /// The results of refused calls for the model, in the provider's format.
     #[serde(skip_serializing_if = "Option::is_none")]
     results: Option<Vec<Value>>,
 }
 
-/// What became of one call.
+/// The outcome of one call.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Outcome {
-    Hydrated(Hydrated),
+enum ValidationOutcome {
+    HydratedCall(HydratedCall),
     Refused {
         status: &'static str,
         id: Option<String>,
@@ -89,8 +108,8 @@ enum Outcome {
         #[serde(skip)]
         result: CallResult,
     },
-    /// What is no call.
-    Unreadable {
+    /// An entry that is not a call.
+    InvalidEntry {
         status: &'static str,
         place: String,
         message: String,
@@ -98,16 +117,17 @@ enum Outcome {
 }
 
 impl ValidateCommand {
-    /// Answers "no" where a call cannot be run.
+    /// Returns exit code 1 if a call is refused.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let repairing = self
-            .repair_llm
-            .then(|| Repairing::new(&self.llm))
-            .transpose()?;
+        let call_repairer = if self.repair_llm {
+            Some(CallRepairer::new(&self.llm)?)
+        } else {
+            None
+        };
         let catalog = self.catalog.open()?;
         let options = self.view.options()?;
         let bytes = read_input(&self.calls)?;
-        let calls = read_calls(&bytes, self.provider)
+        let entries = read_calls(&bytes, self.provider)
             .with_context(|| format!("{}", self.calls.display()))?;
         let access = self.access.access();
         output::warn_of_unknown(&access.unknown_values(&catalog));
@@ -116,55 +136,29 @@ impl ValidateCommand {
         if let Some(provider) = self.provider {
             hydrator = hydrator.translated(&translate(catalog.tools(), provider, &options)?);
         }
-        let calls: Vec<Outcome> = calls
-            .into_iter()
-            .map(|call| match call {
-                Ok(call) => outcome(&hydrator, call, repairing.as_ref()),
-                Err(Unreadable { place, message }) => Outcome::Unreadable {
+        let mut calls = Vec::new();
+        for entry in entries {
+            calls.push(match entry {
+                Ok(call) => outcome(&hydrator, call, call_repairer.as_ref()),
+                Err(InvalidEntry { place, message }) => ValidationOutcome::InvalidEntry {
                     status: "refused",
                     place,
                     message,
                 },
-            })
-            .collect();
-        output::warnings(calls.iter().filter_map(deprecated), output::IN_JSON);
-        let results = self.provider.filter(|_| self.results).map(|provider| {
-            let refused = calls.iter().filter_map(|outcome| match outcome {
-                Outcome::Refused { result, .. } => Some(result.clone()),
-                Outcome::Hydrated(_) | Outcome::Unreadable { .. } => None,
             });
-            provider.results(&refused.collect::<Vec<_>>())
-        });
-        let results = results.transpose()?;
-        let count = |is: fn(&Outcome) -> bool| calls.iter().filter(|outcome| is(outcome)).count();
-        let report = Report {
-            version: 1,
-            ready: count(|outcome| matches!(outcome, Outcome::Hydrated(Hydrated::Ready(_)))),
-            needs_approval: count(|outcome| {
-                matches!(outcome, Outcome::Hydrated(Hydrated::NeedsApproval(_)))
-            }),
-            refused: count(|outcome| {
-                matches!(
-                    outcome,
-                    Outcome::Refused { .. } | Outcome::Unreadable { .. }
-                )
-            }),
-            calls,
-            results,
+        }
+        output::warnings(calls.iter().filter_map(deprecated), output::IN_JSON);
+        let results = match self.provider {
+            Some(provider) if self.results => Some(refused_results(provider, &calls)?),
+            _ => None,
         };
+        let report = ValidationReport::new(calls, results);
         if self.json {
             output::json(&report)?;
         } else if let Some(results) = &report.results {
             output::json(results)?;
         } else {
-            for (index, outcome) in report.calls.iter().enumerate() {
-                output::answer(output::line(format!(
-                    "{:>2}. {}",
-                    index + 1,
-                    describe(outcome)
-                )))?;
-            }
-            output::answer(summary(&report))?;
+            print(&report)?;
         }
         Ok(if report.refused == 0 {
             ExitCode::SUCCESS
@@ -174,20 +168,68 @@ impl ValidateCommand {
     }
 }
 
-/// What mends the arguments of calls.
-struct Repairing {
+impl ValidationReport {
+    fn new(calls: Vec<ValidationOutcome>, results: Option<Vec<Value>>) -> Self {
+        let mut report = Self {
+            version: 1,
+            ready: 0,
+            needs_approval: 0,
+            refused: 0,
+            calls,
+            results,
+        };
+        for outcome in &report.calls {
+            match outcome {
+                ValidationOutcome::HydratedCall(HydratedCall::Ready(_)) => report.ready += 1,
+                ValidationOutcome::HydratedCall(HydratedCall::NeedsApproval(_)) => {
+                    report.needs_approval += 1;
+                }
+                ValidationOutcome::Refused { .. } | ValidationOutcome::InvalidEntry { .. } => {
+                    report.refused += 1;
+                }
+            }
+        }
+        report
+    }
+}
+
+/// Returns the results of the refused calls in the provider's format.
+fn refused_results(
+    provider: Provider,
+    outcomes: &[ValidationOutcome],
+) -> anyhow::Result<Vec<Value>> {
+    let mut refused = Vec::new();
+    for outcome in outcomes {
+        if let ValidationOutcome::Refused { result, .. } = outcome {
+            refused.push(result.clone());
+        }
+    }
+    Ok(provider.results(&refused)?)
+}
+
+/// Prints the outcome of each call, and their counts.
+fn print(report: &ValidationReport) -> anyhow::Result<()> {
+    for (index, outcome) in report.calls.iter().enumerate() {
+        let description = describe(outcome);
+        output::answer(output::line(format!("{:>2}. {description}", index + 1)))?;
+    }
+    output::answer(summary(report))
+}
+
+/// A repairer of call arguments, with the runtime for its requests.
+struct CallRepairer {
     repairer: LlmRepairer,
     runtime: tokio::runtime::Runtime,
 }
 
-impl Repairing {
+impl CallRepairer {
     fn new(llm: &LlmArgs) -> anyhow::Result<Self> {
         let Llm {
             client,
             model,
             extra,
             timeout,
-        } = llm.open("repairs calls")?;
+        } = llm.open("repairing calls")?;
         let repairer = LlmRepairer::new(client, &model)?
             .extra(extra)
             .timeout(timeout);
@@ -197,23 +239,27 @@ impl Repairing {
         Ok(Self { repairer, runtime })
     }
 
-    fn hydrate(&self, hydrator: &Hydrator, call: &ToolCall) -> Result<Hydrated, CallError> {
+    fn hydrate(&self, hydrator: &Hydrator, call: &ToolCall) -> Result<HydratedCall, CallError> {
         self.runtime
             .block_on(hydrator.hydrate_with(call, &self.repairer))
     }
 }
 
-fn outcome(hydrator: &Hydrator, call: ToolCall, repairing: Option<&Repairing>) -> Outcome {
-    let hydrated = match repairing {
-        Some(repairing) => repairing.hydrate(hydrator, &call),
+fn outcome(
+    hydrator: &Hydrator,
+    call: ToolCall,
+    call_repairer: Option<&CallRepairer>,
+) -> ValidationOutcome {
+    let hydrated = match call_repairer {
+        Some(call_repairer) => call_repairer.hydrate(hydrator, &call),
         None => hydrator.hydrate(&call),
     };
     match hydrated {
-        Ok(hydrated) => Outcome::Hydrated(hydrated),
+        Ok(hydrated) => ValidationOutcome::HydratedCall(hydrated),
         Err(error) => {
             let result = hydrator.error_result(&call, &error);
             let message = error.to_string();
-            Outcome::Refused {
+            ValidationOutcome::Refused {
                 status: "refused",
                 id: call.id,
                 name: call.name,
@@ -225,11 +271,13 @@ fn outcome(hydrator: &Hydrator, call: ToolCall, repairing: Option<&Repairing>) -
     }
 }
 
-/// What is to be said of a call by a deprecated alias.
-fn deprecated(outcome: &Outcome) -> Option<String> {
+/// Returns the warning about a call by a deprecated alias.
+fn deprecated(outcome: &ValidationOutcome) -> Option<String> {
     let (is_deprecated, names, tool) = match outcome {
-        Outcome::Hydrated(Hydrated::Ready(call)) => (call.deprecated(), call.names(), call.tool()),
-        Outcome::Hydrated(Hydrated::NeedsApproval(call)) => {
+        ValidationOutcome::HydratedCall(HydratedCall::Ready(call)) => {
+            (call.deprecated(), call.names(), call.tool())
+        }
+        ValidationOutcome::HydratedCall(HydratedCall::NeedsApproval(call)) => {
             (call.deprecated(), call.names(), call.tool())
         }
         _ => return None,
@@ -238,32 +286,37 @@ fn deprecated(outcome: &Outcome) -> Option<String> {
 }
 
 fn summary(
-    Report {
+    ValidationReport {
         ready,
         needs_approval,
         refused,
         calls,
         ..
-    }: &Report,
+    }: &ValidationReport,
 ) -> String {
-    let is_unsafe = |outcome: &&Outcome| matches!(outcome, Outcome::Hydrated(Hydrated::Ready(call)) if call.tool().is_unsafe());
-    let is_rewritten = |outcome: &&Outcome| {
-        matches!(outcome, Outcome::Hydrated(Hydrated::Ready(call))
-            if call.repaired().iter().any(|repair| matches!(repair, Repair::Rewritten { .. })))
-    };
-    let flag = |is: &dyn Fn(&&Outcome) -> bool, what: &str| match calls.iter().filter(is).count() {
-        0 => String::new(),
-        several => format!(" ({several} {what})"),
-    };
-    let flagged = flag(&is_unsafe, "of a tool that is marked unsafe")
-        + &flag(&is_rewritten, "rewritten by a model");
+    let (mut unsafe_calls, mut rewritten) = (0, 0);
+    for outcome in calls {
+        let ValidationOutcome::HydratedCall(HydratedCall::Ready(call)) = outcome else {
+            continue;
+        };
+        let is_rewritten = |repair: &Repair| matches!(repair, Repair::Rewritten { .. });
+        unsafe_calls += usize::from(call.tool().is_unsafe());
+        rewritten += usize::from(call.repaired().iter().any(is_rewritten));
+    }
+    let mut flagged = String::new();
+    if unsafe_calls > 0 {
+        flagged.push_str(&format!(" ({unsafe_calls} of an unsafe tool)"));
+    }
+    if rewritten > 0 {
+        flagged.push_str(&format!(" ({rewritten} rewritten by a model)"));
+    }
     format!("{ready} valid{flagged}, {needs_approval} waiting for approval, {refused} refused")
 }
 
-fn describe(outcome: &Outcome) -> String {
+fn describe(outcome: &ValidationOutcome) -> String {
     match outcome {
-        Outcome::Hydrated(Hydrated::Ready(call)) => describe_valid(call),
-        Outcome::Hydrated(Hydrated::NeedsApproval(call)) => {
+        ValidationOutcome::HydratedCall(HydratedCall::Ready(call)) => describe_valid(call),
+        ValidationOutcome::HydratedCall(HydratedCall::NeedsApproval(call)) => {
             format!(
                 "{}: {}{}",
                 call.tool().id,
@@ -271,8 +324,8 @@ fn describe(outcome: &Outcome) -> String {
                 unsafe_mark(call.tool())
             )
         }
-        Outcome::Refused { message, .. } => message.clone(),
-        Outcome::Unreadable { place, message, .. } => format!("{place}: {message}"),
+        ValidationOutcome::Refused { message, .. } => message.clone(),
+        ValidationOutcome::InvalidEntry { place, message, .. } => format!("{place}: {message}"),
     }
 }
 
@@ -292,7 +345,7 @@ fn describe_valid(call: &ValidCall) -> String {
         text.push_str(": valid");
     } else {
         text.push_str(&format!(
-            ": not validated, as it has no schema ({})",
+            ": not validated, because the tool has no schema ({})",
             mode(call)
         ));
     }
@@ -303,7 +356,7 @@ fn describe_valid(call: &ValidCall) -> String {
     text
 }
 
-/// How the tool, which has no schema, may be called.
+/// Returns the mode in which a tool without a schema may be called.
 fn mode(call: &ValidCall) -> &'static str {
     call.no_schema_mode().map_or("no mode", NoSchemaMode::name)
 }

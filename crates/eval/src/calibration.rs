@@ -1,17 +1,17 @@
-//! Whether scores mean what they say, and whether an engine knows when to abstain.
+//! ScoreCalibration of scores, and the ability of an engine to abstain.
 
 use serde::Serialize;
 
 use super::{Qrels, Run};
 
-/// How many bins a reliability table has; each holds the same number of tools.
+/// The number of bins of a reliability table; each has the same number of tools.
 pub const RELIABILITY_BINS: usize = 15;
 
-/// How well scores, read as probabilities of relevance, agree with the judgments of the tools
-/// returned.
+/// The agreement of scores, read as probabilities of relevance, with the judgments of the returned
+/// tools.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Calibration {
+pub struct ScoreCalibration {
     /// Returned tools of the judged queries, at least 1.
     pub tools: usize,
     /// The share of them that is relevant, 0..1; a tool without a judgment counts as not relevant.
@@ -32,7 +32,7 @@ pub struct Calibration {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ReliabilityBin {
-    /// How many there are.
+    /// The number of tools.
     pub tools: usize,
     /// Their mean score.
     pub score: f64,
@@ -40,76 +40,81 @@ pub struct ReliabilityBin {
     pub relevant: f64,
 }
 
-impl Calibration {
-    /// Compares the scores of a run with the judgments; `None` when no judged query has a tool.
+impl ScoreCalibration {
+    /// Compares the scores of a run with the judgments; `None` if no judged query has a tool.
     /// Scores must be probabilities.
     ///
-    /// Queries that no tool answers are left out, as they are of the measures.
+    /// Queries that no tool answers are left out, as in the measures.
     pub fn new(run: &Run, qrels: &Qrels) -> Option<Self> {
-        Self::of_sets([(run, qrels)])
+        Self::from_sets([(run, qrels)])
     }
 
-    /// Does the same over several sets together, where every returned tool counts alike.
-    pub fn of_sets<'a>(sets: impl IntoIterator<Item = (&'a Run, &'a Qrels)>) -> Option<Self> {
-        let mut tools: Vec<(f64, f64)> = Vec::new();
+    /// Compares several sets together; every returned tool has the same weight.
+    pub fn from_sets<'a>(sets: impl IntoIterator<Item = (&'a Run, &'a Qrels)>) -> Option<Self> {
+        let mut tools = Vec::new();
         for (run, qrels) in sets {
-            for (query, judgments) in qrels
-                .iter()
-                .filter(|(_, judgments)| judgments.relevant_len() > 0)
-            {
-                let relevant =
-                    |tool: &str| f64::from(judgments.grade(tool).is_some_and(|grade| grade > 0));
-                let ranking = run.get(query).unwrap_or_default().iter();
-                tools.extend(ranking.map(|entry| (entry.score, relevant(&entry.tool))));
+            for (query, judgments) in qrels.iter() {
+                if judgments.relevant_len() == 0 {
+                    continue;
+                }
+                for entry in run.get(query).unwrap_or_default() {
+                    let is_relevant = judgments.grade(&entry.tool).is_some_and(|grade| grade > 0);
+                    tools.push(ScoredTool {
+                        score: entry.score,
+                        relevance: f64::from(is_relevant),
+                    });
+                }
             }
         }
         if tools.is_empty() {
             return None;
         }
-        // The order within a score is that of the queries, so that equal runs have equal bins.
-        tools.sort_by(|a, b| a.0.total_cmp(&b.0));
+        // The sort is stable, so that equal runs have equal bins.
+        tools.sort_by(|a, b| a.score.total_cmp(&b.score));
         let count = tools.len() as f64;
-        let base_rate = tools.iter().map(|tool| tool.1).sum::<f64>() / count;
-        let brier = |estimate: &dyn Fn(f64) -> f64| {
-            tools
-                .iter()
-                .map(|&(score, relevant)| (estimate(score) - relevant).powi(2))
-                .sum::<f64>()
-                / count
-        };
-        let bins = RELIABILITY_BINS.min(tools.len());
-        let bins: Vec<ReliabilityBin> = (0..bins)
-            .map(|bin| {
-                let part = &tools[bin * tools.len() / bins..(bin + 1) * tools.len() / bins];
-                let mean = |of: fn(&(f64, f64)) -> f64| {
-                    part.iter().map(of).sum::<f64>() / part.len() as f64
-                };
-                ReliabilityBin {
-                    tools: part.len(),
-                    score: mean(|tool| tool.0),
-                    relevant: mean(|tool| tool.1),
-                }
-            })
-            .collect();
-        let distance =
-            |bin: &ReliabilityBin| bin.tools as f64 / count * (bin.score - bin.relevant).abs();
+        let base_rate = mean(&tools, |tool| tool.relevance);
+        let bin_count = RELIABILITY_BINS.min(tools.len());
+        let mut bins = Vec::new();
+        let mut ece = 0.0;
+        for bin in 0..bin_count {
+            let start = bin * tools.len() / bin_count;
+            let end = (bin + 1) * tools.len() / bin_count;
+            let part = &tools[start..end];
+            let bin = ReliabilityBin {
+                tools: part.len(),
+                score: mean(part, |tool| tool.score),
+                relevant: mean(part, |tool| tool.relevance),
+            };
+            ece += bin.tools as f64 / count * (bin.score - bin.relevant).abs();
+            bins.push(bin);
+        }
         Some(Self {
             tools: tools.len(),
             base_rate,
-            ece: bins.iter().map(distance).sum(),
-            brier: brier(&|score| score),
-            base_rate_brier: brier(&|_| base_rate),
+            ece,
+            brier: mean(&tools, |tool| (tool.score - tool.relevance).powi(2)),
+            base_rate_brier: mean(&tools, |tool| (base_rate - tool.relevance).powi(2)),
             bins,
         })
     }
 }
 
-/// How well an estimate tells queries that a tool answers from the same queries when those tools
-/// are out of reach.
+/// A returned tool with its score and its relevance, 0 or 1.
+struct ScoredTool {
+    score: f64,
+    relevance: f64,
+}
+
+fn mean(tools: &[ScoredTool], value: impl Fn(&ScoredTool) -> f64) -> f64 {
+    tools.iter().map(value).sum::<f64>() / tools.len() as f64
+}
+
+/// The ability of an estimate to separate queries that a tool answers from the same queries without
+/// those tools.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Abstention {
-    /// How many queries were asked both ways.
+    /// The number of queries that were asked with and without their tools.
     pub queries: usize,
     /// The probability that a query with its tools has a higher estimate than another without (the
     /// area under the receiver operating characteristic); ties count half. 0.5 is chance, 1 is
@@ -118,8 +123,7 @@ pub struct Abstention {
 }
 
 impl Abstention {
-    /// Compares the estimates with the relevant tools there and without; `None` when either is
-    /// empty.
+    /// Compares the estimates with and without the relevant tools; `None` if either list is empty.
     ///
     /// # Complexity
     ///
@@ -130,15 +134,15 @@ impl Abstention {
         }
         let mut sorted = without.to_vec();
         sorted.sort_by(f64::total_cmp);
-        // Twice the number of pairs won, ties once.
-        let won = |estimate: &f64| {
-            let below = sorted.partition_point(|other| other < estimate);
-            below + sorted.partition_point(|other| other <= estimate)
-        };
-        let won: usize = with.iter().map(won).sum();
+        // Twice the number of pairs in the right order; a tie counts once.
+        let mut doubled_wins = 0;
+        for estimate in with {
+            doubled_wins += sorted.partition_point(|other| other < estimate);
+            doubled_wins += sorted.partition_point(|other| other <= estimate);
+        }
         Some(Self {
             queries: with.len(),
-            auroc: won as f64 / 2.0 / (with.len() * without.len()) as f64,
+            auroc: doubled_wins as f64 / 2.0 / (with.len() * without.len()) as f64,
         })
     }
 }
@@ -149,7 +153,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn calibration(tools: &[(f64, bool)]) -> Option<Calibration> {
+    fn calibrate(tools: &[(f64, bool)]) -> Option<ScoreCalibration> {
         let mut run = Run::default();
         let mut qrels = Qrels::default();
         for (index, &(score, relevant)) in tools.iter().enumerate() {
@@ -164,7 +168,7 @@ mod tests {
                 }],
             );
         }
-        Calibration::new(&run, &qrels)
+        ScoreCalibration::new(&run, &qrels)
     }
 
     fn close(a: f64, b: f64) -> bool {
@@ -172,44 +176,48 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_a_worked_example() {
-        let found =
-            calibration(&[(0.2, false), (0.9, true), (0.4, true)]).expect("there are tools");
-        assert_eq!((found.tools, found.bins.len()), (3, 3));
-        assert!(close(found.base_rate, 2.0 / 3.0));
-        assert!(close(found.ece, (0.2 + 0.1 + 0.6) / 3.0), "{}", found.ece);
+    fn calibration_equals_a_worked_example() {
+        let calibration =
+            calibrate(&[(0.2, false), (0.9, true), (0.4, true)]).expect("there are tools");
+        assert_eq!((calibration.tools, calibration.bins.len()), (3, 3));
+        assert!(close(calibration.base_rate, 2.0 / 3.0));
         assert!(
-            close(found.brier, (0.04 + 0.01 + 0.36) / 3.0),
+            close(calibration.ece, (0.2 + 0.1 + 0.6) / 3.0),
             "{}",
-            found.brier
+            calibration.ece
         );
         assert!(
-            close(found.base_rate_brier, 2.0 / 9.0),
+            close(calibration.brier, (0.04 + 0.01 + 0.36) / 3.0),
             "{}",
-            found.base_rate_brier
+            calibration.brier
         );
-        assert!(calibration(&[]).is_none());
+        assert!(
+            close(calibration.base_rate_brier, 2.0 / 9.0),
+            "{}",
+            calibration.base_rate_brier
+        );
+        assert!(calibrate(&[]).is_none());
     }
 
     #[test]
-    fn a_bin_averages_its_tools() {
+    fn bin_averages_its_tools() {
         // 30 tools: two a bin, one of which is relevant.
         let tools: Vec<(f64, bool)> = (0..30)
             .map(|index| (f64::from(index / 2) / 15.0, index % 2 == 0))
             .collect();
-        let found = calibration(&tools).expect("there are tools");
-        assert_eq!(found.bins.len(), RELIABILITY_BINS);
+        let calibration = calibrate(&tools).expect("there are tools");
+        assert_eq!(calibration.bins.len(), RELIABILITY_BINS);
         assert!(
-            found
+            calibration
                 .bins
                 .iter()
                 .all(|bin| bin.tools == 2 && close(bin.relevant, 0.5))
         );
-        assert!(close(found.bins[3].score, 3.0 / 15.0));
+        assert!(close(calibration.bins[3].score, 3.0 / 15.0));
     }
 
     #[test]
-    fn sets_together_are_one_set_of_their_tools() {
+    fn several_sets_are_compared_like_one_set() {
         let part = |tools: &[(f64, bool)]| {
             let mut run = Run::default();
             let mut qrels = Qrels::default();
@@ -230,12 +238,12 @@ mod tests {
             (run, qrels)
         };
         let (first, second) = (part(&[(0.2, false), (0.9, true)]), part(&[(0.4, true)]));
-        let together = Calibration::of_sets([(&first.0, &first.1), (&second.0, &second.1)]);
+        let together = ScoreCalibration::from_sets([(&first.0, &first.1), (&second.0, &second.1)]);
         assert_eq!(
             together,
-            calibration(&[(0.2, false), (0.9, true), (0.4, true)])
+            calibrate(&[(0.2, false), (0.9, true), (0.4, true)])
         );
-        assert!(Calibration::of_sets([]).is_none());
+        assert!(ScoreCalibration::from_sets([]).is_none());
     }
 
     #[test]
@@ -250,14 +258,18 @@ mod tests {
         );
         let mut qrels = Qrels::default();
         qrels.insert("q", "tool", 0);
-        assert!(Calibration::new(&run, &qrels).is_none());
+        assert!(ScoreCalibration::new(&run, &qrels).is_none());
     }
 
     #[test]
-    fn abstention_is_the_share_of_pairs_in_order() {
-        let found = Abstention::new(&[0.9, 0.5], &[0.1, 0.5, 0.7]).expect("both are there");
-        assert_eq!(found.queries, 2);
-        assert!(close(found.auroc, (3.0 + 1.5) / 6.0), "{}", found.auroc);
+    fn abstention_is_the_share_of_ordered_pairs() {
+        let abstention = Abstention::new(&[0.9, 0.5], &[0.1, 0.5, 0.7]).expect("both are there");
+        assert_eq!(abstention.queries, 2);
+        assert!(
+            close(abstention.auroc, (3.0 + 1.5) / 6.0),
+            "{}",
+            abstention.auroc
+        );
         assert!(Abstention::new(&[], &[0.5]).is_none());
     }
 
@@ -267,12 +279,12 @@ mod tests {
             with in prop::collection::vec(0u8..6, 1..20),
             without in prop::collection::vec(0u8..6, 1..20),
         ) {
-            let estimates = |of: &[u8]| of.iter().map(|&value| f64::from(value)).collect::<Vec<_>>();
+            let estimates = |values: &[u8]| values.iter().map(|&value| f64::from(value)).collect::<Vec<_>>();
             let pairs = with.iter().flat_map(|a| without.iter().map(move |b| (a, b)));
             let won: f64 = pairs.map(|(a, b)| if a > b { 1.0 } else if a == b { 0.5 } else { 0.0 }).sum();
             let expected = won / (with.len() * without.len()) as f64;
-            let found = Abstention::new(&estimates(&with), &estimates(&without)).expect("both are there");
-            prop_assert!(close(found.auroc, expected));
+            let abstention = Abstention::new(&estimates(&with), &estimates(&without)).expect("both are there");
+            prop_assert!(close(abstention.auroc, expected));
         }
     }
 }

@@ -1,10 +1,12 @@
-//! Whether one run is better than another, or only luckier.
+//! The comparison of two runs by a significance test.
 //!
-//! The paired randomisation test asks how often a difference as large as the one seen would arise
-//! if the two systems were interchangeable: then, for every query, the sign of the difference is a
-//! coin toss. It assumes nothing about how scores are distributed, and is the test that Smucker,
-//! Allan and Carterette recommend in *A comparison of statistical significance tests for
-//! information retrieval evaluation*, CIKM 2007.
+//! The paired randomisation test assumes that the two systems are interchangeable. Then, for every
+//! query, the sign of the difference is a coin toss. The p-value is the share of assignments of
+//! signs with a difference as large as the observed one.
+//!
+//! The test assumes nothing about the distribution of scores. Smucker, Allan and Carterette
+//! recommend it in *A comparison of statistical significance tests for information retrieval
+//! evaluation*, CIKM 2007.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +15,16 @@ use serde::Serialize;
 use super::random::SplitMix64;
 use super::{EvalError, Measure, PerQuery};
 
-/// Up to this many differing pairs every assignment of signs is tried: 4,096 of them.
+/// The largest number of differing pairs for which every assignment of signs is tried: 4,096.
 const EXACT_PAIRS: usize = 12;
 
-/// Scores this close are a tie: equal sums may be added up in different orders.
+/// The largest difference that counts as a tie: equal sums may be added in different orders.
 pub const TIE: f64 = 1e-9;
 
-/// How a comparison resamples.
+/// The resampling of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompareOptions {
-    /// Random assignments of signs to try, where there are too many to try all.
+    /// The number of random assignments of signs, if there are too many to try all.
     pub permutations: u32,
     /// The seed of the random signs; the same seed gives the same p-values.
     pub seed: u64,
@@ -38,7 +40,7 @@ impl Default for CompareOptions {
     }
 }
 
-/// How the assignments of signs were chosen.
+/// The choice of the assignments of signs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Enumeration {
@@ -58,16 +60,15 @@ pub struct MeasureComparison {
     pub candidate: f64,
     /// `candidate - baseline`, between -1 and 1.
     pub difference: f64,
-    /// Two-sided p-value, above 0 and at most 1. Not corrected for the number of measures looked
-    /// at.
+    /// Two-sided p-value, above 0 and at most 1. It is not corrected for the number of measures.
     pub p: f64,
-    /// Whether `p` is exact or sampled.
+    /// Tells if `p` is exact or sampled.
     pub enumeration: Enumeration,
-    /// Queries where the candidate is better.
+    /// The number of queries for which the candidate is better.
     pub wins: usize,
-    /// Queries where both are equal.
+    /// The number of queries for which both are equal.
     pub ties: usize,
-    /// Queries where the candidate is worse.
+    /// The number of queries for which the candidate is worse.
     pub losses: usize,
 }
 
@@ -88,15 +89,16 @@ pub struct Comparison {
 /// Compares two evaluations with a two-sided paired randomisation test.
 ///
 /// The statistic is the absolute difference of the means. With at most 12 differing queries all
-/// assignments of signs are tried and `p` is the share that reach the statistic. Otherwise
-/// `p = (reached + 1) / (permutations + 1)`, which counts what was observed as one of the
-/// assignments: a sampled p-value is then never 0 and the test is valid (Phipson and Smyth,
+/// assignments of signs are tried, and `p` is the share that reach the statistic.
+///
+/// Otherwise `p = (reached + 1) / (permutations + 1)`, which counts the observed assignment as one
+/// of them. A sampled p-value is then never 0 and the test is valid (Phipson and Smyth,
 /// *Permutation p-values should never be zero*, SAGMB 9(1), 2010). Every measure starts from the
-/// same seed, so a p-value does not depend on which other measures were asked for.
+/// same seed, so a p-value does not depend on the other measures.
 ///
 /// # Errors
 ///
-/// [`EvalError::NothingInCommon`] when the two share no query or no measure.
+/// [`EvalError::NothingInCommon`] if the two share no query or no measure.
 ///
 /// # Complexity
 ///
@@ -106,54 +108,64 @@ pub fn compare(
     candidate: &PerQuery,
     options: CompareOptions,
 ) -> Result<Comparison, EvalError> {
-    let common: Vec<&str> = baseline
-        .rows()
-        .map(|(query, _)| query)
-        .filter(|query| candidate.contains(query))
-        .collect();
-    let shared = baseline.measures().iter().copied();
-    let shared: Vec<Measure> = shared
-        .filter(|measure| candidate.measures().contains(measure))
-        .collect();
+    let mut common = Vec::new();
+    for (query, _) in baseline.rows() {
+        if candidate.contains(query) {
+            common.push(query);
+        }
+    }
+    let mut shared = baseline.measures().to_vec();
+    shared.retain(|measure| candidate.measures().contains(measure));
     if common.is_empty() || shared.is_empty() {
         return Err(EvalError::NothingInCommon {
             queries: common.len(),
             measures: shared.len(),
         });
     }
-    let compare_one = |measure| {
-        let scores = |query| {
-            Some((
-                baseline.get(query, measure)?,
-                candidate.get(query, measure)?,
-            ))
-        };
-        let pairs: Vec<(f64, f64)> = common.iter().copied().filter_map(scores).collect();
-        (measure, compare_pairs(&pairs, options))
-    };
+    let mut measures = BTreeMap::new();
+    for &measure in &shared {
+        let mut pairs = Vec::new();
+        for &query in &common {
+            if let (Some(baseline), Some(candidate)) =
+                (baseline.get(query, measure), candidate.get(query, measure))
+            {
+                pairs.push(ScorePair {
+                    baseline,
+                    candidate,
+                });
+            }
+        }
+        measures.insert(measure, compare_pairs(&pairs, options));
+    }
     Ok(Comparison {
         queries: common.len(),
         only_baseline: baseline.len() - common.len(),
         only_candidate: candidate.len() - common.len(),
-        measures: shared.into_iter().map(compare_one).collect(),
+        measures,
     })
 }
 
-/// Compares one measure over `(baseline, candidate)` pairs.
-fn compare_pairs(pairs: &[(f64, f64)], options: CompareOptions) -> MeasureComparison {
+/// The scores of one query in both runs.
+struct ScorePair {
+    baseline: f64,
+    candidate: f64,
+}
+
+/// Compares the scores of one measure.
+fn compare_pairs(pairs: &[ScorePair], options: CompareOptions) -> MeasureComparison {
     let count = pairs.len() as f64;
-    let baseline = pairs.iter().map(|pair| pair.0).sum::<f64>() / count;
-    let candidate = pairs.iter().map(|pair| pair.1).sum::<f64>() / count;
+    let baseline = pairs.iter().map(|pair| pair.baseline).sum::<f64>() / count;
+    let candidate = pairs.iter().map(|pair| pair.candidate).sum::<f64>() / count;
     // A pair without a difference adds nothing to any assignment, so only the others are resampled.
-    let differences: Vec<f64> = pairs
-        .iter()
-        .map(|pair| pair.1 - pair.0)
-        .filter(|difference| difference.abs() > TIE)
-        .collect();
-    let wins = differences
-        .iter()
-        .filter(|&&difference| difference > 0.0)
-        .count();
+    let mut differences = Vec::new();
+    let mut wins = 0;
+    for pair in pairs {
+        let difference = pair.candidate - pair.baseline;
+        if difference.abs() > TIE {
+            differences.push(difference);
+            wins += usize::from(difference > 0.0);
+        }
+    }
     let (p, enumeration) = if differences.len() <= EXACT_PAIRS {
         (exact_p(&differences), Enumeration::Exact)
     } else {
@@ -171,51 +183,53 @@ fn compare_pairs(pairs: &[(f64, f64)], options: CompareOptions) -> MeasureCompar
     }
 }
 
-/// The least absolute sum that counts as reaching the one observed.
+/// Returns the least absolute sum that reaches the observed one.
 ///
-/// The same terms in another order may sum to a little less; without the margin the assignment that
-/// mirrors the observed one could be missed.
+/// The same terms in another order may have a slightly smaller sum. Without the margin, the mirror
+/// image of the observed assignment could be missed.
 fn threshold(differences: &[f64]) -> f64 {
     differences.iter().sum::<f64>().abs() - TIE
 }
 
-/// The share of all assignments of signs that reach the observed sum; 1 without differences.
+/// Returns the share of all assignments of signs that reach the observed sum; 1 without
+/// differences.
 fn exact_p(differences: &[f64]) -> f64 {
     let threshold = threshold(differences);
     let assignments = 1_u32 << differences.len();
-    let reached = (0..assignments)
-        .filter(|&signs| signed_sum(differences, u64::from(signs)).abs() >= threshold)
-        .count();
+    let mut reached = 0_usize;
+    for signs in 0..assignments {
+        let sum = signed_sum(differences, u64::from(signs));
+        reached += usize::from(sum.abs() >= threshold);
+    }
     reached as f64 / f64::from(assignments)
 }
 
-/// The estimate of the same share from random assignments, the observed one included.
+/// Estimates the same share from random assignments and the observed one.
 fn sampled_p(differences: &[f64], options: CompareOptions) -> f64 {
     let threshold = threshold(differences);
     let mut random = SplitMix64::new(options.seed);
     let mut reached = 0_u32;
     for _ in 0..options.permutations {
-        let blocks = differences.chunks(64);
-        let sum: f64 = blocks
-            .map(|block| signed_sum(block, random.next_u64()))
-            .sum();
+        let mut sum = 0.0_f64;
+        for block in differences.chunks(64) {
+            sum += signed_sum(block, random.next_u64());
+        }
         reached += u32::from(sum.abs() >= threshold);
     }
     (f64::from(reached) + 1.0) / (f64::from(options.permutations) + 1.0)
 }
 
-/// The sum of at most 64 values, each negated where its bit in `signs` is set.
+/// Sums at most 64 values, each negated if its bit in `signs` is set.
 fn signed_sum(values: &[f64], signs: u64) -> f64 {
-    let signed = values.iter().enumerate();
-    signed
-        .map(|(bit, value)| {
-            if signs >> bit & 1 == 1 {
-                -value
-            } else {
-                *value
-            }
-        })
-        .sum()
+    let mut sum = 0.0;
+    for (bit, value) in values.iter().enumerate() {
+        if signs >> bit & 1 == 1 {
+            sum -= value;
+        } else {
+            sum += value;
+        }
+    }
+    sum
 }
 
 #[cfg(test)]
@@ -231,25 +245,25 @@ mod tests {
         RECIPROCAL.parse().expect("a known measure")
     }
 
-    /// Scores where the relevant tool of query `i` stands at `ranks[i]`.
+    /// Returns scores for queries whose relevant tool has the given ranks.
     fn scores(ranks: &[usize]) -> PerQuery {
         let mut qrels = Qrels::default();
         let mut run = Run::default();
         for (index, &rank) in ranks.iter().enumerate() {
             let query = format!("q{index:03}");
             qrels.insert(&*query, "right", 1);
-            let tool = |place| {
-                if place == rank {
+            let tool = |position| {
+                if position == rank {
                     "right".to_owned()
                 } else {
-                    format!("wrong {place}")
+                    format!("wrong {position}")
                 }
             };
             run.insert(
                 query,
                 (1..=10)
-                    .map(|place| RunEntry {
-                        tool: tool(place),
+                    .map(|position| RunEntry {
+                        tool: tool(position),
                         score: 0.0,
                     })
                     .collect(),
@@ -273,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn identical_runs_do_not_differ() {
+    fn equal_runs_do_not_differ() {
         let same = compared(&[1, 2, 3], &[1, 2, 3], 0);
         assert!(close(same.p, 1.0) && close(same.difference, 0.0));
         assert_eq!((same.wins, same.ties, same.losses), (0, 3, 0));
@@ -306,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_one_p_value() {
+    fn same_seed_gives_the_same_p_value() {
         let baseline: Vec<usize> = (0..80).map(|index| 1 + index % 7).collect();
         let candidate: Vec<usize> = (0..80).map(|index| 1 + index % 5).collect();
         let first = compared(&baseline, &candidate, 7);

@@ -1,8 +1,8 @@
-//! Which queries a run answers better than another, and which worse.
+//! The queries that one run answers better or worse than another.
 
 use super::{Measure, PerQuery};
 
-/// What two runs scored for one query under one measure.
+/// The scores of two runs for one query under one measure.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct QueryDifference {
@@ -21,8 +21,8 @@ impl QueryDifference {
     }
 }
 
-/// Lists the queries that both runs were scored on, those first where the candidate is ahead by
-/// most; equal ones by id.
+/// Lists the queries that both runs were scored on, the largest gain of the candidate first; equal
+/// ones by id.
 ///
 /// # Complexity
 ///
@@ -32,19 +32,19 @@ pub fn differences(
     candidate: &PerQuery,
     measure: Measure,
 ) -> Vec<QueryDifference> {
-    let queries = candidate.rows().filter_map(|(query, _)| {
-        let (baseline, candidate) = (
-            baseline.get(query, measure)?,
-            candidate.get(query, measure)?,
-        );
-        Some(QueryDifference {
-            query: query.to_owned(),
-            baseline,
-            candidate,
-        })
-    });
-    let mut differences: Vec<QueryDifference> = queries.collect();
-    // The sort is stable, and rows come in order of id.
+    let mut differences = Vec::new();
+    for (query, _) in candidate.rows() {
+        if let (Some(baseline), Some(candidate)) =
+            (baseline.get(query, measure), candidate.get(query, measure))
+        {
+            differences.push(QueryDifference {
+                query: query.to_owned(),
+                baseline,
+                candidate,
+            });
+        }
+    }
+    // The sort is stable, and rows are in the order of ids.
     differences.sort_by(|a, b| b.difference().total_cmp(&a.difference()));
     differences
 }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_difference_comes_first_and_equal_ones_by_id() {
+    fn largest_gain_comes_first_and_equal_ones_by_id() {
         let measure: Measure = "RR@10".parse().expect("a known measure");
         let mut qrels = Qrels::default();
         for query in ["d", "c", "b", "a"] {
@@ -64,11 +64,11 @@ mod tests {
         let scores = |ranks: &[(&str, usize)]| {
             let mut run = Run::default();
             for &(query, rank) in ranks {
-                let tools = (1..=rank).map(|place| {
-                    if place == rank {
+                let tools = (1..=rank).map(|position| {
+                    if position == rank {
                         "tool".to_owned()
                     } else {
-                        place.to_string()
+                        position.to_string()
                     }
                 });
                 run.insert(
@@ -80,12 +80,12 @@ mod tests {
         };
         let baseline = scores(&[("a", 1), ("b", 2), ("c", 2), ("d", 4)]);
         let candidate = scores(&[("a", 2), ("b", 1), ("c", 1), ("d", 4)]);
-        let found = differences(&baseline, &candidate, measure);
-        let found: Vec<(&str, f64)> = found
+        let listed = differences(&baseline, &candidate, measure);
+        let listed: Vec<(&str, f64)> = listed
             .iter()
             .map(|one| (one.query.as_str(), one.difference()))
             .collect();
-        assert_eq!(found, [("b", 0.5), ("c", 0.5), ("d", 0.0), ("a", -0.5)]);
+        assert_eq!(listed, [("b", 0.5), ("c", 0.5), ("d", 0.0), ("a", -0.5)]);
         assert!(
             differences(
                 &baseline,

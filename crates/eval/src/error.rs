@@ -1,13 +1,13 @@
-//! What can go wrong in evaluation.
+//! Errors of evaluation.
 
 use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
-/// What can go wrong while reading, writing, scoring or comparing.
+/// An error from reading, writing, scoring or comparing.
 ///
-/// Every variant about a file names the `path`, and the `line` (from 1) where there is one. Values
-/// quoted from a file are shortened, so that a message stays readable whatever the file holds.
+/// Every variant about a file has the `path` and, if there is one, the `line` (from 1). Quoted
+/// values are shortened, so that a message stays readable for any file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvalError {
@@ -16,15 +16,15 @@ pub enum EvalError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A file could not be written; whatever stood there before is untouched.
+    /// A file could not be written; an existing file is unchanged.
     #[error("cannot write {path}; check that its folder exists and may be written")]
     Write {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A line is not valid UTF-8.
@@ -40,18 +40,18 @@ pub enum EvalError {
         byte: usize,
     },
     /// A line has a number of columns that no known format has.
-    #[error("{path}:{line}: {found} columns; write {expected}")]
+    #[error("{path}:{line}: {count} columns; write {expected}")]
     Columns {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// How many columns the line has.
-        found: usize,
+        /// The number of columns in the line.
+        count: usize,
         /// The columns a line should have.
         expected: &'static str,
     },
-    /// A column does not hold the number it should.
+    /// A column does not have the expected number.
     #[error(
         "{path}:{line}: {column} {value:?} is not {expected}; correct it, or remove a header line"
     )]
@@ -60,11 +60,11 @@ pub enum EvalError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What the column is called.
+        /// The name of the column.
         column: &'static str,
         /// The column as written, shortened.
         value: String,
-        /// The kind of number the column holds.
+        /// The expected kind of number.
         expected: &'static str,
     },
     /// A query or tool id in a file is unusable.
@@ -76,17 +76,17 @@ pub enum EvalError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// Whether it is the query or the tool.
+        /// `query` or `tool`.
         column: &'static str,
         /// The id as written, shortened.
         value: String,
-        /// Why it cannot be used.
+        /// The reason why it cannot be used.
         problem: &'static str,
     },
     /// One tool has two grades for one query.
     #[error(
-        "{path}:{line}: tool {tool:?} of query {query:?} has grade {second} here and {first} before; \
-         keep one of them"
+        "{path}:{line}: tool {tool:?} of query {query:?} has grade {second} here \
+         and {first} before; keep one of them"
     )]
     ConflictingGrade {
         /// The file.
@@ -97,7 +97,7 @@ pub enum EvalError {
         query: String,
         /// The tool id, shortened.
         tool: String,
-        /// The grade read first.
+        /// The first grade.
         first: i32,
         /// The grade on this line.
         second: i32,
@@ -116,7 +116,8 @@ pub enum EvalError {
     },
     /// A run gives two tools of one query the same rank, so their order is unknown.
     #[error(
-        "{path}:{line}: rank {rank} is given twice for query {query:?}; number the tools of a query in order"
+        "{path}:{line}: rank {rank} is given twice for query {query:?}; \
+         number the tools of a query in order"
     )]
     DuplicateRank {
         /// The file.
@@ -137,7 +138,7 @@ pub enum EvalError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What the JSON reader said.
+        /// The error of the JSON reader.
         source: Box<dyn Error + Send + Sync>,
     },
     /// A query file uses one id twice.
@@ -154,8 +155,8 @@ pub enum EvalError {
     },
     /// A measure's name is not known.
     #[error(
-        "unknown measure {text:?}; write one of nDCG@k, R@k, Success@k, Completeness@k, RR@k, AP@k, \
-         such as nDCG@10"
+        "unknown measure {text:?}; write one of nDCG@k, R@k, Success@k, Completeness@k, RR@k, \
+         AP@k, such as nDCG@10"
     )]
     UnknownMeasure {
         /// The text that was parsed, shortened.
@@ -163,33 +164,35 @@ pub enum EvalError {
     },
     /// A measure's cutoff is missing, zero or not a number.
     #[error(
-        "measure {text:?} has no usable cutoff; write a whole number of 1 or more after @, as in {kind}@10"
+        "measure {text:?} has no usable cutoff; write a whole number of 1 or more after @, \
+         as in {kind}@10"
     )]
     BadCutoff {
         /// The text that was parsed, shortened.
         text: String,
-        /// The measure's name, which was understood.
+        /// The measure's name, which is valid.
         kind: &'static str,
     },
     /// An id cannot be written in a tab-separated file.
     #[error("{column} id {id:?} {problem}, so it cannot be written; rename it")]
     UnwritableId {
-        /// Whether it is the query or the tool.
+        /// `query` or `tool`.
         column: &'static str,
         /// The id, shortened.
         id: String,
-        /// Why it cannot be written.
+        /// The reason why it cannot be written.
         problem: &'static str,
     },
     /// A run's tag cannot be written.
-    #[error("run tag {tag:?} is empty or holds white space; use one word")]
+    #[error("run tag {tag:?} is empty or contains white space; use one word")]
     BadTag {
         /// The tag, shortened.
         tag: String,
     },
     /// A score is infinite or not a number.
     #[error(
-        "the score of tool {tool:?} for query {query:?} is {score}; scores must be finite to be written"
+        "the score of tool {tool:?} for query {query:?} is {score}; \
+         scores must be finite to be written"
     )]
     NonFiniteScore {
         /// The query id, shortened.

@@ -1,4 +1,4 @@
-//! Lines in, whole files out: what every evaluation format shares.
+//! Shared functions of the evaluation formats: numbered lines of a file, and complete writes.
 
 use std::fs;
 use std::path::Path;
@@ -11,8 +11,8 @@ use picktools::excerpt::cut;
 /// The most characters of a file's own text that an error quotes.
 const EXCERPT_CHARS: usize = 80;
 
-/// Reads a whole file.
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, EvalError> {
+/// Reads a complete file.
+pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, EvalError> {
     fs::read(path).map_err(|source| EvalError::Read {
         path: path.to_path_buf(),
         source,
@@ -24,11 +24,11 @@ pub(super) fn excerpt(value: &str) -> String {
     cut(value, EXCERPT_CHARS).into_owned()
 }
 
-/// The lines of a file that hold something, each with its number from 1.
+/// Iterates over the lines of a file that are not blank, each with its number from 1.
 ///
 /// A byte order mark, a carriage return before the line feed and blank lines are dropped: editors
-/// and spreadsheets add them, and they never mean anything here. UTF-8 is checked a line at a time
-/// so that an error can name the line.
+/// and spreadsheets add them, and they have no meaning here. UTF-8 is checked line by line so that
+/// an error can name the line.
 pub(super) fn lines<'a>(
     bytes: &'a [u8],
     origin: &'a Path,
@@ -52,15 +52,15 @@ pub(super) fn lines<'a>(
         })
 }
 
-/// Says why an id cannot stand in a tab-separated column, if it cannot.
+/// Returns the reason why an id cannot be used in a tab-separated column, if there is one.
 ///
-/// A carriage return counts as a line end for many readers, and a byte order mark would vanish at
-/// the start of a file, so neither would come back as it was written.
+/// Many readers treat a carriage return as a line end, and drop a byte order mark at the start of a
+/// file. Neither would be read back as it was written.
 fn id_problem(id: &str) -> Option<&'static str> {
     if id.trim().is_empty() {
         Some("is empty")
     } else if id.contains(['\t', '\n', '\r']) {
-        Some("holds a tab or a line break")
+        Some("contains a tab or a line break")
     } else if id.starts_with('\u{feff}') {
         Some("starts with a byte order mark")
     } else {
@@ -68,7 +68,7 @@ fn id_problem(id: &str) -> Option<&'static str> {
     }
 }
 
-/// Checks an id that was read.
+/// Validates an id that was read.
 pub(super) fn check_read_id(
     id: &str,
     column: &'static str,
@@ -87,7 +87,7 @@ pub(super) fn check_read_id(
     }
 }
 
-/// Checks an id that is to be written.
+/// Validates an id before it is written.
 pub(super) fn check_written_id(id: &str, column: &'static str) -> Result<(), EvalError> {
     match id_problem(id) {
         None => Ok(()),
@@ -99,12 +99,12 @@ pub(super) fn check_written_id(id: &str, column: &'static str) -> Result<(), Eva
     }
 }
 
-/// Replaces `path` with `bytes`, wholly or not at all.
+/// Replaces `path` with `bytes`, completely or not at all.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), EvalError> {
     disk::write(path, bytes).map_err(unwritable)
 }
 
-/// Fails where [`write_atomically`] would, so that a long evaluation is not for nothing.
+/// Fails if [`write_atomically`] would, so that a long evaluation does not fail at its end.
 pub fn check_writable(path: &Path) -> Result<(), EvalError> {
     disk::check_writable(path).map_err(unwritable)
 }
@@ -113,7 +113,7 @@ fn unwritable(DiskError { path, source, .. }: DiskError) -> EvalError {
     EvalError::Write { path, source }
 }
 
-/// A folder for one test, removed when dropped; the module has no use for one elsewhere.
+/// A folder for one test, removed when dropped.
 #[cfg(test)]
 pub(super) mod scratch {
     use std::path::{Path, PathBuf};
@@ -149,12 +149,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_numbered_as_in_an_editor() {
+    fn lines_have_the_numbers_of_an_editor() {
         let text = b"\xef\xbb\xbfone\r\n\n  \r\nfour\nlast";
-        let read: Vec<_> = lines(text, Path::new("f"))
+        let numbered: Vec<_> = lines(text, Path::new("f"))
             .map(|line| line.expect("UTF-8"))
             .collect();
-        assert_eq!(read, [(1, "one"), (4, "four"), (5, "last")]);
+        assert_eq!(numbered, [(1, "one"), (4, "four"), (5, "last")]);
     }
 
     #[test]

@@ -1,20 +1,20 @@
-//! How good a ranking is: qrels, runs, measures, comparison, report.
+//! Evaluation of rankings: qrels, runs, measures, comparison, report.
 //!
-//! Data flows one way. [`Qrels`] say which tools answer which query, a [`Run`] says what was
-//! ranked, [`evaluate`] scores every query under every [`Measure`], and the means in a
-//! [`SetReport`] are derived from that [`PerQuery`] table, which [`compare`] also needs. Nothing
-//! here touches an index, the clock or the environment: a run is plain data, so one that another
-//! program wrote is scored like our own.
+//! Data flows one way. [`Qrels`] say which tools answer which query, and a [`Run`] says what was
+//! ranked. [`evaluate`] scores every query under every [`Measure`] into a [`PerQuery`] table. A
+//! [`SetReport`] has the means of that table, and [`compare`] compares two of them. Nothing here
+//! uses an index, the clock or the environment: a run is plain data, so one that another program
+//! wrote is scored in the same way.
 //!
-//! Three conventions hold throughout:
+//! Three conventions apply everywhere:
 //!
 //! * a grade of 1 or more is relevant, and 0 or less is judged not relevant;
 //! * a query without an answer in the run scores 0, since it was asked and not answered;
 //! * a query that no tool answers has no defined recall or nDCG, so it is counted
 //!   ([`PerQuery::no_answer`]) and left out of every mean.
 //!
-//! Files are UTF-8 with columns separated by tabs, so ids may hold spaces. Whatever is written is
-//! complete or absent: a temporary file in the same folder is renamed into place.
+//! Files are UTF-8 with columns separated by tabs, so ids may contain spaces. A written file is
+//! complete or absent: a temporary file in the same folder is renamed.
 
 mod calibration;
 mod compare;
@@ -30,7 +30,7 @@ mod random;
 mod report;
 mod run;
 
-pub use calibration::{Abstention, Calibration, RELIABILITY_BINS, ReliabilityBin};
+pub use calibration::{Abstention, RELIABILITY_BINS, ReliabilityBin, ScoreCalibration};
 pub use compare::{CompareOptions, Comparison, Enumeration, MeasureComparison, TIE, compare};
 pub use differences::{QueryDifference, differences};
 pub use distribution::{cumulative, shares};

@@ -1,4 +1,4 @@
-//! Measures: values that parse, print and score one ranking.
+//! Measures: parsing, printing and scoring of one ranking.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,23 +10,23 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use super::files::excerpt;
 use super::{EvalError, Judgments};
 
-/// The largest grade that gains more than the one below it.
+/// The largest grade with a gain of its own; larger grades gain as much.
 ///
-/// The gain `2^g - 1` would overflow to infinity at 1,024, and a mean with it; grades in use are 1
-/// to 4.
+/// The gain `2^g - 1` would overflow to infinity at 1,024, and so would the mean. Usual grades are
+/// 1 to 4.
 const MAX_GRADE: i32 = 100;
 
-/// What a [`Measure`] looks at within its cutoff.
+/// The quantity that a [`Measure`] computes within its cutoff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum MeasureKind {
     /// `nDCG`: graded usefulness, discounted by rank, relative to the best possible ranking.
     Ndcg,
-    /// `R`: the share of the relevant tools that were found.
+    /// `R`: the share of the relevant tools that were ranked.
     Recall,
-    /// `Success`: whether any relevant tool was found.
+    /// `Success`: 1 if any relevant tool was ranked.
     Success,
-    /// `Completeness`: whether every relevant tool was found.
+    /// `Completeness`: 1 if every relevant tool was ranked.
     Completeness,
     /// `RR`: one over the rank of the first relevant tool.
     ReciprocalRank,
@@ -35,7 +35,7 @@ pub enum MeasureKind {
 }
 
 impl MeasureKind {
-    /// Every kind, in the order reports show them.
+    /// Every kind, in the order of reports.
     pub const ALL: [Self; 6] = [
         Self::Ndcg,
         Self::Recall,
@@ -45,7 +45,7 @@ impl MeasureKind {
         Self::AveragePrecision,
     ];
 
-    /// The name as printed before the `@`.
+    /// Returns the name, which is printed before the `@`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ndcg => "nDCG",
@@ -60,11 +60,11 @@ impl MeasureKind {
 
 /// A measure with its cutoff, such as `nDCG@10`.
 ///
-/// It parses from its printed form, ignoring case in the name, and serialises as that string.
-/// Measures order by kind, then cutoff, which is the order of [`Measure::STANDARD`], so an ordered
-/// map of measures is already in the order a report prints.
+/// It is parsed from its printed form, ignoring case in the name, and serialised as that string.
+/// Measures are ordered by kind, then cutoff, as in [`Measure::STANDARD`]. An ordered map of
+/// measures therefore has the order of a report.
 ///
-/// All scores lie between 0 and 1. With `k` the cutoff, `g(i)` the grade at rank `i` (from 1; 0 for
+/// All scores are between 0 and 1. With `k` the cutoff, `g(i)` the grade at rank `i` (from 1; 0 for
 /// an unjudged tool or a negative grade) and `N` the number of relevant tools:
 ///
 /// | measure | score |
@@ -104,8 +104,7 @@ impl Measure {
         Self::at(MeasureKind::AveragePrecision, 10),
     ];
 
-    /// The measures by which rankings are compared at a glance; the first alone where there is room
-    /// for one.
+    /// The measures for a quick comparison of rankings; if there is room for only one, the first.
     pub const SUMMARY: [Self; 5] = [
         Self::at(MeasureKind::Ndcg, 10),
         Self::at(MeasureKind::Recall, 5),
@@ -114,35 +113,35 @@ impl Measure {
         Self::at(MeasureKind::Completeness, 10),
     ];
 
-    /// Makes a measure that looks at the first `cutoff` tools.
+    /// Creates a measure of the first `cutoff` tools.
     pub const fn new(kind: MeasureKind, cutoff: NonZeroUsize) -> Self {
         Self { kind, cutoff }
     }
 
-    /// For the table above, where a cutoff is a literal of 1 or more.
+    /// Creates a constant; `cutoff` is a literal of 1 or more.
     const fn at(kind: MeasureKind, cutoff: usize) -> Self {
         Self::new(kind, NonZeroUsize::MIN.saturating_add(cutoff - 1))
     }
 
-    /// What is measured.
+    /// Returns the computed quantity.
     pub const fn kind(self) -> MeasureKind {
         self.kind
     }
 
-    /// How many tools are looked at, from the top.
+    /// Returns the number of examined tools, from the top.
     pub const fn cutoff(self) -> usize {
         self.cutoff.get()
     }
 
     /// Scores one ranking, best first, between 0 and 1.
     ///
-    /// A tool that occurs again counts at its first place only and the rest move up. Without a
-    /// relevant judgment every measure is 0 by convention; [`evaluate`](super::evaluate()) leaves
-    /// such queries out.
+    /// A duplicate tool counts at its first position only, and the rest move up. Without a relevant
+    /// judgment every measure is 0 by convention; [`evaluate`](super::evaluate()) leaves such
+    /// queries out.
     ///
     /// # Complexity
     ///
-    /// `O(k + j log j)` for `j` judgments, plus any duplicates passed over.
+    /// `O(k + j log j)` for `j` judgments, plus any duplicates that are skipped.
     pub fn score<S: AsRef<str>>(self, ranking: &[S], judgments: &Judgments) -> f64 {
         let cutoff = self.cutoff();
         let relevant = judgments.relevant_len();
@@ -150,65 +149,68 @@ impl Measure {
             return 0.0;
         }
         let grades = first_grades(ranking, judgments, cutoff);
-        let found = grades.iter().filter(|&&grade| grade > 0).count();
+        let hits = grades.iter().filter(|&&grade| grade > 0).count();
         match self.kind {
             MeasureKind::Ndcg => {
-                let mut ideal: Vec<i32> = judgments.iter().map(|(_, grade)| grade).collect();
+                let mut ideal = Vec::new();
+                for (_, grade) in judgments.iter() {
+                    ideal.push(grade);
+                }
                 ideal.sort_unstable_by(|a, b| b.cmp(a));
                 ideal.truncate(cutoff);
                 discounted_gain(&grades) / discounted_gain(&ideal)
             }
-            MeasureKind::Recall => found as f64 / relevant as f64,
-            MeasureKind::Success => f64::from(u8::from(found > 0)),
-            MeasureKind::Completeness => f64::from(u8::from(found == relevant)),
-            MeasureKind::ReciprocalRank => {
-                let first = grades.iter().position(|&grade| grade > 0);
-                first.map_or(0.0, |index| 1.0 / (index + 1) as f64)
-            }
+            MeasureKind::Recall => hits as f64 / relevant as f64,
+            MeasureKind::Success => f64::from(u8::from(hits > 0)),
+            MeasureKind::Completeness => f64::from(u8::from(hits == relevant)),
+            MeasureKind::ReciprocalRank => match grades.iter().position(|&grade| grade > 0) {
+                Some(index) => 1.0 / (index + 1) as f64,
+                None => 0.0,
+            },
             MeasureKind::AveragePrecision => precision_sum(&grades) / relevant as f64,
         }
     }
 }
 
-/// The grades of the first `cutoff` distinct tools.
+/// Returns the grades of the first `cutoff` distinct tools.
 fn first_grades<S: AsRef<str>>(ranking: &[S], judgments: &Judgments, cutoff: usize) -> Vec<i32> {
-    let mut seen = HashSet::new();
-    ranking
-        .iter()
-        .map(AsRef::as_ref)
-        .filter(|tool| seen.insert(*tool))
-        .take(cutoff)
-        .map(|tool| judgments.grade(tool).unwrap_or(0))
-        .collect()
+    let mut ranked = HashSet::new();
+    let mut grades = Vec::new();
+    for tool in ranking {
+        if grades.len() == cutoff {
+            break;
+        }
+        if ranked.insert(tool.as_ref()) {
+            grades.push(judgments.grade(tool.as_ref()).unwrap_or(0));
+        }
+    }
+    grades
 }
 
 fn discounted_gain(grades: &[i32]) -> f64 {
-    total((2_usize..).zip(grades).map(|(discount, &grade)| {
+    let mut sum = 0.0;
+    for (index, &grade) in grades.iter().enumerate() {
         let gain = f64::from(grade.clamp(0, MAX_GRADE)).exp2() - 1.0;
-        gain / (discount as f64).log2()
-    }))
+        sum += gain / ((index + 2) as f64).log2();
+    }
+    sum
 }
 
 fn precision_sum(grades: &[i32]) -> f64 {
-    let ranks = (1_usize..)
-        .zip(grades)
-        .filter(|&(_, &grade)| grade > 0)
-        .map(|(rank, _)| rank);
-    total(
-        (1_usize..)
-            .zip(ranks)
-            .map(|(found, rank)| found as f64 / rank as f64),
-    )
-}
-
-/// The sum, where `Iterator::sum` of nothing is -0.0 and would print so.
-fn total(terms: impl Iterator<Item = f64>) -> f64 {
-    terms.fold(0.0, |sum, term| sum + term)
+    let mut sum = 0.0;
+    let mut hits = 0;
+    for (index, &grade) in grades.iter().enumerate() {
+        if grade > 0 {
+            hits += 1;
+            sum += f64::from(hits) / (index + 1) as f64;
+        }
+    }
+    sum
 }
 
 impl fmt::Display for Measure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // `pad`, so that a width in the format string aligns a table.
+        // `pad` respects a width in the format string, which aligns tables.
         f.pad(&format!("{}@{}", self.kind.name(), self.cutoff))
     }
 }
@@ -220,8 +222,8 @@ impl FromStr for Measure {
     ///
     /// # Errors
     ///
-    /// [`EvalError::UnknownMeasure`] when the name is not one of [`MeasureKind::ALL`];
-    /// [`EvalError::BadCutoff`] when the cutoff is missing, zero or not a whole number.
+    /// [`EvalError::UnknownMeasure`] if the name is not one of [`MeasureKind::ALL`];
+    /// [`EvalError::BadCutoff`] if the cutoff is missing, zero or not a whole number.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (name, digits) = text.split_once('@').unwrap_or((text, ""));
         let kind = MeasureKind::ALL
@@ -232,10 +234,10 @@ impl FromStr for Measure {
                 text: excerpt(text),
             });
         };
-        // `parse` alone would also take a sign.
-        let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+        // `parse` alone would also accept a sign.
+        let has_only_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
         match digits.parse() {
-            Ok(cutoff) if plain => Ok(Self::new(kind, cutoff)),
+            Ok(cutoff) if has_only_digits => Ok(Self::new(kind, cutoff)),
             _ => Err(EvalError::BadCutoff {
                 text: excerpt(text),
                 kind: kind.name(),

@@ -1,11 +1,11 @@
-//! Qrels: which tools answer which query, and how well.
+//! Qrels: the tools that answer a query, with their grades.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::Path;
 
 use super::EvalError;
-use super::files::{check_read_id, check_written_id, excerpt, lines, read, write_atomically};
+use super::files::{check_read_id, check_written_id, excerpt, lines, read_file, write_atomically};
 
 /// The judged tools of one query.
 ///
@@ -22,42 +22,41 @@ impl Judgments {
         self.grades.insert(tool.into(), grade)
     }
 
-    /// A tool's grade, or `None` when it was not judged.
+    /// Returns a tool's grade, or `None` if it was not judged.
     pub fn grade(&self, tool: &str) -> Option<i32> {
         self.grades.get(tool).copied()
     }
 
-    /// How many tools are relevant.
+    /// Returns the number of relevant tools.
     pub fn relevant_len(&self) -> usize {
         self.grades.values().filter(|&&grade| grade > 0).count()
     }
 
-    /// The judged tools with their grades, in order of id.
+    /// Iterates over the judged tools with their grades, in order of id.
     pub fn iter(&self) -> impl Iterator<Item = (&str, i32)> {
         self.grades
             .iter()
             .map(|(tool, &grade)| (tool.as_str(), grade))
     }
 
-    /// How many tools were judged.
+    /// Returns the number of judged tools.
     pub fn len(&self) -> usize {
         self.grades.len()
     }
 
-    /// Whether no tool was judged.
+    /// Returns `true` if no tool was judged.
     pub fn is_empty(&self) -> bool {
         self.grades.is_empty()
     }
 }
 
 impl<S: Into<String>> FromIterator<(S, i32)> for Judgments {
-    fn from_iter<I: IntoIterator<Item = (S, i32)>>(grades: I) -> Self {
-        Self {
-            grades: grades
-                .into_iter()
-                .map(|(tool, grade)| (tool.into(), grade))
-                .collect(),
+    fn from_iter<I: IntoIterator<Item = (S, i32)>>(judged: I) -> Self {
+        let mut grades = BTreeMap::new();
+        for (tool, grade) in judged {
+            grades.insert(tool.into(), grade);
         }
+        Self { grades }
     }
 }
 
@@ -65,9 +64,10 @@ impl<S: Into<String>> FromIterator<(S, i32)> for Judgments {
 ///
 /// # Formats
 ///
-/// Reads lines of `query TAB tool TAB grade`, and TREC's `query TAB iteration TAB tool TAB grade`,
-/// told apart by the number of columns. Columns are separated by single tabs only, so ids may hold
-/// spaces. Blank lines and carriage returns at the end of a line are ignored. Writes TREC's form.
+/// Reads lines of `query TAB tool TAB grade`, and TREC's `query TAB iteration TAB tool TAB grade`.
+/// The number of columns tells the two apart. Columns are separated by single tabs only, so ids may
+/// contain spaces. Blank lines and carriage returns at the end of a line are ignored. Writes TREC's
+/// form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Qrels {
     queries: BTreeMap<String, Judgments>,
@@ -78,18 +78,18 @@ impl Qrels {
     ///
     /// # Errors
     ///
-    /// [`EvalError::Read`] when the file cannot be read, otherwise as [`Qrels::parse`].
+    /// [`EvalError::Read`] if the file cannot be read, otherwise as [`Qrels::parse`].
     pub fn read(path: &Path) -> Result<Self, EvalError> {
-        Self::parse(&read(path)?, path)
+        Self::parse(&read_file(path)?, path)
     }
 
-    /// Reads qrels from memory; `origin` is the file that errors name.
+    /// Reads qrels from memory; errors name `origin` as the file.
     ///
     /// # Errors
     ///
     /// [`EvalError::NotUtf8`], [`EvalError::Columns`], [`EvalError::BadId`] or
-    /// [`EvalError::BadNumber`] for a line that is not a judgment; [`EvalError::ConflictingGrade`]
-    /// when a tool has two different grades for one query (the same grade again is harmless).
+    /// [`EvalError::BadNumber`] for a line that is not a judgment. [`EvalError::ConflictingGrade`]
+    /// if a tool has two different grades for one query; a repeated grade is not an error.
     pub fn parse(bytes: &[u8], origin: &Path) -> Result<Self, EvalError> {
         let mut qrels = Self::default();
         for line in lines(bytes, origin) {
@@ -145,35 +145,36 @@ impl Qrels {
             .insert(tool, grade)
     }
 
-    /// The judgments of one query, or `None` when it was not judged.
+    /// Returns the judgments of one query, or `None` if it was not judged.
     pub fn get(&self, query: &str) -> Option<&Judgments> {
         self.queries.get(query)
     }
 
-    /// The queries with their judgments, in order of id.
+    /// Iterates over the queries with their judgments, in order of id.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Judgments)> {
         self.queries
             .iter()
             .map(|(query, judgments)| (query.as_str(), judgments))
     }
 
-    /// How many queries were judged.
+    /// Returns the number of judged queries.
     pub fn len(&self) -> usize {
         self.queries.len()
     }
 
-    /// Whether no query was judged.
+    /// Returns `true` if no query was judged.
     pub fn is_empty(&self) -> bool {
         self.queries.is_empty()
     }
 
-    /// The TREC form: `query TAB 0 TAB tool TAB grade` lines, in order of query and tool id.
+    /// Formats the qrels as TREC lines `query TAB 0 TAB tool TAB grade`, in order of query and tool
+    /// id.
     ///
     /// A query without any judgment has no line.
     ///
     /// # Errors
     ///
-    /// [`EvalError::UnwritableId`] when an id is empty or holds a tab or a line break.
+    /// [`EvalError::UnwritableId`] if an id is empty or contains a tab or a line break.
     pub fn to_trec(&self) -> Result<String, EvalError> {
         let mut text = String::new();
         for (query, judgments) in self.iter() {
@@ -186,17 +187,17 @@ impl Qrels {
         Ok(text)
     }
 
-    /// Writes the TREC form to a file, wholly or not at all.
+    /// Writes the TREC form to a file, completely or not at all.
     ///
     /// # Errors
     ///
-    /// As [`Qrels::to_trec`], and [`EvalError::Write`] when the file cannot be written.
+    /// As [`Qrels::to_trec`], and [`EvalError::Write`] if the file cannot be written.
     pub fn write_trec(&self, path: &Path) -> Result<(), EvalError> {
         write_atomically(path, self.to_trec()?.as_bytes())
     }
 }
 
-/// The query, tool and grade columns of either format.
+/// Returns the query, tool and grade columns of either format.
 fn columns<'a>(
     text: &'a str,
     origin: &Path,
@@ -208,7 +209,7 @@ fn columns<'a>(
         _ => Err(EvalError::Columns {
             path: origin.to_path_buf(),
             line,
-            found: columns.len(),
+            count: columns.len(),
             expected: "query, tool and grade, or query, 0, tool and grade, separated by tabs",
         }),
     }
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn both_formats_read_alike() {
+    fn both_formats_give_the_same_qrels() {
         let short = parse("q 1\ttool a\t2\nq 1\tb\t-1\n\nq2\ta\t1").expect("three columns");
         let trec = parse("q 1\t0\ttool a\t2\r\nq 1\tQ0\tb\t-1\r\n\r\nq2\t0\ta\t 1\r\n")
             .expect("four columns");
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_lines_are_refused_by_place() {
+    fn invalid_line_is_refused_with_its_number() {
         check_refused(
             "q\ta\t1\nq a 1",
             "qrels.tsv:2: 1 columns; write query, tool and grade",
@@ -268,12 +269,12 @@ mod tests {
         check_refused("\t\t", "qrels.tsv:1: query id \"\" is empty");
         check_refused(
             "q\ra\tt\t1",
-            "qrels.tsv:1: query id \"q\\ra\" holds a tab or a line break",
+            "qrels.tsv:1: query id \"q\\ra\" contains a tab or a line break",
         );
     }
 
     #[test]
-    fn a_repeated_judgment_must_agree() {
+    fn repeated_judgment_must_agree() {
         assert_eq!(parse("q\ta\t1\nq\ta\t1").expect("they agree").len(), 1);
         check_refused(
             "q\ta\t1\nq\ta\t0",
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unwritable_id_is_refused() {
+    fn unwritable_id_is_refused() {
         let mut qrels = Qrels::default();
         qrels.insert("q", "a\tb", 1);
         assert!(matches!(
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_named() {
+    fn missing_file_is_named() {
         let error = Qrels::read(Path::new("/nowhere/qrels.tsv")).expect_err("no such file");
         assert!(
             error
@@ -312,7 +313,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(rows in prop::collection::vec(("[a-c é]{0,3}x", "[a-c \"]{0,3}y", any::<i32>()), 0..30)) {
+        fn written_qrels_read_back(rows in prop::collection::vec(("[a-c é]{0,3}x", "[a-c \"]{0,3}y", any::<i32>()), 0..30)) {
             let mut qrels = Qrels::default();
             for (query, tool, grade) in rows {
                 qrels.insert(query, tool, grade);

@@ -1,4 +1,4 @@
-//! Query files: what a benchmark asks.
+//! Query files: the requests of a benchmark.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -7,25 +7,25 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::EvalError;
-use super::files::{check_read_id, excerpt, lines, read};
+use super::files::{check_read_id, excerpt, lines, read_file};
 use picktools::query::Query;
 
 /// One query of a benchmark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Line")]
+#[serde(try_from = "QueryFileLine")]
 pub struct EvalQuery {
     /// The id that qrels and runs use.
     pub id: String,
-    /// What is asked, in plain language: of a transcript, the last message of the user.
+    /// The request in plain language; for a transcript, the last message of the user.
     pub text: String,
     /// The transcript that ends in the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<Value>,
 }
 
-/// A query as it is written.
+/// A query in the form of its file.
 #[derive(Deserialize)]
-struct Line {
+struct QueryFileLine {
     id: String,
     text: Option<String>,
     messages: Option<Value>,
@@ -34,18 +34,18 @@ struct Line {
 impl EvalQuery {
     /// Returns the request to pick for.
     pub fn query(&self) -> Query {
-        let transcript = self
-            .messages
-            .as_ref()
-            .and_then(picktools_provider::query_from_transcript);
+        let transcript = match &self.messages {
+            Some(messages) => picktools_provider::query_from_transcript(messages),
+            None => None,
+        };
         transcript.unwrap_or_else(|| Query::new(self.text.as_str()))
     }
 }
 
-impl TryFrom<Line> for EvalQuery {
+impl TryFrom<QueryFileLine> for EvalQuery {
     type Error = &'static str;
 
-    fn try_from(Line { id, text, messages }: Line) -> Result<Self, &'static str> {
+    fn try_from(QueryFileLine { id, text, messages }: QueryFileLine) -> Result<Self, &'static str> {
         match (text, messages) {
             (None, None) => Err("missing field `text`, or `messages` in its place"),
             (Some(text), None) => Ok(Self {
@@ -71,8 +71,8 @@ impl TryFrom<Line> for EvalQuery {
 /// # Format
 ///
 /// JSON Lines: one `{"id": …, "text": …}` object a line, or `{"id": …, "messages": […]}` with a
-/// transcript as [`query_from_transcript`](picktools_provider::query_from_transcript) reads it;
-/// other fields are ignored, as are blank lines.
+/// transcript for [`query_from_transcript`](picktools_provider::query_from_transcript). Other
+/// fields and blank lines are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuerySet {
     queries: Vec<EvalQuery>,
@@ -83,17 +83,17 @@ impl QuerySet {
     ///
     /// # Errors
     ///
-    /// [`EvalError::Read`] when the file cannot be read, otherwise as [`QuerySet::parse`].
+    /// [`EvalError::Read`] if the file cannot be read, otherwise as [`QuerySet::parse`].
     pub fn read(path: &Path) -> Result<Self, EvalError> {
-        Self::parse(&read(path)?, path)
+        Self::parse(&read_file(path)?, path)
     }
 
-    /// Reads queries from memory; `origin` is the file that errors name.
+    /// Reads queries from memory; errors name `origin` as the file.
     ///
     /// # Errors
     ///
     /// [`EvalError::NotUtf8`] or [`EvalError::BadQuery`] for a line that is not a query,
-    /// [`EvalError::BadId`] for an id that qrels could not hold, and [`EvalError::DuplicateQuery`]
+    /// [`EvalError::BadId`] for an id that qrels cannot contain, and [`EvalError::DuplicateQuery`]
     /// for an id used twice.
     pub fn parse(bytes: &[u8], origin: &Path) -> Result<Self, EvalError> {
         let mut queries: Vec<EvalQuery> = Vec::new();
@@ -121,22 +121,22 @@ impl QuerySet {
         Ok(Self { queries })
     }
 
-    /// The queries, in the order of their file.
+    /// Returns the queries in the order of their file.
     pub fn as_slice(&self) -> &[EvalQuery] {
         &self.queries
     }
 
-    /// The queries, in the order of their file.
+    /// Iterates over the queries in the order of their file.
     pub fn iter(&self) -> std::slice::Iter<'_, EvalQuery> {
         self.queries.iter()
     }
 
-    /// How many queries there are.
+    /// Returns the number of queries.
     pub fn len(&self) -> usize {
         self.queries.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.queries.is_empty()
     }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transcript_stands_in_place_of_the_text() {
+    fn transcript_replaces_the_text() {
         let text = br#"{"id":"a","messages":[{"role":"user","content":"x"},{"role":"user","content":"y"}]}"#;
         let queries = parse(text).expect("well formed");
         let query = &queries.as_slice()[0];
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_lines_are_refused_by_place() {
+    fn invalid_line_is_refused_with_its_number() {
         check_refused(
             b"{\"id\":\"a\",\"text\":\"x\"}\n{\"id\":\"b\"}",
             "queries.jsonl:2: not a query; write one object",
@@ -201,7 +201,7 @@ mod tests {
         );
         check_refused(
             b"{\"id\":\"a\\tb\",\"text\":\"x\"}",
-            "queries.jsonl:1: query id \"a\\tb\" holds a tab",
+            "queries.jsonl:1: query id \"a\\tb\" contains a tab",
         );
         check_refused(
             b"{\"id\":\"a\",\"text\":\"x\"}\n\n{\"id\":\"a\",\"text\":\"y\"}",
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_reader_says_what_is_missing() {
+    fn error_of_the_json_reader_names_the_missing_field() {
         let error = parse(b"{\"id\":\"a\"}").expect_err("the text is missing");
         let cause = error.source().expect("the cause is kept").to_string();
         assert!(cause.contains("missing field `text`"), "{cause}");

@@ -1,8 +1,9 @@
-//! Seeded random numbers, the same everywhere.
+//! Seeded random numbers that are equal on every platform.
 
 /// The SplitMix64 generator of Steele, Lea and Flood, *Fast splittable pseudorandom number
-/// generators*, OOPSLA 2014, with the constants of Vigna's public-domain `splitmix64.c`. Ample for
-/// coin tosses and samples, and small enough that no figure will change with a dependency.
+/// generators*, OOPSLA 2014, with the constants of Vigna's public-domain `splitmix64.c`. It is good
+/// enough for coin tosses and samples. It is our own code so that an update of a dependency changes
+/// no figure.
 #[derive(Debug, Clone)]
 pub struct SplitMix64 {
     state: u64,
@@ -23,27 +24,27 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns one of `0..bound`, each as likely as the others but for a part in 2^64.
+    /// Returns one of `0..bound`; all are equally likely up to a part in 2^64.
     ///
     /// # Panics
     ///
-    /// If there are none.
+    /// If `bound` is 0.
     pub fn below(&mut self, bound: usize) -> usize {
         let scaled = (u128::from(self.next_u64()) * bound as u128) >> 64;
-        usize::try_from(scaled)
-            .ok()
-            .filter(|number| *number < bound)
-            .expect("there is a number below the bound")
+        match usize::try_from(scaled) {
+            Ok(number) if number < bound => number,
+            _ => panic!("there is a number below the bound"),
+        }
     }
 
-    /// Returns `count` of `0..all` in order, or all of them where there are no more; every choice
-    /// is as likely.
+    /// Returns `count` of `0..all` in order, or all of them if there are fewer. Every choice is
+    /// equally likely.
     pub fn sample(&mut self, all: usize, count: usize) -> Vec<usize> {
         let mut numbers: Vec<usize> = (0..all).collect();
         let count = count.min(all);
-        for place in 0..count {
-            let other = place + self.below(all - place);
-            numbers.swap(place, other);
+        for index in 0..count {
+            let other = index + self.below(all - index);
+            numbers.swap(index, other);
         }
         numbers.truncate(count);
         numbers.sort_unstable();
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_generator_is_splitmix64() {
+    fn generator_is_splitmix64() {
         let mut random = SplitMix64::new(1_234_567);
         let published = [
             6_457_827_717_110_365_317,
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_fair_and_in_order() {
+    fn sample_is_fair_and_in_order() {
         let mut random = SplitMix64::new(7);
         let mut drawn = [0; 5];
         for _ in 0..10_000 {

@@ -1,4 +1,4 @@
-//! The report of an evaluation: plain, serialisable, versioned.
+//! The report of an evaluation: plain data with a version, for JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,32 +7,32 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::files::excerpt;
-use super::{Abstention, Calibration, EvalError, Measure, PerQuery};
+use super::{Abstention, EvalError, Measure, PerQuery, ScoreCalibration};
 
-/// The version of the report's JSON form; it grows when a field changes its meaning or goes away.
+/// The version of the report's JSON form; it changes if a field changes its meaning or is removed.
 pub const REPORT_VERSION: u32 = 1;
 
-/// How long queries took, in microseconds.
+/// The latency of queries, in microseconds.
 ///
 /// A percentile is by nearest rank: the smallest time that at least that share of the queries did
-/// not exceed, so it is always a time that was measured (Hyndman and Fan, *Sample quantiles in
+/// not exceed. It is therefore always a measured time (Hyndman and Fan, *Sample quantiles in
 /// statistical packages*, The American Statistician 50(4), 1996, definition 1).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Latency {
     /// The median.
     pub p50: f64,
-    /// What 90 % of the queries did not exceed.
+    /// The 90th percentile.
     pub p90: f64,
-    /// What 99 % of the queries did not exceed.
+    /// The 99th percentile.
     pub p99: f64,
     /// The arithmetic mean.
     pub mean: f64,
-    /// The longest.
+    /// The longest time.
     pub max: f64,
 }
 
 impl Latency {
-    /// Summarises the times of single queries, in any order; `None` when there are none.
+    /// Summarises the times of single queries, in any order; `None` without times.
     ///
     /// # Complexity
     ///
@@ -72,16 +72,15 @@ pub struct SetReport {
     /// Judged queries that no tool answers, left out of the measures; not serialised when 0.
     #[serde(skip_serializing_if = "is_zero")]
     pub no_answer: usize,
-    /// The mean of each measure over the scored queries, between 0 and 1; empty when there are
-    /// none.
+    /// The mean of each measure over the scored queries, between 0 and 1; empty without queries.
     pub measures: BTreeMap<Measure, f64>,
-    /// How long queries took, in microseconds, when that was measured.
+    /// The latency of queries, in microseconds, if it was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<Latency>,
-    /// How well scores agree with the judgments, where scores are probabilities.
+    /// The agreement of scores with the judgments, if scores are probabilities.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub calibration: Option<Calibration>,
-    /// How well the engine tells that no tool answers, when that was measured.
+    pub calibration: Option<ScoreCalibration>,
+    /// The ability of the engine to abstain, if it was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub abstention: Option<Abstention>,
 }
@@ -91,7 +90,7 @@ fn is_zero(count: &usize) -> bool {
 }
 
 impl SetReport {
-    /// Derives the means from the scores of each query; `tools` is the catalog's size.
+    /// Computes the means from the scores of each query; `tools` is the catalog's size.
     pub fn new(tools: usize, scores: &PerQuery, latency_us: Option<Latency>) -> Self {
         Self {
             tools,
@@ -108,8 +107,8 @@ impl SetReport {
 /// The results on all sets, with the mean over them.
 ///
 /// It serialises to
-/// `{"version":1,"sets":{NAME:{"tools":N,"queries":N,"measures":{…},"latency_us":{…}}},"mean":{…}}`,
-/// sets in the order given and measures in the order of [`Measure::STANDARD`].
+/// `{"version":1,"sets":{NAME:{"tools":N,"queries":N,"measures":{…},"latency_us":{…}}},"mean":{…}}`.
+/// The sets have the given order, and the measures that of [`Measure::STANDARD`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct EvalReport {
     sets: Vec<(String, SetReport)>,
@@ -117,14 +116,14 @@ pub struct EvalReport {
 }
 
 impl EvalReport {
-    /// Gathers the sets, in the order they are to be shown.
+    /// Collects the sets, in the order of the report.
     ///
-    /// The mean of a measure is unweighted over the sets that have it: a small set counts as much
-    /// as a large one, and a set without a scored query has no measures and does not count.
+    /// The mean of a measure is unweighted over the sets that have it. A small set counts as much
+    /// as a large one, and a set without a scored query does not count.
     ///
     /// # Errors
     ///
-    /// [`EvalError::DuplicateSet`] when two sets have one name, since a JSON object cannot hold
+    /// [`EvalError::DuplicateSet`] if two sets have one name, since a JSON object cannot contain
     /// both.
     pub fn new(sets: Vec<(String, SetReport)>) -> Result<Self, EvalError> {
         let mut names = BTreeSet::new();
@@ -134,70 +133,74 @@ impl EvalReport {
             });
         }
         let mut totals: BTreeMap<Measure, (f64, usize)> = BTreeMap::new();
-        for (&measure, &value) in sets.iter().flat_map(|(_, set)| &set.measures) {
-            let (sum, count) = totals.entry(measure).or_default();
-            *sum += value;
-            *count += 1;
+        for (_, set) in &sets {
+            for (&measure, &value) in &set.measures {
+                let (sum, count) = totals.entry(measure).or_default();
+                *sum += value;
+                *count += 1;
+            }
         }
-        let means = totals
-            .into_iter()
-            .map(|(measure, (sum, count))| (measure, sum / count as f64));
-        let mean = means.collect();
+        let mut mean = BTreeMap::new();
+        for (measure, (sum, count)) in totals {
+            mean.insert(measure, sum / count as f64);
+        }
         Ok(Self { sets, mean })
     }
 
-    /// The sets with their names, in the order given.
+    /// Returns the sets with their names, in the given order.
     pub fn sets(&self) -> &[(String, SetReport)] {
         &self.sets
     }
 
-    /// The unweighted mean of each measure over the sets that have it.
+    /// Returns the unweighted mean of each measure over the sets that have it.
     pub fn mean(&self) -> &BTreeMap<Measure, f64> {
         &self.mean
     }
 
-    /// The unweighted mean of another figure over the sets that have it; `None` when none has.
-    pub fn mean_of(&self, figure: impl Fn(&SetReport) -> Option<f64>) -> Option<f64> {
-        let figures: Vec<f64> = self
-            .sets
-            .iter()
-            .filter_map(|(_, set)| figure(set))
-            .collect();
-        (!figures.is_empty()).then(|| figures.iter().sum::<f64>() / figures.len() as f64)
+    /// Computes the unweighted mean of another figure over the sets that have it; `None` if no set
+    /// has it.
+    pub fn average(&self, figure: impl Fn(&SetReport) -> Option<f64>) -> Option<f64> {
+        let mut figures = Vec::new();
+        for (_, set) in &self.sets {
+            figures.extend(figure(set));
+        }
+        if figures.is_empty() {
+            return None;
+        }
+        Some(figures.iter().sum::<f64>() / figures.len() as f64)
     }
 }
 
-/// One of several ways of ranking that were evaluated on the same sets.
+/// The report of one ranking configuration; several are evaluated on the same sets.
 ///
 /// It serialises to
-/// `{"name":NAME,"sets":{…},"mean":{…},"mean_ece":E,"mean_auroc":A,"mean_latency_us":{"p50":…,"p99":…}}`,
-/// where figures that were not measured are left out.
+/// `{"name":NAME,"sets":{…},"mean":{…},"mean_ece":E,"mean_auroc":A,"mean_latency_us":{"p50":…,"p99":…}}`.
+/// Figures that were not measured are left out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigurationReport {
-    /// What it is called, unlike the others.
+    /// The unique name of the configuration.
     pub name: String,
     /// Its results.
     pub report: EvalReport,
 }
 
 impl ConfigurationReport {
-    /// The mean expected calibration error over the sets, where scores are probabilities.
+    /// Returns the mean expected calibration error over the sets, if scores are probabilities.
     pub fn ece(&self) -> Option<f64> {
         self.report
-            .mean_of(|set| set.calibration.as_ref().map(|calibration| calibration.ece))
+            .average(|set| Some(set.calibration.as_ref()?.ece))
     }
 
-    /// The mean of [`Abstention::auroc`] over the sets, where it was measured.
+    /// Returns the mean of [`Abstention::auroc`] over the sets, if it was measured.
     pub fn auroc(&self) -> Option<f64> {
-        self.report
-            .mean_of(|set| set.abstention.map(|abstention| abstention.auroc))
+        self.report.average(|set| Some(set.abstention?.auroc))
     }
 
-    /// The mean over the sets of a percentile of the latency, in microseconds, where it was
+    /// Returns the mean over the sets of a percentile of the latency, in microseconds, if it was
     /// measured.
     pub fn latency_us(&self, percentile: fn(&Latency) -> f64) -> Option<f64> {
         self.report
-            .mean_of(|set| set.latency_us.as_ref().map(percentile))
+            .average(|set| Some(percentile(set.latency_us.as_ref()?)))
     }
 }
 
@@ -235,7 +238,7 @@ impl Serialize for EvalReport {
     }
 }
 
-/// Named values as a JSON object that keeps their order, which no map of the standard library does.
+/// Named values as a JSON object in their order, which no map of the standard library keeps.
 struct InOrder<'a, T>(&'a [(String, T)]);
 
 impl<T: Serialize> Serialize for InOrder<'_, T> {
@@ -273,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_form_is_fixed() {
+    fn json_form_is_fixed() {
         let mut second = set("RR@10", 0.5);
         second
             .measures
@@ -298,13 +301,13 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_tells_its_means_over_the_sets_that_have_them() {
+    fn configuration_has_means_over_its_measured_sets() {
         let (mut first, second) = (set("nDCG@10", 0.75), set("nDCG@10", 0.25));
         first.latency_us = Latency::from_durations(&[Duration::from_micros(3)]);
         first.abstention = Abstention::new(&[1.0], &[0.0]);
         let report = EvalReport::new(vec![("b".to_owned(), first), ("a".to_owned(), second)])
             .expect("two names");
-        assert_eq!(report.mean_of(|set| Some(set.tools as f64)), Some(3.0));
+        assert_eq!(report.average(|set| Some(set.tools as f64)), Some(3.0));
         let configuration = ConfigurationReport {
             name: "keyword".to_owned(),
             report,
@@ -338,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_name_is_used_once() {
+    fn duplicate_set_name_is_refused() {
         let sets = vec![
             ("a".to_owned(), set("R@1", 0.0)),
             ("a".to_owned(), set("R@1", 1.0)),
@@ -384,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_without_scored_queries_does_not_pull_the_mean_down() {
+    fn set_without_scored_queries_does_not_lower_the_mean() {
         let empty = SetReport::new(
             1,
             &evaluate(&Run::default(), &Qrels::default(), &Measure::STANDARD),

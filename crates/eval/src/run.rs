@@ -1,18 +1,18 @@
-//! Runs: what was ranked for each query.
+//! Runs: the ranking of each query.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use super::EvalError;
-use super::files::{check_read_id, check_written_id, excerpt, lines, read, write_atomically};
+use super::files::{check_read_id, check_written_id, excerpt, lines, read_file, write_atomically};
 
 /// One ranked tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunEntry {
     /// The tool's id.
     pub tool: String,
-    /// Its score, on the scale of whatever ranked it; more is better. Order comes from the rank
-    /// alone.
+    /// Its score, on the scale of the ranking system; more is better. Only the rank determines the
+    /// order.
     pub score: f64,
 }
 
@@ -20,16 +20,16 @@ pub struct RunEntry {
 ///
 /// # Format
 ///
-/// TREC's `query Q0 tool rank score tag`, written with tabs so that ids may hold spaces, ranks from
-/// 1. A line without any tab is read in the original form, separated by white space: the last three
-/// columns are rank, score and tag, and what stands between `Q0` and them is the tool.
+/// TREC's `query Q0 tool rank score tag`, written with tabs so that ids may contain spaces, with
+/// ranks from 1. A line without any tab is read in the original form, separated by white space. Its
+/// last three columns are rank, score and tag, and the columns between `Q0` and them are the tool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
     queries: BTreeMap<String, Vec<RunEntry>>,
 }
 
 /// One line of a run file.
-struct Row {
+struct RunLine {
     query: String,
     rank: u64,
     entry: RunEntry,
@@ -45,24 +45,24 @@ impl Run {
         self.queries.insert(query.into(), ranking)
     }
 
-    /// The ranking of one query, or `None` when the run does not answer it.
+    /// Returns the ranking of one query, or `None` if the run does not answer it.
     pub fn get(&self, query: &str) -> Option<&[RunEntry]> {
         self.queries.get(query).map(Vec::as_slice)
     }
 
-    /// The queries with their rankings, in order of id.
+    /// Iterates over the queries with their rankings, in order of id.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[RunEntry])> {
         self.queries
             .iter()
             .map(|(query, ranking)| (query.as_str(), ranking.as_slice()))
     }
 
-    /// How many queries the run holds.
+    /// Returns the number of queries.
     pub fn len(&self) -> usize {
         self.queries.len()
     }
 
-    /// Whether the run holds no query.
+    /// Returns `true` if the run has no query.
     pub fn is_empty(&self) -> bool {
         self.queries.is_empty()
     }
@@ -71,28 +71,28 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// [`EvalError::Read`] when the file cannot be read, otherwise as [`Run::parse_trec`].
+    /// [`EvalError::Read`] if the file cannot be read, otherwise as [`Run::parse_trec`].
     pub fn read_trec(path: &Path) -> Result<Self, EvalError> {
-        Self::parse_trec(&read(path)?, path)
+        Self::parse_trec(&read_file(path)?, path)
     }
 
-    /// Reads a TREC run from memory; `origin` is the file that errors name.
+    /// Reads a TREC run from memory; errors name `origin` as the file.
     ///
-    /// Lines may come in any order and ranks may have gaps or start at 0: the tools of a query are
-    /// ordered by rank, and scores are kept but never reorder them.
+    /// Lines may come in any order, and ranks may have gaps or start at 0. The tools of a query are
+    /// ordered by rank; scores are kept but do not reorder them.
     ///
     /// # Errors
     ///
     /// [`EvalError::NotUtf8`], [`EvalError::Columns`], [`EvalError::BadId`] or
-    /// [`EvalError::BadNumber`] (a score must be finite) for a line that is not a ranked tool;
-    /// [`EvalError::DuplicateTool`] or [`EvalError::DuplicateRank`] when a query repeats one.
+    /// [`EvalError::BadNumber`] (a score must be finite) for a line that is not a ranked tool.
+    /// [`EvalError::DuplicateTool`] or [`EvalError::DuplicateRank`] if a query repeats one.
     pub fn parse_trec(bytes: &[u8], origin: &Path) -> Result<Self, EvalError> {
         let mut ranked: BTreeMap<String, BTreeMap<u64, RunEntry>> = BTreeMap::new();
-        let mut seen: HashSet<(String, String)> = HashSet::new();
+        let mut read_tools: HashSet<(String, String)> = HashSet::new();
         for line in lines(bytes, origin) {
             let (line, text) = line?;
-            let Row { query, rank, entry } = row(text, origin, line)?;
-            if !seen.insert((query.clone(), entry.tool.clone())) {
+            let RunLine { query, rank, entry } = parse_line(text, origin, line)?;
+            if !read_tools.insert((query.clone(), entry.tool.clone())) {
                 return Err(EvalError::DuplicateTool {
                     path: origin.to_path_buf(),
                     line,
@@ -111,23 +111,23 @@ impl Run {
                 });
             }
         }
-        let queries = ranked
-            .into_iter()
-            .map(|(query, ranking)| (query, ranking.into_values().collect()));
-        Ok(Self {
-            queries: queries.collect(),
-        })
+        let mut queries = BTreeMap::new();
+        for (query, ranking) in ranked {
+            queries.insert(query, ranking.into_values().collect());
+        }
+        Ok(Self { queries })
     }
 
-    /// The TREC form, in order of query id and rank; `tag` names what made the run.
+    /// Formats the run as TREC lines, in order of query id and rank; `tag` names the ranking
+    /// system.
     ///
-    /// A query with an empty ranking has no line. A tool that occurs again in a ranking is written
-    /// at its first place only, as measures count it.
+    /// A query with an empty ranking has no line. A duplicate tool of a ranking is written at its
+    /// first position only, as measures count it.
     ///
     /// # Errors
     ///
-    /// [`EvalError::BadTag`] when the tag is not one word, [`EvalError::UnwritableId`] when an id
-    /// is empty or holds a tab or a line break, [`EvalError::NonFiniteScore`] when a score is not a
+    /// [`EvalError::BadTag`] if the tag is not one word, [`EvalError::UnwritableId`] if an id is
+    /// empty or contains a tab or a line break, [`EvalError::NonFiniteScore`] if a score is not a
     /// finite number.
     pub fn to_trec(&self, tag: &str) -> Result<String, EvalError> {
         if tag.is_empty() || tag.contains(char::is_whitespace) {
@@ -136,11 +136,12 @@ impl Run {
         let mut text = String::new();
         for (query, ranking) in self.iter() {
             check_written_id(query, "query")?;
-            let mut seen = HashSet::new();
-            let distinct = ranking
-                .iter()
-                .filter(|entry| seen.insert(entry.tool.as_str()));
-            for (rank, RunEntry { tool, score }) in (1_usize..).zip(distinct) {
+            let mut written = HashSet::new();
+            for RunEntry { tool, score } in ranking {
+                if !written.insert(tool.as_str()) {
+                    continue;
+                }
+                let rank = written.len();
                 check_written_id(tool, "tool")?;
                 if !score.is_finite() {
                     return Err(EvalError::NonFiniteScore {
@@ -155,22 +156,22 @@ impl Run {
         Ok(text)
     }
 
-    /// Writes the TREC form to a file, wholly or not at all.
+    /// Writes the TREC form to a file, completely or not at all.
     ///
     /// # Errors
     ///
-    /// As [`Run::to_trec`], and [`EvalError::Write`] when the file cannot be written.
+    /// As [`Run::to_trec`], and [`EvalError::Write`] if the file cannot be written.
     pub fn write_trec(&self, path: &Path, tag: &str) -> Result<(), EvalError> {
         write_atomically(path, self.to_trec(tag)?.as_bytes())
     }
 }
 
-/// Reads one line, in the tab-separated or the original form.
-fn row(text: &str, origin: &Path, line: usize) -> Result<Row, EvalError> {
-    let wrong_columns = |found, expected| EvalError::Columns {
+/// Parses one line, in the tab-separated or the original form.
+fn parse_line(text: &str, origin: &Path, line: usize) -> Result<RunLine, EvalError> {
+    let wrong_columns = |count, expected| EvalError::Columns {
         path: origin.to_path_buf(),
         line,
-        found,
+        count,
         expected,
     };
     let (query, tool, rank, score) = if text.contains('\t') {
@@ -203,7 +204,7 @@ fn row(text: &str, origin: &Path, line: usize) -> Result<Row, EvalError> {
         return Err(bad_number("rank", rank, "a whole number of 0 or more"));
     };
     match score.trim().parse::<f64>() {
-        Ok(score) if score.is_finite() => Ok(Row {
+        Ok(score) if score.is_finite() => Ok(RunLine {
             query: query.to_owned(),
             rank,
             entry: RunEntry { tool, score },
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn rank_decides_the_order() {
+    fn rank_determines_the_order() {
         let run = parse("q 1\tQ0\ttool b\t2\t9\tt\r\nq 1\tQ0\ttool a\t0\t1e-3\tt\r\n\r\n")
             .expect("well formed");
         assert_eq!(
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_original_form_splits_on_white_space() {
+    fn original_form_splits_on_white_space() {
         let run = parse("q1 Q0  two words 1 0.5 tag\nq1 Q0 b 2 -3 tag").expect("well formed");
         assert_eq!(
             run.get("q1"),
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_lines_are_refused_by_place() {
+    fn invalid_line_is_refused_with_its_number() {
         check_refused(
             "q\tQ0\ta\t1\t1\tt\nq\tQ0\tb\t2\t1",
             "run.trec:2: 5 columns; write query, Q0, tool",
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_read_back_is_not_written() {
+    fn unreadable_run_is_not_written() {
         let mut run = Run::default();
         run.insert("q", vec![entry("a", 1.0)]);
         assert!(matches!(
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_tool_is_written_once() {
+    fn duplicate_tool_is_written_once() {
         let mut run = Run::default();
         run.insert("q", vec![entry("a", 3.0), entry("a", 2.0), entry("b", 1.5)]);
         assert_eq!(
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_write_keeps_the_old_file() {
+    fn refused_write_keeps_the_old_file() {
         let scratch = Scratch::new();
         let path = scratch.path().join("set.trec");
         let mut run = Run::default();
@@ -330,7 +331,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(
+        fn written_run_reads_back(
             rankings in prop::collection::btree_map(
                 "[a-c é]{0,3}x",
                 prop::collection::btree_map("[a-c \"]{0,3}y", -1e300_f64..1e300, 1..8),

@@ -1,5 +1,5 @@
-//! How a tool is run for a caller, whichever way the call came: known today, held to its
-//! definition, confirmed, bounded.
+//! Running a tool for a caller. Every route uses this: it validates the call, asks for a
+//! confirmation, relays the call, and bounds the result.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use picktools::Tool;
-use picktools_call::{ApprovalError, ApprovalQueue, Hydrated, PendingCall, ValidCall};
+use picktools_call::{ApprovalError, ApprovalQueue, HydratedCall, PendingCall, ValidCall};
 use picktools_provider::ToolCall;
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -19,28 +19,27 @@ use serde_json::json;
 use tracing::Instrument;
 use tracing::field::Empty;
 
+use crate::elicitations::{AwaitedInput, InputAnswers};
 use crate::hub::Hub;
-use crate::journal::Called;
-use crate::metrics::Event;
+use crate::journal::CallEntry;
+use crate::metrics::GatewayEvent;
 use crate::refusal::{Code, Refusal};
-use crate::relay::{self, Asked, Confirmation, confirm, decide};
-use crate::rounds::{Again, Awaits};
+use crate::relay::{self, Confirmation, RelayedCall, confirm, decide};
 use crate::settings::Unsafe;
 use crate::snapshot::{Snapshot, View};
-use crate::upstream::Owner;
-use crate::{carried, results, tolerance};
+use crate::upstream::{Owner, Upstream};
+use crate::{passthrough, results, tolerance};
 
-/// The time that a first list, or a first call, waits for upstreams that have not said anything
-/// yet.
-pub const FIRST: Duration = Duration::from_secs(20);
+/// The time that a first list or a first call waits for upstreams that have not reported yet.
+pub const FIRST_LISTING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Under which name a client is asked whether a call may run.
+/// The key of the question that asks a client to confirm a call.
 const CONFIRM: &str = "run";
 
-/// The client whose call it is.
+/// The client that makes a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// Its role.
+    /// The role of the client.
     pub role: Arc<str>,
     /// The name of its key in the settings.
     pub key: Arc<str>,
@@ -48,45 +47,45 @@ pub struct Caller {
     pub owner: Owner,
 }
 
-/// A call that is to be run.
-pub struct Calling<'a> {
-    /// The gateway that runs it.
+/// The context in which calls run.
+pub struct CallRunner<'a> {
+    /// The gateway that runs the calls.
     pub gateway: &'a Hub,
-    /// The client whose call it is.
+    /// The client that makes the calls.
     pub caller: &'a Caller,
-    /// The level from which on the client is sent lines for its log.
+    /// The least level of log lines that the client receives.
     pub level: Option<LoggingLevel>,
-    /// The client's request, where it can be spoken with while the call runs.
+    /// The client's request, if the client can be asked something while the call runs.
     pub context: Option<&'a RequestContext<RoleServer>>,
 }
 
-/// A call that ran, or waits for the client to find something out.
-pub struct Ran {
+/// A call that ran, or that waits for an answer of the client.
+pub struct CallOutcome {
     /// The answer.
     pub response: CallToolResponse,
     pub(crate) tool: Arc<Tool>,
-    /// Under which definitions.
+    /// The snapshot with which the call ran.
     pub(crate) snapshot: Arc<Snapshot>,
 }
 
-impl Calling<'_> {
-    /// Runs a tool, and tells how that went.
+impl CallRunner<'_> {
+    /// Runs a tool, and records the call.
     ///
     /// # Errors
     ///
-    /// [`Refusal`], why it was not carried out.
+    /// [`Refusal`] if the call was not carried out.
     pub fn run(
         &self,
         snapshot: Arc<Snapshot>,
         view: Arc<View>,
         call: ToolCall,
-        again: Again,
-    ) -> BoxFuture<'_, Result<Ran, Refusal>> {
+        input_answers: InputAnswers,
+    ) -> BoxFuture<'_, Result<CallOutcome, Refusal>> {
         let run = async move {
             self.gateway.journal.ready()?;
             let started = Instant::now();
-            let tool = view.tool_of(&call.name).ok().cloned();
-            let noting = self.gateway.journal.calling(|| Called {
+            let tool = view.find_tool(&call.name).ok().cloned();
+            let call_entry = self.gateway.journal.record_call(|| CallEntry {
                 key: Arc::clone(&self.caller.key),
                 role: Arc::clone(&self.caller.role),
                 session: Arc::clone(&self.caller.owner.0),
@@ -99,30 +98,30 @@ impl Calling<'_> {
                 span.record("tool", &*tool.id);
             }
             let outcome = self
-                .carry_out(snapshot, view, call, again)
+                .validate_and_relay(snapshot, view, call, input_answers)
                 .instrument(span.clone())
                 .await;
-            let ended = match &outcome {
-                Ok(Ran {
+            let outcome_name = match &outcome {
+                Ok(CallOutcome {
                     response: CallToolResponse::Complete(result),
                     ..
                 }) if result.is_error == Some(true) => "failed",
-                Ok(Ran {
+                Ok(CallOutcome {
                     response: CallToolResponse::Complete(_),
                     ..
                 }) => "done",
                 Ok(_) => "asked",
                 Err(refusal) => refusal.code.name(),
             };
-            span.record("outcome", ended);
-            noting.ended(ended);
+            span.record("outcome", outcome_name);
+            call_entry.finish(outcome_name);
             if let Some(tool) = tool {
-                let (upstream, code) = (
-                    tool.source.as_deref().unwrap_or_default(),
-                    outcome.as_ref().err(),
-                );
-                let code = code.map(|refusal| refusal.code.name());
-                self.gateway.meter.record(&Event::Call {
+                let upstream = tool.source.as_deref().unwrap_or_default();
+                let code = match &outcome {
+                    Ok(_) => None,
+                    Err(refusal) => Some(refusal.code.name()),
+                };
+                self.gateway.meter.record(&GatewayEvent::Call {
                     upstream,
                     tool: &tool.id,
                     code,
@@ -134,138 +133,176 @@ impl Calling<'_> {
         run.boxed()
     }
 
-    /// Runs a tool of an upstream: known today, called by a name of its own, held to its
-    /// definition, and confirmed.
-    async fn carry_out(
+    /// Runs a tool of an upstream: it gets the current definition, validates the call, asks for a
+    /// confirmation if needed, and relays the call under the upstream's own tool name.
+    async fn validate_and_relay(
         &self,
         mut snapshot: Arc<Snapshot>,
         mut view: Arc<View>,
         mut call: ToolCall,
-        again: Again,
-    ) -> Result<Ran, Refusal> {
+        input_answers: InputAnswers,
+    ) -> Result<CallOutcome, Refusal> {
         let requested = call.name.clone();
-        let refused = |error| Refusal::of(error, &requested);
+        let to_refusal = |error| Refusal::from_call_error(error, &requested);
         let source = view
-            .tool_of(&call.name)
-            .map_err(refused)?
+            .find_tool(&call.name)
+            .map_err(to_refusal)?
             .source
             .clone()
             .unwrap_or_default();
         let Some(upstream) = self.gateway.upstream(&source) else {
-            let message = format!("{requested} is of a catalog, and no server here runs it");
+            let message =
+                format!("{requested} comes from a catalog, and no server of this gateway runs it");
             return Err(Refusal::new(Code::NotCarried, message));
         };
         let Self {
             caller, context, ..
         } = *self;
-        if self.gateway.asked(&upstream, FIRST).await? {
+        if self
+            .gateway
+            .wait_for_live_tools(&upstream, FIRST_LISTING_TIMEOUT)
+            .await?
+        {
             snapshot = self.gateway.snapshot();
             view = snapshot.view(&caller.role)?;
         }
-        let tool = view.tool_of(&call.name).map_err(refused)?;
+        let tool = view.find_tool(&call.name).map_err(to_refusal)?;
         let name = tolerance::without_prefix(&call.name);
         // A name that was shown stays as it is.
-        call.name = if view.hydrator.tool_of(name).is_ok() {
+        call.name = if view.hydrator.find_tool(name).is_ok() {
             name.to_owned()
         } else {
             tool.id.clone()
         };
-        let (call, must_ask) = match view.hydrator.hydrate(&call).map_err(refused)? {
-            Hydrated::Ready(call) => {
+        let (call, must_ask) = match view.hydrator.hydrate(&call).map_err(to_refusal)? {
+            HydratedCall::Ready(call) => {
                 let must_ask = call.tool().is_unsafe() && view.marked_unsafe == Unsafe::Confirm;
                 (call, must_ask)
             }
-            Hydrated::NeedsApproval(pending) => (released(pending)?, true),
+            HydratedCall::NeedsApproval(pending) => (release_for_confirmation(pending)?, true),
         };
-        let awaited = again
-            .state
-            .as_ref()
-            .and_then(|state| self.gateway.rounds.take(&caller.owner, &call, state));
-        if again.state.is_some() && awaited.is_none() {
-            let message = "the call does not wait for an answer, or another one does; call it anew";
+        let awaited_input = match &input_answers.state {
+            Some(state) => self.gateway.elicitations.take(&caller.owner, &call, state),
+            None => None,
+        };
+        if input_answers.state.is_some() && awaited_input.is_none() {
+            let message = "this call does not wait for an answer; send it again as a new call";
             return Err(Refusal::new(Code::NotConfirmed, message));
         }
-        if must_ask && !matches!(awaited, Some(Awaits::Upstream(_))) {
-            let answer = again
-                .answers
-                .get(CONFIRM)
-                .filter(|_| awaited == Some(Awaits::Confirmation));
+        if must_ask && !matches!(awaited_input, Some(AwaitedInput::Upstream(_))) {
+            let answer = match awaited_input {
+                Some(AwaitedInput::Confirmation) => input_answers.answers.get(CONFIRM),
+                _ => None,
+            };
             match confirm(&call, answer, context).await? {
-                Confirmation::Given => {}
+                Confirmation::Allowed => {}
                 Confirmation::ByOperator => self.decide(&call).await?,
-                Confirmation::Later(request) => {
+                Confirmation::AskClient(request) => {
                     let request = InputRequest::Elicitation(ElicitRequest::new(*request));
                     let requests = [(CONFIRM.to_owned(), request)].into();
-                    return self.ask_later(snapshot, &call, requests, Awaits::Confirmation);
+                    return self.ask_client(snapshot, &call, requests, AwaitedInput::Confirmation);
                 }
             }
         }
-        let asked = Asked {
-            upstream: &upstream,
+        let upstream_answers = match awaited_input {
+            Some(AwaitedInput::Upstream(state)) => InputAnswers {
+                answers: input_answers.answers,
+                state,
+            },
+            _ => InputAnswers::default(),
+        };
+        self.relay_call(snapshot, &call, &upstream, upstream_answers)
+            .await
+    }
+
+    /// Sends a confirmed call to its upstream. The result is the bounded answer, or a question to
+    /// the client.
+    async fn relay_call(
+        &self,
+        snapshot: Arc<Snapshot>,
+        call: &ValidCall,
+        upstream: &Upstream,
+        input_answers: InputAnswers,
+    ) -> Result<CallOutcome, Refusal> {
+        let source = &upstream.server.name;
+        let relayed_call = RelayedCall {
+            upstream,
             tool: &call.tool().name,
             arguments: call.arguments().as_object().cloned().unwrap_or_default(),
-            owner: &caller.owner,
+            owner: &self.caller.owner,
             share: upstream.rules.share.unwrap_or(self.gateway.share()),
             level: self.level,
-            again: match awaited {
-                Some(Awaits::Upstream(state)) => Again {
-                    answers: again.answers,
-                    state,
-                },
-                _ => Again::default(),
-            },
-            context,
+            input_answers,
+            context: self.context,
         };
-        let mut result = match asked.relay().await? {
+        let mut result = match relayed_call.relay().await? {
             CallToolResponse::Complete(result) => result,
-            CallToolResponse::InputRequired(asked) => {
-                let requests =
-                    relay::named(asked.input_requests.unwrap_or_default(), &source, context);
+            CallToolResponse::InputRequired(input_required) => {
+                let requests = relay::prefix_requests(
+                    input_required.input_requests.unwrap_or_default(),
+                    source,
+                    self.context,
+                );
                 let requests = requests.ok_or_else(|| {
-                    let message =
-                        format!("{} asks for what this client cannot give", upstream.shown());
+                    let message = format!(
+                        "{} asks a question that this client cannot answer",
+                        upstream.display_name()
+                    );
                     Refusal::new(Code::NotCarried, message)
                 })?;
-                return self.ask_later(
+                return self.ask_client(
                     snapshot,
-                    &call,
+                    call,
                     requests,
-                    Awaits::Upstream(asked.request_state),
+                    AwaitedInput::Upstream(input_required.request_state),
                 );
             }
             _ => {
                 return Err(Refusal::new(
                     Code::NotCarried,
-                    format!("{} made a task of the call", upstream.shown()),
+                    format!(
+                        "{} turned the call into a task, which this gateway does not support",
+                        upstream.display_name()
+                    ),
                 ));
             }
         };
-        carried::qualify(&mut result, snapshot.settings.names, &source);
+        passthrough::rewrite_uris(&mut result, snapshot.settings.names, source);
         results::bound(&mut result, snapshot.settings.results.max_bytes);
-        results::scan(&mut result, upstream.rules.scan, &upstream.shown())?;
-        note(&mut result, &call);
-        Ok(Ran {
+        results::scan(&mut result, upstream.rules.scan, &upstream.display_name())?;
+        add_call_meta(&mut result, call);
+        Ok(CallOutcome {
             response: result.into(),
             tool: Arc::clone(call.tool()),
             snapshot,
         })
     }
 
-    /// Has the operator decide, and notes a decision that is used up before anybody else sees it.
+    /// Waits for the operator's decision, and records a used decision before another reader sees
+    /// it.
     async fn decide(&self, call: &ValidCall) -> Result<(), Refusal> {
-        let used = |approval| self.gateway.journal.approved(approval);
-        decide(self.gateway.queue.as_ref(), &self.caller.owner, call, &used).await
+        let record_decision = |approval| self.gateway.journal.record_approval(approval);
+        decide(
+            self.gateway.queue.as_ref(),
+            &self.caller.owner,
+            call,
+            &record_decision,
+        )
+        .await
     }
 
-    /// Has the client find something out and send the call again.
-    fn ask_later(
+    /// Answers with a question to the client, which sends the call again with its answer.
+    fn ask_client(
         &self,
         snapshot: Arc<Snapshot>,
         call: &ValidCall,
         requests: InputRequests,
-        awaits: Awaits,
-    ) -> Result<Ran, Refusal> {
-        let state = self.gateway.rounds.wait(&self.caller.owner, call, awaits);
+        awaited_input: AwaitedInput,
+    ) -> Result<CallOutcome, Refusal> {
+        let state = self
+            .gateway
+            .elicitations
+            .register(&self.caller.owner, call, awaited_input);
         let busy = || {
             Refusal::new(
                 Code::Busy,
@@ -274,7 +311,7 @@ impl Calling<'_> {
         };
         let response =
             InputRequiredResult::new(Some(requests), Some(state.ok_or_else(busy)?)).into();
-        Ok(Ran {
+        Ok(CallOutcome {
             response,
             tool: Arc::clone(call.tool()),
             snapshot,
@@ -282,16 +319,16 @@ impl Calling<'_> {
     }
 }
 
-/// A call that waits for a person, as one that may be asked about.
-fn released(pending: PendingCall) -> Result<ValidCall, Refusal> {
-    let held = |error: ApprovalError| Refusal::new(Code::NotConfirmed, error.to_string());
+/// Turns a call that needs an approval into a valid call that still has to be confirmed.
+fn release_for_confirmation(pending: PendingCall) -> Result<ValidCall, Refusal> {
+    let not_confirmed = |error: ApprovalError| Refusal::new(Code::NotConfirmed, error.to_string());
     let (mut queue, now) = (ApprovalQueue::new(Duration::from_secs(60)), Instant::now());
-    let ticket = queue.push(pending, now).map_err(held)?;
-    queue.approve(ticket, now).map_err(held)
+    let ticket = queue.push(pending, now).map_err(not_confirmed)?;
+    queue.approve(ticket, now).map_err(not_confirmed)
 }
 
-/// Notes which tool ran, and how its arguments were mended.
-fn note(result: &mut CallToolResult, call: &ValidCall) {
+/// Adds the id of the tool, and the repairs of the arguments, to the result.
+fn add_call_meta(result: &mut CallToolResult, call: &ValidCall) {
     let meta = result.meta.get_or_insert_with(MetaObject::new);
     meta.0
         .insert("picktools/tool".to_owned(), json!(call.tool().id));

@@ -1,80 +1,92 @@
-//! Which servers other gateways leave alone, because they failed often: so that not each of many
-//! gateways finds that out by itself.
+//! Circuit breakers that gateways share, so that each gateway need not find out by itself that a
+//! server fails.
 //!
-//! Each has a key that lives as long as the server is left alone. Nothing that a client waits for
-//! asks the store.
+//! An open circuit is a key in the store that expires together with the pause. No request of a
+//! client waits for these commands.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use picktools_state::keys::{digest, hex};
-use picktools_state::{Answer, Failure, Purpose, Store};
+use picktools_state::{Purpose, StateStore, StoreFailure, StoreReply};
 use tokio::time::sleep;
 
 use crate::hub::Hub;
-use crate::pins::way;
-use crate::upstream::{News, Upstream};
+use crate::pins::endpoint_digest;
+use crate::upstream::{CircuitChange, Upstream};
 
-/// How often is looked.
-const LOOK: Duration = Duration::from_secs(1);
+/// The interval between checks.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many milliseconds each of the keys lives yet.
-const LEFT: &str = "\
+/// Returns the remaining milliseconds of each key.
+const READ_REMAINING: &str = "\
 local left = {}
 for place, key in ipairs(KEYS) do left[place] = redis.call('PTTL', key) end
 return left";
 
-/// Tells other gateways which servers are left alone here, and leaves alone which others leave
-/// alone.
-pub(crate) async fn follow(hub: Arc<Hub>, store: Store) {
+/// Publishes the open circuits of this gateway, and applies those of other gateways.
+pub(crate) async fn follow(hub: Arc<Hub>, store: StateStore) {
     loop {
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
         let upstreams = hub.upstreams();
-        let of = upstreams.clone();
-        let asked = store
-            .soon(Purpose::Circuits, move |store| look(store, &of))
+        let synced = upstreams.clone();
+        let result = store
+            .run_async(Purpose::Circuits, move |store| {
+                sync_circuits(store, &synced)
+            })
             .await;
-        // Where nobody can say anything each does as it sees fit itself.
-        let left = asked.unwrap_or_else(|_| vec![None; upstreams.len()]);
-        for (upstream, left) in upstreams.iter().zip(left) {
-            upstream.leave_alone(left);
+        // Without a reply, each gateway relies on its own circuit breakers.
+        let remaining = result.unwrap_or_else(|_| vec![None; upstreams.len()]);
+        for (upstream, remaining) in upstreams.iter().zip(remaining) {
+            upstream.open_remote_circuit(remaining);
         }
     }
 }
 
-/// Tells what is new, and returns for how long each server is left alone by anybody.
-fn look(store: &Store, upstreams: &[Arc<Upstream>]) -> Result<Vec<Option<Duration>>, Failure> {
-    let key = |upstream: &Arc<Upstream>| {
-        let way = hex(&digest(&way(&upstream.server)));
-        store.key(&format!("circuit:{}", &way[..32]))
-    };
-    let keys: Vec<String> = upstreams.iter().map(key).collect();
-    for (upstream, key) in upstreams.iter().zip(&keys) {
-        let told = match upstream.take_news() {
-            Some(News::LeftAlone(time)) => {
-                let time = time.as_millis().max(1).to_string();
-                store.ask(
-                    Purpose::Circuits,
-                    &[b"SET", key.as_bytes(), b"open", b"PX", time.as_bytes()],
-                )
-            }
-            Some(News::Answers) => store.ask(Purpose::Circuits, &[b"DEL", key.as_bytes()]),
-            None => continue,
-        };
-        if let Err(failure) = told {
-            upstream.keep_news();
-            return Err(failure);
-        }
+/// Publishes changes, and returns for how long each server's circuit is open at any gateway.
+fn sync_circuits(
+    store: &StateStore,
+    upstreams: &[Arc<Upstream>],
+) -> Result<Vec<Option<Duration>>, StoreFailure> {
+    let mut keys = Vec::with_capacity(upstreams.len());
+    for upstream in upstreams {
+        let endpoint = hex(&digest(&endpoint_digest(&upstream.server)));
+        let key = store.key(&format!("circuit:{}", &endpoint[..32]));
+        publish_change(store, upstream, &key)?;
+        keys.push(key);
     }
     if keys.is_empty() {
         return Ok(Vec::new());
     }
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    let answer = store.run(Purpose::Circuits, LEFT, &keys, &[])?;
-    // A key that never ends was not written by a gateway.
-    let left = |answer: &Answer| match answer {
-        Answer::Number(left @ 1..) => u64::try_from(*left).ok().map(Duration::from_millis),
+    let answer = store.run_script(Purpose::Circuits, READ_REMAINING, &keys, &[])?;
+    // A key without an expiry was not written by a gateway.
+    let remaining = |answer: &StoreReply| match answer {
+        StoreReply::Number(remaining @ 1..) => {
+            Some(Duration::from_millis(remaining.unsigned_abs()))
+        }
         _ => None,
     };
-    Ok(answer.parts().iter().map(left).collect())
+    Ok(answer.parts().iter().map(remaining).collect())
+}
+
+/// Publishes the change of a server's circuit, if there is one. After a failure the change is kept
+/// for the next attempt.
+fn publish_change(store: &StateStore, upstream: &Upstream, key: &str) -> Result<(), StoreFailure> {
+    let result = match upstream.take_circuit_change() {
+        Some(CircuitChange::Opened(time)) => {
+            let time = time.as_millis().max(1).to_string();
+            store.execute(
+                Purpose::Circuits,
+                &[b"SET", key.as_bytes(), b"open", b"PX", time.as_bytes()],
+            )
+        }
+        Some(CircuitChange::Closed) => store.execute(Purpose::Circuits, &[b"DEL", key.as_bytes()]),
+        None => return Ok(()),
+    };
+    if let Err(failure) = result {
+        upstream.restore_circuit_change();
+        return Err(failure);
+    }
+    Ok(())
 }

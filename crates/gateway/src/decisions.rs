@@ -1,146 +1,150 @@
-//! What operators decide, wherever they do: seen in what gateways share, and noted.
+//! Decisions of operators, read from the shared state and recorded, wherever they were made.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use picktools_state::Stamp;
+use picktools_state::StateStamp;
 use tokio::time::sleep;
 
 use crate::hub::Hub;
-use crate::journal::{Approval, Waiting};
-use crate::pins::{Decided, Pins};
+use crate::journal::{Approval, ApprovalSubject};
+use crate::pins::{PinDecisions, Pins};
 use crate::queue::{CallQueue, QueuedCall};
 
-/// How often is looked.
-const LOOK: Duration = Duration::from_millis(500);
+/// The interval between checks.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What had been decided when it was last looked at.
-pub(crate) struct Decisions {
+/// The decisions that were known at the last check.
+pub(crate) struct DecisionWatcher {
     pins: Option<Pins>,
     queue: Option<CallQueue>,
-    stamps: (Option<Stamp>, Option<Stamp>),
-    decided: Decided,
+    stamps: (Option<StateStamp>, Option<StateStamp>),
+    decided: PinDecisions,
     calls: BTreeMap<String, QueuedCall>,
 }
 
-impl Decisions {
-    /// What was decided so far, of which nothing is noted.
+impl DecisionWatcher {
+    /// Starts with the decisions so far, which are not recorded.
     pub(crate) fn new(pins: Option<Pins>, queue: Option<CallQueue>) -> Self {
         let mut decisions = Self {
             pins,
             queue,
             stamps: (None, None),
-            decided: Decided::default(),
+            decided: PinDecisions::default(),
             calls: BTreeMap::new(),
         };
-        drop(decisions.look());
+        drop(decisions.poll());
         decisions
     }
 
-    /// Looks again and again, and notes what is decided.
+    /// Checks repeatedly, and records new decisions.
     pub(crate) async fn follow(mut self, hub: Arc<Hub>) {
         loop {
-            sleep(LOOK).await;
-            let looked = tokio::task::spawn_blocking(move || {
-                let found = self.look();
-                (self, found)
+            sleep(POLL_INTERVAL).await;
+            let task = tokio::task::spawn_blocking(move || {
+                let approvals = self.poll();
+                (self, approvals)
             });
-            // Which fails only where it panicked.
-            let Ok((again, found)) = looked.await else {
+            // This fails only after a panic.
+            let Ok((watcher, approvals)) = task.await else {
                 return;
             };
-            self = again;
-            found
+            self = watcher;
+            approvals
                 .into_iter()
-                .for_each(|approval| hub.journal.approved(approval));
+                .for_each(|approval| hub.journal.record_approval(approval));
         }
     }
 
-    /// What was decided since it was last looked at. A file that cannot be read now is looked at
-    /// again.
-    fn look(&mut self) -> Vec<Approval> {
-        let mut found = Vec::new();
+    /// Returns the decisions since the last check. State that cannot be read now is read again
+    /// later.
+    fn poll(&mut self) -> Vec<Approval> {
+        let mut approvals = Vec::new();
         if let Some(pins) = &self.pins {
             let stamp = Some(pins.stamp());
             if stamp != self.stamps.0
-                && let Ok(now) = pins.decided()
+                && let Ok(current) = pins.decisions()
             {
-                found.extend(of_definitions(&self.decided, &now));
-                (self.stamps.0, self.decided) = (stamp, now);
+                approvals.extend(definition_approvals(&self.decided, &current));
+                (self.stamps.0, self.decided) = (stamp, current);
             }
         }
         if let Some(queue) = &self.queue {
             let stamp = Some(queue.stamp());
             if stamp != self.stamps.1
-                && let Ok(now) = queue.known()
+                && let Ok(current) = queue.all()
             {
-                found.extend(of_calls(&self.calls, &now));
-                (self.stamps.1, self.calls) = (stamp, now);
+                approvals.extend(call_approvals(&self.calls, &current));
+                (self.stamps.1, self.calls) = (stamp, current);
             }
         }
-        found
+        approvals
     }
 }
 
-/// What was decided of definitions between one look and the next.
-fn of_definitions(before: &Decided, now: &Decided) -> Vec<Approval> {
-    let approval = |of, decision| Approval {
-        of,
+/// Returns the decisions about definitions between two checks.
+fn definition_approvals(previous: &PinDecisions, current: &PinDecisions) -> Vec<Approval> {
+    let approval = |subject, decision| Approval {
+        subject,
         decision,
         by: None,
     };
-    let definition = |id: &String, digest: &String| Waiting::Definition {
+    let definition = |id: &String, digest: &String| ApprovalSubject::Definition {
         id: id.clone(),
         digest: digest.clone(),
     };
-    let mut found = Vec::new();
-    // What a store lost nobody has decided.
-    if now.has_lost && !before.has_lost {
-        return found;
+    let mut approvals = Vec::new();
+    // A rollback of the store is not a decision.
+    if current.is_rolled_back && !previous.is_rolled_back {
+        return approvals;
     }
-    for (name, seen) in &before.first_seen {
-        // One that was forgotten may have been seen for the first time again.
-        if now.first_seen.get(name) != Some(seen) {
-            found.push(approval(
-                Waiting::Server { name: name.clone() },
+    for (name, first_seen) in &previous.first_seen {
+        // A forgotten server may have been seen for the first time again.
+        if current.first_seen.get(name) != Some(first_seen) {
+            approvals.push(approval(
+                ApprovalSubject::Server { name: name.clone() },
                 "forgotten",
             ));
         }
     }
-    for (id, digest) in now.refused.difference(&before.refused) {
-        found.push(approval(definition(id, digest), "denied"));
+    for (id, digest) in current.denied.difference(&previous.denied) {
+        approvals.push(approval(definition(id, digest), "denied"));
     }
-    for (id, digest) in now.approved.difference(&before.approved) {
-        found.push(approval(definition(id, digest), "approved"));
+    for (id, digest) in current.approved.difference(&previous.approved) {
+        approvals.push(approval(definition(id, digest), "approved"));
     }
-    found
+    approvals
 }
 
-/// What was decided of calls between one look and the next.
-fn of_calls(
-    before: &BTreeMap<String, QueuedCall>,
-    now: &BTreeMap<String, QueuedCall>,
+/// Returns the decisions about calls between two checks.
+fn call_approvals(
+    previous: &BTreeMap<String, QueuedCall>,
+    current: &BTreeMap<String, QueuedCall>,
 ) -> Vec<Approval> {
-    let decided = now.iter().filter(|(id, call)| {
-        before
-            .get(*id)
-            .is_none_or(|before| before.decision != call.decision)
-    });
-    let approval = |(id, call): (&String, &QueuedCall)| {
-        let decision = call.decision.word()?;
-        let of = Waiting::Call {
+    let mut approvals = Vec::new();
+    for (id, call) in current {
+        let is_unchanged = previous
+            .get(id)
+            .is_some_and(|previous| previous.decision == call.decision);
+        if is_unchanged {
+            continue;
+        }
+        let Some(decision) = call.decision.name() else {
+            continue;
+        };
+        let subject = ApprovalSubject::Call {
             id: id.clone(),
             tool: call.tool.clone(),
             shown: call.shown.clone(),
         };
-        Some(Approval {
-            of,
+        approvals.push(Approval {
+            subject,
             decision,
             by: None,
-        })
-    };
-    decided.filter_map(approval).collect()
+        });
+    }
+    approvals
 }
 
 #[cfg(test)]
@@ -148,42 +152,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_decided_is_told_once_and_what_a_gateway_does_itself_is_not() {
-        let those = |entries: &[(&str, &str)]| {
-            entries
+    fn operator_decisions_are_reported_once() {
+        let entries = |pairs: &[(&str, &str)]| {
+            pairs
                 .iter()
                 .map(|(id, digest)| ((*id).to_owned(), (*digest).to_owned()))
                 .collect()
         };
-        let before = Decided {
-            refused: those(&[("a/u", "7")]),
-            approved: those(&[("a/old", "0")]),
+        let previous = PinDecisions {
+            denied: entries(&[("a/u", "7")]),
+            approved: entries(&[("a/old", "0")]),
             first_seen: [
                 ("a".to_owned(), 5),
                 ("b".to_owned(), 6),
                 ("c".to_owned(), 7),
             ]
             .into(),
-            has_lost: false,
+            is_rolled_back: false,
         };
-        // x is approved, y and v refused; u was refused before.
-        let now = Decided {
-            refused: those(&[("a/y", "2"), ("a/v", "6"), ("a/u", "7")]),
-            approved: those(&[("a/old", "0"), ("a/x", "1")]),
+        // x is approved; y and v are denied; u was denied before.
+        let current = PinDecisions {
+            denied: entries(&[("a/y", "2"), ("a/v", "6"), ("a/u", "7")]),
+            approved: entries(&[("a/old", "0"), ("a/x", "1")]),
             first_seen: [
                 ("a".to_owned(), 5),
                 ("c".to_owned(), 9),
                 ("d".to_owned(), 9),
             ]
             .into(),
-            has_lost: false,
+            is_rolled_back: false,
         };
-        let told: Vec<String> = of_definitions(&before, &now)
+        let descriptions: Vec<String> = definition_approvals(&previous, &current)
             .iter()
-            .map(|found| format!("{} {:?}", found.decision, found.of))
+            .map(|approval| format!("{} {:?}", approval.decision, approval.subject))
             .collect();
         assert_eq!(
-            told,
+            descriptions,
             [
                 "forgotten Server { name: \"b\" }",
                 "forgotten Server { name: \"c\" }",
@@ -192,14 +196,14 @@ mod tests {
                 "approved Definition { id: \"a/x\", digest: \"1\" }",
             ]
         );
-        assert!(of_definitions(&now, &now).is_empty());
-        let lost = Decided {
-            has_lost: true,
-            ..Decided::default()
+        assert!(definition_approvals(&current, &current).is_empty());
+        let rolled_back = PinDecisions {
+            is_rolled_back: true,
+            ..PinDecisions::default()
         };
         assert!(
-            of_definitions(&now, &lost).is_empty(),
-            "nobody has forgotten what a store lost"
+            definition_approvals(&current, &rolled_back).is_empty(),
+            "a rollback is not a decision"
         );
     }
 }

@@ -1,25 +1,25 @@
-//! What can go wrong with a gateway.
+//! Errors of a gateway.
 
-/// Why there is no gateway.
+/// An error of a gateway.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GatewayError {
-    /// A server cannot stand behind it.
+    /// A server cannot be used.
     #[error("the server {name:?}: {reason}")]
     Server {
-        /// What the configuration calls it.
+        /// The name in the configuration.
         name: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The settings do not fit the servers.
     #[error("{0}")]
     Settings(String),
-    /// What is known cannot be used.
+    /// No snapshot could be built.
     #[error("{0}")]
     Snapshot(String),
-    /// What is decided cannot be recorded.
-    #[error("the audit: {0}")]
+    /// The audit log cannot be used.
+    #[error("the audit log: {0}")]
     Audit(String),
     /// A client could not be served.
     #[error("{0}")]

@@ -1,4 +1,4 @@
-//! The tools in front: what they are called, and what they answer.
+//! The front tools: their definitions and their answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use picktools::names::Advertising;
 use picktools::options::TokenBudget;
 use picktools::{Pick, PickOptions, Query, Selection, Tool};
-use picktools_provider::TranslateOptions;
-use picktools_provider::{Provider, translate};
+use picktools_provider::{Provider, TranslateOptions, Translation, translate};
 use serde_json::{Map, Value, json};
 
 use crate::refusal::{Code, Refusal, is_hidden};
@@ -16,46 +15,49 @@ use crate::settings::Unsafe;
 use crate::snapshot::{Snapshot, View};
 use crate::tolerance::{self, Search};
 
-/// What the tools in front are called.
+/// The names of the front tools.
 pub(crate) const SEARCH: &str = "search_tools";
 pub(crate) const DESCRIBE: &str = "describe_tool";
 pub(crate) const CALL: &str = "call_tool";
 
-/// How many tools a search gives, and the most.
-const USUAL: usize = 8;
-const MOST: usize = 50;
-/// The tokens of their definitions.
+/// The default and the largest number of tools that a search returns.
+const DEFAULT_LIMIT: usize = 8;
+const MAX_LIMIT: usize = 50;
+/// The most tokens of the definitions that a search returns.
 const SEARCH_TOKENS: usize = 6_000;
-/// How long a search may take.
-const TIME: Duration = Duration::from_secs(5);
-/// How many servers are named in a description.
+/// The longest duration of a search.
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(5);
+/// The most servers that a description names.
 const MAX_NAMED: usize = 12;
 
-/// Returns the definitions, for a client that may see so many tools of these servers.
+/// Returns the definitions for a client that may see this number of tools of these servers.
 pub(crate) fn definitions(tools: usize, sources: &[String]) -> [Value; 3] {
-    let mut named = sources
+    let mut server_names = sources
         .iter()
         .take(MAX_NAMED)
         .cloned()
         .collect::<Vec<_>>()
         .join(", ");
     if sources.len() > MAX_NAMED {
-        named.push_str(&format!(" and {} more", sources.len() - MAX_NAMED));
+        server_names.push_str(&format!(" and {} more", sources.len() - MAX_NAMED));
     }
     let servers = if sources.len() == 1 {
         "server"
     } else {
         "servers"
     };
-    let behind = format!("{tools} tools of {} {servers} ({named})", sources.len());
-    let reads = json!({"readOnlyHint": true, "idempotentHint": true, "openWorldHint": false});
+    let scope = format!(
+        "{tools} tools of {} {servers} ({server_names})",
+        sources.len()
+    );
+    let read_only = json!({"readOnlyHint": true, "idempotentHint": true, "openWorldHint": false});
     [
         json!({
             "name": SEARCH,
             "title": "Search tools",
             "description": format!(
-                "Finds tools by what you want to do, among {behind}. Say the task in one sentence. Then use {CALL} with the \
-                 name and arguments of a result."
+                "Finds tools for a task, among {scope}. Describe the task in one sentence. Then use \
+                 {CALL} with the name and arguments of a result."
             ),
             "inputSchema": {
                 "type": "object",
@@ -66,21 +68,22 @@ pub(crate) fn definitions(tools: usize, sources: &[String]) -> [Value; 3] {
                         "minLength": 1
                     },
                     "limit": {
-                        "type": "integer", "minimum": 1, "maximum": MOST, "default": USUAL,
-                        "description": "How many tools at most"
+                        "type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT,
+                        "description": "The largest number of tools to return"
                     },
                     "server": {"type": "string", "description": "Only tools of this server"}
                 },
                 "required": ["query"],
                 "additionalProperties": false
             },
-            "annotations": reads
+            "annotations": read_only
         }),
         json!({
             "name": DESCRIBE,
             "title": "Describe a tool",
             "description": format!(
-                "Gives the whole definition of one of the {tools} tools behind this server, by its name from {SEARCH}."
+                "Returns the complete definition of one of the {tools} tools behind this server, by \
+                 its name from {SEARCH}."
             ),
             "inputSchema": {
                 "type": "object",
@@ -88,22 +91,23 @@ pub(crate) fn definitions(tools: usize, sources: &[String]) -> [Value; 3] {
                 "required": ["name"],
                 "additionalProperties": false
             },
-            "annotations": reads
+            "annotations": read_only
         }),
         json!({
             "name": CALL,
             "title": "Call a tool",
             "description": format!(
-                "Runs one of the {tools} tools behind this server. Example: {{\"name\": \"git__git_log\", \"arguments\": \
-                 {{\"repo_path\": \"/work\"}}}}. The tool's own arguments go inside \"arguments\"."
+                "Runs one of the {tools} tools behind this server. Example: {{\"name\": \
+                 \"git__git_log\", \"arguments\": {{\"repo_path\": \"/work\"}}}}. The tool's own \
+                 arguments go inside \"arguments\"."
             ),
             "inputSchema": {
                 "type": "object",
                 "properties": {
-                    "name": {"type": "string", "description": "A name from the results of a search"},
+                    "name": {"type": "string", "description": "The name of a tool from a search result"},
                     "arguments": {
                         "type": "object",
-                        "description": "As the tool's inputSchema has them",
+                        "description": "The arguments, as the tool's inputSchema defines them",
                         "default": {},
                         "additionalProperties": true
                     }
@@ -121,7 +125,7 @@ pub fn options(snapshot: &Snapshot, view: &View, limit: usize) -> PickOptions {
     let tokens = snapshot.settings.search_tokens.unwrap_or(SEARCH_TOKENS);
     PickOptions {
         max_candidates: limit,
-        timeout: Some(TIME),
+        timeout: Some(SEARCH_TIMEOUT),
         token_budget: Some(TokenBudget {
             provider: Provider::Mcp.name().to_owned(),
             ..TokenBudget::new(tokens)
@@ -130,57 +134,43 @@ pub fn options(snapshot: &Snapshot, view: &View, limit: usize) -> PickOptions {
     }
 }
 
-/// Answers a search. `state` tells why a server cannot be reached, where that is so; `note` is told
-/// what was picked.
+/// Answers a search. `state` returns the reason if a server is unreachable; `note` is called with
+/// the selection.
 pub(crate) async fn search(
     snapshot: &Snapshot,
     view: &View,
     arguments: &Map<String, Value>,
-    state: &(dyn Fn(&str) -> Option<String> + Sync),
-    note: &(dyn Fn(&Query, &PickOptions, &Selection, Duration) + Sync),
+    down_reason: &(dyn Fn(&str) -> Option<String> + Sync),
+    on_selection: &(dyn Fn(&Query, &PickOptions, &Selection, Duration) + Sync),
 ) -> Result<(Value, Vec<Arc<Tool>>), Refusal> {
     let started = Instant::now();
     let Search {
         query,
         limit,
         server,
-    } = tolerance::search(arguments, MOST, USUAL)?;
+    } = tolerance::parse_search(arguments, MAX_LIMIT, DEFAULT_LIMIT)?;
     let mut options = options(snapshot, view, limit);
     if let Some(server) = server {
-        let Some(known) = view
+        let Some(source) = view
             .sources
             .iter()
-            .find(|known| known.eq_ignore_ascii_case(server.trim()))
+            .find(|source| source.eq_ignore_ascii_case(server.trim()))
         else {
             let message = format!(
-                "there is no server of this name; there are: {}",
+                "no server has this name; the servers are: {}",
                 view.sources.join(", ")
             );
             return Err(Refusal::new(Code::InvalidArguments, message));
         };
-        options.access.allow_sources = [known.clone()].into();
+        options.access.allow_sources = [source.clone()].into();
     }
     let query = Query::new(query);
     let selection = snapshot.pick_async(query.clone(), options.clone()).await;
     let selection =
         selection.map_err(|error| Refusal::new(Code::InvalidArguments, error.to_string()))?;
-    note(&query, &options, &selection, started.elapsed());
+    on_selection(&query, &options, &selection, started.elapsed());
     let picks: Vec<&Pick> = selection.picks.iter().chain(&selection.required).collect();
-    let shown: Vec<Arc<Tool>> = picks.iter().map(|pick| pick.shown()).collect();
-    let names: BTreeMap<String, String> = shown
-        .iter()
-        .filter_map(|tool| Some((tool.id.clone(), snapshot.names.get(&tool.id)?.clone())))
-        .collect();
-    let advertising = Advertising::ProviderMap(names);
-    let translation = translate(
-        &shown,
-        Provider::Mcp,
-        &TranslateOptions {
-            advertising,
-            ..TranslateOptions::default()
-        },
-    )
-    .map_err(|error| Refusal::new(Code::InvalidArguments, error.to_string()))?;
+    let translation = translate_picks(snapshot, &picks)?;
     let mut tools = Vec::with_capacity(picks.len());
     let mut shortened = Vec::new();
     for (pick, definition) in picks
@@ -199,22 +189,21 @@ pub(crate) async fn search(
         let rounded = (f64::from(pick.score) * 1_000.0).round() / 1_000.0;
         entry.insert("score".to_owned(), json!(rounded));
         entry.insert("reason".to_owned(), json!(pick.reason));
-        annotate(&mut entry, &pick.tool, view, state);
+        annotate(&mut entry, &pick.tool, view, down_reason);
         tools.push(Value::Object(entry));
     }
     let mut answer = json!({"tools": tools, "total": view.tools.len()});
     if tools.is_empty() {
         answer["hint"] = json!(
-            "No tool fits. Say what you want to do in other words, or the kind of thing that it is done to."
+            "No tool fits. Describe the task in other words, or name the kind of object that it \
+             is about."
         );
     }
     if !shortened.is_empty() {
         answer["shortened"] = json!(shortened);
     }
-    if let Some(blocked) = selection
-        .blocked
-        .as_ref()
-        .filter(|blocked| !is_hidden(&blocked.reasons))
+    if let Some(blocked) = &selection.blocked
+        && !is_hidden(&blocked.reasons)
     {
         let reasons: Vec<&str> = blocked.reasons.iter().map(|reason| reason.code()).collect();
         answer["blocked"] =
@@ -229,45 +218,64 @@ pub(crate) async fn search(
     ))
 }
 
-/// Answers what tools are.
+/// Translates the picked tools, under the names that clients are shown.
+fn translate_picks(snapshot: &Snapshot, picks: &[&Pick]) -> Result<Translation, Refusal> {
+    let mut shown_tools = Vec::with_capacity(picks.len());
+    let mut names = BTreeMap::new();
+    for pick in picks {
+        let tool = pick.shown_tool();
+        if let Some(name) = snapshot.names.get(&tool.id) {
+            names.insert(tool.id.clone(), name.clone());
+        }
+        shown_tools.push(tool);
+    }
+    let options = TranslateOptions {
+        advertising: Advertising::ProviderMap(names),
+        ..TranslateOptions::default()
+    };
+    translate(&shown_tools, Provider::Mcp, &options)
+        .map_err(|error| Refusal::new(Code::InvalidArguments, error.to_string()))
+}
+
+/// Answers with the complete definitions of tools.
 pub(crate) fn describe(
     snapshot: &Snapshot,
     view: &View,
     arguments: &Map<String, Value>,
-    state: &(dyn Fn(&str) -> Option<String> + Sync),
+    down_reason: &(dyn Fn(&str) -> Option<String> + Sync),
 ) -> Result<(Value, Vec<Arc<Tool>>), Refusal> {
-    let names = tolerance::described(arguments)?;
-    let mut described = Vec::with_capacity(names.len());
+    let names = tolerance::parse_names(arguments)?;
+    let mut definitions = Vec::with_capacity(names.len());
     let mut tools = Vec::with_capacity(names.len());
     for name in &names {
         let tool = view
-            .tool_of(name)
-            .map_err(|error| Refusal::of(error, name))?;
+            .find_tool(name)
+            .map_err(|error| Refusal::from_call_error(error, name))?;
         let Some(Value::Object(definition)) = snapshot.definition(tool) else {
             return Err(Refusal::unknown(name));
         };
         let mut entry = definition.clone();
-        annotate(&mut entry, tool, view, state);
-        described.push(Value::Object(entry));
+        annotate(&mut entry, tool, view, down_reason);
+        definitions.push(Value::Object(entry));
         tools.push(Arc::clone(tool));
     }
-    let answer = match described.len() {
-        1 => described.remove(0),
-        _ => json!({"tools": described}),
+    let answer = match definitions.len() {
+        1 => definitions.remove(0),
+        _ => json!({"tools": definitions}),
     };
     Ok((answer, tools))
 }
 
-/// Adds what the protocol has no place for.
+/// Adds members that the protocol does not define.
 fn annotate(
     entry: &mut Map<String, Value>,
     tool: &Tool,
     view: &View,
-    state: &(dyn Fn(&str) -> Option<String> + Sync),
+    down_reason: &(dyn Fn(&str) -> Option<String> + Sync),
 ) {
     if let Some(source) = &tool.source {
         entry.insert("server".to_owned(), json!(source));
-        if state(source).is_some() {
+        if down_reason(source).is_some() {
             entry.insert("server_state".to_owned(), json!("down"));
         }
     }

@@ -1,4 +1,4 @@
-//! The gateway: upstreams on one side, clients on the other, and between them what there is now.
+//! The gateway: it connects upstreams with clients, and builds the snapshots that clients see.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 use picktools::Catalog;
-use picktools_audit::{AuditWriter, Sending};
+use picktools_audit::{AuditUploader, AuditWriter};
 use picktools_import::mcp::Server;
-use picktools_mcp::KeptTools;
-use picktools_state::{Fault, Stamp, Store, lock};
+use picktools_mcp::ToolListCache;
+use picktools_state::{StateStamp, StateStore, StoreFault, lock};
 use rmcp::serve_server;
 use rmcp::transport::io::stdio_pipes;
 use serde_json::Value;
@@ -20,98 +20,98 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use crate::api_keys::ApiKeys;
 use crate::calls::Caller;
 use crate::circuits;
-use crate::decisions::Decisions;
+use crate::decisions::DecisionWatcher;
+use crate::elicitations::PendingElicitations;
 use crate::error::GatewayError;
-use crate::guests::Guests;
 use crate::handler::Handler;
 use crate::hub::Hub;
 use crate::journal::Journal;
-use crate::listener::Asks;
-use crate::metrics::{Event, Meter};
+use crate::listener::ClientAbilities;
+use crate::metrics::{GatewayEvent, Meter};
 use crate::naming;
 use crate::pins::Pins;
 use crate::queue::CallQueue;
-use crate::rounds::Rounds;
 use crate::sessions::Sessions;
-use crate::settings::{DEFAULT_ROLE, Names, Settings, Share, UpstreamRules};
-use crate::snapshot::{Sent, Snapshot};
-use crate::upstream::{Environment, Listed, Owner, Upstream};
+use crate::settings::{DEFAULT_ROLE, NameStyle, Settings, Share, UpstreamRules};
+use crate::snapshot::{Snapshot, UpstreamTools};
+use crate::upstream::{Environment, Owner, Upstream, UpstreamListing};
 
-/// What comes within this time is made one snapshot of.
-const TOGETHER: Duration = Duration::from_millis(100);
-/// How often is looked whether somebody approved something.
-const LOOK: Duration = Duration::from_millis(500);
-/// After how long it is tried again to hold what upstreams sent to what was approved.
-const AGAIN: Duration = Duration::from_secs(2);
-/// How long upstreams may take to end.
-const END: Duration = Duration::from_secs(5);
+/// Changes within this time become one snapshot.
+const BATCH_WINDOW: Duration = Duration::from_millis(100);
+/// The interval between checks for new approvals.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// The pause before a failed snapshot is built again.
+const REBUILD_BACKOFF: Duration = Duration::from_secs(2);
+/// The time that upstreams have to stop.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a gateway is made of.
+/// The parts of a gateway.
 pub struct GatewayOptions {
-    /// The servers that it stands before.
+    /// The servers behind the gateway.
     pub servers: Vec<Server>,
-    /// What the operator says.
+    /// The operator's settings.
     pub settings: Settings,
-    /// Tools that none of the servers has, of untrusted sources where it was read so: they can be
-    /// picked, and not called.
+    /// A catalog of tools that no server runs: they can be picked but not called. Its sources keep
+    /// their trust.
     pub catalog: Option<Catalog>,
-    /// Where programs that are started find the variables that tell of user, language and temporary
-    /// files.
+    /// The environment from which started programs get their variables for user, language and
+    /// temporary files.
     pub environment: Arc<Environment>,
-    /// Where what servers sent is kept, so that a list is there before they are up.
-    pub kept: Option<PathBuf>,
-    /// Which definitions were approved; without it all are believed.
+    /// The folder in which the tools of servers are cached, so that lists are complete before the
+    /// servers are up.
+    pub tool_cache: Option<PathBuf>,
+    /// Approved tool definitions. If `None`, every definition is trusted.
     pub pins: Option<Pins>,
-    /// Where calls wait for the operator that may do damage and come from a client that cannot ask;
-    /// without it they are refused.
+    /// The queue for unsafe calls of clients that cannot ask a person. If `None`, such calls are
+    /// refused.
     pub queue: Option<CallQueue>,
-    /// What is shared with other gateways besides approvals and the queue: limits of keys, servers
-    /// that are left alone, sessions and the audit.
-    pub store: Option<Store>,
-    /// Who hears what happens.
+    /// The store for state other than approvals and pending calls: rate limits, circuit breakers,
+    /// sessions and the audit stream.
+    pub store: Option<StateStore>,
+    /// The receiver of events.
     pub meter: Arc<dyn Meter>,
-    /// Whose connections are shared where the settings say nothing: with one client all can be,
-    /// with several what one does must not be seen by another.
+    /// The default for sharing connections. One client can share all of them; with several clients,
+    /// the state of one must stay invisible to the others.
     pub share: Share,
 }
 
-/// A way in for clients, which lets in whom the settings name.
-pub trait Entrance: Send + Sync {
-    /// Returns who may come in under these settings. Whose key is as it was stays who they are.
+/// A front end for clients that accepts the keys of the settings.
+pub trait ClientFrontend: Send + Sync {
+    /// Creates the keys for new settings. Unchanged keys keep their state.
     ///
     /// # Errors
     ///
-    /// [`GatewayError`] when nobody could be let in so.
-    fn guests(&self, settings: &Settings) -> Result<Guests, GatewayError>;
+    /// [`GatewayError`] if the settings cannot be used.
+    fn api_keys(&self, settings: &Settings) -> Result<ApiKeys, GatewayError>;
 
-    /// Lets others in. Sessions of those who may not come any longer end.
-    fn replace(&self, guests: Guests);
+    /// Replaces the accepted keys. Sessions of removed keys end.
+    fn replace(&self, api_keys: ApiKeys);
 }
 
-/// One server before many. Dropped, it ends what it started.
+/// One MCP server in front of several. When dropped, it stops everything that it started.
 ///
-/// Its futures are boxed: what is within an `async fn` is compiled once more in each crate that
-/// awaits it, and here that is nearly all.
+/// Its futures are boxed: the code of an `async fn` is compiled again in each crate that awaits it.
 pub struct Gateway {
     hub: Arc<Hub>,
-    kept: Option<KeptTools>,
-    tell: mpsc::Sender<Listed>,
-    building: JoinHandle<()>,
-    /// What sees the decisions of operators.
-    deciding: JoinHandle<()>,
-    /// What tells other gateways which servers are left alone, and hears it.
+    tool_cache: Option<ToolListCache>,
+    listings_sender: mpsc::Sender<UpstreamListing>,
+    rebuild_task: JoinHandle<()>,
+    /// Records the decisions of operators.
+    decision_task: JoinHandle<()>,
+    /// Shares circuit breakers with other gateways.
     circuits: Option<JoinHandle<()>>,
-    /// What sends the audit to the store.
-    sending: Mutex<Option<Sending>>,
-    /// What follows each upstream.
+    /// Sends the audit log to the store.
+    audit_uploader: Mutex<Option<AuditUploader>>,
+    /// The tasks that follow the upstreams, by name.
     following: Mutex<BTreeMap<String, JoinHandle<()>>>,
-    entrances: Mutex<Vec<Weak<dyn Entrance>>>,
+    frontends: Mutex<Vec<Weak<dyn ClientFrontend>>>,
 }
 
-/// The servers that can stand behind a gateway under these settings, by name.
-fn plan(
+/// Returns the servers with their rules, by name.
+fn plan_upstreams(
     servers: Vec<Server>,
     settings: &Settings,
 ) -> Result<BTreeMap<String, (Server, UpstreamRules)>, GatewayError> {
@@ -122,7 +122,7 @@ fn plan(
             name: name.clone(),
             reason: reason.to_owned(),
         };
-        if let Some(reason) = naming::fault(&name) {
+        if let Some(reason) = naming::name_fault(&name) {
             return Err(refuse(reason));
         }
         let rules = settings.upstream(&name);
@@ -130,34 +130,65 @@ fn plan(
             return Err(refuse("two servers have this name; rename one of them"));
         }
     }
-    if settings.names == Names::Bare && planned.len() != 1 {
+    if settings.names == NameStyle::Bare && planned.len() != 1 {
         return Err(GatewayError::Settings(
-            "\"names\": \"bare\" is for one server only".to_owned(),
+            "\"names\": \"bare\" requires exactly one server".to_owned(),
         ));
     }
     let is_unknown = |name: &&String| *name != "*" && !planned.contains_key(*name);
     if let Some(unknown) = settings.upstreams.keys().find(is_unknown) {
         let names: Vec<&String> = planned.keys().collect();
-        let message = format!("the settings speak of an upstream {unknown:?}; there are {names:?}");
+        let message =
+            format!("unknown upstream {unknown:?} in the settings; the servers are {names:?}");
         return Err(GatewayError::Settings(message));
     }
     Ok(planned)
 }
 
+/// Opens the journal with its audit log, and begins the upload of the audit log if there is a
+/// store.
+fn open_journal(
+    settings: &Settings,
+    store: Option<&StateStore>,
+) -> Result<(Journal, Option<AuditUploader>), GatewayError> {
+    let audit_error = |error: &dyn fmt::Display| GatewayError::Audit(error.to_string());
+    let Some(audit_settings) = &settings.audit else {
+        let journal = Journal::open(None).map_err(|error| audit_error(&error))?;
+        return Ok((journal, None));
+    };
+    let mut audit =
+        AuditWriter::open(audit_settings.clone()).map_err(|error| audit_error(&error))?;
+    let mut audit_uploader = None;
+    if let Some(store) = store {
+        let uploader = AuditUploader::begin(&audit_settings.folder, store.clone())
+            .map_err(|error| audit_error(&error))?;
+        audit.keep_unsent(uploader.sent_number());
+        audit_uploader = Some(uploader);
+    }
+    if let Some(remnant) = audit.remnant() {
+        let (file, bytes) = (&remnant.file, remnant.bytes);
+        tracing::error!(
+            target: "picktools::audit", %file, bytes,
+            "moved an incomplete record at the end of the audit log to another file"
+        );
+    }
+    let journal = Journal::open(Some(audit)).map_err(|error| audit_error(&error))?;
+    Ok((journal, audit_uploader))
+}
+
 impl Gateway {
-    /// Starts what is to be started. Within a tokio runtime.
+    /// Starts the gateway. It must be called within a tokio runtime.
     ///
     /// # Errors
     ///
-    /// [`GatewayError`] when a server cannot stand behind a gateway as it is called, or the
-    /// settings do not fit.
+    /// [`GatewayError`] if a server cannot be used under its name, or the settings are invalid.
     pub fn open(options: GatewayOptions) -> Result<Self, GatewayError> {
         let GatewayOptions {
             servers,
             settings,
             catalog,
             environment,
-            kept,
+            tool_cache,
             pins,
             queue,
             store,
@@ -166,52 +197,36 @@ impl Gateway {
         } = options;
         if let Some(store) = &store {
             let meter = Arc::clone(&meter);
-            store.tell(Arc::new(move |purpose, fault| {
-                meter.record(&Event::Store {
+            store.set_fault_listener(Arc::new(move |purpose, fault| {
+                meter.record(&GatewayEvent::Store {
                     purpose: purpose.name(),
-                    fault: fault.map(Fault::name),
+                    fault: fault.map(StoreFault::name),
                 });
             }));
         }
-        let planned = plan(servers, &settings)?;
-        let failed = |error: &dyn fmt::Display| GatewayError::Audit(error.to_string());
-        let mut audit = settings
-            .audit
-            .clone()
-            .map(AuditWriter::open)
-            .transpose()
-            .map_err(|error| failed(&error))?;
-        let mut sending = None;
-        if let (Some(audit), Some(written), Some(store)) = (&mut audit, &settings.audit, &store) {
-            let begun =
-                Sending::begin(&written.folder, store.clone()).map_err(|error| failed(&error))?;
-            audit.keep_unsent(begun.sent());
-            sending = Some(begun);
-        }
-        if let Some(remnant) = audit.as_ref().and_then(AuditWriter::remnant) {
-            let (file, bytes) = (&remnant.file, remnant.bytes);
-            tracing::error!(target: "picktools::audit", %file, bytes, "half a record stood at the end, and was put aside");
-        }
-        let journal = Journal::open(audit).map_err(|error| failed(&error))?;
+        let planned = plan_upstreams(servers, &settings)?;
+        let (journal, audit_uploader) = open_journal(&settings, store.as_ref())?;
         let idle = Duration::from_secs(settings.http.session_s.max(1));
         let settings = Arc::new(settings);
-        let first = Snapshot::build(Arc::clone(&settings), catalog.as_ref(), &[], None, None)
-            .map_err(GatewayError::Snapshot)?
-            .shared_in(store.clone());
+        let first_snapshot =
+            Snapshot::build(Arc::clone(&settings), catalog.as_ref(), &[], None, None)
+                .map_err(GatewayError::Snapshot)?
+                .with_store(store.clone());
+        let sessions = match &store {
+            Some(store) if share == Share::Owner => Some(Sessions::new(store.clone(), idle)),
+            _ => None,
+        };
         let hub = Arc::new(Hub {
             upstreams: RwLock::default(),
             settings: RwLock::new(settings),
             catalog: RwLock::new(catalog),
             replaced: Notify::new(),
-            snapshot: watch::Sender::new(Arc::new(first)),
+            snapshot: watch::Sender::new(Arc::new(first_snapshot)),
             complete: watch::Sender::new(planned.is_empty()),
             live: watch::Sender::default(),
-            rounds: Rounds::default(),
+            elicitations: PendingElicitations::default(),
             queue,
-            sessions: store
-                .clone()
-                .filter(|_| share == Share::Owner)
-                .map(|store| Sessions::new(store, idle)),
+            sessions,
             store: store.clone(),
             pins: pins.clone(),
             share,
@@ -219,53 +234,54 @@ impl Gateway {
             journal,
             environment,
         });
-        hub.journal.changed(&hub.snapshot());
-        let decisions = Decisions::new(pins.clone(), hub.queue.clone());
-        let (tell, heard) = mpsc::channel(64);
+        hub.journal.record_policy(&hub.snapshot());
+        let decisions = DecisionWatcher::new(pins.clone(), hub.queue.clone());
+        let (listings_sender, listings) = mpsc::channel(64);
         let gateway = Self {
-            building: tokio::spawn(build(Arc::clone(&hub), pins, heard)),
-            deciding: tokio::spawn(decisions.follow(Arc::clone(&hub))),
+            rebuild_task: tokio::spawn(rebuild_snapshots(Arc::clone(&hub), pins, listings)),
+            decision_task: tokio::spawn(decisions.follow(Arc::clone(&hub))),
             circuits: store.map(|store| tokio::spawn(circuits::follow(Arc::clone(&hub), store))),
-            kept: kept.map(KeptTools::new),
-            sending: Mutex::new(sending),
-            tell,
+            tool_cache: tool_cache.map(ToolListCache::new),
+            audit_uploader: Mutex::new(audit_uploader),
+            listings_sender,
             following: Mutex::default(),
-            entrances: Mutex::default(),
+            frontends: Mutex::default(),
             hub,
         };
         gateway.replace_upstreams(planned);
         Ok(gateway)
     }
 
-    /// Takes other servers, settings and tools of the operator's own. Servers that stay as they are
-    /// keep their connections, and clients their sessions; calls under way come to their end. A
-    /// session keeps the mode that it has.
+    /// Replaces the servers, the settings and the operator's own catalog. Unchanged servers keep
+    /// their connections, and clients keep their sessions; running calls complete. A session keeps
+    /// its mode.
     ///
     /// # Errors
     ///
-    /// [`GatewayError`] when they cannot be used: nothing is changed then.
+    /// [`GatewayError`] if they cannot be used; then nothing changes.
     pub fn reload(
         &self,
         servers: Vec<Server>,
         settings: Settings,
         catalog: Option<Catalog>,
     ) -> Result<(), GatewayError> {
-        let planned = plan(servers, &settings)?;
+        let planned = plan_upstreams(servers, &settings)?;
         if settings.audit != self.hub.settings().audit {
             let message =
-                "`audit` holds from start to end; start the gateway again where it is to change";
+                "`audit` cannot change while the gateway runs; restart the gateway to change it";
             return Err(GatewayError::Settings(message.to_owned()));
         }
-        let entrances: Vec<Arc<dyn Entrance>> = lock(&self.entrances)
+        let frontends: Vec<Arc<dyn ClientFrontend>> = lock(&self.frontends)
             .iter()
             .filter_map(Weak::upgrade)
             .collect();
-        let opened = entrances
-            .iter()
-            .map(|entrance| entrance.guests(&settings))
-            .collect::<Result<Vec<_>, _>>()?;
-        for (entrance, guests) in entrances.iter().zip(opened) {
-            entrance.replace(guests);
+        let mut new_keys = Vec::with_capacity(frontends.len());
+        for frontend in frontends {
+            let api_keys = frontend.api_keys(&settings)?;
+            new_keys.push((frontend, api_keys));
+        }
+        for (frontend, api_keys) in new_keys {
+            frontend.replace(api_keys);
         }
         *self
             .hub
@@ -282,11 +298,11 @@ impl Gateway {
         Ok(())
     }
 
-    /// Starts to follow upstreams that are new or not as they were, and lets go of others.
+    /// Follows new and changed upstreams, and stops the removed ones.
     fn replace_upstreams(&self, planned: BTreeMap<String, (Server, UpstreamRules)>) {
-        // With one client there is no doubt who is asked.
+        // With only one client it is clear which client an upstream asks.
         let is_one = self.hub.share == Share::All;
-        let asks = Asks {
+        let abilities = ClientAbilities {
             person: is_one,
             model: is_one,
         };
@@ -296,32 +312,33 @@ impl Gateway {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         let mut following = lock(&self.following);
-        let mut kept = BTreeMap::new();
+        let mut new_upstreams = BTreeMap::new();
         for (name, (server, rules)) in planned {
-            let same = upstreams
-                .get(&name)
-                .filter(|upstream| upstream.server == server && upstream.rules == rules);
-            if let Some(same) = same {
-                kept.insert(name, Arc::clone(same));
+            if let Some(unchanged) = upstreams.get(&name)
+                && unchanged.server == server
+                && unchanged.rules == rules
+            {
+                new_upstreams.insert(name, Arc::clone(unchanged));
                 continue;
             }
             let upstream = Upstream::new(
                 server,
                 rules,
                 Arc::clone(&self.hub.environment),
-                asks,
+                abilities,
                 Arc::clone(&self.hub.meter),
             );
             self.hub.live.send_modify(|live| drop(live.remove(&name)));
-            let task =
-                tokio::spawn(Arc::clone(&upstream).follow(self.kept.clone(), self.tell.clone()));
-            if let Some(before) = following.insert(name.clone(), task) {
-                before.abort();
+            let task = tokio::spawn(
+                Arc::clone(&upstream).follow(self.tool_cache.clone(), self.listings_sender.clone()),
+            );
+            if let Some(previous) = following.insert(name.clone(), task) {
+                previous.abort();
             }
-            kept.insert(name, upstream);
+            new_upstreams.insert(name, upstream);
         }
-        let before = std::mem::replace(&mut *upstreams, kept);
-        for (name, upstream) in before {
+        let previous = std::mem::replace(&mut *upstreams, new_upstreams);
+        for (name, upstream) in previous {
             if upstreams
                 .get(&name)
                 .is_some_and(|now| Arc::ptr_eq(now, &upstream))
@@ -337,11 +354,11 @@ impl Gateway {
         }
     }
 
-    /// Serves the client at standard input and output, until it goes.
+    /// Serves the client at standard input and output until it disconnects.
     ///
     /// # Errors
     ///
-    /// [`GatewayError::Client`] when it says what cannot be understood before hands are shaken.
+    /// [`GatewayError::Client`] if the handshake fails.
     pub fn serve_stdio(&self) -> BoxFuture<'_, Result<(), GatewayError>> {
         let caller = Caller {
             role: DEFAULT_ROLE.into(),
@@ -360,40 +377,46 @@ impl Gateway {
         serve.boxed()
     }
 
-    /// Returns what its clients share.
+    /// Returns the state that all clients share.
     pub fn hub(&self) -> &Arc<Hub> {
         &self.hub
     }
 
-    /// Has a way in follow the settings, as long as it is there.
-    pub fn add_entrance(&self, entrance: Weak<dyn Entrance>) {
-        lock(&self.entrances).push(entrance);
+    /// Registers a front end that is updated when the settings change, as long as it exists.
+    pub fn add_frontend(&self, frontend: Weak<dyn ClientFrontend>) {
+        lock(&self.frontends).push(frontend);
     }
 
-    /// Ends all upstreams in good order.
+    /// Stops all upstreams gracefully, and flushes the audit log.
     pub fn end(self) -> BoxFuture<'static, ()> {
         let end = async move {
             self.stop();
             let upstreams = self.hub.upstreams();
             drop(
                 timeout(
-                    END,
+                    SHUTDOWN_TIMEOUT,
                     join_all(upstreams.iter().map(|upstream| upstream.end())),
                 )
                 .await,
             );
             self.hub.journal.flush();
-            let sending = lock(&self.sending).take();
-            if let Some(sending) = sending {
-                drop(timeout(END, tokio::task::spawn_blocking(|| sending.end())).await);
+            let audit_uploader = lock(&self.audit_uploader).take();
+            if let Some(audit_uploader) = audit_uploader {
+                drop(
+                    timeout(
+                        SHUTDOWN_TIMEOUT,
+                        tokio::task::spawn_blocking(|| audit_uploader.end()),
+                    )
+                    .await,
+                );
             }
         };
         end.boxed()
     }
 
     fn stop(&self) {
-        self.building.abort();
-        self.deciding.abort();
+        self.rebuild_task.abort();
+        self.decision_task.abort();
         self.circuits.iter().for_each(JoinHandle::abort);
         lock(&self.following).values().for_each(JoinHandle::abort);
     }
@@ -413,31 +436,31 @@ impl fmt::Debug for Gateway {
     }
 }
 
-/// What was heard of upstreams.
+/// Reports of upstreams so far.
 #[derive(Default)]
-struct HeardOf {
+struct UpstreamReports {
     tools: BTreeMap<String, Vec<Value>>,
-    /// Those that have said something, if only that they cannot be reached.
-    said: BTreeSet<String>,
-    /// What those said that were asked, that they have tools or why not, until that is held to what
-    /// was approved.
+    /// The upstreams that have reported, even if only that they are unreachable.
+    reported: BTreeSet<String>,
+    /// The live results since the last snapshot: tools were listed, or the reason why not.
     live: BTreeMap<String, Result<(), String>>,
 }
 
-impl HeardOf {
-    fn note(
+impl UpstreamReports {
+    fn record(
         &mut self,
-        Listed {
+        UpstreamListing {
             upstream,
             listing,
             is_live,
-        }: Listed,
+        }: UpstreamListing,
     ) {
         if is_live {
-            self.live.insert(
-                upstream.clone(),
-                listing.as_ref().map(|_| ()).map_err(Clone::clone),
-            );
+            let result = match &listing {
+                Ok(_) => Ok(()),
+                Err(reason) => Err(reason.clone()),
+            };
+            self.live.insert(upstream.clone(), result);
         }
         let reason = match listing {
             Ok(listing) => {
@@ -447,119 +470,146 @@ impl HeardOf {
             Err(reason) => Some(reason),
         };
         if let Some(reason) = &reason {
-            tracing::warn!(target: "picktools::gateway", %upstream, %reason, "tools are missing");
+            tracing::warn!(
+                target: "picktools::gateway", %upstream, %reason,
+                "incomplete list of tools"
+            );
         }
-        self.said.insert(upstream);
+        self.reported.insert(upstream);
     }
 
-    /// Tells what those said that were asked, or why it could not be held to what was approved.
-    fn tell(&mut self, hub: &Hub, failed: Option<&String>) {
+    /// Returns the reported tools of these upstreams.
+    fn collect_tools(&self, upstreams: &[Arc<Upstream>]) -> Vec<UpstreamTools> {
+        let mut upstream_tools = Vec::with_capacity(upstreams.len());
+        for upstream in upstreams {
+            let Some(tools) = self.tools.get(&upstream.server.name) else {
+                continue;
+            };
+            upstream_tools.push(UpstreamTools {
+                server: upstream.server.clone(),
+                rules: upstream.rules,
+                tools: tools.clone(),
+            });
+        }
+        upstream_tools
+    }
+
+    /// Publishes the live results, or the error because of which no snapshot could be built.
+    fn publish(&mut self, hub: &Hub, error: Option<&String>) {
         if self.live.is_empty() {
             return;
         }
-        hub.live.send_modify(|known| {
-            for (upstream, said) in &self.live {
-                match failed {
-                    Some(message) => drop(known.insert(upstream.clone(), Err(message.clone()))),
-                    // Once it was asked, what it has is known, and a call finds out whether it is
-                    // there.
-                    None if known.get(upstream) == Some(&Ok(())) => {}
-                    None => drop(known.insert(upstream.clone(), said.clone())),
+        hub.live.send_modify(|live_results| {
+            for (upstream, result) in &self.live {
+                match error {
+                    Some(message) => {
+                        drop(live_results.insert(upstream.clone(), Err(message.clone())))
+                    }
+                    // After the first live listing the tools are known; a call finds out if the
+                    // server is reachable.
+                    None if live_results.get(upstream) == Some(&Ok(())) => {}
+                    None => drop(live_results.insert(upstream.clone(), result.clone())),
                 }
             }
         });
-        if failed.is_none() {
+        if error.is_none() {
             self.live.clear();
         }
     }
 }
 
-/// By what is told that somebody approved something. Finding out may wait for a store.
-async fn stamp_of(pins: &Option<Pins>) -> Option<Stamp> {
+/// Returns the stamp of the approvals. It may wait for a store.
+async fn approvals_stamp(pins: &Option<Pins>) -> Option<StateStamp> {
     let pins = pins.clone()?;
     tokio::task::spawn_blocking(move || pins.stamp()).await.ok()
 }
 
-/// Makes a new snapshot whenever an upstream sent something else, or something was approved.
-async fn build(hub: Arc<Hub>, pins: Option<Pins>, mut heard: mpsc::Receiver<Listed>) {
-    let mut heard_of = HeardOf::default();
-    let mut stamp = stamp_of(&pins).await;
-    // When it was last tried, and why that failed.
-    let (mut tried, mut fault): (Instant, Option<String>) = (Instant::now(), None);
+/// Builds a snapshot from the current tools of upstreams, on another thread.
+async fn build_snapshot(
+    hub: &Hub,
+    pins: &Option<Pins>,
+    upstream_tools: Vec<UpstreamTools>,
+) -> Result<Snapshot, String> {
+    let (settings, own_catalog) = (hub.settings(), hub.catalog());
+    let (pins, store) = (pins.clone(), hub.store.clone());
+    let previous = Arc::clone(&hub.snapshot.borrow());
+    let build_result = tokio::task::spawn_blocking(move || -> Result<Snapshot, String> {
+        let snapshot = Snapshot::build(
+            settings,
+            own_catalog.as_ref(),
+            &upstream_tools,
+            pins.as_ref(),
+            Some(&previous.engine),
+        )?;
+        Ok(snapshot.with_store(store))
+    });
+    build_result
+        .await
+        .unwrap_or_else(|error| Err(error.to_string()))
+}
+
+/// Builds a new snapshot whenever an upstream sends other tools or an approval changes.
+async fn rebuild_snapshots(
+    hub: Arc<Hub>,
+    pins: Option<Pins>,
+    mut listings: mpsc::Receiver<UpstreamListing>,
+) {
+    let mut reports = UpstreamReports::default();
+    let mut stamp = approvals_stamp(&pins).await;
+    // The time of the last attempt, and its error.
+    let (mut last_attempt, mut last_error): (Instant, Option<String>) = (Instant::now(), None);
     loop {
-        let mut news = Vec::new();
+        let mut new_listings = Vec::new();
         tokio::select! {
-            listed = heard.recv() => match listed {
-                Some(listed) => news.push(listed),
+            listing = listings.recv() => match listing {
+                Some(listing) => new_listings.push(listing),
                 None => return,
             },
             () = hub.replaced.notified() => {}
-            () = sleep(LOOK), if pins.is_some() => {
-                let now = stamp_of(&pins).await;
-                // What failed is tried again, as a store that was away may be there.
-                if now == stamp && (fault.is_none() || tried.elapsed() < AGAIN) {
+            () = sleep(POLL_INTERVAL), if pins.is_some() => {
+                let current_stamp = approvals_stamp(&pins).await;
+                // A failed build is repeated, because an unreachable store may be back.
+                let must_wait = last_error.is_none() || last_attempt.elapsed() < REBUILD_BACKOFF;
+                if current_stamp == stamp && must_wait {
                     continue;
                 }
-                stamp = now;
+                stamp = current_stamp;
             }
         }
-        while let Ok(Some(more)) = timeout(TOGETHER, heard.recv()).await {
-            news.push(more);
+        while let Ok(Some(listing)) = timeout(BATCH_WINDOW, listings.recv()).await {
+            new_listings.push(listing);
         }
-        news.into_iter().for_each(|listed| heard_of.note(listed));
+        new_listings
+            .into_iter()
+            .for_each(|listing| reports.record(listing));
         let upstreams = hub.upstreams();
-        let sent = upstreams.iter().filter_map(|upstream| {
-            let tools = heard_of.tools.get(&upstream.server.name)?.clone();
-            Some(Sent {
-                server: upstream.server.clone(),
-                rules: upstream.rules,
-                tools,
-            })
-        });
-        let sent: Vec<Sent> = sent.collect();
-        let (settings, own, pins_of_build, store) = (
-            hub.settings(),
-            hub.catalog(),
-            pins.clone(),
-            hub.store.clone(),
-        );
-        let before = Arc::clone(&hub.snapshot.borrow());
-        let built = tokio::task::spawn_blocking(move || {
-            Snapshot::build(
-                settings,
-                own.as_ref(),
-                &sent,
-                pins_of_build.as_ref(),
-                Some(&before.engine),
-            )
-            .map(|snapshot| snapshot.shared_in(store))
-        });
-        let built = built.await;
-        tried = Instant::now();
-        let failed = match built {
-            Ok(Ok(snapshot)) => {
-                // Written by this, they need not be read again; written by others meanwhile, they
-                // must be.
+        let build_result = build_snapshot(&hub, &pins, reports.collect_tools(&upstreams)).await;
+        last_attempt = Instant::now();
+        let error = match build_result {
+            Ok(snapshot) => {
+                // Approvals that this build wrote need not be read again, but later approvals of
+                // others must.
                 stamp.clone_from(&snapshot.approvals);
                 let snapshot = Arc::new(snapshot);
-                hub.journal.changed(&snapshot);
+                hub.journal.record_policy(&snapshot);
                 drop(hub.snapshot.send_replace(snapshot));
                 None
             }
-            Ok(Err(message)) => Some(message),
-            Err(error) => Some(error.to_string()),
+            Err(message) => Some(message),
         };
-        if let Some(message) = failed
-            .as_ref()
-            .filter(|message| fault.as_ref() != Some(message))
+        if let Some(message) = &error
+            && last_error.as_ref() != Some(message)
         {
-            tracing::error!(target: "picktools::gateway", %message, "what there was stays");
+            tracing::error!(
+                target: "picktools::gateway", %message,
+                "cannot build a new snapshot; the current one stays in use"
+            );
         }
-        heard_of.tell(&hub, failed.as_ref());
-        fault = failed;
+        reports.publish(&hub, error.as_ref());
+        last_error = error;
         if upstreams
             .iter()
-            .all(|upstream| heard_of.said.contains(&upstream.server.name))
+            .all(|upstream| reports.reported.contains(&upstream.server.name))
         {
             hub.complete.send_replace(true);
         }

@@ -1,4 +1,4 @@
-//! The protocol's methods, for one client.
+//! The methods of the MCP protocol, for one client.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,58 +26,58 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use crate::calls::{Caller, Calling, FIRST};
-use crate::carried::{self, Carried, Listed};
+use crate::api_keys::RequestIdentity;
+use crate::calls::{CallRunner, Caller, FIRST_LISTING_TIMEOUT};
+use crate::elicitations::InputAnswers;
 use crate::front::{self, CALL, DESCRIBE, SEARCH};
-use crate::guests::Sender;
 use crate::hub::Hub;
-use crate::journal::{Selected, Via};
-use crate::metrics::Event;
+use crate::journal::{RequestRoute, SelectionEvent};
+use crate::metrics::GatewayEvent;
+use crate::passthrough::{self, MergedListing, PassthroughCapabilities};
 use crate::refusal::{Code, Refusal};
 use crate::relay;
-use crate::rounds::Again;
-use crate::sessions::{self, Sessions, Shown};
-use crate::settings::{Mode, Names, Share};
+use crate::sessions::{self, SessionTools, Sessions};
+use crate::settings::{Mode, NameStyle, Share};
 use crate::snapshot::{Snapshot, View};
 use crate::tolerance;
-use crate::upstream::{Owner, Upstream};
+use crate::upstream::Owner;
 
-/// The most tools that join a dynamic list.
+/// The most tools that a dynamic list adds.
 const MAX_JOINED: usize = 64;
-/// How many tools stand on a page.
-const PAGE: usize = 200;
-/// How long a client may take to read a notification before it is dropped.
-const TELL: Duration = Duration::from_secs(2);
-/// The most changed resources that a client has not been told of yet.
+/// The number of tools on a page.
+const PAGE_SIZE: usize = 200;
+/// The time that a client has to accept a notification before the notification is dropped.
+const NOTIFY_TIMEOUT: Duration = Duration::from_secs(2);
+/// The most queued notifications about changed resources.
 const MAX_UPDATES: usize = 64;
-/// Up to how many tokens all tools are shown, where nothing else is said.
+/// The default token limit up to which all tools are listed.
 const PASS_THROUGH_TOKENS: usize = 4_000;
 
-/// The header that names a session.
+/// The header with the session id.
 pub const SESSION: &str = "mcp-session-id";
 
-/// One client.
+/// The handler of one client.
 #[derive(Clone)]
 pub struct Handler {
     gateway: Arc<Hub>,
     session: Arc<Session>,
 }
 
-/// What is known of a client while it is connected.
+/// The state of a connected client.
 struct Session {
     gateway: Arc<Hub>,
-    /// Whether hands were shaken.
+    /// `true` after the handshake.
     has_begun: AtomicBool,
     caller: Caller,
-    /// Whose its connections are, where other gateways know it too.
+    /// The owner of its connections, if other gateways know it too.
     owner: OnceLock<Owner>,
-    /// What it is shown, once that was decided, with the counts that its descriptions tell.
-    shown: OnceLock<Shown>,
-    /// The definitions that joined a dynamic list, in the order in which they came.
+    /// The tools that are listed to the client, decided at the first list.
+    session_tools: OnceLock<SessionTools>,
+    /// The definitions that joined a dynamic list, in order.
     joined: Mutex<Vec<Value>>,
     level: Mutex<Option<LoggingLevel>>,
     watch: Mutex<Option<AbortHandle>>,
-    /// What tells of changed resources, by upstream.
+    /// The tasks that report changed resources, by upstream.
     updates: Mutex<HashMap<String, AbortHandle>>,
 }
 
@@ -94,38 +94,41 @@ impl Drop for Session {
             self.gateway.forget(owner);
         }
         if *self.has_begun.get_mut() {
-            self.gateway.meter.record(&Event::Session { begun: false });
+            self.gateway
+                .meter
+                .record(&GatewayEvent::Session { begun: false });
         }
     }
 }
 
 impl Session {
-    /// Adds definitions to a dynamic list, and returns those that were not there.
+    /// Adds definitions to a dynamic list, and returns the new ones.
     fn add(&self, definitions: impl IntoIterator<Item = Value>) -> Vec<Value> {
         let mut joined = lock(&self.joined);
-        let before = joined.len();
+        let first_new = joined.len();
         for definition in definitions {
             if joined.len() < MAX_JOINED
                 && joined
                     .iter()
-                    .all(|known| known["name"] != definition["name"])
+                    .all(|existing| existing["name"] != definition["name"])
             {
                 joined.push(definition);
             }
         }
-        joined[before..].to_vec()
+        joined[first_new..].to_vec()
     }
 }
 
 impl Handler {
-    /// Makes what serves a client, which calls as `caller` where no request says otherwise.
+    /// Creates the handler of a client, which calls as `caller` unless a request names another
+    /// identity.
     pub fn new(gateway: Arc<Hub>, caller: Caller) -> Self {
         let session = Session {
             gateway: Arc::clone(&gateway),
             has_begun: AtomicBool::new(false),
             caller,
             owner: OnceLock::new(),
-            shown: OnceLock::new(),
+            session_tools: OnceLock::new(),
             joined: Mutex::default(),
             level: Mutex::new(Some(LoggingLevel::Info)),
             watch: Mutex::default(),
@@ -137,238 +140,191 @@ impl Handler {
         }
     }
 
-    /// Who sent a request: over HTTP whoever has the key, and without sessions the key is whose
-    /// state it is.
+    /// Returns the caller of a request: over HTTP, the key that sent it. Without sessions, the key
+    /// owns the state.
     fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
-        self.caller_of(&context.extensions)
+        self.caller_from_extensions(&context.extensions)
     }
 
-    fn caller_of(&self, extensions: &Extensions) -> Caller {
+    fn caller_from_extensions(&self, extensions: &Extensions) -> Caller {
         let Some(parts) = extensions.get::<http::request::Parts>() else {
             return self.session.caller.clone();
         };
-        let Some(sender) = parts.extensions.get::<Sender>() else {
+        let Some(identity) = parts.extensions.get::<RequestIdentity>() else {
             return self.session.caller.clone();
         };
-        let session = parts
-            .headers
-            .get(SESSION)
-            .and_then(|session| session.to_str().ok());
-        let owner = match session {
+        let owner = match session_id(parts) {
             Some(session) if self.gateway.sessions.is_some() => {
-                let of_all = || Owner::of_shared_session(&sessions::digest_of(session));
-                self.session.owner.get_or_init(of_all).clone()
+                let shared_owner =
+                    || Owner::from_shared_session(&sessions::session_digest(session));
+                self.session.owner.get_or_init(shared_owner).clone()
             }
             Some(_) => self.session.caller.owner.clone(),
-            None => Owner::of_key(&sender.key),
+            None => Owner::from_key(&identity.key),
         };
         Caller {
-            role: Arc::clone(&sender.role),
-            key: Arc::clone(&sender.key),
+            role: Arc::clone(&identity.role),
+            key: Arc::clone(&identity.key),
             owner,
         }
     }
 
-    /// What the client is shown: decided when it first asks, and then kept.
-    fn shown(&self, snapshot: &Snapshot, view: &View) -> Shown {
+    /// Returns the tools that are listed to the client. The first request decides; the decision
+    /// then stays.
+    fn session_tools(&self, snapshot: &Snapshot, view: &View) -> SessionTools {
         let decide = || {
-            let most = snapshot
+            let max_tokens = snapshot
                 .settings
                 .pass_through_tokens
                 .unwrap_or(PASS_THROUGH_TOKENS);
             let mode = match snapshot.settings.mode {
-                Mode::Auto if !view.tools.is_empty() && snapshot.tokens(view) <= most => {
+                Mode::Auto if !view.tools.is_empty() && snapshot.tokens(view) <= max_tokens => {
                     Mode::PassThrough
                 }
                 Mode::Auto => Mode::Search,
-                said => said,
+                configured => configured,
             };
             let front = front::definitions(view.tools.len(), &view.sources);
             let tokens = Tokenizer::O200k.count(&json!(front).to_string());
-            Shown {
+            SessionTools {
                 mode,
                 front,
                 tokens,
             }
         };
-        self.session.shown.get_or_init(decide).clone()
+        self.session.session_tools.get_or_init(decide).clone()
     }
 
-    fn listed(&self, snapshot: &Snapshot, view: &View) -> Vec<Value> {
-        let Shown {
+    fn list_definitions(&self, snapshot: &Snapshot, view: &View) -> Vec<Value> {
+        let SessionTools {
             mode,
             front,
             tokens,
-        } = self.shown(snapshot, view);
-        let whole = snapshot.tokens(view);
+        } = self.session_tools(snapshot, view);
+        let all_tokens = snapshot.tokens(view);
         let tokens = if mode == Mode::PassThrough {
-            whole
+            all_tokens
         } else {
             tokens
         };
-        self.gateway.meter.record(&Event::List { tokens, whole });
+        self.gateway
+            .meter
+            .record(&GatewayEvent::List { tokens, all_tokens });
         match mode {
-            Mode::PassThrough => view
-                .tools
-                .iter()
-                .filter_map(|tool| snapshot.definition(tool).cloned())
-                .collect(),
-            Mode::Dynamic => front
-                .into_iter()
-                .chain(lock(&self.session.joined).iter().cloned())
-                .collect(),
+            Mode::PassThrough => clone_definitions(snapshot, &view.tools).collect(),
+            Mode::Dynamic => {
+                let mut definitions = Vec::from(front);
+                definitions.extend_from_slice(&lock(&self.session.joined));
+                definitions
+            }
             _ => front.to_vec(),
         }
     }
 
-    /// Lists tools that were found, described or called directly from now on, and says so.
-    async fn join(
+    /// Adds tools that were found, described or called to a dynamic list, and notifies the client.
+    async fn add_to_list(
         &self,
         snapshot: &Snapshot,
         tools: &[Arc<CatalogTool>],
         context: &RequestContext<RoleServer>,
     ) {
-        self.recall(context).await;
+        self.load_shared_session(context).await;
         if self
             .session
-            .shown
+            .session_tools
             .get()
-            .is_none_or(|shown| shown.mode != Mode::Dynamic)
+            .is_none_or(|session_tools| session_tools.mode != Mode::Dynamic)
         {
             return;
         }
-        let added = self.session.add(
-            tools
-                .iter()
-                .filter_map(|tool| snapshot.definition(tool).cloned()),
-        );
+        let added = self.session.add(clone_definitions(snapshot, tools));
         if added.is_empty() {
             return;
         }
         if let Some((sessions, session)) = self.shared(context) {
-            sessions.join(session, &added).await;
+            sessions.add_definitions(session, &added).await;
         }
         let peer = context.peer.clone();
         drop(tokio::spawn(async move {
-            drop(timeout(TELL, peer.notify_tool_list_changed()).await)
+            drop(timeout(NOTIFY_TIMEOUT, peer.notify_tool_list_changed()).await)
         }));
     }
 
-    /// The sessions of all gateways, and which of them sent a request.
+    /// Returns the shared sessions, and the session id of a request.
     fn shared<'a>(
         &'a self,
         context: &'a RequestContext<RoleServer>,
     ) -> Option<(&'a Sessions, &'a str)> {
         let parts = context.extensions.get::<http::request::Parts>()?;
-        let session = parts.headers.get(SESSION)?.to_str().ok()?;
-        self.gateway
-            .sessions
-            .as_ref()
-            .map(|sessions| (sessions, session))
+        let session = session_id(parts)?;
+        let sessions = self.gateway.sessions.as_ref()?;
+        Some((sessions, session))
     }
 
-    /// Takes what the session is shown from the gateway at which that was decided, and what joined
-    /// it since.
-    async fn recall(&self, context: &RequestContext<RoleServer>) {
+    /// Loads the session's list from the shared store, if another gateway decided it or added
+    /// tools.
+    async fn load_shared_session(&self, context: &RequestContext<RoleServer>) {
         let Some((sessions, session)) = self.shared(context) else {
             return;
         };
-        if self.session.shown.get().is_none()
-            && let Some(shown) = sessions.shown(session).await
+        if self.session.session_tools.get().is_none()
+            && let Some(session_tools) = sessions.load_tools(session).await
         {
-            let _decided_meanwhile = self.session.shown.set(shown);
+            let _decided_meanwhile = self.session.session_tools.set(session_tools);
         }
         if self
             .session
-            .shown
+            .session_tools
             .get()
-            .is_some_and(|shown| shown.mode == Mode::Dynamic)
+            .is_some_and(|session_tools| session_tools.mode == Mode::Dynamic)
         {
-            self.session.add(sessions.joined(session).await);
+            self.session.add(sessions.load_definitions(session).await);
         }
     }
 
-    async fn called(
+    async fn handle_call(
         &self,
         name: &str,
         arguments: Map<String, Value>,
-        again: Again,
+        input_answers: InputAnswers,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, Refusal> {
-        self.gateway.listed(FIRST).await;
+        self.gateway.wait_for_listings(FIRST_LISTING_TIMEOUT).await;
         let snapshot = self.gateway.snapshot();
         let caller = self.caller(context);
         let view = snapshot.view(&caller.role)?;
-        let state = |source: &str| {
-            self.gateway
-                .upstream(source)
-                .and_then(|upstream| upstream.down())
-        };
-        // A server's own tool goes before one in front, where names are the server's.
-        let is_own = snapshot.settings.names == Names::Bare
+        // With bare names, a tool of the server wins over a front tool of the same name.
+        let is_server_tool = snapshot.settings.names == NameStyle::Bare
             && view.tools.iter().any(|tool| tool.name == name);
-        let answered = match name {
-            _ if is_own => {
+        let answer_and_tools = match name {
+            _ if is_server_tool => {
                 let arguments = Arguments::Json(Value::Object(arguments));
                 let call = ToolCall {
                     id: None,
                     name: name.to_owned(),
                     arguments,
                 };
-                return self.run(snapshot, view, call, again, context).await;
+                return self.run(snapshot, view, call, input_answers, context).await;
             }
-            SEARCH => {
-                self.gateway.journal.ready()?;
-                let started = Instant::now();
-                let note = |query: &Query,
-                            options: &PickOptions,
-                            selection: &Selection,
-                            time: Duration| {
-                    let (key, role, session) =
-                        (&*caller.key, &*caller.role, Some(&*caller.owner.0));
-                    let selected = Selected {
-                        key,
-                        role,
-                        session,
-                        via: Via::Search,
-                        query,
-                        options,
-                        selection,
-                        time,
-                    };
-                    self.gateway.journal.selected(&selected);
-                };
-                let answered = front::search(&snapshot, &view, &arguments, &state, &note).await?;
-                self.gateway.meter.record(&Event::Search {
-                    found: answered.1.len(),
-                    time: started.elapsed(),
-                });
-                answered
+            SEARCH => self.search(&snapshot, &view, &caller, &arguments).await?,
+            DESCRIBE => {
+                let down_reason = |source: &str| self.down_reason(source);
+                front::describe(&snapshot, &view, &arguments, &down_reason)?
             }
-            DESCRIBE => front::describe(&snapshot, &view, &arguments, &state)?,
             CALL => {
-                let has_both = |name: &str| {
-                    let Ok(tool) = view.tool_of(name) else {
-                        return false;
-                    };
-                    let has = |key| {
-                        tool.parameters
-                            .as_ref()
-                            .is_some_and(|schema| schema["properties"].get(key).is_some())
-                    };
-                    has("name") && has("arguments")
-                };
-                let call = tolerance::called(&arguments, CALL, &has_both)?;
+                let has_both = |name: &str| takes_name_and_arguments(&view, name);
+                let call = tolerance::parse_call(&arguments, CALL, &has_both)?;
                 return match (tolerance::without_prefix(&call.name), &call.arguments) {
                     (inner @ (SEARCH | DESCRIBE), Arguments::Json(Value::Object(arguments))) => {
-                        Box::pin(self.called(inner, arguments.clone(), again, context)).await
+                        Box::pin(self.handle_call(inner, arguments.clone(), input_answers, context))
+                            .await
                     }
                     _ => {
                         self.run(
                             Arc::clone(&snapshot),
                             Arc::clone(&view),
                             call,
-                            again,
+                            input_answers,
                             context,
                         )
                         .await
@@ -381,39 +337,78 @@ impl Handler {
                     name: name.to_owned(),
                     arguments: Arguments::Json(Value::Object(arguments)),
                 };
-                return self.run(snapshot, view, call, again, context).await;
+                return self.run(snapshot, view, call, input_answers, context).await;
             }
         };
-        let (answer, tools) = answered;
-        self.join(&snapshot, &tools, context).await;
+        let (answer, tools) = answer_and_tools;
+        self.add_to_list(&snapshot, &tools, context).await;
         let mut result = CallToolResult::success(vec![ContentBlock::text(answer.to_string())]);
         result.structured_content = Some(answer);
         Ok(result.into())
     }
 
-    /// Runs a tool, and lists it from now on.
+    /// Answers a search, and records it.
+    async fn search(
+        &self,
+        snapshot: &Snapshot,
+        view: &View,
+        caller: &Caller,
+        arguments: &Map<String, Value>,
+    ) -> Result<(Value, Vec<Arc<CatalogTool>>), Refusal> {
+        self.gateway.journal.ready()?;
+        let started = Instant::now();
+        let down_reason = |source: &str| self.down_reason(source);
+        let on_selection =
+            |query: &Query, options: &PickOptions, selection: &Selection, time: Duration| {
+                self.gateway.journal.record_selection(&SelectionEvent {
+                    key: &caller.key,
+                    role: &caller.role,
+                    session: Some(&*caller.owner.0),
+                    via: RequestRoute::Search,
+                    query,
+                    options,
+                    selection,
+                    time,
+                });
+            };
+        let (answer, tools) =
+            front::search(snapshot, view, arguments, &down_reason, &on_selection).await?;
+        self.gateway.meter.record(&GatewayEvent::Search {
+            found: tools.len(),
+            time: started.elapsed(),
+        });
+        Ok((answer, tools))
+    }
+
+    /// Returns the reason why a server is unreachable, or `None`.
+    fn down_reason(&self, source: &str) -> Option<String> {
+        self.gateway.upstream(source)?.down_reason()
+    }
+
+    /// Runs a tool, and adds it to a dynamic list.
     async fn run(
         &self,
         snapshot: Arc<Snapshot>,
         view: Arc<View>,
         call: ToolCall,
-        again: Again,
+        input_answers: InputAnswers,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, Refusal> {
-        let calling = Calling {
+        let runner = CallRunner {
             gateway: &self.gateway,
             caller: &self.caller(context),
             level: self.level(context),
             context: Some(context),
         };
-        let ran = calling.run(snapshot, view, call, again).await?;
-        if matches!(ran.response, CallToolResponse::Complete(_)) {
-            self.join(&ran.snapshot, &[ran.tool], context).await;
+        let outcome = runner.run(snapshot, view, call, input_answers).await?;
+        if matches!(outcome.response, CallToolResponse::Complete(_)) {
+            self.add_to_list(&outcome.snapshot, &[outcome.tool], context)
+                .await;
         }
-        Ok(ran.response)
+        Ok(outcome.response)
     }
 
-    /// Whether what an upstream says unasked can be meant for this client alone.
+    /// Returns `true` if a notification of an upstream can only be for this client.
     fn owns_connections(&self, context: &RequestContext<RoleServer>) -> bool {
         match context.extensions.get::<http::request::Parts>() {
             Some(parts) => {
@@ -423,8 +418,8 @@ impl Handler {
         }
     }
 
-    /// From which level on a client is sent lines for its log: since 2026-07-28 each request says
-    /// so, and before that the session.
+    /// Returns the least level of log lines for the client. Since revision 2026-07-28 each request
+    /// states it; before that, the session does.
     fn level(&self, context: &RequestContext<RoleServer>) -> Option<LoggingLevel> {
         let is_older = context
             .protocol_version()
@@ -436,9 +431,12 @@ impl Handler {
         }
     }
 
-    /// What else upstreams have that a caller may see: those whose tools it may see, or all where
-    /// nothing is said of sources.
-    fn carried(&self, context: &RequestContext<RoleServer>) -> Result<Carried, ErrorData> {
+    /// Returns the pass-through capabilities for a caller. They cover the upstreams whose tools the
+    /// caller may see, or all upstreams if the access policy does not restrict sources.
+    fn passthrough(
+        &self,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<PassthroughCapabilities, ErrorData> {
         let snapshot = self.gateway.snapshot();
         let caller = self.caller(context);
         let view = snapshot
@@ -446,23 +444,18 @@ impl Handler {
             .map_err(|refusal| ErrorData::internal_error(refusal.message, None))?;
         let access = &view.options.access;
         let is_open = access.allow_sources.is_empty() && access.deny_sources.is_empty();
-        let may_see =
-            |upstream: &&Arc<Upstream>| is_open || view.sources.contains(&upstream.server.name);
-        Ok(Carried {
+        let mut upstreams = self.gateway.upstreams();
+        upstreams.retain(|upstream| is_open || view.sources.contains(&upstream.server.name));
+        Ok(PassthroughCapabilities {
             names: snapshot.settings.names,
-            upstreams: self
-                .gateway
-                .upstreams()
-                .into_iter()
-                .filter(|upstream| may_see(&upstream))
-                .collect(),
+            upstreams,
             owner: caller.owner,
             share: self.gateway.share(),
-            client: relay::client(Some(context)),
+            client: relay::client_traits(Some(context)),
         })
     }
 
-    /// Tells a client when its list has become another.
+    /// Notifies a client when its list of tools changes.
     fn watch(&self, role: Arc<str>, peer: Peer<RoleServer>) {
         let session = Arc::downgrade(&self.session);
         let snapshots = self.gateway.snapshots();
@@ -471,61 +464,97 @@ impl Handler {
                 let session = session.upgrade()?;
                 Some(
                     session
-                        .shown
+                        .session_tools
                         .get()
-                        .is_some_and(|shown| shown.mode == Mode::PassThrough),
+                        .is_some_and(|session_tools| session_tools.mode == Mode::PassThrough),
                 )
             };
-            let tell = || async { peer.notify_tool_list_changed().await.is_ok() };
-            tell_changes(snapshots, &role, is_shown_all, tell).await;
+            let notify = || async { peer.notify_tool_list_changed().await.is_ok() };
+            notify_changes(snapshots, &role, is_shown_all, notify).await;
         });
-        if let Some(before) = lock(&self.session.watch).replace(watched.abort_handle()) {
-            before.abort();
+        if let Some(previous) = lock(&self.session.watch).replace(watched.abort_handle()) {
+            previous.abort();
         }
     }
 }
 
-/// Tells whenever what a role may see has become another list. `is_shown_all` tells whether the
-/// client is shown all of it, and is `None` once it has gone.
-async fn tell_changes<T, F>(
+/// Returns the session id of a request.
+fn session_id(parts: &http::request::Parts) -> Option<&str> {
+    parts.headers.get(SESSION)?.to_str().ok()
+}
+
+/// Clones the definitions of tools.
+fn clone_definitions(
+    snapshot: &Snapshot,
+    tools: &[Arc<CatalogTool>],
+) -> impl Iterator<Item = Value> {
+    tools
+        .iter()
+        .filter_map(|tool| snapshot.definition(tool).cloned())
+}
+
+/// Returns the start of the page that a cursor names, if the cursor belongs to the list with this
+/// digest and length.
+fn page_start(cursor: &str, digest: &str, length: usize) -> Option<usize> {
+    let (list_digest, start) = cursor.split_once(':')?;
+    let start: usize = start.parse().ok()?;
+    (list_digest == digest && start < length).then_some(start)
+}
+
+/// Returns `true` if a tool has parameters with the names `name` and `arguments`.
+fn takes_name_and_arguments(view: &View, name: &str) -> bool {
+    let Ok(tool) = view.find_tool(name) else {
+        return false;
+    };
+    let has = |key| {
+        let schema = tool.parameters.as_ref();
+        schema.is_some_and(|schema| schema["properties"].get(key).is_some())
+    };
+    has("name") && has("arguments")
+}
+
+/// Sends a notification whenever the tools of a role change. `is_shown_all` returns `true` if the
+/// client sees all tools, and `None` once the client is gone.
+async fn notify_changes<T, F>(
     mut snapshots: watch::Receiver<Arc<Snapshot>>,
     role: &str,
     is_shown_all: impl Fn() -> Option<bool>,
-    tell: T,
+    notify: T,
 ) where
     T: Fn() -> F,
     F: Future<Output = bool>,
 {
     let list = |snapshot: &Snapshot| -> Option<Vec<String>> {
         let view = snapshot.view(role).ok()?;
-        Some(
-            view.tools
-                .iter()
-                .filter_map(|tool| snapshot.definition(tool).map(Value::to_string))
-                .collect(),
-        )
+        let mut definitions = Vec::with_capacity(view.tools.len());
+        for tool in &view.tools {
+            if let Some(definition) = snapshot.definition(tool) {
+                definitions.push(definition.to_string());
+            }
+        }
+        Some(definitions)
     };
-    let mut last = {
+    let mut previous = {
         let snapshot = Arc::clone(&snapshots.borrow_and_update());
         list(&snapshot)
     };
     while snapshots.changed().await.is_ok() {
         let snapshot = Arc::clone(&snapshots.borrow_and_update());
-        let now = list(&snapshot);
+        let current = list(&snapshot);
         let Some(is_shown_all) = is_shown_all() else {
             return;
         };
-        if now != last {
-            last = now;
-            if is_shown_all && timeout(TELL, tell()).await == Ok(false) {
+        if current != previous {
+            previous = current;
+            if is_shown_all && timeout(NOTIFY_TIMEOUT, notify()).await == Ok(false) {
                 return;
             }
         }
     }
 }
 
-/// Tells of which upstreams something is missing.
-fn told_missing(missing: &[String]) -> Option<MetaObject> {
+/// Returns metadata that names the upstreams whose list is missing.
+fn missing_meta(missing: &[String]) -> Option<MetaObject> {
     let mut meta = MetaObject::new();
     meta.0
         .insert("picktools/missing".to_owned(), json!(missing));
@@ -534,7 +563,7 @@ fn told_missing(missing: &[String]) -> Option<MetaObject> {
 
 #[expect(
     refining_impl_trait,
-    reason = "what is within an `async fn` is compiled once more in each crate that awaits it"
+    reason = "the code of an `async fn` is compiled again in each crate that awaits it"
 )]
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
@@ -559,41 +588,38 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> BoxFuture<'_, Result<ListToolsResult, ErrorData>> {
         let answer = async move {
-            self.gateway.listed(FIRST).await;
+            self.gateway.wait_for_listings(FIRST_LISTING_TIMEOUT).await;
             let snapshot = self.gateway.snapshot();
             let view = snapshot.view(&self.caller(&context).role);
             let view = view.map_err(|refusal| ErrorData::internal_error(refusal.message, None))?;
-            self.recall(&context).await;
-            let is_decided = self.session.shown.get().is_some();
-            let listed = self.listed(&snapshot, &view);
+            self.load_shared_session(&context).await;
+            let is_decided = self.session.session_tools.get().is_some();
+            let definitions = self.list_definitions(&snapshot, &view);
             if !is_decided
-                && let (Some(shown), Some((sessions, session))) =
-                    (self.session.shown.get(), self.shared(&context))
+                && let (Some(session_tools), Some((sessions, session))) =
+                    (self.session.session_tools.get(), self.shared(&context))
             {
-                sessions.show(session, shown).await;
+                sessions.save_tools(session, session_tools).await;
             }
             let digest = snapshot.engine.catalog().digest();
             let cursor = request.and_then(|request| request.cursor);
             let start = match &cursor {
                 None => 0,
-                Some(cursor) => cursor
-                    .split_once(':')
-                    .filter(|(of, _)| *of == digest)
-                    .and_then(|(_, start)| start.parse().ok())
-                    .filter(|start| *start < listed.len())
-                    .ok_or_else(|| {
-                        ErrorData::invalid_params(
-                            "the list has changed since; ask for it from its start",
-                            None,
-                        )
-                    })?,
+                Some(cursor) => page_start(cursor, digest, definitions.len()).ok_or_else(|| {
+                    ErrorData::invalid_params(
+                        "the list has changed; request it again without a cursor",
+                        None,
+                    )
+                })?,
             };
-            let end = listed.len().min(start + PAGE);
-            let read = |definition: &Value| serde_json::from_value::<Tool>(definition.clone());
-            let page: Result<Vec<Tool>, _> = listed[start..end].iter().map(read).collect();
+            let end = definitions.len().min(start + PAGE_SIZE);
+            let parse = |definition: &Value| serde_json::from_value::<Tool>(definition.clone());
+            let page: Result<Vec<Tool>, _> = definitions[start..end].iter().map(parse).collect();
             let page = page.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
             let mut result = ListToolsResult::with_all_items(page);
-            result.next_cursor = (end < listed.len()).then(|| format!("{digest}:{end}"));
+            if end < definitions.len() {
+                result.next_cursor = Some(format!("{digest}:{end}"));
+            }
             Ok(result)
         };
         answer.boxed()
@@ -606,21 +632,21 @@ impl ServerHandler for Handler {
     ) -> BoxFuture<'_, Result<CallToolResponse, ErrorData>> {
         let answer = async move {
             let name = tolerance::without_prefix(&request.name).to_owned();
-            let again = Again {
+            let input_answers = InputAnswers {
                 answers: request.input_responses.unwrap_or_default(),
                 state: request.request_state,
             };
             match self
-                .called(
+                .handle_call(
                     &name,
                     request.arguments.unwrap_or_default(),
-                    again,
+                    input_answers,
                     &context,
                 )
                 .await
             {
                 Ok(response) => Ok(response),
-                // As the protocol has it, where the client names a tool itself.
+                // The protocol defines this error for a tool that the client names itself.
                 Err(refusal)
                     if refusal.code == Code::UnknownTool
                         && ![SEARCH, DESCRIBE, CALL].contains(&name.as_str()) =>
@@ -639,9 +665,9 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> BoxFuture<'_, Result<ListResourcesResult, ErrorData>> {
         let answer = async move {
-            let Listed { items, missing } = self.carried(&context)?.resources().await;
+            let MergedListing { items, missing } = self.passthrough(&context)?.resources().await;
             Ok(ListResourcesResult {
-                meta: told_missing(&missing),
+                meta: missing_meta(&missing),
                 ..ListResourcesResult::with_all_items(items)
             })
         };
@@ -654,9 +680,9 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> BoxFuture<'_, Result<ListResourceTemplatesResult, ErrorData>> {
         let answer = async move {
-            let Listed { items, missing } = self.carried(&context)?.templates().await;
+            let MergedListing { items, missing } = self.passthrough(&context)?.templates().await;
             Ok(ListResourceTemplatesResult {
-                meta: told_missing(&missing),
+                meta: missing_meta(&missing),
                 ..ListResourceTemplatesResult::with_all_items(items)
             })
         };
@@ -668,7 +694,13 @@ impl ServerHandler for Handler {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> BoxFuture<'_, Result<ReadResourceResponse, ErrorData>> {
-        let answer = async move { Ok(self.carried(&context)?.read(request).await?.into()) };
+        let answer = async move {
+            Ok(self
+                .passthrough(&context)?
+                .read_resource(request)
+                .await?
+                .into())
+        };
         answer.boxed()
     }
 
@@ -680,23 +712,25 @@ impl ServerHandler for Handler {
         let answer = async move {
             if !self.owns_connections(&context) {
                 return Err(ErrorData::invalid_request(
-                    "subscriptions need a session with connections of its own",
+                    "subscriptions require a session that has its own connections",
                     None,
                 ));
             }
-            let carried = self.carried(&context)?;
-            let (tell, mut updates) = mpsc::channel::<String>(MAX_UPDATES);
-            let source = carried.subscribe(&request.uri, Some(tell)).await?;
-            let (peer, names, of) = (context.peer.clone(), carried.names, source.clone());
-            let told = tokio::spawn(async move {
+            let passthrough = self.passthrough(&context)?;
+            let (sender, mut updates) = mpsc::channel::<String>(MAX_UPDATES);
+            let source = passthrough.subscribe(&request.uri, Some(sender)).await?;
+            let (peer, names, update_source) =
+                (context.peer.clone(), passthrough.names, source.clone());
+            let task = tokio::spawn(async move {
                 while let Some(uri) = updates.recv().await {
-                    let uri = carried::shown_uri(names, &of, &uri);
+                    let uri = passthrough::gateway_uri(names, &update_source, &uri);
                     let update = ResourceUpdatedNotificationParam::new(uri);
-                    drop(timeout(TELL, peer.notify_resource_updated(update)).await);
+                    drop(timeout(NOTIFY_TIMEOUT, peer.notify_resource_updated(update)).await);
                 }
             });
-            if let Some(before) = lock(&self.session.updates).insert(source, told.abort_handle()) {
-                before.abort();
+            if let Some(previous) = lock(&self.session.updates).insert(source, task.abort_handle())
+            {
+                previous.abort();
             }
             Ok(())
         };
@@ -710,7 +744,7 @@ impl ServerHandler for Handler {
     ) -> BoxFuture<'_, Result<(), ErrorData>> {
         let answer = async move {
             drop(
-                self.carried(&context)?
+                self.passthrough(&context)?
                     .subscribe(&request.uri, None)
                     .await?,
             );
@@ -725,9 +759,9 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> BoxFuture<'_, Result<ListPromptsResult, ErrorData>> {
         let answer = async move {
-            let Listed { items, missing } = self.carried(&context)?.prompts().await;
+            let MergedListing { items, missing } = self.passthrough(&context)?.prompts().await;
             Ok(ListPromptsResult {
-                meta: told_missing(&missing),
+                meta: missing_meta(&missing),
                 ..ListPromptsResult::with_all_items(items)
             })
         };
@@ -739,7 +773,13 @@ impl ServerHandler for Handler {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> BoxFuture<'_, Result<GetPromptResponse, ErrorData>> {
-        let answer = async move { Ok(self.carried(&context)?.prompt(request).await?.into()) };
+        let answer = async move {
+            Ok(self
+                .passthrough(&context)?
+                .get_prompt(request)
+                .await?
+                .into())
+        };
         answer.boxed()
     }
 
@@ -748,7 +788,7 @@ impl ServerHandler for Handler {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> BoxFuture<'_, Result<CompleteResult, ErrorData>> {
-        let answer = async move { self.carried(&context)?.complete(request).await };
+        let answer = async move { self.passthrough(&context)?.complete(request).await };
         answer.boxed()
     }
 
@@ -764,12 +804,17 @@ impl ServerHandler for Handler {
     fn listen(&self, subscription: SubscriptionContext) -> BoxFuture<'_, Result<(), ErrorData>> {
         let listen = async move {
             let caller = self.caller(subscription.request_context());
-            let tell = || async { subscription.sink().notify_tool_list_changed().await.is_ok() };
-            // Without a session what is shown is decided anew each time.
-            let told = tell_changes(self.gateway.snapshots(), &caller.role, || Some(true), tell);
+            let notify = || async { subscription.sink().notify_tool_list_changed().await.is_ok() };
+            // Without a session, the list is decided anew for each request.
+            let notifications = notify_changes(
+                self.gateway.snapshots(),
+                &caller.role,
+                || Some(true),
+                notify,
+            );
             tokio::select! {
                 () = subscription.cancelled() => {}
-                () = told => {}
+                () = notifications => {}
             }
             Ok(())
         };
@@ -787,8 +832,13 @@ impl ServerHandler for Handler {
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         if !self.session.has_begun.swap(true, Ordering::Relaxed) {
-            self.gateway.meter.record(&Event::Session { begun: true });
+            self.gateway
+                .meter
+                .record(&GatewayEvent::Session { begun: true });
         }
-        self.watch(self.caller_of(&context.extensions).role, context.peer);
+        self.watch(
+            self.caller_from_extensions(&context.extensions).role,
+            context.peer,
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What all clients of a gateway share: the upstreams, and what there is now.
+//! The state that all clients of a gateway share: the upstreams and the current snapshot.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -7,58 +7,58 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use picktools::Catalog;
-use picktools_state::Store;
+use picktools_state::StateStore;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
+use crate::elicitations::PendingElicitations;
 use crate::journal::Journal;
 use crate::metrics::Meter;
 use crate::pins::Pins;
 use crate::queue::CallQueue;
 use crate::refusal::{Code, Refusal};
-use crate::rounds::Rounds;
 use crate::sessions::Sessions;
 use crate::settings::{Settings, Share};
 use crate::snapshot::Snapshot;
 use crate::upstream::{Environment, Owner, Upstream};
 
-/// How many servers are named to a model.
+/// The most servers that the instructions name.
 const MAX_NAMED: usize = 20;
 
 /// The state that all clients of a gateway share.
 pub struct Hub {
     pub(crate) upstreams: RwLock<BTreeMap<String, Arc<Upstream>>>,
     pub(crate) settings: RwLock<Arc<Settings>>,
-    /// Tools that no upstream has: they can be picked, and not called.
+    /// Tools that no upstream runs: they can be picked but not called.
     pub(crate) catalog: RwLock<Option<Catalog>>,
-    /// Told when any of these has become another.
+    /// Notified after a change of any of these.
     pub(crate) replaced: Notify,
     pub(crate) snapshot: watch::Sender<Arc<Snapshot>>,
-    /// Whether each upstream has said something, if only that it cannot be reached.
+    /// `true` once each upstream has reported, even if only that it is unreachable.
     pub(crate) complete: watch::Sender<bool>,
-    /// The upstreams that were asked for their tools since the start, and whose answer is in the
-    /// snapshot; or why they are not.
+    /// The upstreams that were asked for their tools since the start: the answer is in the
+    /// snapshot, or the reason why not.
     pub(crate) live: watch::Sender<BTreeMap<String, Result<(), String>>>,
-    pub(crate) rounds: Rounds,
-    /// The calls that wait for the operator; without it they are refused.
+    pub(crate) elicitations: PendingElicitations,
+    /// The calls that are pending approval. If `None`, they are refused.
     pub queue: Option<CallQueue>,
-    /// The store in which it shares with other gateways what is not approvals or calls.
-    pub store: Option<Store>,
-    /// The sessions of all of them.
+    /// The store for shared state other than approvals and calls.
+    pub store: Option<StateStore>,
+    /// The sessions of all gateways.
     pub sessions: Option<Sessions>,
-    /// The definitions that were approved; without it all are believed.
+    /// Approved tool definitions. If `None`, every definition is trusted.
     pub pins: Option<Pins>,
     pub(crate) share: Share,
-    /// The meter that hears what happens.
+    /// The receiver of events.
     pub meter: Arc<dyn Meter>,
-    /// The record of what is decided.
+    /// The journal of decisions.
     pub journal: Journal,
-    /// The environment of the gateway, for the keys of providers and what servers are started with.
+    /// The environment, for provider keys and for the programs of servers.
     pub environment: Arc<Environment>,
 }
 
 impl Hub {
-    /// Returns what there is now.
+    /// Returns the current snapshot.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.borrow())
     }
@@ -88,7 +88,7 @@ impl Hub {
         self.read_upstreams().values().cloned().collect()
     }
 
-    /// Returns the settings that hold now.
+    /// Returns the current settings.
     pub fn settings(&self) -> Arc<Settings> {
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -104,18 +104,18 @@ impl Hub {
         self.share
     }
 
-    /// What a model is told of the gateway. What upstreams say of themselves is not passed on:
-    /// nobody has approved it.
+    /// Returns the instructions for a model. Instructions of upstreams are not passed on, because
+    /// no one approved them.
     pub(crate) fn instructions(&self) -> String {
         let names: Vec<String> = self.read_upstreams().keys().cloned().collect();
-        let mut named = names
+        let mut server_names = names
             .iter()
             .take(MAX_NAMED)
             .cloned()
             .collect::<Vec<_>>()
             .join(", ");
         if names.len() > MAX_NAMED {
-            named.push_str(&format!(" and {} more", names.len() - MAX_NAMED));
+            server_names.push_str(&format!(" and {} more", names.len() - MAX_NAMED));
         }
         let servers = if names.len() == 1 {
             "server"
@@ -123,54 +123,58 @@ impl Hub {
             "servers"
         };
         format!(
-            "Tools of {} {servers}: {named}. Where search_tools is listed, find tools with it by what you want to do, and run \
-             them with call_tool. Not carried: roots, tasks.",
+            "This server provides the tools of {} {servers}: {server_names}. If search_tools is \
+             listed, use it to find tools for a task, and run them with call_tool. Not supported: \
+             roots, tasks.",
             names.len()
         )
     }
 
-    /// Waits until an upstream has said which tools it has today, so that none is called under a
-    /// definition of the past. Returns whether it had to wait.
-    pub(crate) async fn asked(&self, upstream: &Upstream, time: Duration) -> Result<bool, Refusal> {
+    /// Waits until an upstream has listed its tools since the start, so that no call runs with a
+    /// cached definition. Returns `true` if it had to wait.
+    pub(crate) async fn wait_for_live_tools(
+        &self,
+        upstream: &Upstream,
+        time: Duration,
+    ) -> Result<bool, Refusal> {
         let name = &upstream.server.name;
         let mut live = self.live.subscribe();
         if live.borrow_and_update().get(name) == Some(&Ok(())) {
             return Ok(false);
         }
-        upstream.wake();
-        let said = timeout(time, live.wait_for(|live| live.contains_key(name))).await;
-        let said = said
-            .ok()
-            .and_then(Result::ok)
-            .and_then(|live| live.get(name).cloned());
-        let why = match said {
+        upstream.request_start();
+        let result = match timeout(time, live.wait_for(|live| live.contains_key(name))).await {
+            Ok(Ok(live_results)) => live_results.get(name).cloned(),
+            _ => None,
+        };
+        let reason = match result {
             Some(Ok(())) => return Ok(true),
-            Some(Err(why)) => why,
-            None => "it has not said yet which tools it has".to_owned(),
+            Some(Err(reason)) => reason,
+            None => "it has not listed its tools yet".to_owned(),
         };
         Err(Refusal::new(
             Code::UpstreamDown,
-            format!("{} cannot be reached: {why}", upstream.shown()),
+            format!("{} cannot be reached: {reason}", upstream.display_name()),
         ))
     }
 
-    /// Returns `true` if each upstream has said something, if only that it cannot be reached.
+    /// Returns `true` if each upstream has reported, even if only that it is unreachable.
     pub fn is_complete(&self) -> bool {
         *self.complete.borrow()
     }
 
-    /// Returns how it went when an upstream was last asked for its tools: why it is not there for
-    /// an error, `None` before it was.
-    pub fn said_of(&self, upstream: &str) -> Option<Result<(), String>> {
+    /// Returns the result of an upstream's last listing: an error if it is unreachable, `None`
+    /// before the first listing.
+    pub fn live_result(&self, upstream: &str) -> Option<Result<(), String>> {
         self.live.borrow().get(upstream).cloned()
     }
 
-    /// Waits until each upstream has said something, but not for ever.
-    pub fn listed(&self, time: Duration) -> BoxFuture<'_, ()> {
-        let listed = async move {
+    /// Waits until each upstream has reported, at most for `time`.
+    pub fn wait_for_listings(&self, time: Duration) -> BoxFuture<'_, ()> {
+        let wait = async move {
             let mut complete = self.complete.subscribe();
             drop(timeout(time, complete.wait_for(|complete| *complete)).await);
         };
-        listed.boxed()
+        wait.boxed()
     }
 }

@@ -1,13 +1,13 @@
-//! What was decided, entry by entry: written to the audit, where there is one, and told to whoever
-//! watches.
+//! The journal: every selection, call and decision becomes an entry in the audit log and for
+//! watchers.
 //!
-//! Entries go through a channel to a thread of their own, which makes records of them and writes
-//! them: whoever decides something waits for that only where the thread is `WAITING` entries
-//! behind. Where a record cannot be written it is kept and tried again, and until it is written
-//! nothing is decided any longer: [`Journal::ready`] refuses, `Journal::fault` tells why.
+//! Entries go through a channel to a separate thread, which creates and writes the records. A
+//! caller waits only if the thread is `MAX_QUEUED` entries behind. An entry that cannot be written
+//! is kept and tried again; until then [`Journal::ready`] refuses new work, and `Journal::fault`
+//! returns the cause.
 
 mod entry;
-mod noting;
+mod call_guard;
 #[cfg(test)]
 mod tests;
 mod thread;
@@ -23,70 +23,73 @@ use picktools_audit::AuditWriter;
 use picktools_state::lock;
 use tokio::sync::broadcast;
 
-pub(crate) use self::entry::Called;
-use self::entry::Noted;
-#[expect(unused_imports, reason = "for whoever watches")]
-pub(crate) use self::entry::What;
-pub use self::entry::{Approval, Entry, Narrowing, Via, Waiting};
-pub(crate) use self::noting::Noting;
-use self::thread::{Message, Recorder};
+pub(crate) use self::call_guard::CallEntryGuard;
+pub(crate) use self::entry::CallEntry;
+#[expect(unused_imports, reason = "for watchers")]
+pub(crate) use self::entry::EntryContent;
+use self::entry::JournalEvent;
+pub use self::entry::{Approval, ApprovalSubject, JournalEntry, Narrowing, RequestRoute};
+use self::thread::{JournalMessage, JournalWriter};
 use crate::refusal::{Code, Refusal};
 use crate::snapshot::Snapshot;
 
-/// How many entries whoever watches may be behind.
-const BEHIND: usize = 256;
-/// How many entries may wait for the thread.
-const WAITING: usize = 1_024;
-/// How long those that wait may take to be written at the end.
-const END: Duration = Duration::from_secs(5);
-/// How many decisions are remembered, so that none is noted twice.
+/// The most entries that a watcher may be behind.
+const MAX_BEHIND: usize = 256;
+/// The most entries that wait for the thread.
+const MAX_QUEUED: usize = 1_024;
+/// The time for writing the remaining entries at the end.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+/// The most decisions that are remembered to avoid duplicate entries.
 const MAX_DECIDED: usize = 4_096;
 
-/// The record of what was decided.
+/// The journal of selections, calls and decisions.
 pub struct Journal {
-    live: broadcast::Sender<Arc<Entry>>,
-    /// Closed when it is dropped.
-    tell: Option<SyncSender<Message>>,
+    live: broadcast::Sender<Arc<JournalEntry>>,
+    /// Closed on drop.
+    sender: Option<SyncSender<JournalMessage>>,
     thread: Option<JoinHandle<()>>,
     fault: Arc<Mutex<Option<String>>>,
     has_audit: bool,
     decided: Mutex<HashSet<String>>,
 }
 
-/// A pick, and for whom.
-pub struct Selected<'a> {
+/// A selection with its caller.
+pub struct SelectionEvent<'a> {
     /// The name of the caller's key.
     pub key: &'a str,
     /// The caller's role.
     pub role: &'a str,
-    /// The owner of its state, where that is another than the key.
+    /// The owner of its state, if that is not the key.
     pub session: Option<&'a str>,
-    /// The way on which the request came.
-    pub via: Via,
+    /// The route of the request.
+    pub via: RequestRoute,
     /// The request.
     pub query: &'a Query,
-    /// The options with which was picked.
+    /// The pick options.
     pub options: &'a PickOptions,
-    /// The tools that were picked.
+    /// The selection.
     pub selection: &'a Selection,
-    /// The time that it took.
+    /// The duration.
     pub time: Duration,
 }
 
 impl Journal {
-    /// One that writes to an audit, or only tells whoever watches.
+    /// Creates a journal that writes to an audit log, if there is one, and informs watchers.
     pub(crate) fn open(audit: Option<AuditWriter>) -> std::io::Result<Self> {
-        let (live, fault) = (broadcast::Sender::new(BEHIND), Arc::new(Mutex::new(None)));
-        let (tell, told) = sync_channel(WAITING);
+        let (live, fault) = (
+            broadcast::Sender::new(MAX_BEHIND),
+            Arc::new(Mutex::new(None)),
+        );
+        let (sender, messages) = sync_channel(MAX_QUEUED);
         let has_audit = audit.is_some();
-        let recorder = Recorder::new(audit, live.clone(), Arc::clone(&fault));
+        let writer = JournalWriter::new(audit, live.clone(), Arc::clone(&fault));
         let thread = std::thread::Builder::new()
             .name("journal".to_owned())
-            .spawn(move || recorder.run(&told))?;
+            .spawn(move || writer.run(&messages))?;
         let decided = Mutex::default();
         Ok(Self {
             live,
-            tell: Some(tell),
+            sender: Some(sender),
             thread: Some(thread),
             fault,
             has_audit,
@@ -94,66 +97,72 @@ impl Journal {
         })
     }
 
-    /// Returns a way to hear what is noted from now on.
-    pub fn subscribe(&self) -> broadcast::Receiver<Arc<Entry>> {
+    /// Returns a receiver of all later entries.
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<JournalEntry>> {
         self.live.subscribe()
     }
 
-    /// Why records cannot be written; `None` while they can, or need not be.
+    /// Returns the reason why entries cannot be written; `None` while they can.
     pub(crate) fn fault(&self) -> Option<String> {
         lock(&self.fault).clone()
     }
 
-    /// Refuses what could not be recorded.
+    /// Refuses work that could not be recorded.
     ///
     /// # Errors
     ///
-    /// [`Refusal`] while records cannot be written.
+    /// [`Refusal`] while entries cannot be written.
     pub fn ready(&self) -> Result<(), Refusal> {
         let Some(fault) = self.fault() else {
             return Ok(());
         };
-        tracing::error!(target: "picktools::audit", %fault, "refused, as it could not be recorded");
-        let message = "what this gateway does is recorded, and cannot be at the moment; nothing is picked or run until it can: \
-                       tell the user that its operator has to see to it";
+        tracing::error!(
+            target: "picktools::audit", %fault,
+            "request refused, because the audit log cannot be written"
+        );
+        let message = "the audit log of this gateway cannot be written at the moment, so it picks \
+                       and runs no tools; tell the user that the operator must repair it";
         Err(Refusal::new(Code::NotAudited, message).retry_after(Duration::from_secs(5)))
     }
 
-    /// Whether anybody wants to know.
-    fn is_heard(&self) -> bool {
+    /// Returns `true` if there is an audit log or a watcher.
+    fn has_readers(&self) -> bool {
         self.has_audit || self.live.receiver_count() > 0
     }
 
-    /// Notes a pick.
-    pub fn selected(&self, selected: &Selected<'_>) {
-        if self.is_heard() {
-            self.note(Noted::Selected(Box::new(selected.into())));
+    /// Records a selection.
+    pub fn record_selection(&self, selection: &SelectionEvent<'_>) {
+        if self.has_readers() {
+            self.send_event(JournalEvent::Selection(Box::new(selection.into())));
         }
     }
 
-    /// Notes a request to a model.
-    pub fn narrowed(&self, narrowing: Narrowing) {
-        if self.is_heard() {
-            self.note(Noted::Narrowed(Box::new(narrowing)));
+    /// Records an API request to a model.
+    pub fn record_narrowing(&self, narrowing: Narrowing) {
+        if self.has_readers() {
+            self.send_event(JournalEvent::Narrowing(Box::new(narrowing)));
         }
     }
 
-    /// Notes a call when it has ended, however it does. `called` tells of the call.
-    pub(crate) fn calling(&self, called: impl FnOnce() -> Called) -> Noting<'_> {
-        Noting::new(self, self.is_heard().then(called))
+    /// Records a call when it ends, in any way. `called` describes the call.
+    pub(crate) fn record_call(
+        &self,
+        describe_call: impl FnOnce() -> CallEntry,
+    ) -> CallEntryGuard<'_> {
+        CallEntryGuard::new(self, self.has_readers().then(describe_call))
     }
 
-    /// Notes what somebody decided of what waited. What one who decides notes as theirs (`by`) is
-    /// not noted again when it is seen.
-    pub fn approved(&self, approval: Approval) {
+    /// Records a decision. A decision that its author recorded (`by`) is not recorded again when
+    /// the shared state shows it.
+    pub fn record_approval(&self, approval: Approval) {
         let identity = approval.identity();
         {
             let mut decided = lock(&self.decided);
             if decided.len() >= MAX_DECIDED {
                 decided.clear();
             }
-            let is_noted = match (&approval.by, approval.is_of_call()) {
-                // A call has an id of its own, and is decided once.
+            let is_noted = match (&approval.by, approval.is_call()) {
+                // A call has an id of its own and is decided once.
                 (_, true) => !decided.insert(identity),
                 (Some(_), false) => {
                     decided.insert(identity);
@@ -165,48 +174,48 @@ impl Journal {
                 return;
             }
         }
-        if self.is_heard() {
-            self.note(Noted::Approved(Box::new(approval)));
+        if self.has_readers() {
+            self.send_event(JournalEvent::Approval(Box::new(approval)));
         }
     }
 
-    /// Notes what holds from now on, where it is something else than before.
-    pub(crate) fn changed(&self, snapshot: &Arc<Snapshot>) {
-        self.note(Noted::Changed(Arc::clone(snapshot)));
+    /// Records the policy if it changed.
+    pub(crate) fn record_policy(&self, snapshot: &Arc<Snapshot>) {
+        self.send_event(JournalEvent::PolicyChange(Arc::clone(snapshot)));
     }
 
-    fn note(&self, noted: Noted) {
+    fn send_event(&self, event: JournalEvent) {
         let at_ms = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |time| time.as_millis());
-        let message = Message::Note(u64::try_from(at_ms).unwrap_or(u64::MAX), noted);
-        let Some(tell) = &self.tell else { return };
-        let ended = match tell.try_send(message) {
+        let message = JournalMessage::Note(u64::try_from(at_ms).unwrap_or(u64::MAX), event);
+        let Some(sender) = &self.sender else { return };
+        let has_ended = match sender.try_send(message) {
             Ok(()) => false,
-            Err(TrySendError::Full(message)) => tell.send(message).is_err(),
+            Err(TrySendError::Full(message)) => sender.send(message).is_err(),
             Err(TrySendError::Disconnected(_)) => true,
         };
-        if ended {
-            lock(&self.fault).get_or_insert_with(|| "what writes the records has ended".to_owned());
+        if has_ended {
+            lock(&self.fault).get_or_insert_with(|| "the journal thread has stopped".to_owned());
         }
     }
 
-    /// Waits until what was noted so far is on the disk, or cannot be brought there.
+    /// Waits until all entries so far are on disk, or cannot be written.
     pub(crate) fn flush(&self) {
-        let (done, ended) = sync_channel(1);
-        if let Some(tell) = &self.tell
-            && tell.send(Message::Flush(done)).is_ok()
+        let (notify, receiver) = sync_channel(1);
+        if let Some(sender) = &self.sender
+            && sender.send(JournalMessage::Flush(notify)).is_ok()
         {
-            // Where it takes too long, nobody waits for ever.
-            let _done = ended.recv_timeout(END);
+            // The wait is bounded.
+            let _timeout = receiver.recv_timeout(FLUSH_TIMEOUT);
         }
     }
 }
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        drop(self.tell.take());
-        // It ends when nobody can tell it anything any longer; what cannot be written is not waited
+        drop(self.sender.take());
+        // The thread ends after the last message. Entries that cannot be written are not waited
         // for.
         if let Some(thread) = self.thread.take().filter(|_| self.fault().is_none()) {
             drop(thread.join());

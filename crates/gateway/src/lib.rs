@@ -1,23 +1,23 @@
-//! A gateway for MCP: one server before many.
+//! An MCP gateway: one server in front of several.
 //!
-//! A client that connects to twelve servers shows a model hundreds of tools. A [`Gateway`] stands
-//! before the servers as one: it shows a few tools that find and call the others, or all of them
-//! where they are few; holds each call to the tool's own definition before it goes on; and holds
-//! back definitions that changed since somebody approved them.
+//! A client that connects to twelve servers shows a model hundreds of tools. A [`Gateway`] is one
+//! server in front of them. It lists three tools that search, describe and call the others, or all
+//! tools if they are few. It validates each call against the tool's definition before it passes the
+//! call on. It quarantines definitions that changed since they were approved.
 
 #![expect(
     deprecated,
-    reason = "lines for logs are what clients know that speak a revision before 2026-07-28"
+    reason = "clients of revisions before 2026-07-28 rely on log messages"
 )]
 
-// Modules stand in reading order: each uses only those above it (`tests/main/architecture.rs` of
-// the library).
+// Modules are in reading order: each uses only those above it. The library's
+// `tests/main/architecture.rs` checks this.
 pub mod settings;
 mod error;
 pub mod refusal;
 mod naming;
 pub mod metrics;
-pub mod guests;
+pub mod api_keys;
 pub mod sessions;
 mod pins;
 mod changes;
@@ -28,10 +28,10 @@ pub mod snapshot;
 pub mod journal;
 pub mod front;
 mod results;
-pub mod rounds;
+pub mod elicitations;
 mod queue;
 mod relay;
-mod carried;
+mod passthrough;
 pub mod hub;
 mod circuits;
 mod decisions;
@@ -41,8 +41,8 @@ mod gateway;
 
 pub use changes::changes;
 pub use error::GatewayError;
-pub use gateway::{Entrance, Gateway, GatewayOptions};
-pub use metrics::{Counters, Counts, Event, Meter, UpstreamCounts};
-pub use pins::{Held, Pins, Why};
-pub use queue::{CallQueue, Decision, QueuedCall};
+pub use gateway::{ClientFrontend, Gateway, GatewayOptions};
+pub use metrics::{Counters, GatewayCounts, GatewayEvent, Meter, UpstreamCounts};
+pub use pins::{HoldReason, Pins, QuarantinedDefinition};
+pub use queue::{CallQueue, QueueDecision, QueuedCall};
 pub use settings::{Settings, SettingsError};

@@ -1,8 +1,8 @@
-//! What an upstream says of itself: which call it belongs to.
+//! Messages of an upstream outside its answers, and the calls that they belong to.
 
 use std::sync::{Arc, Mutex};
 
-use picktools_mcp::Said;
+use picktools_mcp::RequestUpdate;
 use picktools_state::lock;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult,
@@ -13,10 +13,10 @@ use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, ErrorData, RoleClient};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-/// What is heard while a call is under way.
-pub(crate) enum Heard {
-    /// How far it is, or a line for a log.
-    Said(Said),
+/// A message of an upstream during a call.
+pub(crate) enum UpstreamEvent {
+    /// Progress, or a log line.
+    Notification(RequestUpdate),
     /// The upstream asks the person at the client.
     Elicit(Box<ElicitRequestParams>, oneshot::Sender<ElicitResult>),
     /// The upstream asks the model at the client.
@@ -26,28 +26,28 @@ pub(crate) enum Heard {
     ),
 }
 
-/// What a client can be asked.
+/// The questions that a client can answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Asks {
-    /// Its person.
+pub(crate) struct ClientAbilities {
+    /// Questions to its person.
     pub(crate) person: bool,
-    /// Its model.
+    /// Questions to its model.
     pub(crate) model: bool,
 }
 
-/// The calls that are under way on one connection.
+/// The running calls of one connection.
 #[derive(Clone, Default)]
-pub(crate) struct Calls(Arc<Mutex<Vec<Call>>>);
+pub(crate) struct ActiveCalls(Arc<Mutex<Vec<ActiveCall>>>);
 
-/// A call's number, and where it hears.
-type Call = (u64, mpsc::Sender<Heard>);
+/// The number of a call, and the channel for its messages.
+type ActiveCall = (u64, mpsc::Sender<UpstreamEvent>);
 
-impl Calls {
-    pub(crate) fn enter(&self, number: u64, tell: mpsc::Sender<Heard>) {
-        lock(&self.0).push((number, tell));
+impl ActiveCalls {
+    pub(crate) fn add(&self, number: u64, sender: mpsc::Sender<UpstreamEvent>) {
+        lock(&self.0).push((number, sender));
     }
 
-    pub(crate) fn leave(&self, number: u64) {
+    pub(crate) fn remove(&self, number: u64) {
         lock(&self.0).retain(|(other, _)| *other != number);
     }
 
@@ -55,42 +55,42 @@ impl Calls {
         lock(&self.0).is_empty()
     }
 
-    /// The only call: with several nobody can tell which is meant.
-    fn only(&self) -> Option<mpsc::Sender<Heard>> {
+    /// Returns the only running call. With several calls, the right one is unknown.
+    fn only_call(&self) -> Option<mpsc::Sender<UpstreamEvent>> {
         match lock(&self.0).as_slice() {
-            [(_, tell)] => Some(tell.clone()),
+            [(_, sender)] => Some(sender.clone()),
             _ => None,
         }
     }
 }
 
-/// Hears an upstream on one connection.
+/// The receiver of an upstream's messages on one connection.
 #[derive(Clone)]
 pub(crate) struct Listener {
     changes: Arc<Notify>,
-    pub(crate) calls: Calls,
-    /// Who is told which resources changed.
+    pub(crate) calls: ActiveCalls,
+    /// The channel for addresses of changed resources.
     updates: Arc<Mutex<Option<mpsc::Sender<String>>>>,
-    /// What the one client can be asked; nothing where there are several.
-    asks: Asks,
+    /// The questions that the only client can answer; none if there are several clients.
+    abilities: ClientAbilities,
 }
 
 impl Listener {
-    pub(crate) fn new(asks: Asks) -> Self {
+    pub(crate) fn new(abilities: ClientAbilities) -> Self {
         Self {
             changes: Arc::default(),
-            calls: Calls::default(),
+            calls: ActiveCalls::default(),
             updates: Arc::default(),
-            asks,
+            abilities,
         }
     }
 
-    /// Says who is told which resources changed.
-    pub(crate) fn tell_updates(&self, to: mpsc::Sender<String>) {
-        *lock(&self.updates) = Some(to);
+    /// Sets the channel for addresses of changed resources.
+    pub(crate) fn set_update_channel(&self, sender: mpsc::Sender<String>) {
+        *lock(&self.updates) = Some(sender);
     }
 
-    /// Waits until the tools changed, since this was last waited for.
+    /// Waits until the tools have changed since the last call of this function.
     pub(crate) async fn changed(&self) {
         self.changes.notified().await;
     }
@@ -107,7 +107,7 @@ impl ClientHandler for Listener {
         _: NotificationContext<RoleClient>,
     ) {
         if let Some(updates) = &*lock(&self.updates) {
-            // Whoever does not read is told less.
+            // A slow reader misses updates.
             drop(updates.try_send(update.uri));
         }
     }
@@ -118,12 +118,13 @@ impl ClientHandler for Listener {
         _context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         let declined = || ElicitResult::new(ElicitationAction::Decline);
-        let Some(call) = self.calls.only().filter(|_| self.asks.person) else {
-            return Ok(declined());
+        let call = match self.calls.only_call() {
+            Some(call) if self.abilities.person => call,
+            _ => return Ok(declined()),
         };
         let (reply, answer) = oneshot::channel();
         if call
-            .send(Heard::Elicit(Box::new(request), reply))
+            .send(UpstreamEvent::Elicit(Box::new(request), reply))
             .await
             .is_err()
         {
@@ -138,13 +139,12 @@ impl ClientHandler for Listener {
         _context: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
         let refused = || ErrorData::invalid_request("there is no model to ask", None);
-        let call = self
-            .calls
-            .only()
-            .filter(|_| self.asks.model)
-            .ok_or_else(refused)?;
+        let call = match self.calls.only_call() {
+            Some(call) if self.abilities.model => call,
+            _ => return Err(refused()),
+        };
         let (reply, answer) = oneshot::channel();
-        call.send(Heard::Sample(Box::new(request), reply))
+        call.send(UpstreamEvent::Sample(Box::new(request), reply))
             .await
             .map_err(|_| refused())?;
         answer.await.map_err(|_| refused())?
@@ -152,10 +152,10 @@ impl ClientHandler for Listener {
 
     fn get_info(&self) -> ClientConfig {
         let mut capabilities = ClientCapabilities::default();
-        if self.asks.person {
+        if self.abilities.person {
             capabilities.elicitation = Some(ElicitationCapability::default());
         }
-        if self.asks.model {
+        if self.abilities.model {
             capabilities.sampling = Some(SamplingCapability::default());
         }
         ClientConfig::new(

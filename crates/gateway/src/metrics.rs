@@ -1,4 +1,5 @@
-//! What is counted: calls, picks, searches, lists, sessions, requests, and how upstreams do.
+//! Metrics of a gateway: calls, picks, searches, lists, sessions, requests, and the state of
+//! upstreams.
 
 mod exposition;
 
@@ -11,62 +12,62 @@ use serde::Serialize;
 
 use self::exposition::Exposition;
 
-/// Hears what happens in a gateway. Whoever does something tells of it at once, so that this must
-/// not wait for anything.
+/// A receiver of the events of a gateway. It is called directly from the code that serves requests,
+/// so it must not block.
 pub trait Meter: Send + Sync {
-    /// Hears of one thing.
-    fn record(&self, event: &Event<'_>);
+    /// Records an event.
+    fn record(&self, event: &GatewayEvent<'_>);
 
-    /// Tells what was counted so far, for `/metrics`, in the text format of Prometheus; `None`,
-    /// unless told otherwise, where that is told elsewhere.
+    /// Returns the metrics in the text format of Prometheus, for `/metrics`; `None` by default, for
+    /// meters that report elsewhere.
     fn text(&self) -> Option<String> {
         None
     }
 
-    /// Tells what was counted so far of an upstream; nothing, unless told otherwise.
+    /// Returns the counts of an upstream; all zero by default.
     fn upstream(&self, name: &str) -> UpstreamCounts {
         let _ = name;
         UpstreamCounts::default()
     }
 }
 
-/// What happens. Names are those of the configuration and of tools; no argument and no result is
-/// told.
+/// An event of a gateway. It contains names of the configuration and of tools, but no arguments and
+/// no results.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Event<'a> {
+pub enum GatewayEvent<'a> {
     /// A call of a tool has ended.
     Call {
         /// The upstream.
         upstream: &'a str,
         /// The tool, by its id.
         tool: &'a str,
-        /// Why it was not carried out; `None` where it was.
+        /// The code of the refusal; `None` if the call was carried out.
         code: Option<&'a str>,
-        /// How long it took, from the client's request to the answer.
+        /// The duration from the client's request to the answer.
         time: Duration,
     },
     /// A search has been answered.
     Search {
-        /// How many tools were found.
+        /// The number of tools that were found.
         found: usize,
-        /// How long it took.
+        /// The duration.
         time: Duration,
     },
     /// Tools were picked for a request over HTTP.
     Pick {
-        /// How many.
+        /// The number of tools that were found.
         found: usize,
-        /// How long it took.
+        /// The duration.
         time: Duration,
     },
     /// A request over HTTP was answered, or refused.
     Request {
-        /// The route, without what is a client's own; `other` where there is none.
+        /// The route, without parts that a client chooses; `other` if no route matches.
         path: &'a str,
-        /// With which status.
+        /// The status of the response.
         status: u16,
-        /// How long it took until the answer began.
+        /// The time until the response began.
         time: Duration,
     },
     /// A client was shown a list of tools.
@@ -74,42 +75,42 @@ pub enum Event<'a> {
         /// The tokens of the list (o200k).
         tokens: usize,
         /// The tokens of all tools that the client may see.
-        whole: usize,
+        all_tokens: usize,
     },
-    /// An upstream could be reached, or could not any longer.
+    /// An upstream became reachable or unreachable.
     Upstream {
-        /// What the configuration calls it.
+        /// The name in the configuration.
         name: &'a str,
-        /// Whether it can be reached.
+        /// `true` if it is reachable.
         up: bool,
     },
     /// A request to a model has been passed on.
     Model {
-        /// Why it went on as it came; `None` where its tools were narrowed.
+        /// The reason why the request was passed on unchanged; `None` if its tools were narrowed.
         unchanged: Option<&'a str>,
         /// The tokens (o200k) of the definitions that the model was not shown.
         saved: usize,
-        /// How long it took until it was passed on.
+        /// The time until the request was passed on.
         time: Duration,
     },
-    /// Something is wrong with the store that gateways share, or no longer is.
+    /// A fault of the shared store began or ended.
     Store {
-        /// What it was asked for.
+        /// The purpose of the commands.
         purpose: &'a str,
-        /// What is wrong; `None` where nothing is any longer.
+        /// The fault; `None` after it has ended.
         fault: Option<&'a str>,
     },
-    /// A client has come, or gone.
+    /// A client connected or disconnected.
     Session {
-        /// Whether it has come.
+        /// `true` if it connected.
         begun: bool,
     },
 }
 
-/// Counts everything, in memory.
+/// Counters in memory.
 #[derive(Debug)]
 pub struct Counters {
-    counts: Arc<Mutex<Counts>>,
+    counts: Arc<Mutex<GatewayCounts>>,
     exposition: Exposition,
 }
 
@@ -123,69 +124,69 @@ impl Default for Counters {
     }
 }
 
-/// What was counted so far.
+/// The counts so far.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Counts {
-    /// Of each upstream.
+pub struct GatewayCounts {
+    /// The counts of each upstream.
     pub upstreams: BTreeMap<String, UpstreamCounts>,
     /// Searches.
     pub searches: u64,
     /// Searches that found nothing.
     pub empty_searches: u64,
-    /// How long searches took together, in microseconds.
+    /// The total duration of searches, in microseconds.
     pub search_us: u64,
     /// Picks over HTTP.
     pub picks: u64,
     /// Picks that found nothing.
     pub empty_picks: u64,
-    /// How long picks took together, in microseconds.
+    /// The total duration of picks, in microseconds.
     pub pick_us: u64,
     /// Requests over HTTP, by route and status.
     pub requests: BTreeMap<String, BTreeMap<u16, u64>>,
     /// Lists.
     pub lists: u64,
-    /// The tokens that clients were shown in lists, and those of all tools that they may see.
+    /// The tokens of the lists that clients were shown.
     pub listed_tokens: u64,
-    /// See [`Counts::listed_tokens`].
+    /// The tokens that these lists would have had with all tools.
     pub whole_tokens: u64,
-    /// Requests to models.
+    /// API requests to models.
     pub models: u64,
-    /// Those that went on as they came, by why.
+    /// API requests that were passed on unchanged, by reason.
     pub unchanged: BTreeMap<String, u64>,
     /// The tokens of the definitions that models were not shown.
     pub saved_tokens: u64,
-    /// How long requests to models took together until they were passed on, in microseconds.
+    /// The total time until API requests were passed on, in microseconds.
     pub model_us: u64,
-    /// What is wrong with the store that gateways share, by what it was asked for.
+    /// The current fault of the shared store, by purpose.
     pub store: BTreeMap<String, String>,
-    /// How often something began to be wrong with it, by what that was.
+    /// The number of faults of the shared store, by kind.
     pub store_faults: BTreeMap<String, u64>,
-    /// Clients that have come.
+    /// Clients that connected.
     pub sessions: u64,
-    /// Clients that are there.
+    /// Clients that are connected.
     pub open_sessions: u64,
 }
 
-/// What was counted of an upstream.
+/// The counts of an upstream.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct UpstreamCounts {
     /// Calls that have ended.
     pub calls: u64,
-    /// Those that were not carried out, by why.
+    /// Calls that were not carried out, by code.
     pub refused: BTreeMap<String, u64>,
-    /// How long calls took together, in microseconds.
+    /// The total duration of calls, in microseconds.
     pub call_us: u64,
-    /// How often it could be reached again.
+    /// The number of times that it became reachable.
     pub starts: u64,
-    /// Whether it can be reached.
+    /// `true` if it is reachable.
     pub up: bool,
 }
 
 impl Counters {
-    /// Returns what was counted so far.
-    pub fn counts(&self) -> Counts {
+    /// Returns the counts so far.
+    pub fn counts(&self) -> GatewayCounts {
         lock(&self.counts).clone()
     }
 }
@@ -207,11 +208,11 @@ impl Meter for Counters {
             .unwrap_or_default()
     }
 
-    fn record(&self, event: &Event<'_>) {
+    fn record(&self, event: &GatewayEvent<'_>) {
         self.exposition.observe(event);
         let mut counts = lock(&self.counts);
         match *event {
-            Event::Call {
+            GatewayEvent::Call {
                 upstream,
                 code,
                 time,
@@ -224,18 +225,18 @@ impl Meter for Counters {
                     *upstream.refused.entry(code.to_owned()).or_default() += 1;
                 }
             }
-            Event::Search { found, time } => {
+            GatewayEvent::Search { found, time } => {
                 counts.searches += 1;
                 counts.empty_searches += u64::from(found == 0);
                 counts.search_us += micros(time);
             }
-            Event::Pick { found, time } => {
+            GatewayEvent::Pick { found, time } => {
                 counts.picks += 1;
                 counts.empty_picks += u64::from(found == 0);
                 counts.pick_us += micros(time);
             }
-            Event::Request { path, status, .. } => {
-                // Routes are few; what clients make up is not among them.
+            GatewayEvent::Request { path, status, .. } => {
+                // There are few routes; paths that clients make up are not counted separately.
                 *counts
                     .requests
                     .entry(path.to_owned())
@@ -243,17 +244,17 @@ impl Meter for Counters {
                     .entry(status)
                     .or_default() += 1;
             }
-            Event::List { tokens, whole } => {
+            GatewayEvent::List { tokens, all_tokens } => {
                 counts.lists += 1;
                 counts.listed_tokens += tokens as u64;
-                counts.whole_tokens += whole as u64;
+                counts.whole_tokens += all_tokens as u64;
             }
-            Event::Upstream { name, up } => {
+            GatewayEvent::Upstream { name, up } => {
                 let upstream = counts.upstreams.entry(name.to_owned()).or_default();
                 upstream.starts += u64::from(up && !upstream.up);
                 upstream.up = up;
             }
-            Event::Model {
+            GatewayEvent::Model {
                 unchanged,
                 saved,
                 time,
@@ -261,26 +262,26 @@ impl Meter for Counters {
                 counts.models += 1;
                 counts.saved_tokens += saved as u64;
                 counts.model_us += micros(time);
-                if let Some(why) = unchanged {
-                    *counts.unchanged.entry(why.to_owned()).or_default() += 1;
+                if let Some(reason) = unchanged {
+                    *counts.unchanged.entry(reason.to_owned()).or_default() += 1;
                 }
             }
-            Event::Store {
+            GatewayEvent::Store {
                 purpose,
                 fault: Some(fault),
             } => {
                 drop(counts.store.insert(purpose.to_owned(), fault.to_owned()));
                 *counts.store_faults.entry(fault.to_owned()).or_default() += 1;
             }
-            Event::Store {
+            GatewayEvent::Store {
                 purpose,
                 fault: None,
             } => drop(counts.store.remove(purpose)),
-            Event::Session { begun: true } => {
+            GatewayEvent::Session { begun: true } => {
                 counts.sessions += 1;
                 counts.open_sessions += 1;
             }
-            Event::Session { begun: false } => {
+            GatewayEvent::Session { begun: false } => {
                 counts.open_sessions = counts.open_sessions.saturating_sub(1)
             }
         }
@@ -292,40 +293,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_is_counted_under_its_own_name() {
+    fn every_event_is_counted_under_its_name() {
         let counters = Counters::default();
         let time = Duration::from_micros(1_500);
         for code in [None, Some("timed_out"), Some("timed_out")] {
-            counters.record(&Event::Call {
+            counters.record(&GatewayEvent::Call {
                 upstream: "git",
                 tool: "git/log",
                 code,
                 time,
             });
         }
-        counters.record(&Event::Search { found: 3, time });
-        counters.record(&Event::Search { found: 0, time });
-        counters.record(&Event::Pick { found: 0, time });
+        counters.record(&GatewayEvent::Search { found: 3, time });
+        counters.record(&GatewayEvent::Search { found: 0, time });
+        counters.record(&GatewayEvent::Pick { found: 0, time });
         for status in [200, 200, 401] {
-            counters.record(&Event::Request {
+            counters.record(&GatewayEvent::Request {
                 path: "/v1/pick",
                 status,
                 time,
             });
         }
-        counters.record(&Event::List {
+        counters.record(&GatewayEvent::List {
             tokens: 500,
-            whole: 12_000,
+            all_tokens: 12_000,
         });
         for up in [true, true, false, true] {
-            counters.record(&Event::Upstream { name: "git", up });
+            counters.record(&GatewayEvent::Upstream { name: "git", up });
         }
-        counters.record(&Event::Model {
+        counters.record(&GatewayEvent::Model {
             unchanged: None,
             saved: 700,
             time,
         });
-        counters.record(&Event::Model {
+        counters.record(&GatewayEvent::Model {
             unchanged: Some("few-tools"),
             saved: 0,
             time,
@@ -335,11 +336,11 @@ mod tests {
             ("audit", Some("full")),
             ("audit", None),
         ] {
-            counters.record(&Event::Store { purpose, fault });
+            counters.record(&GatewayEvent::Store { purpose, fault });
         }
-        counters.record(&Event::Session { begun: true });
-        counters.record(&Event::Session { begun: true });
-        counters.record(&Event::Session { begun: false });
+        counters.record(&GatewayEvent::Session { begun: true });
+        counters.record(&GatewayEvent::Session { begun: true });
+        counters.record(&GatewayEvent::Session { begun: false });
         let counts = counters.counts();
         let git = &counts.upstreams["git"];
         assert_eq!(
@@ -349,7 +350,7 @@ mod tests {
         assert_eq!(
             (git.starts, git.up),
             (2, true),
-            "it was there all along the second time"
+            "a repeated report changes nothing"
         );
         assert_eq!(
             (counts.searches, counts.empty_searches, counts.search_us),
@@ -374,7 +375,7 @@ mod tests {
             (1, 1, 1)
         );
 
-        let text = counters.text().expect("it is told");
+        let text = counters.text().expect("metrics");
         for line in [
             "picktools_calls_total{upstream=\"git\",outcome=\"done\"} 1",
             "picktools_calls_total{upstream=\"git\",outcome=\"timed_out\"} 2",
@@ -394,23 +395,23 @@ mod tests {
             "picktools_pick_seconds_bucket{le=\"0.001\"} 0",
         ] {
             assert!(
-                text.lines().any(|told| told == line),
+                text.lines().any(|exposed| exposed == line),
                 "{line} is not in\n{text}"
             );
         }
     }
 
     #[test]
-    fn what_others_are_called_breaks_no_line() {
+    fn labels_are_escaped() {
         let counters = Counters::default();
         let time = Duration::ZERO;
-        counters.record(&Event::Call {
+        counters.record(&GatewayEvent::Call {
             upstream: "a\"} 1\nb\\",
             tool: "t",
             code: None,
             time,
         });
-        let text = counters.text().expect("it is told");
+        let text = counters.text().expect("metrics");
         assert!(
             text.contains(r#"picktools_calls_total{upstream="a\"} 1\nb\\",outcome="done"} 1"#),
             "{text}"

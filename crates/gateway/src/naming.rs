@@ -1,45 +1,45 @@
-//! What the things of an upstream are called here.
+//! Names of an upstream's tools and prompts in the gateway.
 
 use sha2::{Digest, Sha256};
 
-/// What stands between the upstream and its tool.
-const BETWEEN: &str = "__";
-/// The most characters of a name. Clients put a prefix before it, such as `mcp__picktools__`, and
-/// most models take 64.
+/// The separator between the upstream and its tool.
+const SEPARATOR: &str = "__";
+/// The most characters of a name. Clients add a prefix such as `mcp__picktools__`, and most models
+/// accept 64 characters.
 const MAX_CHARS: usize = 48;
-/// How many of the hexadecimal digits of a digest end a name that is not the whole one.
+/// The number of digest digits at the end of a shortened name.
 const DIGITS: usize = 8;
 
-/// Returns the name of a tool or prompt: `source__name`, whatever other upstreams there are.
+/// Returns the name of a tool or prompt: `source__name`. It does not depend on other upstreams.
 ///
-/// A name with characters that models do not take, or with too many of them, ends with digits of
-/// its digest, so that no two come to the same.
-pub(crate) fn shown(source: &str, name: &str) -> String {
-    let whole = format!("{source}{BETWEEN}{name}");
+/// A name that is too long or has characters that models do not accept ends with digits of its
+/// digest, so that names stay unique.
+pub(crate) fn qualified_name(source: &str, name: &str) -> String {
+    let full_name = format!("{source}{SEPARATOR}{name}");
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let is_unclear = source.contains(BETWEEN) || source.ends_with('_') || name.starts_with('_');
-    if whole.len() <= MAX_CHARS && whole.chars().all(is_plain) && !is_unclear {
-        return whole;
+    let is_unclear = source.contains(SEPARATOR) || source.ends_with('_') || name.starts_with('_');
+    if full_name.len() <= MAX_CHARS && full_name.chars().all(is_plain) && !is_unclear {
+        return full_name;
     }
     let digest = Sha256::digest(format!("{source}\0{name}"));
     let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let kept: String = whole
+    let prefix: String = full_name
         .chars()
         .map(|c| if is_plain(c) { c } else { '_' })
         .take(MAX_CHARS - DIGITS - 1)
         .collect();
-    format!("{kept}_{}", &digits[..DIGITS])
+    format!("{prefix}_{}", &digits[..DIGITS])
 }
 
-/// Returns why an upstream cannot be called this, or `None`.
-pub(crate) fn fault(source: &str) -> Option<&'static str> {
+/// Returns the reason why the name of an upstream is invalid, or `None`.
+pub(crate) fn name_fault(source: &str) -> Option<&'static str> {
     let is_plain = |c: char| c.is_alphanumeric() || "_-. ".contains(c);
     if source.trim().is_empty() {
-        Some("it has no name")
-    } else if source.contains(BETWEEN) {
-        Some("its name holds `__`, which stands between a server and its tool")
+        Some("the name is empty")
+    } else if source.contains(SEPARATOR) {
+        Some("the name contains `__`, which separates a server from its tool")
     } else if !source.chars().all(is_plain) {
-        Some("its name holds other characters than letters, digits, `_`, `-`, `.` and spaces")
+        Some("the name may contain only letters, digits, `_`, `-`, `.` and spaces")
     } else {
         None
     }
@@ -52,8 +52,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_plain_short_and_never_the_same() {
-        assert_eq!(shown("git", "git_log"), "git__git_log");
+    fn names_are_plain_short_and_unique() {
+        assert_eq!(qualified_name("git", "git_log"), "git__git_log");
         let pairs = [
             ("git", "git_log"),
             ("a_", "b"),
@@ -73,7 +73,7 @@ mod tests {
         ];
         let names: Vec<String> = pairs
             .iter()
-            .map(|(source, name)| shown(source, name))
+            .map(|(source, name)| qualified_name(source, name))
             .collect();
         assert_eq!(
             names.iter().collect::<HashSet<_>>().len(),
@@ -89,12 +89,12 @@ mod tests {
     }
 
     #[test]
-    fn names_of_upstreams_that_mislead_are_refused() {
+    fn misleading_upstream_names_are_refused() {
         for bad in ["", "  ", "a__b", "a/b", "a\u{200b}b", "a\nb", "a:b"] {
-            assert!(fault(bad).is_some(), "{bad:?}");
+            assert!(name_fault(bad).is_some(), "{bad:?}");
         }
         for good in ["git", "my-server", "server.v2", "Büro", "My Server"] {
-            assert_eq!(fault(good), None, "{good:?}");
+            assert_eq!(name_fault(good), None, "{good:?}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Which definitions were approved, and which wait?
+//! Pins: the approved and the quarantined definitions.
 //!
-//! What an upstream says of its tools goes to a model, so it is pinned: the first listing is
-//! believed, or nothing is, and what is new or different afterwards is held back until somebody
-//! approves it. A held tool keeps its approved text.
+//! A model reads the definitions of an upstream, so they are pinned. The first listing is trusted,
+//! or no listing is, depending on the settings. A definition that is new or different afterwards is
+//! quarantined until an operator approves it. The tool keeps its approved definition meanwhile.
 
 #[cfg(test)]
 mod tests;
@@ -12,10 +12,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use picktools_import::mcp::{Server, Way};
+use picktools_import::mcp::{Server, ServerTransport};
 use picktools_state::keys::now;
 use picktools_state::{
-    Keeps, Lost, Purpose, Shared, SharedFile, Stamp, StateError, Store, Stored, lock,
+    Purpose, SharedFile, SharedState, StateError, StateHandle, StateStamp, StateStore, StoreHash,
+    StoreRollback, lock,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -23,10 +24,10 @@ use serde_json::{Map, Value, json};
 use crate::settings::{NewTools, Trust, UpstreamRules};
 
 const VERSION: u32 = 1;
-const REMEDY: &str = "put back a copy, or remove it: all servers are then seen for the first time";
-/// The most programs or addresses that a tool is known from.
-const MAX_WAYS: usize = 16;
-/// What of a definition is shown to a model, or decides on a call.
+const REMEDY: &str = "restore a copy, or remove the file to treat all servers as new";
+/// The most endpoints from which a tool is known.
+const MAX_ENDPOINTS: usize = 16;
+/// The members of a definition that a model sees, or that decide about a call.
 const MEMBERS: [&str; 6] = [
     "name",
     "title",
@@ -36,275 +37,289 @@ const MEMBERS: [&str; 6] = [
     "annotations",
 ];
 
-/// The definitions that were approved, and those that wait, in a folder or store that gateways
-/// share.
+/// The approved and the quarantined definitions, in a folder or store that gateways share.
 #[derive(Debug, Clone)]
 pub struct Pins {
-    shared: Shared<PinsFile>,
-    /// What this gateway saw last of each tool, by `source/tool`. Another may see another
-    /// definition that waits, which this one then leaves alone.
-    seen: Arc<Mutex<HashMap<String, Seen>>>,
+    shared: StateHandle<PinsFile>,
+    /// The definition of each tool that this gateway saw last, by `source/tool`. Another gateway
+    /// may see another definition, whose quarantine this gateway then leaves unchanged.
+    seen: Arc<Mutex<HashMap<String, SeenDefinition>>>,
 }
 
-/// A definition, by its digest, and where it came from.
+/// A definition, by its digest, from an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Seen {
+struct SeenDefinition {
     digest: String,
-    way: String,
+    #[serde(rename = "way")]
+    endpoint_digest: String,
 }
 
-/// A definition that waits.
+/// A quarantined definition.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
-pub struct Held {
-    /// Why.
-    pub why: Why,
-    /// When it was first seen, in seconds since 1970.
-    pub seen: u64,
-    /// Its digest, by which it is approved.
+pub struct QuarantinedDefinition {
+    /// The reason for the quarantine.
+    #[serde(rename = "why")]
+    pub reason: HoldReason,
+    /// The time at which it was first seen, in seconds since 1970.
+    #[serde(rename = "seen")]
+    pub first_seen: u64,
+    /// Its digest, which an approval must state.
     pub digest: String,
-    /// The digest of the program and arguments, or address, that it came from.
-    pub way: String,
-    /// As the upstream sent it.
+    /// The digest of the program with its arguments, or of the URL, from which it came.
+    #[serde(rename = "way")]
+    pub endpoint_digest: String,
+    /// The definition as the upstream sent it.
     pub definition: Value,
-    /// What `check` says of it: errors.
+    /// The errors that `check` finds in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
-    /// Whether somebody refused it.
+    /// `true` if an operator denied it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub denied: bool,
 }
 
-impl Held {
-    fn seen(&self) -> Seen {
-        Seen {
+impl QuarantinedDefinition {
+    fn seen_definition(&self) -> SeenDefinition {
+        SeenDefinition {
             digest: self.digest.clone(),
-            way: self.way.clone(),
+            endpoint_digest: self.endpoint_digest.clone(),
         }
     }
 }
 
-/// Why a definition waits.
+/// The reason why a definition is quarantined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Why {
-    /// It is not the one that was approved.
+pub enum HoldReason {
+    /// It differs from the approved definition.
     Changed,
-    /// The upstream did not have it at first.
+    /// The first listing of the upstream did not contain it.
     New,
-    /// Nothing of the upstream is approved unseen.
+    /// The settings trust no definition without an approval.
     Unapproved,
-    /// The configuration now names another program or address.
+    /// The configuration now names another program or URL.
     Moved,
     /// `check` finds an error in it.
     Finding,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for HoldReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Changed => "changed since it was approved",
             Self::New => "new",
             Self::Unapproved => "not approved yet",
-            Self::Moved => "its server is another program or address now",
+            Self::Moved => "its server now has another command or URL",
             Self::Finding => "check finds an error in it",
         })
     }
 }
 
-type Refused = BTreeMap<String, BTreeSet<Seen>>;
+type DeniedDefinitions = BTreeMap<String, BTreeSet<SeenDefinition>>;
 
-fn is_refused(refused: &Refused, id: &str, seen: &Seen) -> bool {
-    refused
+fn is_denied(denied_definitions: &DeniedDefinitions, id: &str, seen: &SeenDefinition) -> bool {
+    denied_definitions
         .get(id)
-        .is_some_and(|refused| refused.contains(seen))
+        .is_some_and(|denied| denied.contains(seen))
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct PinsFile {
-    upstreams: BTreeMap<String, Approved>,
-    /// By `source/tool`; of several that wait, at several gateways, one.
-    held: BTreeMap<String, Held>,
-    /// What somebody refused, by `source/tool`.
+    upstreams: BTreeMap<String, ServerPins>,
+    /// By `source/tool`. If several gateways quarantine different definitions of a tool, one of
+    /// them is stored.
+    #[serde(rename = "held")]
+    quarantined: BTreeMap<String, QuarantinedDefinition>,
+    /// The denied definitions, by `source/tool`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    refused: Refused,
-    /// That a store came back with an older copy, until somebody says what is to become of it: till
-    /// then nothing is believed because it is seen for the first time.
+    #[serde(rename = "refused")]
+    denied_definitions: DeniedDefinitions,
+    /// A rollback of the store, until an operator resolves it. Until then, no definition is trusted
+    /// on first use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    lost: Option<Lost>,
+    #[serde(rename = "lost")]
+    rollback: Option<StoreRollback>,
 }
 
-impl Keeps for PinsFile {
-    fn was_lost(&mut self, lost: &Lost) {
-        self.lost.get_or_insert_with(|| lost.clone());
+impl SharedState for PinsFile {
+    fn on_rollback(&mut self, rollback: &StoreRollback) {
+        self.rollback.get_or_insert_with(|| rollback.clone());
     }
 
-    fn lost(&self) -> Option<&Lost> {
-        self.lost.as_ref()
+    fn rollback(&self) -> Option<&StoreRollback> {
+        self.rollback.as_ref()
     }
 }
 
-/// What was approved of an upstream.
+/// The pins of an upstream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Approved {
+struct ServerPins {
     first_seen: u64,
-    /// Of each tool a pin for each program or address that it came from: configurations may call
-    /// different servers the same.
+    /// Each tool has one pin for each endpoint, because configurations may use one name for
+    /// different servers.
     tools: BTreeMap<String, Vec<Pin>>,
 }
 
-impl Approved {
-    fn pin(&self, tool: &str, way: &str) -> Option<&Pin> {
-        self.tools.get(tool)?.iter().find(|pin| pin.way == way)
+impl ServerPins {
+    fn pin(&self, tool: &str, endpoint_digest: &str) -> Option<&Pin> {
+        self.tools
+            .get(tool)?
+            .iter()
+            .find(|pin| pin.endpoint_digest == endpoint_digest)
     }
 
     fn put(&mut self, tool: &str, pin: Pin) {
         let pins = self.tools.entry(tool.to_owned()).or_default();
-        pins.retain(|other| other.way != pin.way);
+        pins.retain(|other| other.endpoint_digest != pin.endpoint_digest);
         pins.push(pin);
-        let surplus = pins.len().saturating_sub(MAX_WAYS);
+        let surplus = pins.len().saturating_sub(MAX_ENDPOINTS);
         pins.drain(..surplus);
     }
 
-    /// Returns `true` if there are approvals of another program or address, and of this one none
-    /// but a person's: what a person has approved of it speaks for nothing else of it.
-    fn has_moved_to(&self, way: &str) -> bool {
+    /// Returns `true` if other endpoints have pins, and this one has none except approvals of the
+    /// operator. An operator's approval of one definition does not vouch for the others.
+    fn has_moved_to(&self, endpoint_digest: &str) -> bool {
         let pins = || self.tools.values().flatten();
-        pins().any(|pin| pin.way != way)
-            && !pins().any(|pin| pin.way == way && pin.by != By::Operator)
+        pins().any(|pin| pin.endpoint_digest != endpoint_digest)
+            && !pins().any(|pin| {
+                pin.endpoint_digest == endpoint_digest && pin.by != ApprovalOrigin::Operator
+            })
     }
 }
 
-/// An approved definition, whole: without it there is no difference to show.
+/// An approved definition. It is stored completely, so that differences can be shown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Pin {
     digest: String,
-    /// Digest of the program and arguments, or address, that it came from.
-    way: String,
+    /// The digest of the program with its arguments, or of the URL, from which it came.
+    #[serde(rename = "way")]
+    endpoint_digest: String,
     approved: u64,
-    by: By,
+    by: ApprovalOrigin,
     definition: Value,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum By {
+enum ApprovalOrigin {
     FirstUse,
     Operator,
     Trusted,
 }
 
-/// What is made of what an upstream sent.
+/// The result of reviewing the listing of an upstream.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Judged {
-    /// What is shown: as it was approved. Of a tool that never was there is the name alone.
+pub(crate) struct ReviewedListing {
+    /// The definitions to show: the approved ones. A tool without an approved definition has only
+    /// its name.
     pub(crate) definitions: Vec<Value>,
-    /// The names of those that may be neither found nor called.
-    pub(crate) held: BTreeSet<String>,
+    /// The names of quarantined tools, which can be neither found nor called.
+    pub(crate) quarantined: BTreeSet<String>,
 }
 
-/// What somebody has decided of definitions, and of what nobody has.
+/// The decisions of operators about definitions.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Decided {
-    /// What a person refused: `source/tool` and digest.
-    pub(crate) refused: BTreeSet<(String, String)>,
-    /// What a person approved: `source/tool` and digest.
+pub(crate) struct PinDecisions {
+    /// The denied definitions: `source/tool` and digest.
+    pub(crate) denied: BTreeSet<(String, String)>,
+    /// The approved definitions: `source/tool` and digest.
     pub(crate) approved: BTreeSet<(String, String)>,
-    /// When each server was first seen.
+    /// The time at which each server was first seen.
     pub(crate) first_seen: BTreeMap<String, u64>,
-    /// Whether a store lost some of it, and nobody has seen to that.
-    pub(crate) has_lost: bool,
+    /// `true` if a rollback of the store is unresolved.
+    pub(crate) is_rolled_back: bool,
 }
 
-/// What upstreams sent, to be judged.
-pub(crate) struct Arrival<'a> {
+/// The listing of an upstream, to be reviewed.
+pub(crate) struct ServerListing<'a> {
     pub(crate) server: &'a Server,
     pub(crate) rules: UpstreamRules,
     pub(crate) tools: &'a [Value],
 }
 
 impl Pins {
-    fn new(shared: Shared<PinsFile>) -> Self {
+    fn new(shared: StateHandle<PinsFile>) -> Self {
         Self {
             shared,
             seen: Arc::default(),
         }
     }
 
-    /// Names a folder, which is made where it is not there yet, for its owner alone.
+    /// Opens the pins of a folder. The folder is created for its owner only.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when it cannot be made, or what is there cannot be read: nothing is approved
-    /// then.
+    /// [`StateError`] if it cannot be created or its content cannot be read; then no definition is
+    /// approved.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, StateError> {
         SharedFile::open(folder.into(), "pins.json", VERSION, REMEDY)
-            .map(|file| Self::new(Shared::File(file)))
+            .map(|file| Self::new(StateHandle::File(file)))
     }
 
-    /// Takes those of a store.
+    /// Opens the pins of a store.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when it does not answer, or what is there cannot be read: nothing is approved
-    /// then.
-    pub fn of(store: &Store) -> Result<Self, StateError> {
-        Stored::open(store, Purpose::Pins, "pins", VERSION)
-            .map(|stored| Self::new(Shared::Store(stored)))
+    /// [`StateError`] if the store does not reply or the content cannot be read; then no definition
+    /// is approved.
+    pub fn from_store(store: &StateStore) -> Result<Self, StateError> {
+        StoreHash::open(store, Purpose::Pins, "pins", VERSION)
+            .map(|stored| Self::new(StateHandle::Store(stored)))
     }
 
-    /// Returns whether the store came back with an older copy, and nobody has seen to that yet.
-    /// Definitions that are not in the copy wait till then, also those of servers that are seen for
-    /// the first time.
+    /// Returns the rollback of the store that no operator has resolved yet. Until then, definitions
+    /// that are not in the older copy are quarantined, even those of servers that are seen for the
+    /// first time.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when it cannot be read.
-    pub fn lost(&self) -> Result<Option<Lost>, StateError> {
-        Ok(self.shared.read()?.lost)
+    /// [`StateError`] if the pins cannot be read.
+    pub fn rollback(&self) -> Result<Option<StoreRollback>, StateError> {
+        Ok(self.shared.read()?.rollback)
     }
 
-    /// Ends the time after a loss. With `restore`, what gateways knew to be approved before is
-    /// approved again, but for what was decided otherwise since; without, the older copy holds.
-    /// Returns how many approvals were put back.
+    /// Resolves a rollback. With `restore`, the approvals that were known before are restored,
+    /// except those that were decided differently since. Without it, the older copy stays. Returns
+    /// the number of restored approvals.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when it cannot be read or written, or nothing was lost.
-    pub fn see_to_loss(&self, restore: bool) -> Result<usize, StateError> {
-        let aside = if restore {
-            self.shared.aside()?.unwrap_or_default()
+    /// [`StateError`] if the pins cannot be read or written, or there is no rollback.
+    pub fn resolve_rollback(&self, restore: bool) -> Result<usize, StateError> {
+        let lost_version = if restore {
+            self.shared.lost_version()?.unwrap_or_default()
         } else {
             PinsFile::default()
         };
         self.shared.change(|file| {
-            if file.lost.take().is_none() {
-                return Err("nothing was lost, or somebody has seen to it".to_owned());
+            if file.rollback.take().is_none() {
+                return Err("there is no unresolved rollback".to_owned());
             }
-            Ok(file.put_back(&aside))
+            Ok(file.restore_from(&lost_version))
         })
     }
 
-    /// Returns what waits, by `source/tool`.
+    /// Returns the quarantined definitions, by `source/tool`.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when it cannot be read.
-    pub fn held(&self) -> Result<BTreeMap<String, Held>, StateError> {
-        Ok(self.shared.read()?.held)
+    /// [`StateError`] if the pins cannot be read.
+    pub fn quarantined(&self) -> Result<BTreeMap<String, QuarantinedDefinition>, StateError> {
+        Ok(self.shared.read()?.quarantined)
     }
 
-    /// Returns the definition of a tool, by `source/tool`, that was approved, and is in force while
-    /// another waits.
+    /// Returns the approved definition of a tool, by `source/tool`. It stays in force while another
+    /// definition is quarantined.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when it cannot be read.
+    /// [`StateError`] if the pins cannot be read.
     pub fn approved(&self, id: &str) -> Result<Option<Value>, StateError> {
         let file = self.shared.read()?;
         let Some((source, tool)) = id.split_once('/') else {
@@ -313,21 +328,20 @@ impl Pins {
         let Some(approved) = file.upstreams.get(source) else {
             return Ok(None);
         };
-        let of_its_way = file
-            .held
+        let endpoint_pin = file
+            .quarantined
             .get(id)
-            .and_then(|held| approved.pin(tool, &held.way));
-        let pin = of_its_way.or_else(|| approved.tools.get(tool)?.last());
+            .and_then(|quarantined| approved.pin(tool, &quarantined.endpoint_digest));
+        let pin = endpoint_pin.or_else(|| approved.tools.get(tool)?.last());
         Ok(pin.map(|pin| pin.definition.clone()))
     }
 
-    /// Approves definitions that wait, each by the digest that was shown. Returns those that were
-    /// approved.
+    /// Approves quarantined definitions, each by the digest that was shown.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when it cannot be read or written, or one of them does not wait any longer,
-    /// or is another one by now: nothing is approved then.
+    /// [`StateError`] if the pins cannot be read or written, or a definition is no longer
+    /// quarantined or has changed since it was shown. Then none of them is approved.
     pub fn approve(&self, shown: &[(String, String)]) -> Result<(), StateError> {
         self.shared.change(|file| {
             shown
@@ -336,145 +350,160 @@ impl Pins {
         })
     }
 
-    /// Refuses a definition that waits, by the digest that was shown: it is no longer listed as
-    /// waiting, and stays held, also where it comes again after another.
+    /// Denies a quarantined definition, by the digest that was shown. It is no longer listed as
+    /// waiting for approval and stays quarantined, even if it returns after another definition.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when it cannot be read or written, nothing of this name waits, or it is
-    /// another one by now.
+    /// [`StateError`] if the pins cannot be read or written, or the definition is not quarantined
+    /// or has changed since it was shown.
     pub fn deny(&self, id: &str, digest: &str) -> Result<(), StateError> {
         self.shared.change(|file| file.deny(id, digest))
     }
 
-    /// Forgets all of an upstream: its next listing is its first.
+    /// Removes everything about an upstream: its next listing is its first.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when it cannot be read or written, or nothing is known of it.
+    /// [`StateError`] if the pins cannot be read or written, or the upstream is unknown.
     pub fn forget(&self, source: &str) -> Result<(), StateError> {
         self.shared.change(|file| {
             let prefix = format!("{source}/");
-            file.held.retain(|id, _| !id.starts_with(&prefix));
-            file.refused.retain(|id, _| !id.starts_with(&prefix));
+            file.quarantined.retain(|id, _| !id.starts_with(&prefix));
+            file.denied_definitions
+                .retain(|id, _| !id.starts_with(&prefix));
             file.upstreams
                 .remove(source)
                 .map(|_| ())
-                .ok_or_else(|| format!("no server {source:?} was seen"))
+                .ok_or_else(|| format!("unknown server {source:?}"))
         })
     }
 
-    /// What somebody has decided so far, and of what nobody has.
-    pub(crate) fn decided(&self) -> Result<Decided, StateError> {
+    /// Returns the decisions of operators so far.
+    pub(crate) fn decisions(&self) -> Result<PinDecisions, StateError> {
         let PinsFile {
             upstreams,
-            refused,
-            lost,
+            denied_definitions,
+            rollback,
             ..
         } = self.shared.read()?;
-        let refused = refused
+        let denied_pairs = denied_definitions
             .into_iter()
             .flat_map(|(id, seen)| seen.into_iter().map(move |seen| (id.clone(), seen.digest)));
-        let mut decided = Decided {
-            refused: refused.collect(),
-            has_lost: lost.is_some(),
-            ..Decided::default()
+        let mut decisions = PinDecisions {
+            denied: denied_pairs.collect(),
+            is_rolled_back: rollback.is_some(),
+            ..PinDecisions::default()
         };
         for (source, approved) in upstreams {
             for (tool, pins) in approved.tools {
-                let by_operator = pins.into_iter().filter(|pin| pin.by == By::Operator);
-                decided
+                let operator_pins = pins
+                    .into_iter()
+                    .filter(|pin| pin.by == ApprovalOrigin::Operator);
+                decisions
                     .approved
-                    .extend(by_operator.map(|pin| (format!("{source}/{tool}"), pin.digest)));
+                    .extend(operator_pins.map(|pin| (format!("{source}/{tool}"), pin.digest)));
             }
-            decided.first_seen.insert(source, approved.first_seen);
+            decisions.first_seen.insert(source, approved.first_seen);
         }
-        Ok(decided)
+        Ok(decisions)
     }
 
-    /// By what is told that somebody approved something.
-    pub(crate) fn stamp(&self) -> Stamp {
+    /// Returns a version stamp that changes with every approval.
+    pub(crate) fn stamp(&self) -> StateStamp {
         self.shared.stamp()
     }
 
-    /// Holds what upstreams sent to what was approved, and tells which approvals that were.
-    /// `errors` tells what `check` finds in a definition of an upstream.
-    pub(crate) fn judge(
+    /// Compares listings with the approved definitions. Returns the stamp of the pins that were
+    /// used. `check_errors` returns the errors that `check` finds in a definition of an upstream.
+    pub(crate) fn review(
         &self,
-        arrivals: &[Arrival<'_>],
+        listings: &[ServerListing<'_>],
         trust: Trust,
-        errors: &dyn Fn(&str, &str) -> Vec<String>,
-    ) -> Result<(Vec<Judged>, Stamp), StateError> {
-        let mut seen = lock(&self.seen);
-        let judge = |file: &mut PinsFile| Ok(file.judge(arrivals, trust, errors, &seen));
-        let (judged, stamp) = self.shared.change_and_stamp(judge)?;
-        let (judged, saw): (Vec<Judged>, Vec<_>) = judged.into_iter().unzip();
-        seen.extend(saw.into_iter().flatten());
-        Ok((judged, stamp))
+        check_errors: &dyn Fn(&str, &str) -> Vec<String>,
+    ) -> Result<(Vec<ReviewedListing>, StateStamp), StateError> {
+        let mut last_seen = lock(&self.seen);
+        let review =
+            |file: &mut PinsFile| Ok(file.review(listings, trust, check_errors, &last_seen));
+        let (reviewed, stamp) = self.shared.change_and_stamp(review)?;
+        let (reviewed, seen_now): (Vec<ReviewedListing>, Vec<_>) = reviewed.into_iter().unzip();
+        last_seen.extend(seen_now.into_iter().flatten());
+        Ok((reviewed, stamp))
     }
 }
 
 impl PinsFile {
     fn approve(&mut self, id: &str, digest: &str) -> Result<(), String> {
-        let Some(held) = self.held.get(id).filter(|held| held.digest == digest) else {
+        let Some(quarantined) = self
+            .quarantined
+            .get(id)
+            .filter(|quarantined| quarantined.digest == digest)
+        else {
             return Err(format!(
-                "{id} is not what was shown any longer; look again and approve what it is now"
+                "{id} changed since it was shown; review it again before you approve it"
             ));
         };
         let (source, tool) = id.split_once('/').unwrap_or(("", id));
-        let seen = held.seen();
-        let Seen { digest, way } = seen.clone();
+        let seen = quarantined.seen_definition();
+        let SeenDefinition {
+            digest,
+            endpoint_digest,
+        } = seen.clone();
         let pin = Pin {
             digest,
-            way,
+            endpoint_digest,
             approved: now(),
-            by: By::Operator,
-            definition: held.definition.clone(),
+            by: ApprovalOrigin::Operator,
+            definition: quarantined.definition.clone(),
         };
         let Some(approved) = self.upstreams.get_mut(source) else {
-            return Err(format!("{id}: no such server was seen"));
+            return Err(format!("{id}: unknown server"));
         };
         approved.put(tool, pin);
-        self.held.remove(id);
-        if let Some(refused) = self.refused.get_mut(id) {
-            refused.remove(&seen);
+        self.quarantined.remove(id);
+        if let Some(denied) = self.denied_definitions.get_mut(id) {
+            denied.remove(&seen);
         }
         Ok(())
     }
 
     fn deny(&mut self, id: &str, digest: &str) -> Result<(), String> {
-        let held = self
-            .held
+        let quarantined = self
+            .quarantined
             .get_mut(id)
-            .ok_or_else(|| format!("{id} does not wait"))?;
-        if held.digest != digest {
+            .ok_or_else(|| format!("{id} is not quarantined"))?;
+        if quarantined.digest != digest {
             return Err(format!(
-                "{id} is not what was shown any longer; look again and refuse what it is now"
+                "{id} changed since it was shown; review it again before you deny it"
             ));
         }
-        held.denied = true;
-        self.note_refused();
+        quarantined.denied = true;
+        self.record_denied();
         Ok(())
     }
 
-    /// Notes what of that which waits was refused.
-    fn note_refused(&mut self) {
-        for (id, held) in self.held.iter().filter(|(_, held)| held.denied) {
-            self.refused
+    /// Records the denied definitions that are quarantined now.
+    fn record_denied(&mut self) {
+        for (id, quarantined) in self
+            .quarantined
+            .iter()
+            .filter(|(_, quarantined)| quarantined.denied)
+        {
+            self.denied_definitions
                 .entry(id.clone())
                 .or_default()
-                .insert(held.seen());
+                .insert(quarantined.seen_definition());
         }
     }
 
-    /// Approves what was approved in a later copy and neither approved nor refused here. Returns
-    /// how many.
-    fn put_back(&mut self, later: &Self) -> usize {
+    /// Restores the approvals of a later copy that were neither approved nor denied differently
+    /// here. Returns their number.
+    fn restore_from(&mut self, later: &Self) -> usize {
         let mut count = 0;
         for (source, approved) in &later.upstreams {
             let first_seen = approved.first_seen;
-            let known = self.upstreams.entry(source.clone());
-            let known = known.or_insert_with(|| Approved {
+            let server_pins = self.upstreams.entry(source.clone());
+            let server_pins = server_pins.or_insert_with(|| ServerPins {
                 first_seen,
                 tools: BTreeMap::new(),
             });
@@ -484,39 +513,42 @@ impl PinsFile {
                 .flat_map(|(tool, pins)| pins.iter().map(move |pin| (tool, pin)))
             {
                 let id = format!("{source}/{tool}");
-                let seen = Seen {
+                let seen = SeenDefinition {
                     digest: pin.digest.clone(),
-                    way: pin.way.clone(),
+                    endpoint_digest: pin.endpoint_digest.clone(),
                 };
-                let waits = self.held.get(&id).is_some_and(|held| held.seen() == seen);
-                let is_newer = known
-                    .pin(tool, &pin.way)
-                    .is_some_and(|here| here.approved > pin.approved);
-                let is_here = known
-                    .pin(tool, &pin.way)
-                    .is_some_and(|here| here.digest == pin.digest);
-                if is_newer || is_here || is_refused(&self.refused, &id, &seen) {
+                let is_quarantined = self
+                    .quarantined
+                    .get(&id)
+                    .is_some_and(|quarantined| quarantined.seen_definition() == seen);
+                let is_newer = server_pins
+                    .pin(tool, &pin.endpoint_digest)
+                    .is_some_and(|current| current.approved > pin.approved);
+                let is_pinned = server_pins
+                    .pin(tool, &pin.endpoint_digest)
+                    .is_some_and(|current| current.digest == pin.digest);
+                if is_newer || is_pinned || is_denied(&self.denied_definitions, &id, &seen) {
                     continue;
                 }
-                if waits {
-                    self.held.remove(&id);
+                if is_quarantined {
+                    self.quarantined.remove(&id);
                 }
-                known.put(tool, pin.clone());
+                server_pins.put(tool, pin.clone());
                 count += 1;
             }
         }
         for (id, seen) in later
-            .refused
+            .denied_definitions
             .iter()
-            .flat_map(|(id, refused)| refused.iter().map(move |seen| (id, seen)))
+            .flat_map(|(id, denied)| denied.iter().map(move |seen| (id, seen)))
         {
             let (source, tool) = id.split_once('/').unwrap_or(("", id));
-            let here = self
+            let current = self
                 .upstreams
                 .get(source)
-                .and_then(|known| known.pin(tool, &seen.way));
-            if here.is_none_or(|pin| pin.digest != seen.digest) {
-                self.refused
+                .and_then(|server_pins| server_pins.pin(tool, &seen.endpoint_digest));
+            if current.is_none_or(|pin| pin.digest != seen.digest) {
+                self.denied_definitions
                     .entry(id.clone())
                     .or_default()
                     .insert(seen.clone());
@@ -525,149 +557,169 @@ impl PinsFile {
         count
     }
 
-    /// Judges what servers say, and tells of each what of it was seen; `before` is what was seen
-    /// before.
-    fn judge(
+    /// Reviews the listings of servers. Returns for each the definitions that were seen; `before`
+    /// contains those that were seen earlier.
+    fn review(
         &mut self,
-        arrivals: &[Arrival<'_>],
+        listings: &[ServerListing<'_>],
         trust: Trust,
-        errors: &dyn Fn(&str, &str) -> Vec<String>,
-        before: &HashMap<String, Seen>,
-    ) -> Vec<(Judged, Vec<(String, Seen)>)> {
-        // As a file of before has it, which knows of no other refusals.
-        self.note_refused();
-        arrivals
+        check_errors: &dyn Fn(&str, &str) -> Vec<String>,
+        previous: &HashMap<String, SeenDefinition>,
+    ) -> Vec<(ReviewedListing, Vec<(String, SeenDefinition)>)> {
+        // A file of an earlier version has no separate list of denied definitions.
+        self.record_denied();
+        listings
             .iter()
-            .map(|arrival| self.judge_one(arrival, trust, errors, before))
+            .map(|listing| self.review_server(listing, trust, check_errors, previous))
             .collect()
     }
 
-    fn judge_one(
+    fn review_server(
         &mut self,
-        Arrival {
+        ServerListing {
             server,
             rules,
             tools,
-        }: &Arrival<'_>,
+        }: &ServerListing<'_>,
         trust: Trust,
-        errors: &dyn Fn(&str, &str) -> Vec<String>,
-        before: &HashMap<String, Seen>,
-    ) -> (Judged, Vec<(String, Seen)>) {
+        check_errors: &dyn Fn(&str, &str) -> Vec<String>,
+        previous: &HashMap<String, SeenDefinition>,
+    ) -> (ReviewedListing, Vec<(String, SeenDefinition)>) {
         let source = &server.name;
-        let way = way(server);
-        // What seems new may be what was lost, and may have changed since.
-        let trust = if self.lost.is_some() {
+        let endpoint_digest = endpoint_digest(server);
+        // After a rollback, a definition that seems new may have been approved and changed.
+        let trust = if self.rollback.is_some() {
             Trust::Approve
         } else {
             trust
         };
         let first_seen = now();
-        let known = self.upstreams.entry(source.clone());
-        let known = known.or_insert_with(|| Approved {
+        let server_pins = self.upstreams.entry(source.clone());
+        let server_pins = server_pins.or_insert_with(|| ServerPins {
             first_seen,
             tools: BTreeMap::new(),
         });
-        let is_first = known.tools.is_empty()
+        let is_first = server_pins.tools.is_empty()
             && !self
-                .held
+                .quarantined
                 .keys()
                 .any(|id| id.split('/').next() == Some(source));
-        let has_moved = known.has_moved_to(&way);
-        let (mut judged, mut saw) = (Judged::default(), Vec::new());
+        let has_moved = server_pins.has_moved_to(&endpoint_digest);
+        let (mut reviewed, mut seen_now) = (ReviewedListing::default(), Vec::new());
         let mut names = BTreeSet::new();
-        for sent in *tools {
-            let Some(name) = sent.get("name").and_then(Value::as_str) else {
+        for definition_json in *tools {
+            let Some(name) = definition_json.get("name").and_then(Value::as_str) else {
                 continue;
             };
-            // The first of several counts, as in the catalog.
+            // The first of several definitions counts, as in the catalog.
             if !names.insert(name.to_owned()) {
                 continue;
             }
-            let definition = own(sent);
+            let definition = pinned_members(definition_json);
             let digest = digest(&definition);
             let id = format!("{source}/{name}");
-            let this = Seen {
+            let seen_definition = SeenDefinition {
                 digest: digest.clone(),
-                way: way.clone(),
+                endpoint_digest: endpoint_digest.clone(),
             };
-            let is_news = before.get(&id) != Some(&this);
-            let is_refused = is_refused(&self.refused, &id, &this);
-            let held = self.held.get(&id);
-            let is_held = held.is_some_and(|held| held.seen() == this);
-            let pin = known.pin(name, &way);
+            let is_new = previous.get(&id) != Some(&seen_definition);
+            let is_denied = is_denied(&self.denied_definitions, &id, &seen_definition);
+            let quarantined = self.quarantined.get(&id);
+            let is_same = quarantined
+                .is_some_and(|quarantined| quarantined.seen_definition() == seen_definition);
+            let pin = server_pins.pin(name, &endpoint_digest);
             let is_pinned = pin.is_some_and(|pin| pin.digest == digest);
-            let why = match pin {
-                _ if is_refused => Some(
-                    held.filter(|_| is_held)
-                        .map_or(Why::Unapproved, |held| held.why),
+            let reason = match pin {
+                _ if is_denied => Some(
+                    quarantined
+                        .filter(|_| is_same)
+                        .map_or(HoldReason::Unapproved, |quarantined| quarantined.reason),
                 ),
                 _ if is_pinned || rules.trusted => None,
-                Some(_) => Some(Why::Changed),
-                None if has_moved => Some(Why::Moved),
-                None if trust == Trust::Approve => Some(Why::Unapproved),
+                Some(_) => Some(HoldReason::Changed),
+                None if has_moved => Some(HoldReason::Moved),
+                None if trust == Trust::Approve => Some(HoldReason::Unapproved),
                 None if is_first => None,
-                None => Some(Why::New).filter(|_| rules.new_tools == NewTools::Hold),
+                None => Some(HoldReason::New).filter(|_| rules.new_tools == NewTools::Hold),
             };
             let findings = if is_pinned {
                 Vec::new()
             } else {
-                errors(source, name)
+                check_errors(source, name)
             };
-            // What check finds counts whoever is trusted: a server of one's own can be broken into.
-            let why = why.or_else(|| (!is_pinned && !findings.is_empty()).then_some(Why::Finding));
-            saw.push((id.clone(), this.clone()));
-            let Some(why) = why else {
-                // Another gateway may see another definition and trust it too: none writes over the
-                // other's again and again.
-                let is_put = pin.is_none_or(|pin| !is_pinned && is_news && pin.by != By::Operator);
-                // Nor does it take away what waits there, but by news.
-                let is_over =
-                    |held: &Held| is_news || held.digest == digest && (is_pinned || is_put);
-                if held.is_some_and(|held| held.way == way && is_over(held)) {
-                    self.held.remove(&id);
+            // Errors of `check` count even for trusted servers, because a trusted server can be
+            // compromised.
+            let reason = reason
+                .or_else(|| (!is_pinned && !findings.is_empty()).then_some(HoldReason::Finding));
+            seen_now.push((id.clone(), seen_definition.clone()));
+            let Some(reason) = reason else {
+                // Another gateway may see and trust another definition. Neither may overwrite the
+                // pin of the other repeatedly.
+                let is_trusted_now = pin
+                    .is_none_or(|pin| !is_pinned && is_new && pin.by != ApprovalOrigin::Operator);
+                // It also removes the other's quarantine only for a definition that it sees for the
+                // first time.
+                let is_replaced = |quarantined: &QuarantinedDefinition| {
+                    is_new || quarantined.digest == digest && (is_pinned || is_trusted_now)
+                };
+                if quarantined.is_some_and(|quarantined| {
+                    quarantined.endpoint_digest == endpoint_digest && is_replaced(quarantined)
+                }) {
+                    self.quarantined.remove(&id);
                 }
-                if is_put {
-                    let by = if is_first { By::FirstUse } else { By::Trusted };
+                if is_trusted_now {
+                    let by = if is_first {
+                        ApprovalOrigin::FirstUse
+                    } else {
+                        ApprovalOrigin::Trusted
+                    };
                     let pin = Pin {
                         digest,
-                        way: way.clone(),
+                        endpoint_digest: endpoint_digest.clone(),
                         approved: now(),
                         by,
                         definition: definition.clone(),
                     };
-                    known.put(name, pin);
+                    server_pins.put(name, pin);
                 }
-                judged.definitions.push(definition);
+                reviewed.definitions.push(definition);
                 continue;
             };
-            // Of several that wait the one that somebody sees for the first time is shown, and one
-            // that is refused gives way.
-            if held.is_none_or(|held| !is_held && (is_news || held.denied && !is_refused)) {
-                let Seen { digest, way } = this;
-                let held = Held {
-                    why,
-                    seen: now(),
+            // If several definitions are quarantined, the one that is seen for the first time is
+            // stored. A denied one is replaced.
+            if quarantined
+                .is_none_or(|quarantined| !is_same && (is_new || quarantined.denied && !is_denied))
+            {
+                let SeenDefinition {
                     digest,
-                    way,
+                    endpoint_digest,
+                } = seen_definition;
+                let quarantined = QuarantinedDefinition {
+                    reason,
+                    first_seen: now(),
+                    digest,
+                    endpoint_digest,
                     definition,
                     findings,
-                    denied: is_refused,
+                    denied: is_denied,
                 };
-                self.held.insert(id, held);
+                self.quarantined.insert(id, quarantined);
             }
-            judged.definitions.push(match known.pin(name, &way) {
-                Some(pin) => pin.definition.clone(),
-                None => json!({"name": name, "inputSchema": {"type": "object"}}),
-            });
-            judged.held.insert(name.to_owned());
+            reviewed
+                .definitions
+                .push(match server_pins.pin(name, &endpoint_digest) {
+                    Some(pin) => pin.definition.clone(),
+                    None => json!({"name": name, "inputSchema": {"type": "object"}}),
+                });
+            reviewed.quarantined.insert(name.to_owned());
         }
-        (judged, saw)
+        (reviewed, seen_now)
     }
 }
 
-/// What of a definition counts, with its members in order.
-fn own(sent: &Value) -> Value {
-    let members = sent.as_object().into_iter().flatten();
+/// Returns the pinned members of a definition.
+fn pinned_members(definition: &Value) -> Value {
+    let members = definition.as_object().into_iter().flatten();
     let members: Map<String, Value> = members
         .filter(|(key, _)| MEMBERS.contains(&key.as_str()))
         .map(|(key, value)| (key.clone(), value.clone()))
@@ -675,7 +727,7 @@ fn own(sent: &Value) -> Value {
     Value::Object(members)
 }
 
-/// The digest of a value, however the members of its objects are ordered.
+/// Returns the digest of a value, independent of the order of members.
 fn digest(value: &Value) -> String {
     fn ordered(value: &Value) -> Value {
         match value {
@@ -695,18 +747,19 @@ fn digest(value: &Value) -> String {
     sha256(&ordered(value).to_string())
 }
 
-/// The digest of how a server is reached, without what may be secret.
-pub(crate) fn way(server: &Server) -> String {
-    let way = match &server.way {
-        Way::Stdio {
+/// Returns the digest of a server's endpoint: its command or URL, without values that may be
+/// secret.
+pub(crate) fn endpoint_digest(server: &Server) -> String {
+    let endpoint = match &server.transport {
+        ServerTransport::Stdio {
             command,
             arguments,
             folder,
             ..
         } => json!([command, arguments, folder]),
-        Way::Http { url, .. } => json!([url]),
+        ServerTransport::Http { url, .. } => json!([url]),
     };
-    sha256(&way.to_string())
+    sha256(&endpoint.to_string())
 }
 
 fn sha256(text: &str) -> String {

@@ -1,96 +1,101 @@
-//! Calls that may do damage and wait for the operator, where a client cannot ask the person before
-//! it.
+//! Unsafe calls that are pending approval by the operator, because their client cannot ask a
+//! person.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use picktools_call::ValidCall;
-use picktools_runtime::told;
+use picktools_runtime::describe_call;
 use picktools_state::keys::{digest, hex, now, random};
-use picktools_state::{Keeps, Lost, Purpose, Shared, SharedFile, Stamp, StateError, Store, Stored};
+use picktools_state::{
+    Purpose, SharedFile, SharedState, StateError, StateHandle, StateStamp, StateStore, StoreHash,
+    StoreRollback,
+};
 use serde::{Deserialize, Serialize};
 
-use crate::rounds::identity;
+use crate::elicitations::call_identity;
 use crate::upstream::Owner;
 
-/// How long a call waits to be decided, and how long a decision holds, in seconds.
-const WAITS_S: u64 = 3_600;
-const HOLDS_S: u64 = 600;
-/// The most that wait.
-const MAX_WAITING: usize = 200;
-/// The digits of an id.
+/// The time that a call stays pending, and the time that a decision stays valid, in seconds.
+const PENDING_S: u64 = 3_600;
+const VALID_S: u64 = 600;
+/// The most calls in the queue.
+const MAX_CALLS: usize = 200;
+/// The number of digits of an id.
 const ID_DIGITS: usize = 8;
 
-/// The calls that wait for the operator, in a folder or store that gateways share.
+/// The calls that are pending approval, in a folder or store that gateways share.
 #[derive(Debug, Clone)]
 pub struct CallQueue {
-    calls: Shared<Calls>,
-    /// What no other gateway has: the sessions of several, or of one that was started again, have
-    /// the same numbers.
-    own: String,
+    calls: StateHandle<QueueFile>,
+    /// A random word of this gateway. It keeps callers apart whose session numbers are equal at
+    /// several gateways or after a restart.
+    gateway_word: String,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-struct Calls {
+struct QueueFile {
     /// By id.
     calls: BTreeMap<String, QueuedCall>,
 }
 
-impl Keeps for Calls {
-    /// A decision of an older copy may be used up: it would let a call run twice. All are called
-    /// anew.
-    fn was_lost(&mut self, _lost: &Lost) {
+impl SharedState for QueueFile {
+    /// After a rollback a used decision could return and let a call run twice, so all calls are
+    /// dropped.
+    fn on_rollback(&mut self, _rollback: &StoreRollback) {
         self.calls.clear();
     }
 
-    fn lost(&self) -> Option<&Lost> {
+    fn rollback(&self) -> Option<&StoreRollback> {
         None
     }
 }
 
-/// A call that waits.
+/// A call in the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct QueuedCall {
     /// The tool, by its id.
     pub tool: String,
-    /// The call as a person reads it, secrets hidden.
+    /// The call in readable form, without secrets.
     pub shown: String,
-    /// What was decided.
-    pub decision: Decision,
-    /// When it was called or decided, in seconds since 1970.
+    /// The decision.
+    pub decision: QueueDecision,
+    /// The time of the call or of the decision, in seconds since 1970.
     pub at: u64,
     /// The digest of gateway, caller, tool and arguments.
-    of: String,
+    #[serde(rename = "of")]
+    identity: String,
 }
 
-/// A call that comes.
-pub(crate) struct Asked {
+/// A call that asks for a decision.
+pub(crate) struct CallRequest {
     tool: String,
     shown: String,
-    of: String,
-    is_of_all: bool,
+    identity: String,
+    is_shared: bool,
 }
 
-/// What the operator said of a call.
+/// The operator's decision about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Decision {
-    /// Nothing yet.
-    Waits,
-    /// It may run once.
+pub enum QueueDecision {
+    /// No decision yet.
+    #[serde(rename = "waits")]
+    Pending,
+    /// The call may run once.
     Allowed,
-    /// It may not.
+    /// The call may not run.
     Denied,
 }
 
-impl Decision {
-    /// What it is called where it is told of; `None` while nothing is decided.
-    pub(crate) fn word(self) -> Option<&'static str> {
+impl QueueDecision {
+    /// Returns the name of the decision in records; `None` while the call is pending.
+    pub(crate) fn name(self) -> Option<&'static str> {
         match self {
-            Self::Waits => None,
+            Self::Pending => None,
             Self::Allowed => Some("allowed"),
             Self::Denied => Some("denied"),
         }
@@ -102,133 +107,149 @@ impl CallQueue {
     ///
     /// # Errors
     ///
-    /// [`StateError`] when the folder or file cannot be used.
+    /// [`StateError`] if the folder or file cannot be used.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, StateError> {
-        let remedy = "remove it: calls that wait are then called anew";
-        let file: SharedFile<Calls> = SharedFile::open(folder.into(), "calls.json", 1, remedy)?;
-        let own = random()
-            .map_err(|error| file.error(format!("there are no random numbers: {error}")))?;
+        let remedy = "remove the file; pending calls must then be sent again";
+        let file: SharedFile<QueueFile> = SharedFile::open(folder.into(), "calls.json", 1, remedy)?;
+        let gateway_word =
+            random().map_err(|error| file.error(format!("no random numbers: {error}")))?;
         Ok(Self {
-            calls: Shared::File(file),
-            own,
+            calls: StateHandle::File(file),
+            gateway_word,
         })
     }
 
-    /// Takes that of a store.
+    /// Opens the queue of a store.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when it does not answer, or what is there cannot be read.
-    pub fn of(store: &Store) -> Result<Self, StateError> {
-        let calls = Shared::Store(Stored::open(store, Purpose::Calls, "calls", 1)?);
-        let own = random()
-            .map_err(|error| calls.error(format!("there are no random numbers: {error}")))?;
-        Ok(Self { calls, own })
+    /// [`StateError`] if the store does not reply or the content cannot be read.
+    pub fn from_store(store: &StateStore) -> Result<Self, StateError> {
+        let calls = StateHandle::Store(StoreHash::open(store, Purpose::Calls, "calls", 1)?);
+        let gateway_word =
+            random().map_err(|error| calls.error(format!("no random numbers: {error}")))?;
+        Ok(Self {
+            calls,
+            gateway_word,
+        })
     }
 
-    /// Returns the calls that wait, by id.
+    /// Returns the calls that are pending approval, by id.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when it cannot be read.
-    pub fn waiting(&self) -> Result<BTreeMap<String, QueuedCall>, StateError> {
+    /// [`StateError`] if the queue cannot be read.
+    pub fn pending(&self) -> Result<BTreeMap<String, QueuedCall>, StateError> {
         let mut calls = self.calls.read()?;
         calls.tidy();
         calls
             .calls
-            .retain(|_, call| call.decision == Decision::Waits);
+            .retain(|_, call| call.decision == QueueDecision::Pending);
         Ok(calls.calls)
     }
 
-    /// Returns the calls that are known, decided or not, by id.
-    pub(crate) fn known(&self) -> Result<BTreeMap<String, QueuedCall>, StateError> {
+    /// Returns all calls, decided or not, by id.
+    pub(crate) fn all(&self) -> Result<BTreeMap<String, QueuedCall>, StateError> {
         Ok(self.calls.read()?.calls)
     }
 
-    /// By what is told that somebody decided something.
-    pub(crate) fn stamp(&self) -> Stamp {
+    /// Returns a stamp that changes with every decision.
+    pub(crate) fn stamp(&self) -> StateStamp {
         self.calls.stamp()
     }
 
-    /// Decides a call that waits: it may run once, within ten minutes, or not.
+    /// Decides about a pending call: it may run once within ten minutes, or it may not run.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when it cannot be read or written, or the call does not wait.
+    /// [`StateError`] if the queue cannot be read or written, or the call is not pending.
     pub fn decide(&self, id: &str, may_run: bool) -> Result<QueuedCall, StateError> {
         self.calls.change(|calls| {
             calls.tidy();
-            let call = calls
-                .calls
-                .get_mut(id)
-                .filter(|call| call.decision == Decision::Waits);
-            let call = call.ok_or_else(|| {
-                format!("no call {id:?} waits; `picktools approve` shows those that do")
-            })?;
+            let call = match calls.calls.get_mut(id) {
+                Some(call) if call.decision == QueueDecision::Pending => call,
+                _ => {
+                    return Err(format!(
+                        "no call {id:?} is pending approval; `picktools approve` lists the \
+                         pending calls"
+                    ));
+                }
+            };
             call.decision = if may_run {
-                Decision::Allowed
+                QueueDecision::Allowed
             } else {
-                Decision::Denied
+                QueueDecision::Denied
             };
             call.at = now();
             Ok(call.clone())
         })
     }
 
-    /// What was decided of a call, which is then used up; one that is not known waits from now on.
-    /// Returns its id too; `None` where too many wait.
-    pub(crate) fn ask(&self, asked: Asked) -> Result<Option<(String, Decision)>, StateError> {
-        // Whom all gateways of a store know by the same name may come again at another one.
-        let is_of_all = asked.is_of_all && matches!(self.calls, Shared::Store(_));
-        let own = if is_of_all { "" } else { &self.own };
-        let of = hex(&digest(&format!("{own} {}", asked.of)));
+    /// Returns the decision about a call with the call's id, and removes the decision, which is
+    /// valid once. A new call becomes pending. Returns `None` if the queue is full.
+    pub(crate) fn take_decision(
+        &self,
+        request: CallRequest,
+    ) -> Result<Option<(String, QueueDecision)>, StateError> {
+        // A caller that all gateways of a store know by the same name may retry at another gateway.
+        let is_shared = request.is_shared && matches!(self.calls, StateHandle::Store(_));
+        let gateway_word = if is_shared { "" } else { &self.gateway_word };
+        let identity = hex(&digest(&format!("{gateway_word} {}", request.identity)));
         self.calls.change(|calls| {
             calls.tidy();
-            let known = calls.calls.iter().find(|(_, call)| call.of == of);
-            if let Some((id, decision)) = known.map(|(id, call)| (id.clone(), call.decision)) {
-                if decision != Decision::Waits {
+            let existing = calls
+                .calls
+                .iter()
+                .find(|(_, call)| call.identity == identity);
+            if let Some((id, call)) = existing {
+                let (id, decision) = (id.clone(), call.decision);
+                if decision != QueueDecision::Pending {
                     calls.calls.remove(&id);
                 }
                 return Ok(Some((id, decision)));
             }
-            if calls.calls.len() >= MAX_WAITING {
+            if calls.calls.len() >= MAX_CALLS {
                 return Ok(None);
             }
             let mut id = random().map_err(|error| error.to_string())?;
             id.truncate(ID_DIGITS);
-            let (tool, shown, of) = (asked.tool.clone(), asked.shown.clone(), of.clone());
-            let waits = QueuedCall {
+            let (tool, shown, identity) = (
+                request.tool.clone(),
+                request.shown.clone(),
+                identity.clone(),
+            );
+            let pending_call = QueuedCall {
                 tool,
                 shown,
-                decision: Decision::Waits,
+                decision: QueueDecision::Pending,
                 at: now(),
-                of,
+                identity,
             };
-            calls.calls.insert(id.clone(), waits);
-            Ok(Some((id, Decision::Waits)))
+            calls.calls.insert(id.clone(), pending_call);
+            Ok(Some((id, QueueDecision::Pending)))
         })
     }
 }
 
-impl Asked {
+impl CallRequest {
     pub(crate) fn new(owner: &Owner, call: &ValidCall) -> Self {
         Self {
             tool: call.tool().id.clone(),
-            shown: told(call),
-            of: hex(&identity(owner, call)),
-            is_of_all: owner.is_of_all(),
+            shown: describe_call(call),
+            identity: hex(&call_identity(owner, call)),
+            is_shared: owner.is_shared(),
         }
     }
 }
 
-impl Calls {
+impl QueueFile {
     fn tidy(&mut self) {
         let now = now();
         self.calls.retain(|_, call| {
-            let time = if call.decision == Decision::Waits {
-                WAITS_S
+            let time = if call.decision == QueueDecision::Pending {
+                PENDING_S
             } else {
-                HOLDS_S
+                VALID_S
             };
             now.saturating_sub(call.at) < time
         });

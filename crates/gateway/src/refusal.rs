@@ -1,4 +1,4 @@
-//! Why a call was not carried out, in words that a model can act on.
+//! Refusals of calls, in words that a model can act on.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use picktools_call::CallError;
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
 use serde_json::json;
 
-/// A call that was not carried out: the result of a tool, as no model sees the errors of the
-/// protocol.
+/// A call that was not carried out. It is returned as a tool result, because models do not see
+/// protocol errors.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// The kind of what went wrong.
+    /// The kind of the refusal.
     pub code: Code,
     /// The reason in words.
     pub message: String,
-    /// The time after which another try is worth it.
+    /// The time after which a retry may succeed.
     pub retry_after: Option<Duration>,
 }
 
-/// The kind of what went wrong; stable.
+/// The kind of a refusal. Its name is stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
-    /// No tool has this name, or none that the caller is told of.
+    /// No tool has this name, or none that the caller may know of.
     UnknownTool,
     /// Several tools have this name.
     AmbiguousTool,
@@ -31,32 +31,32 @@ pub enum Code {
     InvalidArguments,
     /// The caller may not run the tool.
     NotAllowed,
-    /// The tool's definition waits for approval.
+    /// The tool's definition is quarantined.
     Quarantined,
-    /// Nobody has allowed the call.
+    /// The call was not confirmed.
     NotConfirmed,
     /// The server cannot be reached.
     UpstreamDown,
-    /// The server ended while the call ran.
+    /// The server stopped while the call ran.
     UpstreamDied,
-    /// The server answered with an error of the protocol.
+    /// The server answered with a protocol error.
     UpstreamError,
     /// The server did not answer in time.
     TimedOut,
-    /// The client took the call back.
+    /// The client cancelled the call.
     Cancelled,
-    /// Too much is under way.
+    /// A limit of concurrent work is reached.
     Busy,
-    /// The gateway does not carry this.
+    /// The gateway does not support this.
     NotCarried,
-    /// The result looked like instructions.
+    /// The result looks like instructions.
     ResultBlocked,
     /// The call could not be recorded.
     NotAudited,
 }
 
 impl Code {
-    /// Returns its name, as a client sees it.
+    /// Returns the name that clients see.
     pub fn name(self) -> &'static str {
         match self {
             Self::UnknownTool => "unknown_tool",
@@ -105,7 +105,7 @@ impl Refusal {
         )
     }
 
-    /// Writes it as the result of a tool.
+    /// Converts the refusal to a tool result.
     pub(crate) fn result(&self) -> CallToolResult {
         let mut error = json!({"code": self.code.name()});
         if let Some(time) = self.retry_after {
@@ -117,7 +117,7 @@ impl Refusal {
     }
 }
 
-/// Returns `true` if a caller is not told that a tool exists: it is not for them.
+/// Returns `true` if a caller may not know that a tool exists.
 pub fn is_hidden(reasons: &[IneligibleReason]) -> bool {
     use IneligibleReason::{Excluded, Role, Source};
     reasons
@@ -126,20 +126,20 @@ pub fn is_hidden(reasons: &[IneligibleReason]) -> bool {
 }
 
 impl Refusal {
-    /// Tells why a call by this name is no call of a tool.
-    pub fn of(error: CallError, requested: &str) -> Self {
+    /// Converts the error of a name or call.
+    pub fn from_call_error(error: CallError, requested: &str) -> Self {
         let code = match &error {
             CallError::AmbiguousTool { .. } => Code::AmbiguousTool,
             CallError::Ineligible { tool, reasons } => {
-                let is_held =
+                let is_quarantine =
                     |reason: &IneligibleReason| matches!(reason, IneligibleReason::Quarantine);
                 if is_hidden(reasons) {
                     return Self::unknown(requested);
                 }
-                if reasons.iter().any(is_held) {
+                if reasons.iter().any(is_quarantine) {
                     let message = format!(
-                        "{tool} is held back: its definition is new or was changed, and waits for the operator \
-                         (picktools approve)"
+                        "{tool} is quarantined: its definition is new or has changed, and the \
+                         operator must approve it (picktools approve)"
                     );
                     return Self::new(Code::Quarantined, message);
                 }

@@ -1,13 +1,12 @@
-//! How one call reaches an upstream and comes back. The task of a call does all of it, and is the
-//! only one that talks to its client: the protocol has what is said during a call belong to that
-//! call.
+//! Relaying a call to an upstream. The task of a call is the only one that talks to its client,
+//! because the protocol ties all messages during a call to that call.
 
 use std::time::{Duration, Instant};
 
 use picktools::excerpt::marked;
 use picktools_call::ValidCall;
-use picktools_mcp::Said;
-use picktools_runtime::told;
+use picktools_mcp::RequestUpdate;
+use picktools_runtime::describe_call;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResponse, ClientRequest,
     CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult,
@@ -20,122 +19,137 @@ use rmcp::{ErrorData, RoleServer};
 use serde_json::{Map, Value, json};
 use tokio::time::{sleep_until, timeout, timeout_at};
 
-use crate::journal::{Approval, Waiting};
-use crate::listener::{Asks, Heard};
-use crate::queue::{self, CallQueue, Decision};
+use crate::elicitations::InputAnswers;
+use crate::journal::{Approval, ApprovalSubject};
+use crate::listener::{ClientAbilities, UpstreamEvent};
+use crate::queue::{self, CallQueue, QueueDecision};
 use crate::refusal::{Code, Refusal};
 use crate::results;
-use crate::rounds::Again;
 use crate::settings::Share;
-use crate::upstream::{Client, Lease, Owner, Upstream};
+use crate::upstream::{ClientTraits, Lease, Owner, Upstream};
 
-/// How long it may take to find out what the operator decided of a call.
-const DECIDES: Duration = Duration::from_secs(2);
-/// How long a client may take to read a notification before it is dropped.
-const TELL: Duration = Duration::from_secs(2);
-/// How long a person may take to answer.
-const ANSWER: Duration = Duration::from_secs(300);
-/// The most characters of what an upstream says is wrong, and asks a person.
-const MAX_SAID: usize = 4_000;
-/// The most bytes of a line for a log.
+/// The time for reading the operator's decision.
+const DECISION_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time that a client has to accept a notification before the notification is dropped.
+const NOTIFY_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time that a person has for an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(300);
+/// The most characters of an upstream's error message or question.
+const MAX_TEXT: usize = 4_000;
+/// The most bytes of a log line.
 const MAX_LOG_BYTES: usize = 16 << 10;
-/// What goes on of what a client says beside its request.
-const CARRIED: [&str; 3] = ["traceparent", "tracestate", "baggage"];
+/// The metadata of a client's request that is forwarded.
+const FORWARDED_META: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 
-/// The request of a client that can be spoken with while it runs.
-pub(crate) type Line<'a> = Option<&'a RequestContext<RoleServer>>;
+/// The client's request, if the client can be asked something while the call runs.
+pub(crate) type ClientContext<'a> = Option<&'a RequestContext<RoleServer>>;
 
-/// A call, and for whom.
-pub(crate) struct Asked<'a> {
+/// A call to an upstream, with its caller.
+pub(crate) struct RelayedCall<'a> {
     pub(crate) upstream: &'a Upstream,
     pub(crate) tool: &'a str,
     pub(crate) arguments: Map<String, Value>,
     pub(crate) owner: &'a Owner,
     pub(crate) share: Share,
     pub(crate) level: Option<LoggingLevel>,
-    /// What the upstream asked before, answered.
-    pub(crate) again: Again,
-    /// The client's request, where it can be spoken with.
-    pub(crate) context: Line<'a>,
+    /// The answers to the upstream's earlier questions.
+    pub(crate) input_answers: InputAnswers,
+    /// The client's request, if the client can be asked something.
+    pub(crate) context: ClientContext<'a>,
 }
 
-impl Asked<'_> {
-    /// Carries it out.
+impl RelayedCall<'_> {
+    /// Runs the call.
     pub(crate) async fn relay(self) -> Result<CallToolResponse, Refusal> {
         let deadline = Instant::now() + self.upstream.rules.call_time();
         let cancelled = || Refusal::new(Code::Cancelled, "the call was cancelled");
-        let leased = self
-            .upstream
-            .lease(self.owner, self.share, client(self.context), deadline);
+        let lease_request = self.upstream.lease(
+            self.owner,
+            self.share,
+            client_traits(self.context),
+            deadline,
+        );
         let mut lease = tokio::select! {
             biased;
             () = cancelled_by(self.context) => return Err(cancelled()),
-            lease = leased => lease?,
+            lease = lease_request => lease?,
         };
         let mut params =
             CallToolRequestParams::new(self.tool.to_owned()).with_arguments(self.arguments.clone());
-        params.request_state.clone_from(&self.again.state);
-        params.input_responses =
-            Some(self.again.answers.clone()).filter(|answers| !answers.is_empty());
+        params.request_state.clone_from(&self.input_answers.state);
+        if !self.input_answers.answers.is_empty() {
+            params.input_responses = Some(self.input_answers.answers.clone());
+        }
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let (tell, wants_progress) = (lease.tell.clone(), self.progress_token().is_some());
-        let hear = move |said: Said| {
-            if wants_progress || !matches!(said, Said::Progress(_)) {
-                // Whoever does not read is told less.
-                drop(tell.try_send(Heard::Said(said)));
+        let (event_sender, wants_progress) =
+            (lease.event_sender.clone(), self.progress_token().is_some());
+        let on_notification = move |notification: RequestUpdate| {
+            if wants_progress || !matches!(notification, RequestUpdate::Progress(_)) {
+                // A slow reader misses messages.
+                drop(event_sender.try_send(UpstreamEvent::Notification(notification)));
             }
         };
-        let options = PeerRequestOptions::no_options().with_meta(self.carried());
-        let begun = match lease.connection.begin(request, options, hear).await {
-            Ok(begun) => begun,
-            Err(error) => return Err(self.broke(&mut lease, &error).await),
+        let options = PeerRequestOptions::no_options().with_meta(self.forwarded_meta());
+        let running_call = match lease
+            .connection
+            .begin(request, options, on_notification)
+            .await
+        {
+            Ok(running_call) => running_call,
+            Err(error) => return Err(self.connection_failed(&mut lease, &error).await),
         };
-        let mut answer = std::pin::pin!(begun.answer());
-        let mut last = f64::NEG_INFINITY;
+        let mut answer = std::pin::pin!(running_call.answer());
+        let mut last_progress = f64::NEG_INFINITY;
         let answer = loop {
             tokio::select! {
                 biased;
                 () = cancelled_by(self.context) => return Err(cancelled()),
-                Some(heard) = lease.heard.recv() => self.tell(heard, &mut last, deadline).await,
+                Some(event) = lease.events.recv() => {
+                    self.forward(event, &mut last_progress, deadline).await
+                }
                 answer = &mut answer => break answer,
                 () = sleep_until(deadline.into()) => {
                     let message = format!(
-                        "{} did not answer within {} s; the call was given up, and may have had an effect",
-                        self.upstream.shown(), self.upstream.rules.call_s
+                        "{} did not answer within {} s; the call was given up, and may have had \
+                         an effect",
+                        self.upstream.display_name(), self.upstream.rules.call_s
                     );
                     return Err(Refusal::new(Code::TimedOut, message));
                 }
             }
         };
-        // What it said before it answered comes before the answer.
-        while let Ok(heard @ Heard::Said(_)) = lease.heard.try_recv() {
-            self.tell(heard, &mut last, deadline).await;
+        // Messages that arrived before the answer are delivered before it.
+        while let Ok(event @ UpstreamEvent::Notification(_)) = lease.events.try_recv() {
+            self.forward(event, &mut last_progress, deadline).await;
         }
         match answer {
             Ok(answer) => {
-                lease.answered();
-                self.upstream.answered();
-                results::read(answer, &self.upstream.shown())
+                lease.record_answer();
+                self.upstream.record_answer();
+                results::parse_answer(answer, &self.upstream.display_name())
             }
             Err(ServiceError::McpError(error)) => {
-                lease.answered();
-                self.upstream.answered();
+                lease.record_answer();
+                self.upstream.record_answer();
                 let message = format!(
                     "{}: {}",
-                    self.upstream.shown(),
-                    marked(&error.message, MAX_SAID)
+                    self.upstream.display_name(),
+                    marked(&error.message, MAX_TEXT)
                 );
                 Err(Refusal::new(Code::UpstreamError, message))
             }
-            Err(error) => Err(self.broke(&mut lease, &error).await),
+            Err(error) => Err(self.connection_failed(&mut lease, &error).await),
         }
     }
 
-    /// What goes on of what the client says beside its request.
-    fn carried(&self) -> RequestMetaObject {
+    /// Returns the metadata that is forwarded.
+    fn forwarded_meta(&self) -> RequestMetaObject {
         let mut meta = RequestMetaObject::new();
-        for key in CARRIED {
-            if let Some(value) = self.context.and_then(|context| context.meta.0.0.get(key)) {
+        let Some(context) = self.context else {
+            return meta;
+        };
+        for key in FORWARDED_META {
+            if let Some(value) = context.meta.0.0.get(key) {
                 meta.0.0.insert(key.to_owned(), value.clone());
             }
         }
@@ -146,42 +160,46 @@ impl Asked<'_> {
         self.context?.meta.get_progress_token()
     }
 
-    async fn broke(&self, lease: &mut Lease, error: &ServiceError) -> Refusal {
-        let said = lease.connection.said(error);
-        lease.answered();
-        self.upstream.failed(&said);
-        let last_words = timeout(TELL, lease.connection.end())
+    async fn connection_failed(&self, lease: &mut Lease, error: &ServiceError) -> Refusal {
+        let error_text = lease.connection.describe_error(error);
+        lease.record_answer();
+        self.upstream.record_failure(&error_text);
+        let last_lines = timeout(NOTIFY_TIMEOUT, lease.connection.end())
             .await
             .unwrap_or_default();
-        let last_words: String = last_words
-            .iter()
-            .map(|line| format!("\n  {line}"))
-            .collect();
+        let mut last_words = String::new();
+        for line in &last_lines {
+            last_words.push_str("\n  ");
+            last_words.push_str(line);
+        }
         let message = format!(
-            "{}: {said}; the call may have had an effect, and is not repeated{last_words}",
-            self.upstream.shown()
+            "{}: {error_text}; the call may have had an effect, and is not repeated{last_words}",
+            self.upstream.display_name()
         );
         Refusal::new(Code::UpstreamDied, message)
     }
 
-    async fn tell(&self, heard: Heard, last: &mut f64, deadline: Instant) {
-        match heard {
-            Heard::Said(Said::Progress(progress)) => {
-                // It must grow, whatever an upstream sends.
-                let Some(token) = self.progress_token().filter(|_| progress.progress > *last)
-                else {
+    async fn forward(&self, event: UpstreamEvent, last_progress: &mut f64, deadline: Instant) {
+        match event {
+            UpstreamEvent::Notification(RequestUpdate::Progress(progress)) => {
+                // Progress must increase, whatever the upstream sends.
+                let has_increased = progress.progress > *last_progress;
+                if !has_increased {
+                    return;
+                }
+                let Some(token) = self.progress_token() else {
                     return;
                 };
                 let Some(context) = self.context else { return };
-                *last = progress.progress;
-                let mut own = ProgressNotificationParam::new(token, progress.progress);
-                own.total = progress.total;
-                own.message = progress
+                *last_progress = progress.progress;
+                let mut forwarded = ProgressNotificationParam::new(token, progress.progress);
+                forwarded.total = progress.total;
+                forwarded.message = progress
                     .message
-                    .map(|text| marked(&text, MAX_SAID).into_owned());
-                drop(timeout(TELL, context.peer.notify_progress(own)).await);
+                    .map(|text| marked(&text, MAX_TEXT).into_owned());
+                drop(timeout(NOTIFY_TIMEOUT, context.peer.notify_progress(forwarded)).await);
             }
-            Heard::Said(Said::Log(message)) => {
+            UpstreamEvent::Notification(RequestUpdate::Log(message)) => {
                 if self
                     .level
                     .is_some_and(|level| severity(message.level) >= severity(level))
@@ -189,13 +207,13 @@ impl Asked<'_> {
                     self.log(message).await;
                 }
             }
-            Heard::Said(_) => {}
-            Heard::Elicit(request, reply) => {
+            UpstreamEvent::Notification(_) => {}
+            UpstreamEvent::Elicit(request, reply) => {
                 let answer = self.elicit(*request, deadline).await;
-                // The upstream may have gone meanwhile.
+                // The upstream may be gone.
                 drop(reply.send(answer));
             }
-            Heard::Sample(request, reply) => {
+            UpstreamEvent::Sample(request, reply) => {
                 let answer = self.sample(*request, deadline).await;
                 drop(reply.send(answer));
             }
@@ -218,10 +236,11 @@ impl Asked<'_> {
         } else {
             message.data
         };
-        let own = LoggingMessageNotificationParam::new(message.level, data).with_logger(logger);
-        #[expect(deprecated, reason = "older clients know no other way")]
-        let told = context.peer.notify_logging_message(own);
-        drop(timeout(TELL, told).await);
+        let forwarded =
+            LoggingMessageNotificationParam::new(message.level, data).with_logger(logger);
+        #[expect(deprecated, reason = "older clients support no other method")]
+        let notification = context.peer.notify_logging_message(forwarded);
+        drop(timeout(NOTIFY_TIMEOUT, notification).await);
     }
 
     /// Asks the model at the client, which may ask its person first.
@@ -230,22 +249,23 @@ impl Asked<'_> {
         request: CreateMessageRequestParams,
         deadline: Instant,
     ) -> Result<CreateMessageResult, ErrorData> {
-        let refused = |why: &str| Err(ErrorData::invalid_request(why.to_owned(), None));
-        let Some(context) = self.context.filter(|_| asks(self.context).model) else {
-            return refused("there is no model to ask");
+        let decline = |reason: &str| Err(ErrorData::invalid_request(reason.to_owned(), None));
+        let context = match self.context {
+            Some(context) if client_abilities(self.context).model => context,
+            _ => return decline("there is no model to ask"),
         };
         tokio::select! {
             biased;
-            () = cancelled_by(self.context) => refused("the call was cancelled"),
+            () = cancelled_by(self.context) => decline("the call was cancelled"),
             answer = timeout_at(deadline.into(), context.peer.create_message(request)) => match answer {
                 Ok(Ok(answer)) => Ok(answer),
                 Ok(Err(ServiceError::McpError(error))) => Err(error),
-                _ => refused("the model did not answer"),
+                _ => decline("the model did not answer"),
             }
         }
     }
 
-    /// Asks the person at the client what the upstream wants to know, and says who asks.
+    /// Asks the person at the client on behalf of the upstream, and names the upstream.
     async fn elicit(&self, request: ElicitRequestParams, deadline: Instant) -> ElicitResult {
         let declined = || ElicitResult::new(ElicitationAction::Decline);
         let source = &self.upstream.server.name;
@@ -257,11 +277,12 @@ impl Asked<'_> {
         else {
             return declined();
         };
-        let Some(context) = self.context.filter(|_| asks(self.context).person) else {
-            return declined();
+        let context = match self.context {
+            Some(context) if client_abilities(self.context).person => context,
+            _ => return declined(),
         };
-        let message = format!("[{source}] {}", marked(&message, MAX_SAID));
-        let own = ElicitRequestParams::FormElicitationParams {
+        let message = format!("[{source}] {}", marked(&message, MAX_TEXT));
+        let prefixed = ElicitRequestParams::FormElicitationParams {
             meta: None,
             message,
             requested_schema,
@@ -269,220 +290,229 @@ impl Asked<'_> {
         tokio::select! {
             biased;
             () = cancelled_by(self.context) => declined(),
-            answer = timeout_at(deadline.into(), context.peer.create_elicitation(own)) => {
-                answer.ok().and_then(Result::ok).unwrap_or_else(declined)
+            answer = timeout_at(deadline.into(), context.peer.create_elicitation(prefixed)) => {
+                match answer {
+                    Ok(Ok(answer)) => answer,
+                    _ => declined(),
+                }
             }
         }
     }
 }
 
-/// Waits until a client takes a request back; one that cannot be spoken with does so by going away.
-async fn cancelled_by(context: Line<'_>) {
+/// Waits until the client cancels the request. Without a context, the request is cancelled by
+/// dropping it.
+async fn cancelled_by(context: ClientContext<'_>) {
     match context {
         Some(context) => context.ct.cancelled().await,
         None => std::future::pending().await,
     }
 }
 
-/// What is known of a client.
-pub(crate) fn client(context: Line<'_>) -> Client {
-    let version = context.and_then(RequestContext::protocol_version);
-    let is_newest = version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
-    Client {
-        asks: asks(context),
-        is_newest,
+/// Returns the properties of a client that matter for connections.
+pub(crate) fn client_traits(context: ClientContext<'_>) -> ClientTraits {
+    ClientTraits {
+        abilities: client_abilities(context),
+        is_newest: context.is_some_and(speaks_newest),
     }
 }
 
-/// What a client can be asked during a call.
-pub(crate) fn asks(context: Line<'_>) -> Asks {
+/// Returns the questions that a client can answer during a call.
+pub(crate) fn client_abilities(context: ClientContext<'_>) -> ClientAbilities {
     let Some(context) = context else {
-        return Asks::default();
+        return ClientAbilities::default();
     };
     let is_older = context
         .protocol_version()
         .is_some_and(|version| version < ProtocolVersion::V_2026_07_28);
-    let capabilities = context
-        .client_capabilities()
-        .filter(|_| is_older)
-        .unwrap_or_default();
-    Asks {
-        person: capabilities.elicitation.is_some(),
-        model: capabilities.sampling.is_some(),
+    if !is_older {
+        return ClientAbilities::default();
     }
+    declared_abilities(context)
 }
 
-/// What a client can be asked by a result, which it answers in a later request.
-pub(crate) fn asks_later(context: Line<'_>) -> Asks {
+/// Returns the questions that a client can answer in a later request.
+pub(crate) fn deferred_abilities(context: ClientContext<'_>) -> ClientAbilities {
     let Some(context) = context else {
-        return Asks::default();
+        return ClientAbilities::default();
     };
-    let is_newer = context
+    if !speaks_newest(context) {
+        return ClientAbilities::default();
+    }
+    declared_abilities(context)
+}
+
+/// Returns `true` if a client speaks revision 2026-07-28 or later.
+fn speaks_newest(context: &RequestContext<RoleServer>) -> bool {
+    context
         .protocol_version()
-        .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
-    let capabilities = context
-        .client_capabilities()
-        .filter(|_| is_newer)
-        .unwrap_or_default();
-    Asks {
+        .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
+}
+
+/// Returns the questions that a client declares to answer.
+fn declared_abilities(context: &RequestContext<RoleServer>) -> ClientAbilities {
+    let capabilities = context.client_capabilities().unwrap_or_default();
+    ClientAbilities {
         person: capabilities.elicitation.is_some(),
         model: capabilities.sampling.is_some(),
     }
 }
 
-/// What a person says of a call.
+/// The result of asking for a confirmation.
 pub(crate) enum Confirmation {
-    /// It may run.
-    Given,
-    /// The client is to ask, and to send the call again.
-    Later(Box<ElicitRequestParams>),
-    /// The client cannot ask anybody.
+    /// The call may run.
+    Allowed,
+    /// The client must ask, and send the call again.
+    AskClient(Box<ElicitRequestParams>),
+    /// The client cannot ask anyone.
     ByOperator,
 }
 
-/// Has the operator decide about a call whose client cannot ask anybody. `used` is told of a
-/// decision, which is used up.
+/// Waits for the operator's decision about a call whose client cannot ask anyone. `used` is called
+/// with a decision that is used up.
 pub(crate) async fn decide(
     queue: Option<&CallQueue>,
     owner: &Owner,
     call: &ValidCall,
-    used: &(dyn Fn(Approval) + Sync),
+    record_decision: &(dyn Fn(Approval) + Sync),
 ) -> Result<(), Refusal> {
     let id = &call.tool().id;
-    let refused = |why: &str| Refusal::new(Code::NotConfirmed, format!("{id} did not run: {why}"));
-    const WHY: &str =
-        "it may do damage, each call of it must be confirmed, and this client cannot ask a person";
+    let not_confirmed =
+        |reason: &str| Refusal::new(Code::NotConfirmed, format!("{id} did not run: {reason}"));
+    const NEEDS_CONFIRMATION: &str = "the tool is marked unsafe, so each call needs a \
+                                      confirmation, but this client cannot ask a person";
     let Some(queue) = queue.cloned() else {
-        return Err(refused(WHY));
+        return Err(not_confirmed(NEEDS_CONFIRMATION));
     };
-    let asked = queue::Asked::new(owner, call);
-    let decided = timeout(
-        DECIDES,
-        tokio::task::spawn_blocking(move || queue.ask(asked)),
+    let request = queue::CallRequest::new(owner, call);
+    let result = timeout(
+        DECISION_TIMEOUT,
+        tokio::task::spawn_blocking(move || queue.take_decision(request)),
     )
     .await;
-    let decided = match decided {
-        Ok(Ok(decided)) => decided.map_err(|error| error.to_string()),
+    let result = match result {
+        Ok(Ok(result)) => result.map_err(|error| error.to_string()),
         Ok(Err(error)) => Err(error.to_string()),
-        // A decision may be used up by that, and the call has not run.
-        Err(_) => Err("what keeps calls that wait did not answer in time".to_owned()),
+        // The decision may be used up although the call has not run.
+        Err(_) => Err("the queue of pending calls did not reply in time".to_owned()),
     };
-    if let Ok(Some((id, decision))) = &decided
-        && let Some(decision) = decision.word()
+    if let Ok(Some((id, decision))) = &result
+        && let Some(decision) = decision.name()
     {
-        let of = Waiting::Call {
+        let subject = ApprovalSubject::Call {
             id: id.clone(),
             tool: call.tool().id.clone(),
-            shown: told(call),
+            shown: describe_call(call),
         };
-        used(Approval {
-            of,
+        record_decision(Approval {
+            subject,
             decision,
             by: None,
         });
     }
-    match decided {
-        Ok(Some((_, Decision::Allowed))) => Ok(()),
-        Ok(Some((_, Decision::Denied))) => Err(refused(DISALLOWED)),
-        Ok(Some((call, Decision::Waits))) => Err(refused(&format!(
-            "{WHY}; it waits for the operator, who may allow it with `picktools approve --call {call}`: tell the user, \
-             and call it again with the same arguments once it is allowed"
+    match result {
+        Ok(Some((_, QueueDecision::Allowed))) => Ok(()),
+        Ok(Some((_, QueueDecision::Denied))) => Err(not_confirmed(NOT_ALLOWED)),
+        Ok(Some((call, QueueDecision::Pending))) => Err(not_confirmed(&format!(
+            "{NEEDS_CONFIRMATION}; the call is pending approval: tell the user that the operator \
+             can allow it with `picktools approve --call {call}`, and call the tool again with the \
+             same arguments once the call is allowed"
         ))),
-        Ok(None) => Err(refused(&format!(
-            "{WHY}, and too many calls wait for the operator"
+        Ok(None) => Err(not_confirmed(&format!(
+            "{NEEDS_CONFIRMATION}, and too many calls are pending approval"
         ))),
-        Err(error) => Err(refused(&format!(
-            "{WHY}, and it cannot wait for the operator: {error}"
+        Err(error) => Err(not_confirmed(&format!(
+            "{NEEDS_CONFIRMATION}, and the call cannot be queued for approval: {error}"
         ))),
     }
 }
 
-/// Asks a person whether a call may run. The text is ours: nothing that an upstream wrote is in it.
-/// `answer` is what the client was told when it was asked before.
+/// Asks a person to confirm a call. The question contains no text that an upstream wrote. `answer`
+/// is the client's answer to an earlier question.
 pub(crate) async fn confirm(
     call: &ValidCall,
     answer: Option<&Value>,
-    context: Line<'_>,
+    context: ClientContext<'_>,
 ) -> Result<Confirmation, Refusal> {
     let id = &call.tool().id;
-    let refused = |why: &str| Refusal::new(Code::NotConfirmed, format!("{id} did not run: {why}"));
+    let not_confirmed =
+        |reason: &str| Refusal::new(Code::NotConfirmed, format!("{id} did not run: {reason}"));
     if let Some(answer) = answer {
         return match serde_json::from_value::<ElicitResult>(answer.clone()) {
-            Ok(answer) if may_run(&answer) => Ok(Confirmation::Given),
-            _ => Err(refused(DISALLOWED)),
+            Ok(answer) if may_run(&answer) => Ok(Confirmation::Allowed),
+            _ => Err(not_confirmed(NOT_ALLOWED)),
         };
     }
     let schema = json!({
         "type": "object",
-        "properties": {"run": {"type": "boolean", "title": "Run it", "description": "Whether this call may run"}},
+        "properties": {"run": {"type": "boolean", "title": "Run it", "description": "Allow this call"}},
         "required": ["run"]
     });
     let schema = schema.as_object().cloned().unwrap_or_default();
     let requested_schema = ElicitationSchema::from_json_schema(schema)
-        .map_err(|error| refused(&format!("nobody can be asked: {error}")))?;
+        .map_err(|error| not_confirmed(&format!("cannot ask a person: {error}")))?;
     let message = format!(
-        "Run {}? It is marked as a tool that may do damage.",
-        told(call)
+        "Run {}? The tool is marked unsafe: it may change or destroy something.",
+        describe_call(call)
     );
     let request = ElicitRequestParams::FormElicitationParams {
         meta: None,
         message,
         requested_schema,
     };
-    if asks_later(context).person {
-        return Ok(Confirmation::Later(Box::new(request)));
+    if deferred_abilities(context).person {
+        return Ok(Confirmation::AskClient(Box::new(request)));
     }
-    let Some(context) = context.filter(|_| asks(context).person) else {
-        return Ok(Confirmation::ByOperator);
+    let context = match context {
+        Some(client) if client_abilities(context).person => client,
+        _ => return Ok(Confirmation::ByOperator),
     };
     let answer = tokio::select! {
         biased;
         () = cancelled_by(Some(context)) => return Err(Refusal::new(Code::Cancelled, "the call was cancelled")),
-        answer = timeout(ANSWER, context.peer.create_elicitation(request)) => answer,
+        answer = timeout(ANSWER_TIMEOUT, context.peer.create_elicitation(request)) => answer,
     };
     match answer {
-        Ok(Ok(answer)) if may_run(&answer) => Ok(Confirmation::Given),
-        Ok(Ok(_)) => Err(refused(DISALLOWED)),
-        Ok(Err(_)) => Err(refused("nobody could be asked whether it may")),
-        Err(_) => Err(refused("nobody answered whether it may")),
+        Ok(Ok(answer)) if may_run(&answer) => Ok(Confirmation::Allowed),
+        Ok(Ok(_)) => Err(not_confirmed(NOT_ALLOWED)),
+        Ok(Err(_)) => Err(not_confirmed("the person could not be asked")),
+        Err(_) => Err(not_confirmed("the person did not answer in time")),
     }
 }
 
-const DISALLOWED: &str =
-    "the person who was asked did not allow it; do not call it again unless they ask for it";
+const NOT_ALLOWED: &str =
+    "the person did not allow it; do not call it again unless the person asks for it";
 
 fn may_run(answer: &ElicitResult) -> bool {
-    let run = answer
-        .content
-        .as_ref()
-        .and_then(|content| content.get("run"));
-    answer.action == ElicitationAction::Accept && run == Some(&Value::Bool(true))
+    let Some(content) = &answer.content else {
+        return false;
+    };
+    answer.action == ElicitationAction::Accept && content.get("run") == Some(&Value::Bool(true))
 }
 
-/// What an upstream asks of a client, with the upstream's name; `None` where the client cannot give
-/// all of it.
-pub(crate) fn named(
+/// Adds the upstream's name to its questions; `None` if the client cannot answer all of them.
+pub(crate) fn prefix_requests(
     requests: InputRequests,
     source: &str,
-    context: Line<'_>,
+    context: ClientContext<'_>,
 ) -> Option<InputRequests> {
-    let asks = asks_later(context);
-    let named = |(key, request)| match request {
-        InputRequest::Elicitation(mut request) if asks.person => {
+    let abilities = deferred_abilities(context);
+    let prefix_request = |(key, request)| match request {
+        InputRequest::Elicitation(mut request) if abilities.person => {
             let ElicitRequestParams::FormElicitationParams { message, .. } = &mut request.params
             else {
                 return None;
             };
-            *message = format!("[{source}] {}", marked(message, MAX_SAID));
+            *message = format!("[{source}] {}", marked(message, MAX_TEXT));
             Some((key, InputRequest::Elicitation(request)))
         }
-        request @ InputRequest::CreateMessage(_) if asks.model => Some((key, request)),
+        request @ InputRequest::CreateMessage(_) if abilities.model => Some((key, request)),
         _ => None,
     };
-    requests.into_iter().map(named).collect()
+    requests.into_iter().map(prefix_request).collect()
 }
 
-/// Levels in the order of how bad they are.
+/// Returns the rank of a level, from the least severe.
 fn severity(level: LoggingLevel) -> u8 {
     match level {
         LoggingLevel::Debug => 0,

@@ -1,9 +1,9 @@
-//! Sessions that may go on at another gateway: whose each is, how its client began it, and what it
-//! was shown.
+//! Sessions that can continue at another gateway: the owner, the client's handshake, and the listed
+//! tools.
 //!
-//! A session's key has the digest of its id, as whoever knows an id and has its key may use the
-//! session. It lives as long as a session without requests does. Where the store does not answer, a
-//! gateway knows its own sessions alone.
+//! The key of a session contains the digest of its id, because the id together with its API key
+//! gives access. The key expires when an idle session would. If the store does not reply, a gateway
+//! knows only its own sessions.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use picktools_state::keys::{digest, hex};
-use picktools_state::{Answer, Failure, Purpose, Store};
+use picktools_state::{Purpose, StateStore, StoreFailure, StoreReply};
 use rmcp::transport::streamable_http_server::session::{
     SessionState, SessionStore, SessionStoreError,
 };
@@ -21,203 +21,212 @@ use serde_json::Value;
 
 use crate::settings::Mode;
 
-/// The most bytes of what a client says of itself, and of a definition that it was shown; what has
-/// more stays at one gateway.
+/// The most bytes of a client's handshake or of a definition. Larger values stay at one gateway.
 const MAX_BYTES: usize = 64 << 10;
 /// The most definitions that are read.
 const MAX_JOINED: usize = 256;
 
-/// Writes what a session has, and lets it live on.
+/// Writes a field of a session, and extends its life.
 const WRITE: &str = "\
 redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
 redis.call('PEXPIRE', KEYS[1], ARGV[1])";
-/// Reads what a session has, and lets it live on.
+/// Reads a field of a session, and extends its life.
 const READ: &str = "\
 local had = redis.call('HGET', KEYS[1], ARGV[2])
 if had then redis.call('PEXPIRE', KEYS[1], ARGV[1]); redis.call('PEXPIRE', KEYS[2], ARGV[1]) end
 return had";
-/// Adds definitions to those that a session is shown.
+/// Adds definitions to the list of a session.
 const JOIN: &str = "\
 for place = 2, #ARGV do redis.call('RPUSH', KEYS[1], ARGV[place]) end
 redis.call('PEXPIRE', KEYS[1], ARGV[1])";
 
-/// What a client is shown, once that was decided, with the counts that its descriptions tell.
+/// The tools that a client is shown, as decided at its first list, with the counts in their
+/// descriptions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Shown {
+pub(crate) struct SessionTools {
     pub(crate) mode: Mode,
     pub(crate) front: [Value; 3],
-    /// What these cost.
+    /// The tokens of the front tools.
     pub(crate) tokens: usize,
 }
 
 /// The sessions of all gateways of a tenant.
 #[derive(Clone)]
 pub struct Sessions {
-    store: Store,
+    store: StateStore,
     time_ms: String,
 }
 
-/// What stands for the id of a session, which is secret.
-pub(crate) fn digest_of(session: &str) -> String {
+/// Returns the digest that stands for the secret id of a session.
+pub(crate) fn session_digest(session: &str) -> String {
     hex(&digest(session))[..32].to_owned()
 }
 
 impl Sessions {
-    pub(crate) fn new(store: Store, time: Duration) -> Self {
+    pub(crate) fn new(store: StateStore, time: Duration) -> Self {
         Self {
             store,
             time_ms: time.as_millis().max(1).to_string(),
         }
     }
 
-    /// The keys of what is said of a session, and of the definitions that joined its list.
+    /// Returns the keys of a session's fields, and of the definitions that joined its list.
     fn keys(&self, session: &str) -> [String; 2] {
-        let digest = digest_of(session);
+        let digest = session_digest(session);
         [
             self.store.key(&format!("session:{digest}")),
             self.store.key(&format!("session:{digest}:joined")),
         ]
     }
 
-    async fn write(
+    async fn write_field(
         &self,
         session: &str,
         name: &'static str,
         value: Vec<u8>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StoreFailure> {
         let ([key, _], time) = (self.keys(session), self.time_ms.clone());
-        let write = move |store: &Store| {
-            store
-                .run(
-                    Purpose::Sessions,
-                    WRITE,
-                    &[&key],
-                    &[time.as_bytes(), name.as_bytes(), &value],
-                )
-                .map(drop)
+        let command = move |store: &StateStore| {
+            let values = [time.as_bytes(), name.as_bytes(), &value];
+            store.run_script(Purpose::Sessions, WRITE, &[&key], &values)?;
+            Ok(())
         };
-        self.store.soon(Purpose::Sessions, write).await
+        self.store.run_async(Purpose::Sessions, command).await
     }
 
-    async fn read(&self, session: &str, name: &'static str) -> Result<Option<Vec<u8>>, Failure> {
+    async fn read_field(
+        &self,
+        session: &str,
+        name: &'static str,
+    ) -> Result<Option<Vec<u8>>, StoreFailure> {
         let ([key, joined], time) = (self.keys(session), self.time_ms.clone());
-        let read = move |store: &Store| {
-            store.run(
+        let command = move |store: &StateStore| {
+            store.run_script(
                 Purpose::Sessions,
                 READ,
                 &[&key, &joined],
                 &[time.as_bytes(), name.as_bytes()],
             )
         };
-        match self.store.soon(Purpose::Sessions, read).await? {
-            Answer::Text(bytes) => Ok(Some(bytes)),
+        match self.store.run_async(Purpose::Sessions, command).await? {
+            StoreReply::Text(bytes) => Ok(Some(bytes)),
             _ => Ok(None),
         }
     }
 
-    /// Notes whose a session is, by the digest of who that is.
-    pub fn begin<'a>(&'a self, session: &'a str, guest: &'a str) -> BoxFuture<'a, ()> {
+    /// Records the owner of a session, by the identity of its API key.
+    pub fn begin<'a>(&'a self, session: &'a str, identity: &'a str) -> BoxFuture<'a, ()> {
         let begin = async move {
-            // Where it cannot be noted, the session stays at this gateway; the store tells why.
+            // If this fails, the session stays at this gateway; the store reports the fault.
             drop(
-                self.write(session, "guest", guest.as_bytes().to_vec())
+                self.write_field(session, "guest", identity.as_bytes().to_vec())
                     .await,
             );
         };
         begin.boxed()
     }
 
-    /// Returns `true` if a session that another gateway began is this guest's. It lives on then.
-    pub fn is_of<'a>(&'a self, session: &'a str, guest: &'a str) -> BoxFuture<'a, bool> {
-        let is_of = async move {
-            matches!(self.read(session, "guest").await, Ok(Some(of)) if of == guest.as_bytes())
+    /// Returns `true` if another gateway began the session for this API key. The session's life is
+    /// extended.
+    pub fn belongs_to<'a>(&'a self, session: &'a str, identity: &'a str) -> BoxFuture<'a, bool> {
+        let check = async move {
+            let owner = self.read_field(session, "guest").await;
+            owner.is_ok_and(|owner| owner.as_deref() == Some(identity.as_bytes()))
         };
-        is_of.boxed()
+        check.boxed()
     }
 
-    /// Notes what a session is shown.
-    pub(crate) async fn show(&self, session: &str, shown: &Shown) {
-        if let Ok(shown) = serde_json::to_vec(shown)
-            && shown.len() <= MAX_BYTES
+    /// Records the tools that a session is shown.
+    pub(crate) async fn save_tools(&self, session: &str, session_tools: &SessionTools) {
+        if let Ok(session_tools) = serde_json::to_vec(session_tools)
+            && session_tools.len() <= MAX_BYTES
         {
-            drop(self.write(session, "shown", shown).await);
+            drop(self.write_field(session, "shown", session_tools).await);
         }
     }
 
-    /// What a session is shown, where that was decided.
-    pub(crate) async fn shown(&self, session: &str) -> Option<Shown> {
-        serde_json::from_slice(&self.read(session, "shown").await.ok()??).ok()
+    /// Returns the tools that a session is shown, if that was decided.
+    pub(crate) async fn load_tools(&self, session: &str) -> Option<SessionTools> {
+        serde_json::from_slice(&self.read_field(session, "shown").await.ok()??).ok()
     }
 
-    /// Notes which definitions joined the list of a session.
-    pub(crate) async fn join(&self, session: &str, joined: &[Value]) {
+    /// Records definitions that joined the list of a session.
+    pub(crate) async fn add_definitions(&self, session: &str, joined: &[Value]) {
         let ([_, key], time) = (self.keys(session), self.time_ms.clone());
-        let joined: Vec<String> = joined
-            .iter()
-            .map(Value::to_string)
-            .filter(|definition| definition.len() <= MAX_BYTES)
-            .collect();
-        let join = move |store: &Store| {
+        let mut definitions = Vec::new();
+        for value in joined {
+            let definition = value.to_string();
+            if definition.len() <= MAX_BYTES {
+                definitions.push(definition);
+            }
+        }
+        let command = move |store: &StateStore| {
             let mut values = vec![time.as_bytes()];
-            values.extend(joined.iter().map(String::as_bytes));
-            store
-                .run(Purpose::Sessions, JOIN, &[&key], &values)
-                .map(drop)
+            for definition in &definitions {
+                values.push(definition.as_bytes());
+            }
+            store.run_script(Purpose::Sessions, JOIN, &[&key], &values)?;
+            Ok(())
         };
-        drop(self.store.soon(Purpose::Sessions, join).await);
+        drop(self.store.run_async(Purpose::Sessions, command).await);
     }
 
-    /// The definitions that joined the list of a session at all gateways, in the order in which
-    /// they came.
-    pub(crate) async fn joined(&self, session: &str) -> Vec<Value> {
+    /// Returns the definitions that joined the list of a session at all gateways, in order.
+    pub(crate) async fn load_definitions(&self, session: &str) -> Vec<Value> {
         let [_, key] = self.keys(session);
         let last = (MAX_JOINED - 1).to_string();
-        let read = move |store: &Store| {
-            store.ask(
+        let command = move |store: &StateStore| {
+            store.execute(
                 Purpose::Sessions,
                 &[b"LRANGE", key.as_bytes(), b"0", last.as_bytes()],
             )
         };
-        let Ok(answer) = self.store.soon(Purpose::Sessions, read).await else {
+        let Ok(answer) = self.store.run_async(Purpose::Sessions, command).await else {
             return Vec::new();
         };
-        let definitions = answer.parts().iter().filter_map(Answer::text);
+        let mut definitions = Vec::new();
+        for part in answer.parts() {
+            if let Some(text) = part.text()
+                && let Ok(definition) = serde_json::from_str(text)
+            {
+                definitions.push(definition);
+            }
+        }
         definitions
-            .filter_map(|text| serde_json::from_str(text).ok())
-            .collect()
     }
 }
 
-/// What the protocol keeps. It is never told of a failure: the store tells that once, and the
-/// protocol would log the id of each session, which is secret.
+/// The protocol's session store. It never returns an error: the store reports faults itself, and
+/// the protocol library would log the secret id of each session.
 #[async_trait]
 impl SessionStore for Sessions {
     async fn load(&self, session: &str) -> Result<Option<SessionState>, SessionStoreError> {
-        let begun = self.read(session, "begun").await.ok().flatten();
-        Ok(begun.and_then(|begun| serde_json::from_slice(&begun).ok()))
+        let Ok(Some(handshake)) = self.read_field(session, "begun").await else {
+            return Ok(None);
+        };
+        Ok(serde_json::from_slice(&handshake).ok())
     }
 
     async fn store(&self, session: &str, state: &SessionState) -> Result<(), SessionStoreError> {
-        let begun = serde_json::to_vec(state)?;
-        // Who says too much of itself stays at one gateway.
-        if begun.len() <= MAX_BYTES {
-            drop(self.write(session, "begun", begun).await);
+        let handshake = serde_json::to_vec(state)?;
+        // The handshake of a client that sends too much stays at one gateway.
+        if handshake.len() <= MAX_BYTES {
+            drop(self.write_field(session, "begun", handshake).await);
         }
         Ok(())
     }
 
     async fn delete(&self, session: &str) -> Result<(), SessionStoreError> {
         let [key, joined] = self.keys(session);
-        let delete = move |store: &Store| {
-            store
-                .ask(
-                    Purpose::Sessions,
-                    &[b"DEL", key.as_bytes(), joined.as_bytes()],
-                )
-                .map(drop)
+        let command = move |store: &StateStore| {
+            store.execute(
+                Purpose::Sessions,
+                &[b"DEL", key.as_bytes(), joined.as_bytes()],
+            )?;
+            Ok(())
         };
-        drop(self.store.soon(Purpose::Sessions, delete).await);
+        drop(self.store.run_async(Purpose::Sessions, command).await);
         Ok(())
     }
 }

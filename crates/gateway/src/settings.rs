@@ -1,90 +1,89 @@
-//! What the operator says: how upstreams are kept, who may do what, and what results may hold.
+//! Settings of a gateway: upstreams, roles, keys and limits of results.
 
 mod proxy;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use jsonc_parser::ParseOptions;
-use picktools::{Access, Catalog, Tool};
+use picktools::{Access, Catalog};
 use picktools_audit::AuditSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::proxy::{ProviderSettings, ProxyMode, ProxySettings};
 
-/// The role of callers that no other is said for.
+/// The role of callers without another role.
 pub const DEFAULT_ROLE: &str = "default";
-/// The name under which settings stand that hold for all upstreams.
+/// The name for settings of all other upstreams.
 const ALL: &str = "*";
 
-/// What the operator says. As JSON every member may be left out, comments are allowed, and unknown
-/// members are refused.
+/// Settings of a gateway. In JSON every member is optional, comments are allowed, and unknown
+/// members are errors.
 ///
 /// ```
 /// use picktools_gateway::Settings;
 ///
-/// let settings = Settings::read(r#"{"mode": "search", "upstreams": {"git": {"call_s": 30}}}"#)?;
+/// let settings = Settings::parse(r#"{"mode": "search", "upstreams": {"git": {"call_s": 30}}}"#)?;
 /// assert_eq!(settings.upstream("git").call_s, 30);
 /// assert_eq!(settings.upstream("mail").call_s, 120);
-/// Settings::read(r#"{"mode": "serach"}"#).expect_err("nothing unknown is read");
+/// Settings::parse(r#"{"mode": "serach"}"#).expect_err("an unknown value is an error");
 /// # Ok::<(), picktools_gateway::SettingsError>(())
 /// ```
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// What a client is shown.
+    /// The tools that are listed to clients.
     pub mode: Mode,
-    /// Up to how many tokens `auto` shows all tools; 4,000 unless told otherwise.
+    /// The most tokens up to which `auto` lists all tools; 4,000 by default.
     pub pass_through_tokens: Option<usize>,
-    /// The most tokens of the definitions in the answer of a search; 6,000 unless told otherwise.
+    /// The most tokens of the definitions that a search returns; 6,000 by default.
     pub search_tokens: Option<usize>,
-    /// What tools are called.
-    pub names: Names,
-    /// What is believed of definitions that nobody has approved.
+    /// The style of tool names.
+    pub names: NameStyle,
+    /// The trust in definitions that were not approved.
     pub trust: Trust,
-    /// How upstreams are kept, by their names in the configuration; `*` stands for all others.
+    /// The settings of upstreams, by their names in the configuration; `*` stands for all others.
     pub upstreams: BTreeMap<String, UpstreamSettings>,
-    /// Who may do what. The role [`DEFAULT_ROLE`] is that of callers without another.
+    /// The roles. [`DEFAULT_ROLE`] is the role of callers without another one.
     pub roles: BTreeMap<String, Role>,
-    /// What results may hold.
+    /// Limits of results.
     pub results: ResultSettings,
-    /// Who may connect over HTTP, each with a key.
+    /// The API keys of callers over HTTP.
     pub keys: Vec<Key>,
-    /// The role of those who come without a key; where there are keys and this is not said, they
-    /// may not. For this machine alone.
+    /// The role of callers without a key, from this machine only. If there are keys and this is
+    /// missing, a key is required.
     pub anonymous: Option<String>,
-    /// What holds over HTTP.
+    /// Settings of the HTTP server.
     pub http: HttpSettings,
-    /// Where requests to models go over HTTP, and what becomes of their tools.
+    /// The model providers, and the treatment of tools in API requests.
     pub proxy: ProxySettings,
-    /// Where what is decided is recorded; nowhere unless it is said.
+    /// Settings of the audit log; without them, nothing is recorded.
     pub audit: Option<AuditSettings>,
 }
 
-/// Who may connect over HTTP.
+/// An API key of a caller over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Key {
-    /// Whose it is; for logs.
+    /// The name of the holder, for logs.
     pub name: String,
     /// SHA-256 of the key, in hexadecimal digits.
     pub sha256: String,
-    /// The role; [`DEFAULT_ROLE`] where it is not said.
+    /// The role; [`DEFAULT_ROLE`] by default.
     #[serde(default)]
     pub role: Option<String>,
-    /// The most requests a minute over a longer time.
+    /// The largest average number of requests a minute.
     #[serde(default = "per_minute")]
     pub per_minute: u32,
-    /// The most requests in a row.
+    /// The most requests in a burst.
     #[serde(default = "burst")]
     pub burst: u32,
-    /// The most requests at once.
+    /// The most concurrent requests.
     #[serde(default = "parallel")]
     pub parallel: usize,
-    /// Until when it is good, in seconds since 1970.
+    /// The time at which the key expires, in seconds since 1970.
     #[serde(default)]
     pub expires: Option<u64>,
 }
@@ -102,7 +101,7 @@ fn parallel() -> usize {
 }
 
 impl Key {
-    /// What holds for the key that is made for the console, by its digest.
+    /// Creates the settings of the console key, by its digest.
     pub(crate) fn console(sha256: &str) -> Self {
         Self {
             name: "console".to_owned(),
@@ -115,7 +114,7 @@ impl Key {
         }
     }
 
-    /// What holds for whoever comes without a key, from this machine.
+    /// Creates the settings that apply to callers without a key.
     pub(crate) fn anonymous(role: &str) -> Self {
         Self {
             name: "anonymous".to_owned(),
@@ -130,19 +129,19 @@ impl Key {
     }
 }
 
-/// What holds over HTTP.
+/// Settings of the HTTP server.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpSettings {
-    /// The names by which the gateway is reached, beside those of this machine.
+    /// The host names of the gateway, in addition to those of this machine.
     pub hosts: Vec<String>,
-    /// The origins of pages that may call it; none unless said.
+    /// The origins of web pages that may call it; none by default.
     pub origins: Vec<String>,
-    /// Whether tools may be run by `/v1/call`.
+    /// `true` if `/v1/call` may run tools.
     pub calls: bool,
-    /// The most sessions; over it, that which was used longest ago ends.
+    /// The most sessions; above that, the least recently used one ends.
     pub max_sessions: usize,
-    /// After how many seconds without a word a session ends.
+    /// The number of seconds without a request after which a session ends.
     pub session_s: u64,
 }
 
@@ -158,191 +157,192 @@ impl Default for HttpSettings {
     }
 }
 
-/// What a client is shown.
+/// The tools that are listed to a client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Mode {
-    /// All tools where they cost few tokens, else the front tools.
+    /// All tools if they take few tokens, otherwise the front tools.
     #[default]
     Auto,
     /// The front tools.
     Search,
-    /// The front tools, and all that were found, described or called since.
+    /// The front tools, and all tools that were found, described or called.
     Dynamic,
     /// All tools.
     PassThrough,
 }
 
-/// What tools are called.
+/// The style of tool names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Names {
+pub enum NameStyle {
     /// `source__tool`.
     #[default]
     Qualified,
-    /// As the upstream calls them, of which there may be one only.
+    /// The upstream's own names. Only one upstream is allowed.
     Bare,
 }
 
-/// What is believed of definitions that nobody has approved.
+/// The trust in definitions that were not approved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Trust {
-    /// Those that an upstream sends the first time; later changes wait for approval.
+    /// The first listing of an upstream is trusted; later changes are quarantined.
     #[default]
     FirstUse,
-    /// None.
+    /// No definition is trusted without an approval.
     Approve,
 }
 
-/// How an upstream is kept.
+/// Settings of an upstream.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct UpstreamSettings {
-    /// When it is started.
+    /// The time at which it is started.
     pub start: Option<Start>,
-    /// Whose connections are shared.
+    /// The callers that share its connections.
     pub share: Option<Share>,
-    /// The most calls at once.
+    /// The most concurrent calls.
     pub parallel: Option<usize>,
-    /// The most seconds of a call.
+    /// The longest duration of a call, in seconds.
     pub call_s: Option<u64>,
-    /// The most seconds of start and handshake.
+    /// The longest duration of start and handshake, in seconds.
     pub start_s: Option<u64>,
-    /// After how many seconds without a call it is ended, where it is started lazily.
+    /// The number of seconds without a call after which a lazily started upstream stops.
     pub idle_s: Option<u64>,
-    /// Whether its changes are approved unseen: the operator's own.
+    /// `true` if it is the operator's own, so that changes need no approval.
     pub trusted: Option<bool>,
-    /// Whether it is a stranger's: one place in a search, and names that give way.
+    /// `true` if it is untrusted: it gets one result per search, and other tools win name
+    /// conflicts.
     pub untrusted: Option<bool>,
-    /// Whether new tools are approved as those of its first listing.
+    /// The treatment of tools that its first listing did not contain.
     pub new_tools: Option<NewTools>,
-    /// Whether results are looked through for instructions.
+    /// The scan of results for instructions.
     pub scan_results: Option<Scan>,
 }
 
-/// When an upstream is started.
+/// The time at which an upstream is started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Start {
-    /// With the gateway.
+    /// Together with the gateway.
     #[default]
     Eager,
-    /// At its first call, where its tools are known from before.
+    /// At its first call, if its tools are cached.
     Lazy,
 }
 
-/// Whose connections are shared.
+/// The callers that share connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Share {
-    /// All callers use one.
+    /// All callers share one connection.
     All,
-    /// Each session has its own, so that nothing leaks from one to another; without sessions, each
-    /// key.
+    /// Each session has its own connection, so that no state leaks to another; without sessions,
+    /// each key.
     Owner,
 }
 
-/// What becomes of tools that an upstream did not have at first.
+/// The treatment of tools that an upstream did not have at first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum NewTools {
-    /// They wait for approval.
+    /// They are quarantined.
     #[default]
     Hold,
     /// They are approved.
     Approve,
 }
 
-/// What becomes of results that hold what looks like instructions to a model.
+/// The treatment of results that look like instructions to a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Scan {
-    /// Nobody looks.
+    /// Results are not scanned.
     Off,
-    /// A note stands before the text.
+    /// The text gets a warning in front of it.
     Mark,
-    /// They are refused.
+    /// The result is refused.
     Block,
 }
 
-/// The settings of one upstream, with what holds where nothing is said.
+/// The complete settings of one upstream, with defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UpstreamRules {
-    /// When it is started.
+    /// The time at which it is started.
     pub start: Start,
-    /// Whose connections are shared; `None` leaves it to how the gateway is served.
+    /// The callers that share its connections; `None` depends on how the gateway is served.
     pub share: Option<Share>,
-    /// The most calls at once.
+    /// The most concurrent calls.
     pub parallel: usize,
-    /// The most seconds of a call.
+    /// The longest duration of a call, in seconds.
     pub call_s: u64,
-    /// The most seconds of start and handshake.
+    /// The longest duration of start and handshake, in seconds.
     pub start_s: u64,
-    /// After how many seconds without a call it is ended, where it is started lazily.
+    /// The number of seconds without a call after which a lazily started upstream stops.
     pub idle_s: u64,
-    /// Whether its changes are approved unseen.
+    /// `true` if changes need no approval.
     pub trusted: bool,
-    /// Whether it is a stranger's.
+    /// `true` if it is untrusted.
     pub untrusted: bool,
-    /// Whether new tools are approved as those of its first listing.
+    /// The treatment of tools that its first listing did not contain.
     pub new_tools: NewTools,
-    /// What becomes of results that look like instructions.
+    /// The treatment of results that look like instructions.
     pub scan: Scan,
 }
 
 impl UpstreamRules {
-    /// The most time of a call.
+    /// Returns the longest duration of a call.
     pub(crate) fn call_time(&self) -> Duration {
         Duration::from_secs(self.call_s)
     }
 }
 
-/// Who may do what.
+/// An access policy with a name.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Role {
-    /// What may be seen and run. `exclude`, `quarantine` and `quotas` are not for settings, as they
-    /// name tools that may not be there.
+    /// The tools that may be seen and run. `exclude`, `quarantine` and `quotas` are not allowed in
+    /// settings, because they name tools that may not exist.
     pub access: Access,
-    /// Patterns of `source/tool` that may not.
+    /// Patterns of `source/tool` that may be neither seen nor run.
     pub deny: Vec<String>,
-    /// What becomes of calls of tools that are marked unsafe.
+    /// The treatment of calls of unsafe tools.
     #[serde(rename = "unsafe")]
     pub marked_unsafe: Unsafe,
-    /// Whether its callers see what all do, and decide what waits: the console, metrics, approvals.
+    /// `true` for operators: they may use the console and the metrics and decide about approvals.
     pub operator: bool,
 }
 
-/// What becomes of calls of tools that are marked unsafe.
+/// The treatment of calls of unsafe tools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Unsafe {
-    /// They are not even found.
+    /// The tools are hidden.
     Deny,
-    /// A person is asked before each call.
+    /// A person must confirm each call.
     #[default]
     Confirm,
-    /// They run.
+    /// The calls run.
     Allow,
 }
 
-/// What results may hold.
+/// Limits of results.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ResultSettings {
-    /// The most bytes of a result; 1 MiB unless told otherwise.
+    /// The most bytes of a result; 1 MiB by default.
     pub max_bytes: usize,
-    /// What becomes of results that look like instructions. Unless it is said, those of untrusted
+    /// The treatment of results that look like instructions. By default, results of untrusted
     /// upstreams are marked.
     pub scan: Option<Scan>,
 }
@@ -356,31 +356,33 @@ impl Default for ResultSettings {
     }
 }
 
-/// Why settings cannot be used.
+/// An error of the settings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SettingsError(pub(crate) String);
 
 impl Settings {
-    /// Reads settings: JSON, with comments.
+    /// Parses settings: JSON, with comments.
     ///
     /// # Errors
     ///
-    /// [`SettingsError`], which names the place.
-    pub fn read(text: &str) -> Result<Self, SettingsError> {
+    /// [`SettingsError`], which names the member.
+    pub fn parse(text: &str) -> Result<Self, SettingsError> {
         let options = ParseOptions::default();
         let value: Value = jsonc_parser::parse_to_serde_value(text, &options)
-            .map_err(|error| SettingsError(format!("the settings are no JSON: {error}")))?;
+            .map_err(|error| SettingsError(format!("invalid JSON in the settings: {error}")))?;
         if value.is_null() {
-            // A file that is being written is empty for a moment, and must not be taken for one
-            // that has no keys.
+            // A file that is being written is empty for a moment. It must not count as settings
+            // without keys.
             return Err(SettingsError(
-                "the settings are empty; write {} where nothing is to be said".to_owned(),
+                "the settings are empty; write {} for the defaults".to_owned(),
             ));
         }
         if !value.is_object() {
-            // A list would be read as members that are left out.
-            return Err(SettingsError("the settings are no object: {…}".to_owned()));
+            // A list would be deserialised like an object without members.
+            return Err(SettingsError(
+                "the settings must be a JSON object: {…}".to_owned(),
+            ));
         }
         let settings: Self =
             serde_json::from_value(value).map_err(|error| SettingsError(format!("{error}")))?;
@@ -388,11 +390,11 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Finds what does not fit, where members were set that were not read.
+    /// Checks the settings, for callers that set members without parsing.
     ///
     /// # Errors
     ///
-    /// [`SettingsError`], which names the place.
+    /// [`SettingsError`], which names the member.
     pub fn check(&self) -> Result<(), SettingsError> {
         for (name, role) in &self.roles {
             let refuse = |what| Err(SettingsError(format!("the role {name:?}: {what}")));
@@ -402,12 +404,13 @@ impl Settings {
                 || !access.quotas.is_empty()
             {
                 return refuse(
-                    "`exclude`, `quarantine` and `quotas` name tools that may not be there; use `deny`",
+                    "`exclude`, `quarantine` and `quotas` are not allowed, because they name tools \
+                     that may not exist; use `deny`",
                 );
             }
             if access.allow_unsafe {
                 return refuse(
-                    "`allow_unsafe` is said by `\"unsafe\": \"allow\"` or `\"confirm\"`",
+                    "`allow_unsafe` is not allowed; use `\"unsafe\": \"allow\"` or `\"confirm\"`",
                 );
             }
             if let Err(error) = role.denied() {
@@ -417,7 +420,7 @@ impl Settings {
         for (name, upstream) in &self.upstreams {
             let refuse = |what: &str| Err(SettingsError(format!("the upstream {name:?}: {what}")));
             if upstream.trusted == Some(true) && upstream.untrusted == Some(true) {
-                return refuse("it is either trusted or untrusted");
+                return refuse("`trusted` and `untrusted` exclude each other");
             }
             let zero = |value: Option<u64>| value == Some(0);
             if upstream.parallel == Some(0)
@@ -425,38 +428,36 @@ impl Settings {
                     .into_iter()
                     .any(zero)
             {
-                return refuse("a number from 1 is needed");
+                return refuse("`parallel`, `call_s`, `start_s` and `idle_s` must be at least 1");
             }
         }
         let mut names = std::collections::BTreeSet::new();
         for key in &self.keys {
             if !names.insert(&key.name) {
                 return Err(SettingsError(format!(
-                    "two keys are called {:?}; rename one",
+                    "duplicate key name {:?}; rename one of the keys",
                     key.name
                 )));
             }
             let role = key.role.as_deref().unwrap_or(DEFAULT_ROLE);
             if role != DEFAULT_ROLE && !self.roles.contains_key(role) {
                 return Err(SettingsError(format!(
-                    "the key {:?} has the role {role:?}, which is not there",
+                    "the key {:?} has the unknown role {role:?}",
                     key.name
                 )));
             }
         }
-        if let Some(role) = self
-            .anonymous
-            .as_ref()
-            .filter(|role| *role != DEFAULT_ROLE && !self.roles.contains_key(*role))
+        if let Some(role) = &self.anonymous
+            && role != DEFAULT_ROLE
+            && !self.roles.contains_key(role)
         {
-            return Err(SettingsError(format!(
-                "anonymous: there is no role {role:?}"
-            )));
+            return Err(SettingsError(format!("anonymous: unknown role {role:?}")));
         }
         if self.results.max_bytes < 1_000 {
-            return Err(SettingsError(
-                "results.max_bytes: at least 1000 are needed".to_owned(),
-            ));
+            return Err(SettingsError(format!(
+                "results.max_bytes: {} is too small; the least is 1000",
+                self.results.max_bytes
+            )));
         }
         self.audit
             .iter()
@@ -465,67 +466,88 @@ impl Settings {
         self.proxy.check().map_err(SettingsError)
     }
 
-    /// Returns what holds for an upstream.
+    /// Returns the complete settings of an upstream.
     pub fn upstream(&self, name: &str) -> UpstreamRules {
-        let none = UpstreamSettings::default();
-        let own = self.upstreams.get(name).unwrap_or(&none);
-        let all = self.upstreams.get(ALL).unwrap_or(&none);
-        // Trust is one thing: what is said of the upstream itself counts alone.
-        let trust = if own.trusted.is_some() || own.untrusted.is_some() {
-            own
-        } else {
-            all
-        };
-        let untrusted = trust.untrusted == Some(true);
-        let scan = own.scan_results.or(all.scan_results).or(self.results.scan);
+        let no_settings = UpstreamSettings::default();
+        let server_settings = self.upstreams.get(name).unwrap_or(&no_settings);
+        let shared_settings = self.upstreams.get(ALL).unwrap_or(&no_settings);
+        // Trust is one decision: if the upstream has its own setting, `*` does not count.
+        let trust_settings =
+            if server_settings.trusted.is_some() || server_settings.untrusted.is_some() {
+                server_settings
+            } else {
+                shared_settings
+            };
+        let untrusted = trust_settings.untrusted == Some(true);
+        let scan = server_settings
+            .scan_results
+            .or(shared_settings.scan_results)
+            .or(self.results.scan);
         UpstreamRules {
-            start: own.start.or(all.start).unwrap_or_default(),
-            share: own.share.or(all.share),
-            parallel: own.parallel.or(all.parallel).unwrap_or(16),
-            call_s: own.call_s.or(all.call_s).unwrap_or(120),
-            start_s: own.start_s.or(all.start_s).unwrap_or(30),
-            idle_s: own.idle_s.or(all.idle_s).unwrap_or(600),
-            trusted: trust.trusted == Some(true),
+            start: server_settings
+                .start
+                .or(shared_settings.start)
+                .unwrap_or_default(),
+            share: server_settings.share.or(shared_settings.share),
+            parallel: server_settings
+                .parallel
+                .or(shared_settings.parallel)
+                .unwrap_or(16),
+            call_s: server_settings
+                .call_s
+                .or(shared_settings.call_s)
+                .unwrap_or(120),
+            start_s: server_settings
+                .start_s
+                .or(shared_settings.start_s)
+                .unwrap_or(30),
+            idle_s: server_settings
+                .idle_s
+                .or(shared_settings.idle_s)
+                .unwrap_or(600),
+            trusted: trust_settings.trusted == Some(true),
             untrusted,
-            new_tools: own.new_tools.or(all.new_tools).unwrap_or_default(),
+            new_tools: server_settings
+                .new_tools
+                .or(shared_settings.new_tools)
+                .unwrap_or_default(),
             scan: scan.unwrap_or(if untrusted { Scan::Mark } else { Scan::Off }),
         }
     }
 
-    /// Returns what a role may see and run of a catalog; what waits for approval is not told by
-    /// settings.
+    /// Returns the access policy of a role for a catalog, without quarantined tools.
     ///
     /// # Errors
     ///
-    /// [`SettingsError`] for a pattern that is none.
+    /// [`SettingsError`] if a pattern is invalid.
     pub fn access(&self, role: &str, catalog: &Catalog) -> Result<Access, SettingsError> {
         self.role(role).access_to(catalog).map_err(SettingsError)
     }
 
-    /// Returns what a role may do; that of callers without one where it is not among the roles.
+    /// Returns a role; the default role if the name is unknown.
     pub fn role(&self, name: &str) -> Role {
         self.roles.get(name).cloned().unwrap_or_default()
     }
 }
 
 impl Role {
-    /// What may be seen and run of a catalog, with the tools that the patterns mean.
+    /// Returns the access policy for a catalog, with the tools that match the patterns.
     pub(crate) fn access_to(&self, catalog: &Catalog) -> Result<Access, String> {
         let denied = self.denied()?;
-        let is_denied = |tool: &&Arc<Tool>| denied.is_match(tool.qualified_name());
+        let mut exclude = BTreeSet::new();
+        for tool in catalog.tools() {
+            if denied.is_match(tool.qualified_name()) {
+                exclude.insert(tool.id.clone());
+            }
+        }
         Ok(Access {
             allow_unsafe: self.marked_unsafe != Unsafe::Deny,
-            exclude: catalog
-                .tools()
-                .iter()
-                .filter(is_denied)
-                .map(|tool| tool.id.clone())
-                .collect(),
+            exclude,
             ..self.access.clone()
         })
     }
 
-    /// The patterns of what may not be seen.
+    /// Compiles the patterns of denied tools.
     pub(crate) fn denied(&self) -> Result<GlobSet, String> {
         let mut set = GlobSetBuilder::new();
         for pattern in &self.deny {
@@ -540,7 +562,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_are_not_whole_are_none() {
+    fn invalid_settings_are_refused() {
         for text in [
             "",
             " \n",
@@ -551,15 +573,15 @@ mod tests {
             "{} {}",
             "{\"keys\": null}",
         ] {
-            assert!(Settings::read(text).is_err(), "{text:?}");
+            assert!(Settings::parse(text).is_err(), "{text:?}");
         }
-        assert!(Settings::read("{}").is_ok());
+        assert!(Settings::parse("{}").is_ok());
     }
 
     #[test]
-    fn a_provider_is_one_that_keys_may_be_sent_to() {
+    fn provider_url_must_be_safe_for_keys() {
         let openai =
-            |provider: &str| Settings::read(&format!(r#"{{"proxy": {{"openai": {provider}}}}}"#));
+            |provider: &str| Settings::parse(&format!(r#"{{"proxy": {{"openai": {provider}}}}}"#));
         for provider in [
             r#"{"url": "https://api.example/v1", "key_env": "KEY", "mode": "allowed"}"#,
             r#"{"url": "http://127.0.0.1:8000/v1"}"#,
@@ -569,17 +591,17 @@ mod tests {
         ] {
             openai(provider).expect(provider);
         }
-        for (provider, why) in [
+        for (provider, expected) in [
             (r#"{"url": "http://models.internal/v1"}"#, "https"),
             (r#"{"url": "http://127.0.0.1.evil.example/v1"}"#, "https"),
             (r#"{"url": "https://me:secret@api.example/v1"}"#, "key_env"),
             (r#"{"url": "https://api.example/v1?key=secret"}"#, "key_env"),
-            (r#"{"url": "file:///etc/passwd"}"#, "names no machine"),
+            (r#"{"url": "file:///etc/passwd"}"#, "has no host"),
             (r#"{"url": "ftp://api.example/v1"}"#, "not http"),
-            (r#"{"url": "api.example/v1"}"#, "no address"),
+            (r#"{"url": "api.example/v1"}"#, "not a URL"),
             (
                 r#"{"url": "https://api.example/v1", "mode": "defer"}"#,
-                "not for this provider",
+                "does not support",
             ),
             (
                 r#"{"url": "https://api.example/v1", "key": "secret"}"#,
@@ -587,9 +609,9 @@ mod tests {
             ),
         ] {
             let error = openai(provider).expect_err(provider).to_string();
-            assert!(error.contains(why), "{provider}: {error}");
+            assert!(error.contains(expected), "{provider}: {error}");
         }
-        Settings::read(
+        Settings::parse(
             r#"{"proxy": {"anthropic": {"url": "https://api.example/v1", "mode": "allowed"}}}"#,
         )
         .expect_err("Anthropic has no such mode");

@@ -1,11 +1,11 @@
-//! What there is now: the tools, what they are called, and who may see which.
+//! Snapshots: the tools at one time, their names, and the views of roles.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use picktools::catalog::{CatalogFile, Conflicts};
+use picktools::catalog::{CatalogError, CatalogFile, Conflicts};
 use picktools::excerpt::marked;
 use picktools::names::Advertising;
 use picktools::options::UNTRUSTED_MAX_PER_SOURCE;
@@ -18,125 +18,95 @@ use picktools_check::{CheckReport, Severity};
 use picktools_import::mcp::Server;
 use picktools_provider::{Provider, translate};
 use picktools_provider::{Tokenizer, TranslateOptions, Translation};
-use picktools_state::{Stamp, Store, lock};
+use picktools_state::{StateStamp, StateStore, lock};
 use serde_json::Value;
 
-use crate::pins::{Arrival, Pins};
+use crate::pins::{Pins, ServerListing};
 use crate::refusal::{Code, Refusal, is_hidden};
-use crate::settings::{DEFAULT_ROLE, Names, Role, Settings, Unsafe, UpstreamRules};
+use crate::settings::{DEFAULT_ROLE, NameStyle, Role, Settings, Unsafe, UpstreamRules};
 use crate::{naming, tolerance};
 
-/// What an upstream sent last.
-pub(crate) struct Sent {
+/// The tools that an upstream sent last.
+pub(crate) struct UpstreamTools {
     pub(crate) server: Server,
     pub(crate) rules: UpstreamRules,
     pub(crate) tools: Vec<Value>,
 }
 
-/// The tools that there are at one time, and their names. Whoever has begun with it ends with it.
+/// The tools at one time, with their names. A request uses one snapshot from its start to its end.
 pub struct Snapshot {
     pub(crate) settings: Arc<Settings>,
-    /// The engine that picks among them.
+    /// The engine that picks among the tools.
     pub engine: Engine,
     /// The names of tools, by their ids.
     pub names: BTreeMap<String, String>,
-    /// As in `tools/list`, by the ids of tools.
+    /// The definitions as in `tools/list`, by tool id.
     definitions: HashMap<String, Value>,
-    /// The names that are shown; the definitions are taken out of it.
+    /// The mapping of shown names; its definitions were moved out.
     translation: Translation,
-    /// The ids of tools that wait for approval.
-    pub held: BTreeSet<String>,
-    /// Which approvals it was held to.
-    pub(crate) approvals: Option<Stamp>,
-    /// What the tools and approvals are shared in.
-    store: Option<Store>,
+    /// The ids of quarantined tools.
+    pub quarantined: BTreeSet<String>,
+    /// The stamp of the approvals with which it was built.
+    pub(crate) approvals: Option<StateStamp>,
+    /// The store that the tools and approvals come from.
+    store: Option<StateStore>,
     views: Mutex<HashMap<String, Arc<View>>>,
 }
 
 /// The part of a snapshot that callers of one role may see.
 pub struct View {
-    /// The options with which tools are picked for the caller, unless it wants less.
+    /// The pick options of the role, unless a request is stricter.
     pub options: PickOptions,
-    /// The way back from a call to its tool.
+    /// The validator of calls to these tools.
     pub hydrator: Hydrator,
     pub(crate) marked_unsafe: Unsafe,
-    /// `true` if there are tools that the caller is not told of.
+    /// `true` if the catalog has tools that the caller may not know of.
     pub hides: bool,
-    /// The tools that may be seen, in the order of the catalog.
+    /// The visible tools, in the order of the catalog.
     pub tools: Vec<Arc<Tool>>,
-    /// Their sources.
+    /// The sources of the visible tools.
     pub(crate) sources: Vec<String>,
     tokens: OnceLock<usize>,
 }
 
 impl Snapshot {
-    /// Makes it of what upstreams sent, after the tools of the operator's own catalog. Without
-    /// `pins` all of it is believed. What the engine before has indexed is not indexed again.
+    /// Builds a snapshot from the tools of upstreams and the operator's own catalog. Without
+    /// `pins`, every definition is trusted. The index of `before` is reused.
     pub(crate) fn build(
         settings: Arc<Settings>,
-        own: Option<&Catalog>,
-        sent: &[Sent],
+        own_catalog: Option<&Catalog>,
+        upstream_tools: &[UpstreamTools],
         pins: Option<&Pins>,
-        before: Option<&Engine>,
+        previous_engine: Option<&Engine>,
     ) -> Result<Self, String> {
-        let untrusted_sources = sent
-            .iter()
-            .filter(|sent| sent.rules.untrusted)
-            .map(|sent| sent.server.name.clone())
-            .collect();
+        let mut untrusted_sources = BTreeSet::new();
+        for upstream in upstream_tools {
+            if upstream.rules.untrusted {
+                untrusted_sources.insert(upstream.server.name.clone());
+            }
+        }
         let options = CatalogOptions {
             conflicts: Conflicts::Warn,
             untrusted_sources,
             ..CatalogOptions::default()
         };
-        let Admitted {
+        let ReviewedTools {
             files,
-            held,
+            mut quarantined,
             approvals,
         } = match pins {
-            Some(pins) => judged(&settings, sent, pins, &options)?,
-            None => {
-                let files = sent
-                    .iter()
-                    .map(|sent| CatalogFile::of_server(&sent.server.name, &sent.tools));
-                Admitted {
-                    files: files.collect(),
-                    ..Admitted::default()
-                }
-            }
+            Some(pins) => review_tools(&settings, upstream_tools, pins, &options)?,
+            None => ReviewedTools {
+                files: catalog_files(upstream_tools),
+                ..ReviewedTools::default()
+            },
         };
-        let catalog = match (own, files.as_slice()) {
-            (None, []) => options.collect([]),
-            (None, files) => options.read_files(files),
-            (Some(own), []) => Ok(own.clone()),
-            (Some(own), files) => options.read_files(files).and_then(|sent| {
-                // Of two tools of one name that of the server is the one that runs, and that was
-                // approved.
-                let of_both: Vec<&Arc<Tool>> =
-                    sent.tools().iter().filter(|tool| own.find(&tool.id).is_some()).collect();
-                for Tool { id, .. } in of_both.iter().map(|tool| tool.as_ref()) {
-                    tracing::warn!(target: "picktools::gateway", %id, "left out of the catalog: a server has this tool");
-                }
-                let sent_tools = || sent.tools().iter().map(|tool| tool.as_ref().clone());
-                match of_both.is_empty() {
-                    true => own.with_tools(sent_tools()),
-                    false => own.filtered(|tool| sent.find(&tool.id).is_none()).with_tools(sent_tools()),
-                }
-            }),
-        };
+        let catalog = build_catalog(&options, own_catalog, &files);
         let catalog = catalog.map_err(|error| error.to_string())?;
         for notice in catalog.notices() {
-            tracing::warn!(target: "picktools::gateway", %notice, "left out");
+            tracing::warn!(target: "picktools::gateway", %notice, "catalog notice");
         }
-        let shown = |tool: &Arc<Tool>| match (settings.names, &tool.source) {
-            (Names::Qualified, Some(source)) => naming::shown(source, &tool.name),
-            _ => tool.name.clone(),
-        };
-        let names: BTreeMap<String, String> = catalog
-            .tools()
-            .iter()
-            .map(|tool| (tool.id.clone(), shown(tool)))
-            .collect();
+        let names = shown_names(settings.names, &catalog);
         let advertising = Advertising::ProviderMap(names.clone());
         let view = TranslateOptions {
             advertising,
@@ -144,18 +114,13 @@ impl Snapshot {
         };
         let mut translation =
             translate(catalog.tools(), Provider::Mcp, &view).map_err(|error| error.to_string())?;
-        let Value::Array(shown) = translation.tools.take() else {
-            return Err("no list of tools was made".to_owned());
+        let Value::Array(shown_definitions) = translation.tools.take() else {
+            return Err("the translation contains no list of tools".to_owned());
         };
-        let definition = |definition: Value| {
-            let id = translation.names.get(definition.get("name")?.as_str()?)?;
-            Some((id.clone(), definition))
-        };
-        let definitions = shown.into_iter().filter_map(definition).collect();
-        let known = |id: &String| catalog.find(id).is_some();
-        let held = held.into_iter().filter(known).collect();
-        let engine = match before {
-            Some(before) => before.with_catalog(catalog),
+        let definitions = definitions_by_id(shown_definitions, &translation);
+        quarantined.retain(|id| catalog.find(id).is_some());
+        let engine = match previous_engine {
+            Some(previous_engine) => previous_engine.with_catalog(catalog),
             None => Engine::builder(catalog)
                 .token_counter(Arc::new(picktools_provider::Definitions))
                 .build(),
@@ -168,60 +133,57 @@ impl Snapshot {
             names,
             definitions,
             translation,
-            held,
+            quarantined,
             approvals,
             store,
             views,
         })
     }
 
-    /// Tells in what it picks what is wrong with a store.
-    pub(crate) fn shared_in(self, store: Option<Store>) -> Self {
+    /// Sets the store whose faults are reported with picks.
+    pub(crate) fn with_store(self, store: Option<StateStore>) -> Self {
         Self { store, ..self }
     }
 
-    /// Picks as the engine does, on this thread.
+    /// Picks on this thread, like the engine.
     ///
     /// # Errors
     ///
-    /// Those of the engine.
+    /// [`PickError`] of the engine.
     pub fn pick(&self, query: &Query, options: &PickOptions) -> Result<Selection, PickError> {
-        self.engine
-            .pick(query, options)
-            .map(|selection| self.told(selection))
+        let selection = self.engine.pick(query, options)?;
+        Ok(self.with_degradation(selection))
     }
 
-    /// Picks as the engine does, on threads of its own.
+    /// Picks on other threads, like the engine.
     ///
     /// # Errors
     ///
-    /// Those of the engine.
+    /// [`PickError`] of the engine.
     pub fn pick_async(
         &self,
         query: Query,
         options: PickOptions,
     ) -> BoxFuture<'_, Result<Selection, PickError>> {
         let pick = async move {
-            self.engine
-                .pick_async(query, options)
-                .await
-                .map(|selection| self.told(selection))
+            let selection = self.engine.pick_async(query, options).await?;
+            Ok(self.with_degradation(selection))
         };
         pick.boxed()
     }
 
-    fn told(&self, mut selection: Selection) -> Selection {
-        selection
-            .degraded
-            .extend(self.store.as_ref().and_then(Store::stands_in));
+    fn with_degradation(&self, mut selection: Selection) -> Selection {
+        if let Some(store) = &self.store {
+            selection.degraded.extend(store.degradation());
+        }
         selection
     }
 
-    /// Returns what callers of a role may see; made when the first of them asks.
+    /// Returns the view of a role, which is built at its first use.
     ///
     /// # Errors
     ///
-    /// [`Refusal`] where the settings of the role do not fit.
+    /// [`Refusal`] if the settings of the role are invalid.
     pub fn view(&self, role: &str) -> Result<Arc<View>, Refusal> {
         if let Some(view) = lock(&self.views).get(role) {
             return Ok(Arc::clone(view));
@@ -234,24 +196,25 @@ impl Snapshot {
         Ok(view)
     }
 
-    /// What a role may do with the tools that there are.
+    /// Returns a role with its access policy for the current tools.
     fn role(&self, name: &str) -> Result<Role, String> {
         let role = self.settings.role(name);
         let access = Access {
-            quarantine: self.held.clone(),
+            quarantine: self.quarantined.clone(),
             ..role.access_to(self.engine.catalog())?
         };
         Ok(Role { access, ..role })
     }
 
-    /// What each role may do with the tools that there are.
+    /// Returns each role with its access policy for the current tools.
     pub(crate) fn roles(&self) -> Result<Vec<(String, Role)>, String> {
         let mut names: BTreeSet<&str> = self.settings.roles.keys().map(String::as_str).collect();
         names.insert(DEFAULT_ROLE);
-        names
-            .into_iter()
-            .map(|name| Ok((name.to_owned(), self.role(name)?)))
-            .collect()
+        let mut roles = Vec::with_capacity(names.len());
+        for name in names {
+            roles.push((name.to_owned(), self.role(name)?));
+        }
+        Ok(roles)
     }
 
     fn make_view(&self, role: &str) -> Result<View, String> {
@@ -266,19 +229,24 @@ impl Snapshot {
         let hydrator = hydrator.translated(&self.translation);
         let tools: Vec<Arc<Tool>> = hydrator.admitted().cloned().collect();
         let mut sources: Vec<String> = Vec::new();
-        for source in tools.iter().filter_map(|tool| tool.source.as_ref()) {
+        let mut trusted_sources = BTreeSet::new();
+        let mut has_untrusted = false;
+        for tool in &tools {
+            has_untrusted |= tool.untrusted;
+            let Some(source) = &tool.source else {
+                continue;
+            };
             if !sources.contains(source) {
                 sources.push(source.clone());
             }
+            if !tool.untrusted {
+                trusted_sources.insert(source.clone());
+            }
         }
-        let trusted: Vec<&Arc<Tool>> = tools.iter().filter(|tool| !tool.untrusted).collect();
         let options = PickOptions {
-            // Each stranger has one place.
-            max_per_source: (trusted.len() < tools.len()).then_some(UNTRUSTED_MAX_PER_SOURCE),
-            trusted_sources: trusted
-                .iter()
-                .filter_map(|tool| tool.source.clone())
-                .collect(),
+            // Each untrusted source gets one result.
+            max_per_source: has_untrusted.then_some(UNTRUSTED_MAX_PER_SOURCE),
+            trusted_sources,
             access,
             ..PickOptions::default()
         };
@@ -300,7 +268,7 @@ impl Snapshot {
         self.definitions.get(&tool.id)
     }
 
-    /// What the definitions of all tools of a view cost.
+    /// Returns the tokens of the definitions of all tools of a view.
     pub(crate) fn tokens(&self, view: &View) -> usize {
         *view.tokens.get_or_init(|| {
             let definitions: Vec<&Value> = view
@@ -314,21 +282,20 @@ impl Snapshot {
 }
 
 impl View {
-    /// Returns `true` if the caller is not told that a tool exists.
+    /// Returns `true` if the caller may not know that a tool exists.
     pub fn is_hidden(&self, id: &str) -> bool {
-        matches!(self.hydrator.tool_of(id), Err(CallError::Ineligible { reasons, .. }) if is_hidden(&reasons))
+        matches!(self.hydrator.find_tool(id), Err(CallError::Ineligible { reasons, .. }) if is_hidden(&reasons))
     }
 
-    /// Finds the tool that a name means: as it is written, or with another sign between the server
-    /// and the tool.
+    /// Finds the tool for a name: as written, or with another separator between server and tool.
     ///
     /// # Errors
     ///
-    /// [`CallError`], why it means none.
-    pub fn tool_of(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
+    /// [`CallError`] if no tool, or more than one, matches.
+    pub fn find_tool(&self, name: &str) -> Result<&Arc<Tool>, CallError> {
         let name = tolerance::without_prefix(name);
         let unknown = || self.hydrator.unknown(name);
-        let unknown = match self.hydrator.tool_of(name) {
+        let unknown = match self.hydrator.find_tool(name) {
             Err(error @ CallError::UnknownTool { .. }) => error,
             Err(CallError::Ineligible { reasons, .. }) if is_hidden(&reasons) => unknown(),
             Err(CallError::AmbiguousTool {
@@ -346,14 +313,14 @@ impl View {
                     ambiguous
                 });
             }
-            found => return found,
+            result => return result,
         };
-        let mut found: Vec<&Arc<Tool>> = tolerance::spellings(name)
-            .filter_map(|name| self.hydrator.tool_of(&name).ok())
+        let mut matches: Vec<&Arc<Tool>> = tolerance::spellings(name)
+            .filter_map(|name| self.hydrator.find_tool(&name).ok())
             .collect();
-        found.sort_by_key(|tool| &tool.id);
-        found.dedup_by_key(|tool| &tool.id);
-        match found.as_slice() {
+        matches.sort_by_key(|tool| &tool.id);
+        matches.dedup_by_key(|tool| &tool.id);
+        match matches.as_slice() {
             [] => Err(unknown),
             [tool] => Ok(tool),
             several => Err(CallError::AmbiguousTool {
@@ -364,103 +331,172 @@ impl View {
     }
 }
 
-/// What upstreams sent, held to what was approved.
-#[derive(Default)]
-struct Admitted {
-    /// The files of the catalog.
-    files: Vec<CatalogFile>,
-    /// The ids of what waits.
-    held: BTreeSet<String>,
-    /// Which approvals.
-    approvals: Option<Stamp>,
+/// Returns the tools of upstreams as catalog files.
+fn catalog_files(upstream_tools: &[UpstreamTools]) -> Vec<CatalogFile> {
+    upstream_tools
+        .iter()
+        .map(|upstream| CatalogFile::from_server(&upstream.server.name, &upstream.tools))
+        .collect()
 }
 
-/// Holds what upstreams sent to what was approved.
-fn judged(
+/// Builds the catalog from the operator's own catalog and the files of upstreams.
+fn build_catalog(
+    options: &CatalogOptions,
+    own_catalog: Option<&Catalog>,
+    files: &[CatalogFile],
+) -> Result<Catalog, CatalogError> {
+    if files.is_empty() {
+        return match own_catalog {
+            Some(own_catalog) => Ok(own_catalog.clone()),
+            None => options.collect([]),
+        };
+    }
+    let upstream_catalog = options.read_files(files)?;
+    match own_catalog {
+        Some(own_catalog) => merge_catalogs(own_catalog, &upstream_catalog),
+        None => Ok(upstream_catalog),
+    }
+}
+
+/// Returns the names that clients are shown, by tool id.
+fn shown_names(style: NameStyle, catalog: &Catalog) -> BTreeMap<String, String> {
+    let mut names = BTreeMap::new();
+    for tool in catalog.tools() {
+        let name = match (style, &tool.source) {
+            (NameStyle::Qualified, Some(source)) => naming::qualified_name(source, &tool.name),
+            _ => tool.name.clone(),
+        };
+        names.insert(tool.id.clone(), name);
+    }
+    names
+}
+
+/// Returns translated definitions by the ids of their tools.
+fn definitions_by_id(
+    shown_definitions: Vec<Value>,
+    translation: &Translation,
+) -> HashMap<String, Value> {
+    let mut definitions = HashMap::with_capacity(shown_definitions.len());
+    for definition in shown_definitions {
+        let Some(Value::String(name)) = definition.get("name") else {
+            continue;
+        };
+        if let Some(id) = translation.names.get(name) {
+            definitions.insert(id.clone(), definition);
+        }
+    }
+    definitions
+}
+
+/// Adds the tools of upstreams to the operator's own catalog. If both have the same tool, the
+/// server's one is used: it runs, and it was approved.
+fn merge_catalogs(
+    own_catalog: &Catalog,
+    upstream_catalog: &Catalog,
+) -> Result<Catalog, CatalogError> {
+    let upstream_tools = upstream_catalog.tools().iter();
+    let upstream_tools = upstream_tools.map(|tool| tool.as_ref().clone());
+    let mut has_duplicates = false;
+    for tool in upstream_catalog.tools() {
+        if own_catalog.find(&tool.id).is_some() {
+            has_duplicates = true;
+            tracing::warn!(
+                target: "picktools::gateway", id = %tool.id,
+                "left a tool of the catalog out, because a server has the same tool"
+            );
+        }
+    }
+    if !has_duplicates {
+        return own_catalog.with_tools(upstream_tools);
+    }
+    own_catalog
+        .filtered(|tool| upstream_catalog.find(&tool.id).is_none())
+        .with_tools(upstream_tools)
+}
+
+/// The reviewed tools of upstreams.
+#[derive(Default)]
+struct ReviewedTools {
+    /// The catalog files.
+    files: Vec<CatalogFile>,
+    /// The ids of quarantined tools.
+    quarantined: BTreeSet<String>,
+    /// The stamp of the approvals.
+    approvals: Option<StateStamp>,
+}
+
+/// Compares the tools of upstreams with the approved definitions.
+fn review_tools(
     settings: &Settings,
-    sent: &[Sent],
+    upstream_tools: &[UpstreamTools],
     pins: &Pins,
     options: &CatalogOptions,
-) -> Result<Admitted, String> {
-    // Looked through together, as what copies or imitates another is seen beside it; and only where
-    // something is new.
+) -> Result<ReviewedTools, String> {
+    // All tools are checked together, so that imitations are found, and only if a definition is
+    // new.
     let errors: OnceLock<HashMap<String, Vec<String>>> = OnceLock::new();
-    let errors_of = |source: &str, name: &str| {
-        let errors = errors.get_or_init(|| errors_in(sent, options));
+    let check_errors = |source: &str, name: &str| {
+        let errors = errors.get_or_init(|| errors_in(upstream_tools, options));
         errors
             .get(&format!("{source}/{name}"))
             .cloned()
             .unwrap_or_default()
     };
-    let arrivals: Vec<Arrival<'_>> = sent
-        .iter()
-        .map(
-            |Sent {
-                 server,
-                 rules,
-                 tools,
-             }| Arrival {
-                server,
-                rules: *rules,
-                tools: tools.as_slice(),
-            },
-        )
-        .collect();
-    let (judged, approvals) = pins
-        .judge(&arrivals, settings.trust, &errors_of)
-        .map_err(|error| error.to_string())?;
-    let mut held = BTreeSet::new();
-    let mut files = Vec::new();
-    for (sent, judged) in sent.iter().zip(judged) {
-        files.push(CatalogFile::of_server(
-            &sent.server.name,
-            &judged.definitions,
-        ));
-        held.extend(
-            judged
-                .held
-                .iter()
-                .map(|name| format!("{}/{name}", sent.server.name)),
-        );
+    let mut listings = Vec::with_capacity(upstream_tools.len());
+    for upstream in upstream_tools {
+        listings.push(ServerListing {
+            server: &upstream.server,
+            rules: upstream.rules,
+            tools: &upstream.tools,
+        });
     }
-    Ok(Admitted {
+    let (reviewed_listings, approvals) = pins
+        .review(&listings, settings.trust, &check_errors)
+        .map_err(|error| error.to_string())?;
+    let mut quarantined = BTreeSet::new();
+    let mut files = Vec::new();
+    for (upstream, reviewed) in upstream_tools.iter().zip(reviewed_listings) {
+        files.push(CatalogFile::from_server(
+            &upstream.server.name,
+            &reviewed.definitions,
+        ));
+        for name in &reviewed.quarantined {
+            quarantined.insert(format!("{}/{name}", upstream.server.name));
+        }
+    }
+    Ok(ReviewedTools {
         files,
-        held,
+        quarantined,
         approvals: Some(approvals),
     })
 }
 
-/// What `check` finds wrong with definitions, by `source/tool`.
-fn errors_in(sent: &[Sent], options: &CatalogOptions) -> HashMap<String, Vec<String>> {
-    let files: Vec<CatalogFile> = sent
-        .iter()
-        .map(|sent| CatalogFile::of_server(&sent.server.name, &sent.tools))
-        .collect();
+/// Returns the errors that `check` finds in definitions, by `source/tool`.
+fn errors_in(
+    upstream_tools: &[UpstreamTools],
+    options: &CatalogOptions,
+) -> HashMap<String, Vec<String>> {
+    let files = catalog_files(upstream_tools);
     let mut errors: HashMap<String, Vec<String>> = HashMap::new();
     match CheckReport::read_files(&files, options) {
         Ok(report) => {
-            for finding in report
-                .findings
-                .into_iter()
-                .filter(|finding| finding.severity == Severity::Error)
-            {
-                if let Some(tool) = finding.tool {
-                    errors
-                        .entry(tool)
-                        .or_default()
-                        .push(format!("{}: {}", finding.code, finding.message));
+            for finding in report.findings {
+                if finding.severity == Severity::Error
+                    && let Some(tool) = finding.tool
+                {
+                    let message = format!("{}: {}", finding.code, finding.message);
+                    errors.entry(tool).or_default().push(message);
                 }
             }
         }
-        // What cannot be looked through is not approved unseen.
+        // Definitions that cannot be checked are not approved automatically.
         Err(error) => {
-            for sent in sent {
-                let names = sent
-                    .tools
-                    .iter()
-                    .filter_map(|tool| tool.get("name")?.as_str());
-                for name in names {
-                    let id = format!("{}/{name}", sent.server.name);
+            for upstream in upstream_tools {
+                for tool in &upstream.tools {
+                    let Some(Value::String(name)) = tool.get("name") else {
+                        continue;
+                    };
+                    let id = format!("{}/{name}", upstream.server.name);
                     errors.entry(id).or_default().push(error.to_string());
                 }
             }

@@ -1,12 +1,11 @@
-//! What did the model mean? The mistakes that models make with the front tools, and which call each
-//! stands for.
+//! Tolerance for the mistakes that models make with the front tools.
 
 use picktools_provider::{Arguments, ToolCall};
 use serde_json::{Map, Value};
 
 use crate::refusal::{Code, Refusal};
 
-/// Other names of `name`, as models have them.
+/// Other names of `name` that models use.
 const NAMES: [&str; 6] = [
     "name",
     "tool",
@@ -24,14 +23,14 @@ const ARGUMENTS: [&str; 6] = [
     "input",
     "tool_input",
 ];
-/// What a call may be wrapped in.
+/// Members in which models wrap a call.
 const WRAPPERS: [&str; 4] = ["function", "tool_call", "toolCall", "call"];
-/// How deep it may be wrapped.
+/// The most levels of wrapping.
 const MAX_LEVELS: usize = 3;
 /// The most tools that are described at once.
 pub(crate) const MAX_DESCRIBED: usize = 5;
 
-/// What a search asks for.
+/// The arguments of a search.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Search {
     pub(crate) query: String,
@@ -39,18 +38,17 @@ pub(crate) struct Search {
     pub(crate) server: Option<String>,
 }
 
-/// What a front tool is called by, in errors.
-fn wrong(message: impl Into<String>) -> Refusal {
+/// Creates a refusal for invalid arguments.
+fn invalid(message: impl Into<String>) -> Refusal {
     Refusal::new(Code::InvalidArguments, message)
 }
 
-/// Reads the arguments of a search.
-pub(crate) fn search(
+/// Parses the arguments of a search.
+pub(crate) fn parse_search(
     arguments: &Map<String, Value>,
-    most: usize,
-    usual: usize,
+    max_limit: usize,
+    default_limit: usize,
 ) -> Result<Search, Refusal> {
-    let text = |value: &Value| value.as_str().map(str::to_owned);
     let query = match arguments
         .get("query")
         .or_else(|| arguments.get("q"))
@@ -65,135 +63,143 @@ pub(crate) fn search(
         _ => String::new(),
     };
     if query.trim().is_empty() {
-        return Err(wrong(
-            "say what you want to do, for example {\"query\": \"list open pull requests\"}",
+        return Err(invalid(
+            "describe what you want to do, for example {\"query\": \"list open pull requests\"}",
         ));
     }
     let limit = match arguments.get("limit") {
-        None | Some(Value::Null) => usual,
+        None | Some(Value::Null) => default_limit,
         Some(value) => {
-            let number = value
-                .as_f64()
-                .or_else(|| value.as_str()?.trim().parse().ok());
-            let number = number.filter(|number: &f64| number.is_finite());
-            let number = number
-                .ok_or_else(|| wrong("limit must be a number, for example {\"limit\": 8}"))?;
-            // Within 1 and `most`, whatever was asked.
-            (1..=most)
+            let number = finite_number(value)
+                .ok_or_else(|| invalid("limit must be a number, for example {\"limit\": 8}"))?;
+            // The limit is clamped to 1 and `max_limit`.
+            (1..=max_limit)
                 .rev()
                 .find(|&limit| number >= limit as f64)
                 .unwrap_or(1)
         }
     };
+    let server = match arguments.get("server") {
+        Some(Value::String(name)) if !name.trim().is_empty() => Some(name.clone()),
+        _ => None,
+    };
     Ok(Search {
         query,
         limit,
-        server: arguments
-            .get("server")
-            .and_then(text)
-            .filter(|name| !name.trim().is_empty()),
+        server,
     })
 }
 
-/// Reads which tools are to be described.
-pub(crate) fn described(arguments: &Map<String, Value>) -> Result<Vec<String>, Refusal> {
-    let named = NAMES
-        .iter()
-        .chain(&["names", "tools"])
-        .find_map(|key| arguments.get(*key));
-    let names: Vec<String> = match named {
-        Some(Value::String(text)) => text.split(',').map(|name| name.trim().to_owned()).collect(),
-        Some(Value::Array(names)) => names
-            .iter()
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect(),
-        _ => Vec::new(),
+/// Returns the finite number in a value, which may be text.
+fn finite_number(value: &Value) -> Option<f64> {
+    let number: f64 = match value {
+        Value::String(text) => text.trim().parse().ok()?,
+        other => other.as_f64()?,
     };
-    let names: Vec<String> = names.into_iter().filter(|name| !name.is_empty()).collect();
+    number.is_finite().then_some(number)
+}
+
+/// Returns the value under the first of the keys that an object has.
+fn first_value<'a>(object: &'a Map<String, Value>, keys: &[&str]) -> Option<&'a Value> {
+    keys.iter().find_map(|key| object.get(*key))
+}
+
+/// Parses the names of the tools to describe.
+pub(crate) fn parse_names(arguments: &Map<String, Value>) -> Result<Vec<String>, Refusal> {
+    let value =
+        first_value(arguments, &NAMES).or_else(|| first_value(arguments, &["names", "tools"]));
+    let mut names: Vec<String> = Vec::new();
+    match value {
+        Some(Value::String(text)) => {
+            for name in text.split(',') {
+                names.push(name.trim().to_owned());
+            }
+        }
+        Some(Value::Array(items)) => {
+            for item in items {
+                if let Value::String(name) = item {
+                    names.push(name.clone());
+                }
+            }
+        }
+        _ => {}
+    }
+    names.retain(|name| !name.is_empty());
     match names.len() {
-        0 => Err(wrong(
+        0 => Err(invalid(
             "name the tool, for example {\"name\": \"git__git_log\"}",
         )),
         1..=MAX_DESCRIBED => Ok(names),
-        many => Err(wrong(format!(
-            "{many} tools at once are too many; name at most {MAX_DESCRIBED}"
+        count => Err(invalid(format!(
+            "{count} tools are too many at once; name at most {MAX_DESCRIBED}"
         ))),
     }
 }
 
-/// Reads which tool is to be called, and with what. `has_both` tells whether a tool itself takes
-/// both a name and arguments.
-pub(crate) fn called(
+/// Parses the tool to call and its arguments. `has_both` returns `true` if a tool itself takes a
+/// name and arguments.
+pub(crate) fn parse_call(
     arguments: &Map<String, Value>,
     front: &str,
     has_both: &dyn Fn(&str) -> bool,
 ) -> Result<ToolCall, Refusal> {
-    let mut at = arguments.clone();
+    let mut object = arguments.clone();
     for _ in 0..MAX_LEVELS {
-        if let Some(inner) = wrapped(&at, front, has_both) {
-            at = inner;
+        if let Some(inner) = unwrap_call(&object, front, has_both) {
+            object = inner;
         } else {
             break;
         }
     }
-    let name = one_of(&at, &NAMES)?
-        .and_then(Value::as_str)
-        .map(str::to_owned);
-    let name = name.filter(|name| !name.trim().is_empty()).ok_or_else(|| {
-        wrong("name the tool and give its arguments, for example {\"name\": \"git__git_log\", \"arguments\": {\"repo_path\": \"/work\"}}")
-    })?;
-    let given = match one_of(&at, &ARGUMENTS)? {
+    let name = match unique_value(&object, &NAMES)? {
+        Some(Value::String(name)) if !name.trim().is_empty() => name.clone(),
+        _ => {
+            return Err(invalid(
+                "name the tool and give its arguments, for example {\"name\": \"git__git_log\", \
+                 \"arguments\": {\"repo_path\": \"/work\"}}",
+            ));
+        }
+    };
+    let call_arguments = match unique_value(&object, &ARGUMENTS)? {
         Some(Value::String(text)) => Arguments::Text(text.clone()),
         Some(Value::Null) | None => {
-            // What stands beside the name can only be the arguments.
-            let rest = at.iter().filter(|(key, _)| {
-                !NAMES.contains(&key.as_str()) && !ARGUMENTS.contains(&key.as_str())
-            });
-            Arguments::Json(Value::Object(
-                rest.map(|(key, value)| (key.clone(), value.clone()))
-                    .collect(),
-            ))
+            // Other members beside the name can only be the arguments.
+            let mut others = Map::new();
+            for (key, value) in &object {
+                if !NAMES.contains(&key.as_str()) && !ARGUMENTS.contains(&key.as_str()) {
+                    others.insert(key.clone(), value.clone());
+                }
+            }
+            Arguments::Json(Value::Object(others))
         }
         Some(other) => Arguments::Json(other.clone()),
     };
     Ok(ToolCall {
         id: None,
         name,
-        arguments: given,
+        arguments: call_arguments,
     })
 }
 
-/// The call within what a model wrapped it in.
-fn wrapped(
-    at: &Map<String, Value>,
+/// Returns the call that a model wrapped in another object.
+fn unwrap_call(
+    object: &Map<String, Value>,
     front: &str,
     has_both: &dyn Fn(&str) -> bool,
 ) -> Option<Map<String, Value>> {
-    if let Some(inner) = at.get("name").and_then(Value::as_object) {
+    if let Some(Value::Object(inner)) = object.get("name") {
         return Some(inner.clone());
     }
-    let name = NAMES
-        .iter()
-        .find_map(|key| at.get(*key))
-        .and_then(Value::as_str);
+    let name = first_value(object, &NAMES).and_then(Value::as_str);
     if name.is_none()
-        && let Some(inner) = WRAPPERS
-            .iter()
-            .find_map(|key| at.get(*key))
-            .and_then(Value::as_object)
+        && let Some(Value::Object(inner)) = first_value(object, &WRAPPERS)
     {
         return Some(inner.clone());
     }
-    let inner = ARGUMENTS
-        .iter()
-        .find_map(|key| at.get(*key))
-        .and_then(Value::as_object)?;
-    let inner_name = NAMES
-        .iter()
-        .take(4)
-        .find_map(|key| inner.get(*key))
-        .and_then(Value::as_str);
+    let Some(Value::Object(inner)) = first_value(object, &ARGUMENTS) else {
+        return None;
+    };
+    let inner_name = first_value(inner, &NAMES[..4]).and_then(Value::as_str);
     let holds_call = inner_name.is_some() && ARGUMENTS.iter().any(|key| inner.contains_key(*key));
     let is_wrapped = match name {
         None => inner_name.is_some(),
@@ -203,47 +209,52 @@ fn wrapped(
     is_wrapped.then(|| inner.clone())
 }
 
-/// The value under one of the keys; two that differ have no one meaning.
-fn one_of<'a>(at: &'a Map<String, Value>, keys: &[&str]) -> Result<Option<&'a Value>, Refusal> {
-    let mut found = keys.iter().filter_map(|key| Some((*key, at.get(*key)?)));
-    let Some((first, value)) = found.next() else {
+/// Returns the value under one of the keys. Two different values are ambiguous.
+fn unique_value<'a>(
+    object: &'a Map<String, Value>,
+    keys: &[&str],
+) -> Result<Option<&'a Value>, Refusal> {
+    let mut values = keys
+        .iter()
+        .filter_map(|key| Some((*key, object.get(*key)?)));
+    let Some((first, value)) = values.next() else {
         return Ok(None);
     };
-    match found.find(|(_, other)| *other != value) {
-        // `id` and `input` are names of parameters too.
+    match values.find(|(_, other)| *other != value) {
+        // `id` and `input` are also names of parameters.
         Some((other, _)) if first == keys[0] && ["id", "input"].contains(&other) => Ok(Some(value)),
-        Some((other, _)) => Err(wrong(format!(
-            "{first:?} and {other:?} are not the same; give {:?} alone",
+        Some((other, _)) => Err(invalid(format!(
+            "{first:?} and {other:?} differ; give {:?} alone",
             keys[0]
         ))),
         None => Ok(Some(value)),
     }
 }
 
-/// Takes off the prefix that clients put before the names of a server's tools.
+/// Removes the prefix that clients add to the names of a server's tools.
 pub(crate) fn without_prefix(name: &str) -> &str {
     let name = name.trim();
-    match name
-        .strip_prefix("mcp__")
-        .and_then(|rest| rest.split_once("__"))
-    {
-        Some((_, own)) if !own.is_empty() => own,
+    let Some(rest) = name.strip_prefix("mcp__") else {
+        return name;
+    };
+    match rest.split_once("__") {
+        Some((_, tool_name)) if !tool_name.is_empty() => tool_name,
         _ => name,
     }
 }
 
-/// What stands between a server and its tool, as models write it.
+/// Separators between a server and its tool, as models write them.
 const SEPARATORS: [&str; 6] = ["/", ".", ":", "-", "__", "_"];
 
-/// Returns the ids that a name may stand for, with any sign between the server and the tool.
+/// Returns the ids that a name may mean, with any separator between server and tool.
 pub(crate) fn spellings(name: &str) -> impl Iterator<Item = String> {
     SEPARATORS.iter().flat_map(move |separator| {
-        let splits = name
-            .match_indices(separator)
-            .map(move |(at, sign)| (&name[..at], &name[at + sign.len()..]));
-        splits
-            .filter(|(source, tool)| !source.is_empty() && !tool.is_empty())
-            .map(|(a, b)| format!("{a}/{b}"))
+        let split_id = move |(at, sign): (usize, &str)| {
+            let (source, tool) = (&name[..at], &name[at + sign.len()..]);
+            let is_complete = !source.is_empty() && !tool.is_empty();
+            is_complete.then(|| format!("{source}/{tool}"))
+        };
+        name.match_indices(separator).filter_map(split_id)
     })
 }
 
@@ -258,7 +269,8 @@ mod tests {
             panic!("an object")
         };
         let has_both = |name: &str| name == "queue__submit";
-        let call = called(&arguments, "call_tool", &has_both).map_err(|refusal| refusal.message)?;
+        let call =
+            parse_call(&arguments, "call_tool", &has_both).map_err(|refusal| refusal.message)?;
         Ok((
             call.name,
             match call.arguments {
@@ -269,9 +281,9 @@ mod tests {
     }
 
     #[test]
-    fn what_models_write_is_read_as_the_call_that_it_means() {
+    fn common_call_mistakes_are_understood() {
         let log = ("git__git_log".to_owned(), json!({"repo_path": "/w"}));
-        for sent in [
+        for input in [
             json!({"name": "git__git_log", "arguments": {"repo_path": "/w"}}),
             json!({"tool": "git__git_log", "args": {"repo_path": "/w"}}),
             json!({"tool_name": "git__git_log", "params": {"repo_path": "/w"}}),
@@ -286,7 +298,7 @@ mod tests {
             json!({"name": "git__git_log", "arguments": {"name": "git__git_log", "arguments": {"repo_path": "/w"}}}),
             json!({"name": "git__git_log", "tool": "git__git_log", "arguments": {"repo_path": "/w"}}),
         ] {
-            assert_eq!(call(sent.clone()), Ok(log.clone()), "{sent}");
+            assert_eq!(call(input.clone()), Ok(log.clone()), "{input}");
         }
         let text = call(json!({"name": "git__git_log", "arguments": "{\"repo_path\": \"/w\"}"}));
         assert_eq!(
@@ -296,15 +308,15 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_takes_a_name_and_arguments_itself_gets_them() {
+    fn tool_with_name_and_arguments_parameters_keeps_them() {
         let inner = json!({"name": "queue__submit", "arguments": {"x": 1}});
-        let sent = json!({"name": "queue__submit", "arguments": inner});
-        assert_eq!(call(sent), Ok(("queue__submit".to_owned(), inner)));
+        let input = json!({"name": "queue__submit", "arguments": inner});
+        assert_eq!(call(input), Ok(("queue__submit".to_owned(), inner)));
     }
 
     #[test]
-    fn what_has_two_meanings_or_none_is_refused_with_an_example() {
-        for sent in [
+    fn ambiguous_or_empty_call_is_refused_with_example() {
+        for input in [
             json!({}),
             json!({"name": ""}),
             json!({"name": 3}),
@@ -314,20 +326,20 @@ mod tests {
             json!({"function": {"function": {"function": {"function": {"name": "a"}}}}}),
         ] {
             assert!(
-                call(sent.clone())
+                call(input.clone())
                     .is_err_and(|message| message.contains("name") || message.contains("alone")),
-                "{sent}"
+                "{input}"
             );
         }
     }
 
     #[test]
-    fn searches_are_read_whatever_types_a_model_takes() {
-        let read = |value: Value| {
+    fn search_accepts_other_types() {
+        let parse = |value: Value| {
             let Value::Object(arguments) = value else {
                 panic!("an object")
             };
-            search(&arguments, 50, 8)
+            parse_search(&arguments, 50, 8)
         };
         for (limit, expected) in [
             (json!("8"), 8),
@@ -339,12 +351,12 @@ mod tests {
             (json!(1e300), 50),
         ] {
             assert_eq!(
-                read(json!({"query": "x", "limit": limit})).map(|search| search.limit),
+                parse(json!({"query": "x", "limit": limit})).map(|search| search.limit),
                 Ok(expected),
                 "{limit}"
             );
         }
-        let joined = read(json!({"query": ["read a file", "send it"], "server": " "}));
+        let joined = parse(json!({"query": ["read a file", "send it"], "server": " "}));
         assert_eq!(
             joined,
             Ok(Search {
@@ -359,28 +371,28 @@ mod tests {
             json!({"query": 3}),
             json!({"query": "x", "limit": "many"}),
         ] {
-            assert!(read(bad.clone()).is_err(), "{bad}");
+            assert!(parse(bad.clone()).is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn several_tools_may_be_described_at_once() {
-        let read = |value: Value| {
+    fn several_names_are_parsed() {
+        let parse = |value: Value| {
             let Value::Object(arguments) = value else {
                 panic!("an object")
             };
-            described(&arguments).map_err(|refusal| refusal.message)
+            parse_names(&arguments).map_err(|refusal| refusal.message)
         };
-        assert_eq!(read(json!({"name": "a"})), Ok(vec!["a".to_owned()]));
+        assert_eq!(parse(json!({"name": "a"})), Ok(vec!["a".to_owned()]));
         assert_eq!(
-            read(json!({"name": "a, b"})),
-            read(json!({"names": ["a", "b"]}))
+            parse(json!({"name": "a, b"})),
+            parse(json!({"names": ["a", "b"]}))
         );
-        assert!(read(json!({})).is_err() && read(json!({"name": "a,b,c,d,e,f"})).is_err());
+        assert!(parse(json!({})).is_err() && parse(json!({"name": "a,b,c,d,e,f"})).is_err());
     }
 
     #[test]
-    fn prefixes_of_clients_are_taken_off() {
+    fn client_prefixes_are_removed() {
         assert_eq!(
             without_prefix("mcp__picktools__git__git_log"),
             "git__git_log"

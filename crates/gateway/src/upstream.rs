@@ -1,4 +1,4 @@
-//! An upstream: is it up, may it be asked, and how is it started again?
+//! Upstreams: their connections, health, circuit breakers and restarts.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
@@ -8,104 +8,109 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use picktools::excerpt::marked;
-use picktools_import::mcp::{Server, Way};
-use picktools_mcp::{Connection, Handshake, KeptTools, Limits, Listing};
+use picktools_import::mcp::{Server, ServerTransport};
+use picktools_mcp::{Connection, Handshake, Limits, Listing, ToolListCache};
 use picktools_state::lock;
 use rmcp::ServiceError;
 use rmcp::model::{ClientRequest, PingRequest};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{sleep, sleep_until, timeout, timeout_at};
 
-use crate::listener::{Asks, Heard, Listener};
-use crate::metrics::{Event, Meter};
+use crate::listener::{ClientAbilities, Listener, UpstreamEvent};
+use crate::metrics::{GatewayEvent, Meter};
 use crate::refusal::{Code, Refusal};
 use crate::settings::{Share, Start, UpstreamRules};
 
-/// How long a call waits for one of the places of its upstream.
-const WAIT: Duration = Duration::from_secs(5);
-/// How long a server that left a call unanswered may take to say that it is there.
-const PING: Duration = Duration::from_secs(3);
-/// The failures within a time after which it is left alone, for how long, and for how long at most.
-const FAILURES: (usize, Duration) = (5, Duration::from_secs(60));
-const OPEN: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(600));
-/// How long after a failure it is started again unasked, at first and at most.
-const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// What changes within this time is read together.
-const TOGETHER: Duration = Duration::from_millis(300);
-/// How often an upstream is asked that says nothing of changes.
-const NOW_AND_THEN: Duration = Duration::from_secs(300);
-/// How often is looked whether it is there.
-const LOOK: Duration = Duration::from_millis(500);
+/// The time that a call waits for a free call slot.
+const SLOT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time that a server has to answer a ping after an unanswered call.
+const PING_TIMEOUT: Duration = Duration::from_secs(3);
+/// The circuit breaker opens after this many failures within this time, for a first and a longest
+/// pause.
+const MAX_FAILURES: usize = 5;
+const FAILURE_WINDOW: Duration = Duration::from_secs(60);
+const FIRST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(600);
+/// The first and the longest backoff before a restart.
+const FIRST_BACKOFF: Duration = Duration::from_millis(500);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
+/// Changes within this time are read together.
+const BATCH_WINDOW: Duration = Duration::from_millis(300);
+/// The interval between listings of an upstream that does not report changes.
+const LISTING_INTERVAL: Duration = Duration::from_secs(300);
+/// The interval between checks of a connection.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// The most connections of owners.
 const MAX_OWNED: usize = 32;
-/// What is heard of a call and not read yet.
-const MAX_HEARD: usize = 256;
+/// The most unread messages of a call.
+const MAX_UNREAD: usize = 256;
 
 /// The environment of the gateway.
 pub type Environment = dyn Fn(&str) -> Option<OsString> + Send + Sync;
 
-/// Whoever must share no state with others: a session, or a key where there are no sessions.
+/// The owner of state that must stay separate: a session, or a key if there are no sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Owner(pub Arc<str>);
 
-/// How the names of those begin whom all gateways of a store know by the same name.
-const OF_KEY: &str = "key ";
-const OF_SESSION: &str = "session of all ";
+/// The prefixes of owners that all gateways of a store know by the same name.
+const KEY_PREFIX: &str = "key ";
+const SHARED_SESSION_PREFIX: &str = "session of all ";
 
 impl Owner {
-    /// Whoever has a key, where there are no sessions.
-    pub(crate) fn of_key(name: &str) -> Self {
-        Self(format!("{OF_KEY}{name}").into())
+    /// Creates the owner for a key, if there are no sessions.
+    pub(crate) fn from_key(name: &str) -> Self {
+        Self(format!("{KEY_PREFIX}{name}").into())
     }
 
-    /// A session that may go on at another gateway, by what stands for its id, which is secret.
-    pub(crate) fn of_shared_session(digest: &str) -> Self {
-        Self(format!("{OF_SESSION}{digest}").into())
+    /// Creates the owner for a session that can continue at another gateway, by the digest of its
+    /// secret id.
+    pub(crate) fn from_shared_session(digest: &str) -> Self {
+        Self(format!("{SHARED_SESSION_PREFIX}{digest}").into())
     }
 
-    /// Whether all gateways of a store know it by this name.
-    pub(crate) fn is_of_all(&self) -> bool {
-        self.0.starts_with(OF_KEY) || self.0.starts_with(OF_SESSION)
+    /// Returns `true` if all gateways of a store know the owner by this name.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.0.starts_with(KEY_PREFIX) || self.0.starts_with(SHARED_SESSION_PREFIX)
     }
 }
 
-/// What is known of a client that matters to its connections.
+/// The properties of a client that matter for connections.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Client {
-    pub(crate) asks: Asks,
-    /// Whether it speaks 2026-07-28 or later.
+pub(crate) struct ClientTraits {
+    pub(crate) abilities: ClientAbilities,
+    /// `true` if it speaks revision 2026-07-28 or later.
     pub(crate) is_newest: bool,
 }
 
-/// What an upstream sent, or why it did not.
-pub struct Listed {
+/// A listing of an upstream, or the reason why there is none.
+pub struct UpstreamListing {
     pub(crate) upstream: String,
     pub(crate) listing: Result<Listing, String>,
-    /// Whether it was asked, or this is what it sent in the past.
+    /// `true` if the upstream was asked; `false` for a cached listing.
     pub(crate) is_live: bool,
 }
 
 /// A server behind the gateway.
 pub struct Upstream {
-    /// The way to it.
+    /// The server's configuration.
     pub server: Server,
-    /// The rules that hold for it.
+    /// The settings of the server.
     pub rules: UpstreamRules,
     environment: Arc<Environment>,
     meter: Arc<dyn Meter>,
     permits: Arc<Semaphore>,
-    health: Mutex<Health>,
+    health: Mutex<UpstreamHealth>,
     shared: Arc<Slot>,
     owned: Mutex<HashMap<Owner, Arc<Slot>>>,
-    wanted: Notify,
+    start_requested: Notify,
 }
 
-/// A place for one connection.
+/// A slot for one connection.
 struct Slot {
     connection: tokio::sync::Mutex<Option<Arc<Connection>>>,
     listener: Listener,
     handshake: Handshake,
-    /// Whether a call was given up since the server last showed that it answers.
+    /// `true` if a call was given up since the server last answered.
     unanswered: AtomicBool,
     used: Mutex<Instant>,
 }
@@ -122,35 +127,35 @@ impl Slot {
     }
 }
 
-/// What is known of how an upstream does.
+/// The health of an upstream.
 #[derive(Default)]
-struct Health {
+struct UpstreamHealth {
     failures: VecDeque<Instant>,
     open_until: Option<Instant>,
-    /// How often it was left alone since it last answered.
-    opened: u32,
-    /// Why it cannot be reached.
+    /// The number of times the circuit breaker opened since the last answer.
+    times_opened: u32,
+    /// The reason why it is unreachable.
     down: Option<String>,
-    /// Until when another gateway leaves it alone.
-    elsewhere: Option<Instant>,
-    /// Whether other gateways are to know that it is left alone here, or no longer is.
-    has_news: bool,
+    /// The time until which the circuit breaker of another gateway is open.
+    remote_open_until: Option<Instant>,
+    /// `true` if other gateways must learn that the circuit breaker opened or closed.
+    has_circuit_change: bool,
 }
 
-/// What other gateways are to know of an upstream.
-pub(crate) enum News {
-    /// It is left alone for this time.
-    LeftAlone(Duration),
-    /// It answers.
-    Answers,
+/// A change of a circuit breaker, for other gateways.
+pub(crate) enum CircuitChange {
+    /// It opened for this time.
+    Opened(Duration),
+    /// It closed.
+    Closed,
 }
 
-/// A call's use of a connection.
+/// The use of a connection by one call.
 pub(crate) struct Lease {
     pub(crate) connection: Arc<Connection>,
-    pub(crate) heard: mpsc::Receiver<Heard>,
-    /// What progress is told to.
-    pub(crate) tell: mpsc::Sender<Heard>,
+    pub(crate) events: mpsc::Receiver<UpstreamEvent>,
+    /// The channel for progress messages.
+    pub(crate) event_sender: mpsc::Sender<UpstreamEvent>,
     slot: Arc<Slot>,
     number: u64,
     answered: bool,
@@ -158,20 +163,20 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Says who is told which resources of the server changed.
-    pub(crate) fn tell_updates(&self, to: mpsc::Sender<String>) {
-        self.slot.listener.tell_updates(to);
+    /// Sets the channel for addresses of changed resources.
+    pub(crate) fn set_update_channel(&self, sender: mpsc::Sender<String>) {
+        self.slot.listener.set_update_channel(sender);
     }
 
-    /// Says that the server answered: it need not be asked whether it is there.
-    pub(crate) fn answered(&mut self) {
+    /// Records that the server answered, so that no ping is needed.
+    pub(crate) fn record_answer(&mut self) {
         self.answered = true;
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.slot.listener.calls.leave(self.number);
+        self.slot.listener.calls.remove(self.number);
         if !self.answered {
             self.slot.unanswered.store(true, Ordering::Relaxed);
         }
@@ -184,7 +189,7 @@ impl Upstream {
         server: Server,
         rules: UpstreamRules,
         environment: Arc<Environment>,
-        asks: Asks,
+        abilities: ClientAbilities,
         meter: Arc<dyn Meter>,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -193,10 +198,11 @@ impl Upstream {
             meter,
             permits: Arc::new(Semaphore::new(rules.parallel)),
             health: Mutex::default(),
-            // What was told unasked of changes before 2026-07-28 must now be asked for.
-            shared: Slot::new(Listener::new(asks), Handshake::KnownFirst),
+            // Before 2026-07-28 servers report changes without a subscription; later revisions need
+            // one.
+            shared: Slot::new(Listener::new(abilities), Handshake::LegacyFirst),
             owned: Mutex::default(),
-            wanted: Notify::new(),
+            start_requested: Notify::new(),
             rules,
         })
     }
@@ -208,48 +214,52 @@ impl Upstream {
         }
     }
 
-    /// Its name in messages.
-    pub(crate) fn shown(&self) -> String {
+    /// Returns its name for messages.
+    pub(crate) fn display_name(&self) -> String {
         format!("the server {:?}", marked(&self.server.name, 100))
     }
 
-    /// Returns why it cannot be reached, where that is so.
-    pub fn down(&self) -> Option<String> {
+    /// Returns the reason why it is unreachable, or `None`.
+    pub fn down_reason(&self) -> Option<String> {
         lock(&self.health).down.clone()
     }
 
-    /// A place for a call of a client, by a deadline.
+    /// Takes a call slot and a connection for a client, until a deadline.
     pub(crate) async fn lease(
         &self,
         owner: &Owner,
         share: Share,
-        client: Client,
+        client: ClientTraits,
         deadline: Instant,
     ) -> Result<Lease, Refusal> {
-        let waiting = Arc::clone(&self.permits).acquire_owned();
-        let Ok(Ok(permit)) = timeout_at(deadline.min(Instant::now() + WAIT).into(), waiting).await
+        let permit_request = Arc::clone(&self.permits).acquire_owned();
+        let Ok(Ok(permit)) = timeout_at(
+            deadline.min(Instant::now() + SLOT_TIMEOUT).into(),
+            permit_request,
+        )
+        .await
         else {
-            let most = self.rules.parallel;
+            let max_calls = self.rules.parallel;
             let message = format!(
-                "{} has {most} calls under way, which is as many as it may; call again later",
-                self.shown()
+                "{} already runs {max_calls} calls, which is its limit; call again later",
+                self.display_name()
             );
-            return Err(Refusal::new(Code::Busy, message).retry_after(WAIT));
+            return Err(Refusal::new(Code::Busy, message).retry_after(SLOT_TIMEOUT));
         };
         let slot = match share {
             Share::All => Arc::clone(&self.shared),
-            Share::Owner => self.slot_of(owner, client)?,
+            Share::Owner => self.owner_slot(owner, client)?,
         };
-        self.wake();
+        self.request_start();
         let connection = self.connection(&slot, deadline).await?;
-        let (tell, heard) = mpsc::channel(MAX_HEARD);
+        let (event_sender, events) = mpsc::channel(MAX_UNREAD);
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        slot.listener.calls.enter(number, tell.clone());
+        slot.listener.calls.add(number, event_sender.clone());
         Ok(Lease {
             connection,
-            heard,
-            tell,
+            events,
+            event_sender,
             slot,
             number,
             answered: false,
@@ -257,100 +267,100 @@ impl Upstream {
         })
     }
 
-    /// Starts it, where it waits for a call to be started.
-    pub(crate) fn wake(&self) {
-        self.wanted.notify_one();
+    /// Starts a lazily started upstream.
+    pub(crate) fn request_start(&self) {
+        self.start_requested.notify_one();
     }
 
-    /// The connection that lists are asked of.
-    pub(crate) async fn listing(&self, deadline: Instant) -> Result<Arc<Connection>, Refusal> {
+    /// Returns the connection for listings.
+    pub(crate) async fn listing_connection(
+        &self,
+        deadline: Instant,
+    ) -> Result<Arc<Connection>, Refusal> {
         self.connection(&self.shared, deadline).await
     }
 
-    fn slot_of(&self, owner: &Owner, client: Client) -> Result<Arc<Slot>, Refusal> {
+    fn owner_slot(&self, owner: &Owner, client: ClientTraits) -> Result<Arc<Slot>, Refusal> {
         let mut owned = lock(&self.owned);
         if let Some(slot) = owned.get(owner) {
             return Ok(Arc::clone(slot));
         }
         if owned.len() >= MAX_OWNED {
-            let idle = |slot: &Arc<Slot>| slot.listener.calls.is_empty().then(|| *lock(&slot.used));
-            let oldest = owned
-                .iter()
-                .filter_map(|(owner, slot)| Some((idle(slot)?, owner.clone())))
-                .min_by_key(|it| it.0);
-            let Some((_, oldest)) = oldest else {
+            let Some(oldest) = longest_idle_owner(&owned) else {
                 let message = format!(
                     "{} has {MAX_OWNED} connections, all of them in use; call again later",
-                    self.shown()
+                    self.display_name()
                 );
-                return Err(Refusal::new(Code::Busy, message).retry_after(WAIT));
+                return Err(Refusal::new(Code::Busy, message).retry_after(SLOT_TIMEOUT));
             };
             if let Some(slot) = owned.remove(&oldest) {
                 end_in_background(slot);
             }
         }
-        // A client is asked in the way of its own revision.
+        // The upstream is spoken to in the client's own protocol revision.
         let handshake = if client.is_newest {
             Handshake::NewestFirst
         } else {
-            Handshake::KnownFirst
+            Handshake::LegacyFirst
         };
-        let slot = Slot::new(Listener::new(client.asks), handshake);
+        let slot = Slot::new(Listener::new(client.abilities), handshake);
         owned.insert(owner.clone(), Arc::clone(&slot));
         Ok(slot)
     }
 
-    /// Ends what an owner had.
+    /// Ends the connection of an owner.
     pub(crate) fn forget(&self, owner: &Owner) {
         if let Some(slot) = lock(&self.owned).remove(owner) {
             end_in_background(slot);
         }
     }
 
-    /// Lets what is under way come to its end, and ends it.
+    /// Waits for running calls, then ends the connections.
     pub(crate) async fn retire(&self) {
         let all = u32::try_from(self.rules.parallel).unwrap_or(u32::MAX);
         drop(timeout(self.rules.call_time(), self.permits.acquire_many(all)).await);
         self.end().await;
     }
 
-    /// Ends all its connections in good order.
+    /// Ends all connections gracefully.
     pub(crate) async fn end(&self) {
-        let owned: Vec<_> = lock(&self.owned).drain().map(|(_, slot)| slot).collect();
-        let slots = owned.iter().chain([&self.shared]);
+        let owned = std::mem::take(&mut *lock(&self.owned));
+        let slots = owned.values().chain([&self.shared]);
         futures_util::future::join_all(slots.map(|slot| end(slot))).await;
     }
 
-    /// The connection of a place; a new one where there is none, or none any longer.
+    /// Returns the connection of a slot, and opens a new one if there is none or it is closed.
     async fn connection(&self, slot: &Slot, deadline: Instant) -> Result<Arc<Connection>, Refusal> {
-        let late = || {
+        let timed_out = || {
             Refusal::new(
                 Code::TimedOut,
-                format!("{} was not up in time", self.shown()),
+                format!("{} did not start in time", self.display_name()),
             )
         };
-        let mut kept = timeout_at(deadline.into(), slot.connection.lock())
+        let mut slot_connection = timeout_at(deadline.into(), slot.connection.lock())
             .await
-            .map_err(|_| late())?;
-        if let Some(connection) = kept.as_ref().filter(|connection| !connection.is_closed()) {
-            // What left a call without an answer may hang. While others wait for theirs it is let
-            // be.
+            .map_err(|_| timed_out())?;
+        if let Some(connection) = &*slot_connection
+            && !connection.is_closed()
+        {
+            // A server that left a call unanswered may hang, so it is pinged, unless other calls
+            // are still running.
             let is_in_doubt =
                 slot.unanswered.swap(false, Ordering::Relaxed) && slot.listener.calls.is_empty();
-            if !is_in_doubt || is_there(connection).await {
+            if !is_in_doubt || answers_ping(connection).await {
                 return Ok(Arc::clone(connection));
             }
-            self.failed("it left a call unanswered, and answers no ping either");
+            self.record_failure("it answered neither a call nor a ping");
         }
-        if let Some(old) = kept.take() {
-            // What is left of the old one ends before there is a new one.
-            drop(timeout(PING, old.end()).await);
+        if let Some(old) = slot_connection.take() {
+            // The old process ends before a new one starts.
+            drop(timeout(PING_TIMEOUT, old.end()).await);
         }
-        self.may_be_asked()?;
+        self.check_circuit()?;
         let deadline = deadline.min(Instant::now() + self.limits().time);
         let (environment, limits, listener) =
             (&*self.environment, self.limits(), slot.listener.clone());
-        let opened = Connection::open(
+        let result = Connection::open(
             &self.server,
             environment,
             deadline,
@@ -359,137 +369,149 @@ impl Upstream {
             listener,
         )
         .await;
-        match opened {
+        match result {
             Ok(connection) => {
                 lock(&self.health).down = None;
                 let connection = Arc::new(connection);
-                *kept = Some(Arc::clone(&connection));
-                self.meter.record(&Event::Upstream {
+                *slot_connection = Some(Arc::clone(&connection));
+                self.meter.record(&GatewayEvent::Upstream {
                     name: &self.server.name,
                     up: true,
                 });
-                tracing::info!(target: "picktools::gateway", upstream = %self.server.name, "up");
+                tracing::info!(
+                    target: "picktools::gateway", upstream = %self.server.name,
+                    "upstream is reachable"
+                );
                 Ok(connection)
             }
             Err(error) => {
                 let message = error.to_string();
-                self.failed(&message);
+                self.record_failure(&message);
                 lock(&self.health).down = Some(message.clone());
                 Err(Refusal::new(
                     Code::UpstreamDown,
-                    format!("{} cannot be reached: {message}", self.shown()),
+                    format!("{} cannot be reached: {message}", self.display_name()),
                 ))
             }
         }
     }
 
-    /// What other gateways are to know, once. Programs are each gateway's own: what becomes of one
-    /// says nothing of others.
-    pub(crate) fn take_news(&self) -> Option<News> {
+    /// Returns the change that other gateways must learn, once. A program is local to its gateway,
+    /// so its failures say nothing about others.
+    pub(crate) fn take_circuit_change(&self) -> Option<CircuitChange> {
         let mut health = lock(&self.health);
-        if !std::mem::take(&mut health.has_news) || matches!(self.server.way, Way::Stdio { .. }) {
+        if !std::mem::take(&mut health.has_circuit_change)
+            || matches!(self.server.transport, ServerTransport::Stdio { .. })
+        {
             return None;
         }
-        let left = health
-            .open_until
-            .map(|until| until.saturating_duration_since(Instant::now()));
-        Some(
-            left.filter(|left| !left.is_zero())
-                .map_or(News::Answers, News::LeftAlone),
-        )
+        match remaining_time(health.open_until) {
+            Some(remaining) => Some(CircuitChange::Opened(remaining)),
+            None => Some(CircuitChange::Closed),
+        }
     }
 
-    /// Says that what was to be known could not be told.
-    pub(crate) fn keep_news(&self) {
-        lock(&self.health).has_news = true;
+    /// Keeps a change that could not be published.
+    pub(crate) fn restore_circuit_change(&self) {
+        lock(&self.health).has_circuit_change = true;
     }
 
-    /// Leaves it alone for as long as another gateway does, but not for ever.
-    pub(crate) fn leave_alone(&self, time: Option<Duration>) {
-        lock(&self.health).elsewhere = time.map(|time| Instant::now() + time.min(OPEN.1));
+    /// Opens the circuit breaker for as long as another gateway's is open, up to a limit.
+    pub(crate) fn open_remote_circuit(&self, time: Option<Duration>) {
+        lock(&self.health).remote_open_until =
+            time.map(|time| Instant::now() + time.min(MAX_PAUSE));
     }
 
-    fn may_be_asked(&self) -> Result<(), Refusal> {
+    fn check_circuit(&self) -> Result<(), Refusal> {
         let health = lock(&self.health);
-        let until = health.open_until.max(health.elsewhere);
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let Some(left) = left.filter(|left| !left.is_zero()) else {
+        let until = health.open_until.max(health.remote_open_until);
+        let Some(remaining) = remaining_time(until) else {
             return Ok(());
         };
-        let why = health
-            .down
-            .as_ref()
-            .map(|why| format!(": {why}"))
-            .unwrap_or_default();
+        let cause = match &health.down {
+            Some(cause) => format!(": {cause}"),
+            None => String::new(),
+        };
         let message = format!(
-            "{} failed often, and is left alone for {} s more{why}",
-            self.shown(),
-            left.as_secs().max(1)
+            "{} failed repeatedly, so calls to it are paused for {} more seconds{cause}",
+            self.display_name(),
+            remaining.as_secs().max(1)
         );
-        Err(Refusal::new(Code::UpstreamDown, message).retry_after(left))
+        Err(Refusal::new(Code::UpstreamDown, message).retry_after(remaining))
     }
 
-    /// Counts a failure.
-    pub(crate) fn failed(&self, why: &str) {
-        self.meter.record(&Event::Upstream {
+    /// Records a failure.
+    pub(crate) fn record_failure(&self, cause: &str) {
+        self.meter.record(&GatewayEvent::Upstream {
             name: &self.server.name,
             up: false,
         });
-        tracing::warn!(target: "picktools::gateway", upstream = %self.server.name, why, "failed");
+        tracing::warn!(
+            target: "picktools::gateway", upstream = %self.server.name, cause,
+            "upstream failed"
+        );
         let now = Instant::now();
         let mut health = lock(&self.health);
         health.failures.push_back(now);
         while health
             .failures
             .front()
-            .is_some_and(|&first| now.duration_since(first) > FAILURES.1)
+            .is_some_and(|&first| now.duration_since(first) > FAILURE_WINDOW)
         {
             health.failures.pop_front();
         }
         let was_open = health.open_until.take_if(|until| *until <= now).is_some();
-        if was_open || health.failures.len() >= FAILURES.0 {
-            let time = OPEN.0.saturating_mul(1 << health.opened.min(5)).min(OPEN.1);
+        if was_open || health.failures.len() >= MAX_FAILURES {
+            let time = FIRST_PAUSE
+                .saturating_mul(1 << health.times_opened.min(5))
+                .min(MAX_PAUSE);
             health.open_until = Some(now + time);
-            health.has_news = true;
-            health.opened += 1;
+            health.has_circuit_change = true;
+            health.times_opened += 1;
             health.failures.clear();
         }
     }
 
-    /// Notes that a call was answered.
-    pub(crate) fn answered(&self) {
+    /// Records an answer.
+    pub(crate) fn record_answer(&self) {
         let mut health = lock(&self.health);
-        if health.opened > 0 || !health.failures.is_empty() {
-            health.has_news |= health.opened > 0;
-            (health.failures, health.open_until, health.opened) = (VecDeque::new(), None, 0);
+        if health.times_opened > 0 || !health.failures.is_empty() {
+            health.has_circuit_change |= health.times_opened > 0;
+            (health.failures, health.open_until, health.times_opened) = (VecDeque::new(), None, 0);
         }
     }
 
-    /// Keeps it up, and tells of its tools whenever they may have changed.
+    /// Keeps the upstream running, and reports its tools whenever they may have changed.
     pub(crate) async fn follow(
         self: Arc<Self>,
-        kept: Option<KeptTools>,
-        tell: mpsc::Sender<Listed>,
+        tool_cache: Option<ToolListCache>,
+        sender: mpsc::Sender<UpstreamListing>,
     ) {
-        let told = |listing, is_live| Listed {
+        let to_listing = |listing, is_live| UpstreamListing {
             upstream: self.server.name.clone(),
             listing,
             is_live,
         };
-        let mut last: Option<Listing> = None;
-        if let Some((tools, _)) = kept.as_ref().and_then(|kept| kept.get(&self.server)) {
+        let mut last_listing: Option<Listing> = None;
+        if let Some(tool_cache) = &tool_cache
+            && let Some((tools, _)) = tool_cache.get(&self.server)
+        {
             let mut listing = Listing::default();
             listing.tools = tools;
-            if tell.send(told(Ok(listing.clone()), false)).await.is_err() {
+            if sender
+                .send(to_listing(Ok(listing.clone()), false))
+                .await
+                .is_err()
+            {
                 return;
             }
-            last = Some(listing);
+            last_listing = Some(listing);
         }
-        let mut again = AGAIN.0;
-        let mut has_asked = false;
+        let mut backoff = FIRST_BACKOFF;
+        let mut has_listed = false;
         loop {
-            if self.rules.start == Start::Lazy && last.is_some() {
-                self.wanted.notified().await;
+            if self.rules.start == Start::Lazy && last_listing.is_some() {
+                self.start_requested.notified().await;
             }
             match self
                 .connection(&self.shared, Instant::now() + self.limits().time)
@@ -497,17 +519,18 @@ impl Upstream {
             {
                 Ok(connection) => {
                     while !connection.is_closed() {
-                        let listed = connection
+                        let result = connection
                             .tools(Instant::now() + self.limits().time, &self.limits())
                             .await;
-                        let listed = match listed {
+                        let result = match result {
                             Ok(listing) => {
-                                again = AGAIN.0;
-                                if let (Some(kept), None) = (&kept, &listing.incomplete) {
-                                    kept.put(&self.server, &listing.tools);
+                                backoff = FIRST_BACKOFF;
+                                if let (Some(tool_cache), None) = (&tool_cache, &listing.incomplete)
+                                {
+                                    tool_cache.put(&self.server, &listing.tools);
                                 }
-                                if has_asked
-                                    && last
+                                if has_listed
+                                    && last_listing
                                         .as_ref()
                                         .is_some_and(|last| last.tools == listing.tools)
                                 {
@@ -517,17 +540,17 @@ impl Upstream {
                                 }
                             }
                             Err(message) => {
-                                self.failed(&message);
+                                self.record_failure(&message);
                                 Some(Err(message))
                             }
                         };
-                        let is_failure = matches!(listed, Some(Err(_)));
-                        has_asked = true;
-                        if let Some(Ok(listing)) = &listed {
-                            last = Some(listing.clone());
+                        let is_failure = matches!(result, Some(Err(_)));
+                        has_listed = true;
+                        if let Some(Ok(listing)) = &result {
+                            last_listing = Some(listing.clone());
                         }
-                        if let Some(listed) = listed
-                            && tell.send(told(listed, true)).await.is_err()
+                        if let Some(result) = result
+                            && sender.send(to_listing(result, true)).await.is_err()
                         {
                             return;
                         }
@@ -535,25 +558,29 @@ impl Upstream {
                             break;
                         }
                         tokio::select! {
-                            () = self.shared.listener.changed() => sleep(TOGETHER).await,
-                            () = sleep(NOW_AND_THEN) => {}
+                            () = self.shared.listener.changed() => sleep(BATCH_WINDOW).await,
+                            () = sleep(LISTING_INTERVAL) => {}
                             () = closed(&connection) => {}
                             () = self.idle(), if self.rules.start == Start::Lazy => end(&self.shared).await,
                         }
                     }
                 }
                 Err(refusal) => {
-                    if tell.send(told(Err(refusal.message), true)).await.is_err() {
+                    if sender
+                        .send(to_listing(Err(refusal.message), true))
+                        .await
+                        .is_err()
+                    {
                         return;
                     }
                 }
             }
-            sleep(again).await;
-            again = (again * 2).min(AGAIN.1);
+            sleep(backoff).await;
+            backoff = (backoff * 2).min(MAX_BACKOFF);
         }
     }
 
-    /// Waits until nothing was called for a while.
+    /// Waits until no call ran for the idle time.
     async fn idle(&self) {
         let time = Duration::from_secs(self.rules.idle_s);
         loop {
@@ -561,7 +588,7 @@ impl Upstream {
             if until <= Instant::now() && self.shared.listener.calls.is_empty() {
                 return;
             }
-            sleep_until(until.max(Instant::now() + LOOK).into()).await;
+            sleep_until(until.max(Instant::now() + POLL_INTERVAL).into()).await;
         }
     }
 }
@@ -574,20 +601,43 @@ impl fmt::Debug for Upstream {
     }
 }
 
-/// Whether a server answers at all; that it does not know the question is an answer too.
-async fn is_there(connection: &Connection) -> bool {
+/// Returns the owner whose connection has been unused for the longest time, among those without a
+/// running call.
+fn longest_idle_owner(owned: &HashMap<Owner, Arc<Slot>>) -> Option<Owner> {
+    let mut oldest: Option<(Instant, &Owner)> = None;
+    for (owner, slot) in owned {
+        if !slot.listener.calls.is_empty() {
+            continue;
+        }
+        let used = *lock(&slot.used);
+        if oldest.is_none_or(|(oldest_use, _)| used < oldest_use) {
+            oldest = Some((used, owner));
+        }
+    }
+    let (_, owner) = oldest?;
+    Some(owner.clone())
+}
+
+/// Returns the time until an instant, or `None` once the instant has passed.
+fn remaining_time(until: Option<Instant>) -> Option<Duration> {
+    let remaining = until?.saturating_duration_since(Instant::now());
+    (!remaining.is_zero()).then_some(remaining)
+}
+
+/// Returns `true` if a server answers a ping. An error such as "unknown method" is an answer too.
+async fn answers_ping(connection: &Connection) -> bool {
     let ping = connection
         .peer()
         .send_request(ClientRequest::PingRequest(PingRequest::default()));
     matches!(
-        timeout(PING, ping).await,
+        timeout(PING_TIMEOUT, ping).await,
         Ok(Ok(_) | Err(ServiceError::McpError(_)))
     )
 }
 
 async fn closed(connection: &Connection) {
     while !connection.is_closed() {
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -599,7 +649,7 @@ async fn end(slot: &Slot) {
 }
 
 fn end_in_background(slot: Arc<Slot>) {
-    // Without a runtime there is nobody to wait, and dropping it kills it.
+    // Without a runtime the connection cannot end gracefully; dropping it kills the process.
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         drop(runtime.spawn(async move { end(&slot).await }));
     }

@@ -2,14 +2,14 @@
 //! the model proxy.
 //!
 //! [`serve`] serves a [`Gateway`](picktools_gateway::Gateway) at an address. API keys, allowed
-//! origins and rate limits come from the gateway's settings; a reload changes them.
+//! origins and rate limits come from the gateway's settings. A reload of the settings changes them.
 
-// Modules stand in reading order: each uses only those above it (`tests/main/architecture.rs` of
-// the library).
+// Modules are in reading order: each uses only modules above it. A test of the library checks this
+// (`tests/main/architecture.rs`).
 mod problem;
 mod api;
 mod console;
-mod placed;
+mod permit_body;
 mod server;
 
-pub use server::{Http, Serving, serve};
+pub use server::{HttpServer, HttpServerOptions, TlsFiles, serve};

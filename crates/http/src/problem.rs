@@ -1,35 +1,35 @@
-//! Errors of the HTTP interface, as RFC 9457 has them.
+//! Errors of the JSON API as problem details (RFC 9457).
 
 use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use picktools_gateway::guests::Refused;
+use picktools_gateway::api_keys::HttpRefusal;
 use picktools_gateway::refusal::{Code, Refusal};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// What a problem is sent as.
+/// The content type of a problem.
 const JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-/// Why a request was not answered (RFC 9457).
+/// An error response (RFC 9457).
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Problem {
-    /// Always `about:blank`: the status says what kind it is, and `code` more closely.
+    /// Always `about:blank`: `status` and `code` identify the error.
     #[serde(rename = "type")]
     kind: &'static str,
-    /// The status in words.
+    /// The reason phrase of the status.
     title: &'static str,
-    /// The status.
+    /// The HTTP status code.
     status: u16,
-    /// What went wrong; stable.
+    /// A stable identifier of the error.
     code: &'static str,
-    /// What went wrong, and what to do about it.
+    /// The cause, and the remedy.
     detail: String,
-    /// Where in the body, as a path of its members.
+    /// The path of the invalid member of the body.
     #[serde(skip_serializing_if = "Option::is_none")]
     place: Option<String>,
-    /// In how many seconds another try is worth it.
+    /// The time after which the client may try again.
     #[serde(skip)]
     retry_after: Option<Duration>,
 }
@@ -47,11 +47,12 @@ impl Problem {
         }
     }
 
-    /// A request that can be read, and asks for what makes no sense.
+    /// Returns the problem of a well-formed request with invalid values.
     pub(crate) fn invalid(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_request", detail)
     }
 
+    /// Adds the path of the invalid member.
     pub(crate) fn at(self, place: impl Into<String>) -> Self {
         Self {
             place: Some(place.into()),
@@ -64,9 +65,9 @@ impl Problem {
     }
 }
 
-impl From<Refused> for Problem {
-    fn from(refused: Refused) -> Self {
-        let code = match refused.status {
+impl From<HttpRefusal> for Problem {
+    fn from(refusal: HttpRefusal) -> Self {
+        let code = match refusal.status {
             StatusCode::UNAUTHORIZED => "unauthorized",
             StatusCode::FORBIDDEN => "forbidden",
             StatusCode::TOO_MANY_REQUESTS => "too_many_requests",
@@ -74,8 +75,8 @@ impl From<Refused> for Problem {
             _ => "refused",
         };
         Self {
-            retry_after: refused.retry_after,
-            ..Self::new(refused.status, code, refused.message)
+            retry_after: refusal.retry_after,
+            ..Self::new(refusal.status, code, refusal.message)
         }
     }
 }

@@ -1,6 +1,8 @@
-//! Streamable HTTP: who may connect, from where, how often, and which session is whose.
+//! The HTTP server: access control, rate limits and the owners of MCP sessions.
+//!
+//! MCP uses the streamable HTTP transport.
 
-mod desk;
+mod status;
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
@@ -20,16 +22,18 @@ use axum_server::accept::NoDelayAcceptor;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use picktools_gateway::api_keys::{
+    ApiKey, ApiKeys, HttpRefusal, RequestIdentity, RequestLimiter, RequestPermit, bearer_token,
+};
 use picktools_gateway::calls::Caller;
-use picktools_gateway::guests::{Guest, Guests, Place, Places, Refused, Sender, bearer};
 use picktools_gateway::handler::{Handler, SESSION};
 use picktools_gateway::hub::Hub;
 use picktools_gateway::sessions::Sessions;
 use picktools_gateway::settings::{DEFAULT_ROLE, Settings};
 use picktools_gateway::upstream::Owner;
-use picktools_gateway::{Entrance, Event, Gateway, GatewayError};
+use picktools_gateway::{ClientFrontend, Gateway, GatewayError, GatewayEvent};
 use picktools_proxy::Proxy;
-use picktools_state::{Store, lock};
+use picktools_state::{StateStore, lock};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::session::{SessionManager, SessionStore};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
@@ -39,190 +43,213 @@ use tracing::field::Empty;
 
 use crate::api::Api;
 use crate::console;
-use crate::placed::{Placed, refuse};
+use crate::permit_body::{PermitBody, refuse};
 use crate::problem::Problem;
 
-/// Where the protocol is spoken.
+/// The path of the MCP endpoint.
 const PATH: &str = "/mcp";
-/// How often is looked which sessions have ended.
-const LOOK: Duration = Duration::from_secs(1);
-/// After how long a session ends that had no request but those of its handshake.
-const ABANDONED: Duration = Duration::from_secs(120);
-const HANDSHAKE: usize = 1;
-/// The most headers of a request, and the most bytes of them.
+/// The interval at which ended sessions are removed.
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
+/// The idle time after which a session ends that had no request after its handshake.
+const UNUSED_SESSION_TIMEOUT: Duration = Duration::from_secs(120);
+/// The number of requests of a handshake that carry the session id.
+const HANDSHAKE_REQUESTS: usize = 1;
+/// The largest number of headers of a request.
 const MAX_HEADERS: usize = 100;
+/// The largest total size of the headers of a request, in bytes.
 const MAX_HEADER_BYTES: usize = 32 << 10;
-/// How many headers are read at all; over it the connection ends with an answer that is not ours.
-const READ_HEADERS: usize = 1_000;
-/// How long a request may take to send its head.
-const HEAD: Duration = Duration::from_secs(30);
-/// How long those under way may take at the end.
-const END: Duration = Duration::from_secs(3);
+/// The largest number of headers that the HTTP library parses. Above it, the library answers.
+const MAX_PARSED_HEADERS: usize = 1_000;
+/// The time in which a client has to send the headers of a request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// The time that requests in progress get to finish at shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How the gateway is served over HTTP.
+/// The options of the HTTP server.
 #[derive(Debug, Clone)]
-pub struct Http {
+pub struct HttpServerOptions {
     /// The address to listen on.
     pub listen: SocketAddr,
-    /// The files of a certificate and its key.
-    pub tls: Option<(PathBuf, PathBuf)>,
-    /// Whether others than this machine may be served without TLS, as where something before it
-    /// speaks TLS.
+    /// The certificate for TLS. If `None`, the server uses plain HTTP.
+    pub tls: Option<TlsFiles>,
+    /// Allows plain HTTP for other machines, for example behind a proxy that terminates TLS.
     pub plain: bool,
-    /// The digest of a key for the console, as [`new_key`](picktools_state::keys::new_key) makes
-    /// them, beside those of the settings: for this machine alone, and as long as the gateway runs.
+    /// The digest of a temporary key for the console, from
+    /// [`new_key`](picktools_state::keys::new_key), in addition to the keys of the settings.
+    ///
+    /// It is accepted only if the server listens on a loopback address. It is valid as long as the
+    /// gateway runs.
     pub console: Option<String>,
 }
 
-/// The HTTP side of a gateway.
-pub(crate) struct Door {
-    /// Where it listens.
+/// The PEM files of a TLS certificate.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    /// The certificate chain.
+    pub certificate: PathBuf,
+    /// The private key of the certificate.
+    pub key: PathBuf,
+}
+
+/// The state of the HTTP server that all routes share.
+pub(crate) struct HttpFrontend {
+    /// The address on which the server listens.
     address: SocketAddr,
-    guests: RwLock<Guests>,
+    api_keys: RwLock<ApiKeys>,
     manager: Arc<LocalSessionManager>,
-    sessions: Mutex<HashMap<String, Visit>>,
+    sessions: Mutex<HashMap<String, SessionUse>>,
     max_sessions: usize,
-    /// How long a session lives without requests.
+    /// The idle time after which a session ends.
     session_time: Duration,
-    places: Places,
-    pages: Pages,
-    /// What counts the requests of all gateways.
-    store: Option<Store>,
-    /// The sessions of all gateways.
+    limiter: RequestLimiter,
+    allowed_pages: AllowedPages,
+    /// The shared store that counts the requests of all gateways.
+    store: Option<StateStore>,
+    /// The shared sessions of all gateways.
     shared: Option<Sessions>,
 }
 
-/// From where a browser's page may call.
-struct Pages {
+/// The hosts and origins from which a browser's page may send requests.
+struct AllowedPages {
     hosts: Vec<String>,
     origins: Vec<String>,
 }
 
-impl Pages {
-    /// Refuses what a browser sends for a page of somebody else: under another name of this
-    /// machine, or from another origin.
-    fn check(&self, headers: &HeaderMap) -> Result<(), Refused> {
+impl AllowedPages {
+    /// Refuses a request whose `Host` or `Origin` is not allowed.
+    ///
+    /// This stops pages of other sites, and DNS rebinding.
+    fn check(&self, headers: &HeaderMap) -> Result<(), HttpRefusal> {
         self.check_host(headers)?;
         if text(headers, header::ORIGIN)
-            .is_some_and(|origin| self.origins.iter().all(|known| known != origin))
+            .is_some_and(|origin| self.origins.iter().all(|allowed| allowed != origin))
         {
-            return Err(Refused::new(
+            return Err(HttpRefusal::new(
                 StatusCode::FORBIDDEN,
-                "pages of this Origin may not call; see http.origins",
+                "this Origin is not allowed; add it to http.origins in the settings",
             ));
         }
         Ok(())
     }
 
-    /// Refuses what no page of the gateway itself sends, by whichever of its names it is reached.
-    fn check_own(&self, headers: &HeaderMap) -> Result<(), Refused> {
+    /// Refuses a request that does not come from a page of this gateway.
+    ///
+    /// The `Origin` must name the same host as `Host`.
+    fn check_own(&self, headers: &HeaderMap) -> Result<(), HttpRefusal> {
         self.check_host(headers)?;
         let host = text(headers, header::HOST).unwrap_or_default();
         let is_own = |origin: &str| {
             origin
                 .split_once("://")
-                .is_some_and(|(_, named)| named.eq_ignore_ascii_case(host))
+                .is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(host))
         };
         match text(headers, header::ORIGIN) {
-            Some(origin) if !is_own(origin) => Err(Refused::new(
+            Some(origin) if !is_own(origin) => Err(HttpRefusal::new(
                 StatusCode::FORBIDDEN,
-                "the console is for its own page alone",
+                "the console accepts requests only from its own page",
             )),
             _ => Ok(()),
         }
     }
 
-    fn check_host(&self, headers: &HeaderMap) -> Result<(), Refused> {
+    fn check_host(&self, headers: &HeaderMap) -> Result<(), HttpRefusal> {
         let host = text(headers, header::HOST).unwrap_or_default();
-        let named = |known: &String| {
-            let (name, port) = host.split_at_checked(known.len()).unwrap_or_default();
-            name.eq_ignore_ascii_case(known) && (port.is_empty() || port.starts_with(':'))
+        let is_allowed_as = |allowed: &String| {
+            let (name, port) = host.split_at_checked(allowed.len()).unwrap_or_default();
+            name.eq_ignore_ascii_case(allowed) && (port.is_empty() || port.starts_with(':'))
         };
-        if headers.get_all(header::HOST).iter().count() != 1 || !self.hosts.iter().any(named) {
-            return Err(Refused::new(
+        let has_one_host = headers.get_all(header::HOST).iter().count() == 1;
+        if !has_one_host || !self.hosts.iter().any(is_allowed_as) {
+            return Err(HttpRefusal::new(
                 StatusCode::FORBIDDEN,
-                "this machine is not known by that Host; see http.hosts",
+                "this Host is not allowed; add it to http.hosts in the settings",
             ));
         }
         Ok(())
     }
 }
 
+/// Returns the value of a header, empty if it is not ASCII.
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers
         .get(name)
         .map(|value| value.to_str().unwrap_or_default())
 }
 
-/// A session: whose it is, and when it was last used.
-struct Visit {
-    guest: Arc<Guest>,
+/// The owner and the last use of an MCP session.
+struct SessionUse {
+    api_key: Arc<ApiKey>,
     used: Instant,
-    /// When other gateways last heard of it.
-    told: Instant,
-    /// How many requests it had.
+    /// The time at which the shared store was last updated.
+    shared_at: Instant,
+    /// The number of requests of the session.
     requests: usize,
 }
 
-impl Door {
-    fn read(&self) -> RwLockReadGuard<'_, Guests> {
-        self.guests.read().unwrap_or_else(PoisonError::into_inner)
+impl HttpFrontend {
+    fn read_api_keys(&self) -> RwLockReadGuard<'_, ApiKeys> {
+        self.api_keys.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a session is this guest's; to others it is as if it did not exist.
-    fn is_of(&self, session: &str, guest: &Arc<Guest>) -> bool {
+    /// Records a request, and returns if the session belongs to a key.
+    ///
+    /// For other keys the session does not exist.
+    fn use_session(&self, session: &str, api_key: &Arc<ApiKey>) -> bool {
         let mut sessions = lock(&self.sessions);
-        let Some(visit) = sessions
-            .get_mut(session)
-            .filter(|visit| Arc::ptr_eq(&visit.guest, guest))
-        else {
+        let Some(session_use) = sessions.get_mut(session) else {
             return false;
         };
-        visit.used = Instant::now();
-        visit.requests += 1;
+        if !Arc::ptr_eq(&session_use.api_key, api_key) {
+            return false;
+        }
+        session_use.used = Instant::now();
+        session_use.requests += 1;
         true
     }
 
-    /// Takes up a session that another gateway began, where it is this guest's.
-    async fn adopt(&self, session: &str, guest: &Arc<Guest>) -> bool {
+    /// Continues a session that the same key began at another gateway.
+    async fn adopt(&self, session: &str, api_key: &Arc<ApiKey>) -> bool {
         let Some(shared) = &self.shared else {
             return false;
         };
-        // A session of somebody else that is here does not exist for a guest.
-        let is_here = lock(&self.sessions).contains_key(session);
-        if is_here || !shared.is_of(session, &guest.identity()).await {
+        // A session of this gateway that belongs to another key does not exist for this key.
+        let is_local = lock(&self.sessions).contains_key(session);
+        if is_local || !shared.belongs_to(session, &api_key.identity()).await {
             return false;
         }
-        self.note(session, guest).await;
+        self.add_session(session, api_key).await;
         true
     }
 
-    /// Lets a session live on at other gateways, now and then.
-    async fn refresh(&self, session: &str, guest: &Guest) {
+    /// Extends the lifetime of a session in the shared store, four times per session timeout.
+    async fn refresh_shared(&self, session: &str, api_key: &ApiKey) {
         let Some(shared) = &self.shared else { return };
         let is_due = {
             let mut sessions = lock(&self.sessions);
-            let visit = sessions
-                .get_mut(session)
-                .filter(|visit| visit.told.elapsed() > self.session_time / 4);
-            visit.map(|visit| visit.told = Instant::now()).is_some()
+            match sessions.get_mut(session) {
+                Some(session_use) if session_use.shared_at.elapsed() > self.session_time / 4 => {
+                    session_use.shared_at = Instant::now();
+                    true
+                }
+                _ => false,
+            }
         };
         if is_due {
-            let _is_there = shared.is_of(session, &guest.identity()).await;
+            let _belongs = shared.belongs_to(session, &api_key.identity()).await;
         }
     }
 
-    /// Notes whose a new session is. Over the most, that which was used longest ago ends.
-    async fn note(&self, session: &str, guest: &Arc<Guest>) {
+    /// Records the owner of a new session. Above the limit, the least recently used session ends.
+    async fn add_session(&self, session: &str, api_key: &Arc<ApiKey>) {
         let oldest = {
             let mut sessions = lock(&self.sessions);
-            let (guest, now) = (Arc::clone(guest), Instant::now());
+            let now = Instant::now();
             sessions.insert(
                 session.to_owned(),
-                Visit {
-                    guest,
+                SessionUse {
+                    api_key: Arc::clone(api_key),
                     used: now,
-                    told: now,
+                    shared_at: now,
                     requests: 0,
                 },
             );
@@ -231,29 +258,31 @@ impl Door {
             }
             let oldest = sessions
                 .iter()
-                .min_by_key(|(_, visit)| visit.used)
+                .min_by_key(|(_, session_use)| session_use.used)
                 .map(|(session, _)| session.clone());
             oldest.inspect(|oldest| drop(sessions.remove(oldest)))
         };
         if let Some(oldest) = oldest {
-            tracing::debug!(target: "picktools::gateway", "a session ended, as there were too many");
+            tracing::debug!(target: "picktools::gateway", "session ended: too many sessions");
             drop(self.manager.close_session(&oldest.into()).await);
         }
     }
 
-    /// Ends sessions that were begun and never used, and forgets those that have ended.
-    async fn tidy(&self) {
-        let is_abandoned =
-            |visit: &Visit| visit.requests <= HANDSHAKE && visit.used.elapsed() > ABANDONED;
-        let abandoned: Vec<String> = {
+    /// Ends sessions that were never used, and removes the records of ended sessions.
+    async fn remove_ended_sessions(&self) {
+        let is_unused = |session_use: &SessionUse| {
+            session_use.requests <= HANDSHAKE_REQUESTS
+                && session_use.used.elapsed() > UNUSED_SESSION_TIMEOUT
+        };
+        let unused: Vec<String> = {
             let sessions = lock(&self.sessions);
             sessions
                 .iter()
-                .filter(|(_, visit)| is_abandoned(visit))
+                .filter(|(_, session_use)| is_unused(session_use))
                 .map(|(session, _)| session.clone())
                 .collect()
         };
-        for session in abandoned {
+        for session in unused {
             drop(self.manager.close_session(&session.into()).await);
         }
         let alive: Vec<String> = self
@@ -266,31 +295,37 @@ impl Door {
             .collect();
         let alive: std::collections::HashSet<String> = alive.into_iter().collect();
         let mut sessions = lock(&self.sessions);
-        // One that has just begun may not be among them yet.
+        // The manager may not list a session yet that has just begun.
         let recent = Duration::from_secs(5);
-        sessions.retain(|session, visit| alive.contains(session) || visit.used.elapsed() < recent);
+        sessions.retain(|session, session_use| {
+            alive.contains(session) || session_use.used.elapsed() < recent
+        });
         if sessions.capacity() > 64 && sessions.capacity() > sessions.len() * 4 {
             sessions.shrink_to_fit();
         }
     }
 }
 
-impl Entrance for Door {
-    fn guests(&self, settings: &Settings) -> Result<Guests, GatewayError> {
-        Guests::new(settings, &self.address, &self.read())
+impl ClientFrontend for HttpFrontend {
+    fn api_keys(&self, settings: &Settings) -> Result<ApiKeys, GatewayError> {
+        ApiKeys::new(settings, &self.address, &self.read_api_keys())
     }
 
-    fn replace(&self, guests: Guests) {
-        let stays = |visit: &Visit| guests.all().any(|guest| Arc::ptr_eq(guest, &visit.guest));
+    fn replace(&self, api_keys: ApiKeys) {
         let mut ended = Vec::new();
-        lock(&self.sessions).retain(|session, visit| {
-            let stays = stays(visit);
+        lock(&self.sessions).retain(|session, session_use| {
+            let stays = api_keys
+                .iter()
+                .any(|api_key| Arc::ptr_eq(api_key, &session_use.api_key));
             if !stays {
                 ended.push(session.clone());
             }
             stays
         });
-        *self.guests.write().unwrap_or_else(PoisonError::into_inner) = guests;
+        *self
+            .api_keys
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = api_keys;
         let manager = Arc::clone(&self.manager);
         drop(tokio::spawn(async move {
             for session in ended {
@@ -300,92 +335,108 @@ impl Entrance for Door {
     }
 }
 
-/// Lets a request in, or not.
-async fn admit(State(door): State<Arc<Door>>, mut request: Request, next: Next) -> Response {
-    let known = match bearer(request.headers()).and_then(|key| door.read().of(key)) {
-        Ok(guest) => guest.count(door.store.as_ref()).await.map(|()| guest),
-        Err(refused) => Err(refused),
-    };
-    let known = known.and_then(|guest| {
-        // A stream that a client listens on takes no place: it waits for as long as the client is
-        // there.
-        let place = if request.method() == Method::GET {
+/// Authenticates and limits a request to the MCP endpoint.
+async fn admit(
+    State(frontend): State<Arc<HttpFrontend>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let authenticated =
+        match bearer_token(request.headers()).and_then(|key| frontend.read_api_keys().find(key)) {
+            Ok(api_key) => {
+                let counted = api_key.count_request(frontend.store.as_ref()).await;
+                counted.map(|()| api_key)
+            }
+            Err(refusal) => Err(refusal),
+        };
+    let admitted = authenticated.and_then(|api_key| {
+        // A stream on which a client listens takes no permit, since it lasts as long as the client
+        // is connected.
+        let permit = if request.method() == Method::GET {
             None
         } else {
-            Some(door.places.take(&guest)?)
+            Some(frontend.limiter.take(&api_key)?)
         };
-        Ok((guest, place))
+        Ok((api_key, permit))
     });
-    let (guest, place) = match known {
-        Ok(known) => known,
-        Err(refused) => return refuse(&refused),
+    let (api_key, permit) = match admitted {
+        Ok(admitted) => admitted,
+        Err(refusal) => return refuse(&refusal),
     };
     let session = request
         .headers()
         .get(SESSION)
         .map(|value| value.to_str().unwrap_or_default().to_owned());
     if let Some(session) = &session {
-        if !door.is_of(session, &guest) && !door.adopt(session, &guest).await {
-            return refuse(&Refused::new(
+        let is_known =
+            frontend.use_session(session, &api_key) || frontend.adopt(session, &api_key).await;
+        if !is_known {
+            return refuse(&HttpRefusal::new(
                 StatusCode::NOT_FOUND,
-                "there is no such session; begin a new one",
+                "unknown session; start a new one",
             ));
         }
-        door.refresh(session, &guest).await;
+        frontend.refresh_shared(session, &api_key).await;
     }
-    let sender = guest.sender();
+    let sender = api_key.request_identity();
     drop(request.extensions_mut().insert(sender));
     let response = next.run(request).await;
     if session.is_none()
-        && let Some(begun) = response
+        && let Some(new_session) = response
             .headers()
             .get(SESSION)
             .and_then(|value| value.to_str().ok())
     {
-        if let Some(shared) = &door.shared {
-            shared.begin(begun, &guest.identity()).await;
+        if let Some(shared) = &frontend.shared {
+            shared.begin(new_session, &api_key.identity()).await;
         }
-        door.note(begun, &guest).await;
+        frontend.add_session(new_session, &api_key).await;
     }
-    Placed::answer(response, place)
+    PermitBody::wrap(response, permit)
 }
 
-impl Door {
-    /// Lets a request to the HTTP interface in: from a page that may call, with a key, and with a
-    /// place.
-    async fn enter(&self, headers: &HeaderMap) -> Result<(Arc<Guest>, Place), Refused> {
-        self.pages.check(headers)?;
-        let guest = {
-            let guests = self.read();
-            // Clients of OpenAI always send some key; where nobody has one it is not one that could
-            // be wrong.
-            guests.of(bearer(headers)?.filter(|_| !guests.have_no_keys()))?
+impl HttpFrontend {
+    /// Authenticates and limits a request to the JSON API.
+    async fn admit(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<(Arc<ApiKey>, RequestPermit), HttpRefusal> {
+        self.allowed_pages.check(headers)?;
+        let api_key = {
+            let api_keys = self.read_api_keys();
+            // OpenAI clients always send a key. It is ignored if the settings have no keys.
+            let token = bearer_token(headers)?.filter(|_| !api_keys.is_keyless());
+            api_keys.find(token)?
         };
-        guest.count(self.store.as_ref()).await?;
-        let place = self.places.take(&guest)?;
-        Ok((guest, place))
+        api_key.count_request(self.store.as_ref()).await?;
+        let permit = self.limiter.take(&api_key)?;
+        Ok((api_key, permit))
     }
 
-    /// Whether a guest sees what all do: an operator, and anybody where nobody has a key.
-    fn sees_all(&self, hub: &Hub, guest: &Guest) -> bool {
-        self.read().have_no_keys() || hub.settings().role(&guest.role).operator
+    /// Returns `true` for an operator, and for everybody if the settings have no keys.
+    fn may_read_metrics(&self, hub: &Hub, api_key: &ApiKey) -> bool {
+        self.read_api_keys().is_keyless() || hub.settings().role(&api_key.role).operator
     }
 }
 
-/// Lets a request to the HTTP interface in, or not.
-async fn enter(State(door): State<Arc<Door>>, mut request: Request, next: Next) -> Response {
-    match door.enter(request.headers()).await {
-        Ok((guest, place)) => {
-            let sender = guest.sender();
+/// Authenticates and limits a request to the JSON API.
+async fn admit_api_request(
+    State(frontend): State<Arc<HttpFrontend>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match frontend.admit(request.headers()).await {
+        Ok((api_key, permit)) => {
+            let sender = api_key.request_identity();
             drop(request.extensions_mut().insert(sender));
-            Placed::answer(next.run(request).await, Some(place))
+            PermitBody::wrap(next.run(request).await, Some(permit))
         }
-        Err(refused) => Problem::from(refused).into_response(),
+        Err(refusal) => Problem::from(refusal).into_response(),
     }
 }
 
-/// What all routes share: who is counted, and what is too much for any of them.
-async fn watch(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> Response {
+/// Limits the headers of a request to any route, and measures the request.
+async fn measure(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let path = request.extensions().get::<MatchedPath>().cloned();
     let path = path.as_ref().map_or("other", MatchedPath::as_str);
@@ -395,8 +446,9 @@ async fn watch(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> Res
         .map(|(name, value)| name.as_str().len() + value.len())
         .sum();
     let response = if headers.len() > MAX_HEADERS || bytes > MAX_HEADER_BYTES {
-        let message =
-            format!("more than {MAX_HEADERS} headers, or {MAX_HEADER_BYTES} bytes of them");
+        let message = format!(
+            "the request has over {MAX_HEADERS} headers or {MAX_HEADER_BYTES} header bytes"
+        );
         Problem::new(
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             "headers_too_large",
@@ -412,216 +464,292 @@ async fn watch(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> Res
         response
     };
     let (status, time) = (response.status().as_u16(), started.elapsed());
-    tracing::debug!(target: "picktools::http", path, status, time_us = time.as_micros(), "answered");
-    hub.meter.record(&Event::Request { path, status, time });
+    tracing::debug!(
+        target: "picktools::http", path, status, time_us = time.as_micros(),
+        "answered"
+    );
+    hub.meter
+        .record(&GatewayEvent::Request { path, status, time });
     response
 }
 
-/// A request for what is not there.
-async fn nothing() -> Problem {
+/// Answers a request to an unknown path.
+async fn not_found() -> Problem {
     Problem::new(
         StatusCode::NOT_FOUND,
         "not_found",
-        "there is nothing at this address; /openapi.json says what there is",
+        "unknown path; /openapi.json lists the paths of the API",
     )
 }
 
-/// A request for something that is there, by another method.
-async fn other_method() -> Problem {
+/// Answers a request to a known path with a wrong method.
+async fn method_not_allowed() -> Problem {
     Problem::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method_not_allowed",
-        "this address takes another method",
+        "method not allowed; /openapi.json lists the methods of each path",
     )
 }
 
-/// Where a request to a model comes in.
+/// The state of a route of the model proxy.
 #[derive(Clone)]
-struct ModelDoor {
-    door: Arc<Door>,
+struct ModelRoute {
+    frontend: Arc<HttpFrontend>,
     proxy: Arc<Proxy>,
-    api: picktools_proxy::Api,
+    api: picktools_proxy::ModelApi,
 }
 
-impl ModelDoor {
-    async fn admit(&self, headers: &HeaderMap) -> Result<(Place, Sender), Refused> {
-        self.door.pages.check(headers)?;
-        let guest = {
-            let guests = self.door.read();
-            guests.of(self.proxy.key(self.api, headers, guests.have_no_keys())?)?
+impl ModelRoute {
+    async fn admit(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<(RequestPermit, RequestIdentity), HttpRefusal> {
+        self.frontend.allowed_pages.check(headers)?;
+        let api_key = {
+            let api_keys = self.frontend.read_api_keys();
+            let secret = self
+                .proxy
+                .find_key(self.api, headers, api_keys.is_keyless())?;
+            api_keys.find(secret)?
         };
-        guest.count(self.door.store.as_ref()).await?;
-        let sender = guest.sender();
-        Ok((self.door.places.take(&guest)?, sender))
+        api_key.count_request(self.frontend.store.as_ref()).await?;
+        let sender = api_key.request_identity();
+        Ok((self.frontend.limiter.take(&api_key)?, sender))
     }
 }
 
-/// Lets a request to a model in, or not, and passes it on.
-async fn model(State(door): State<ModelDoor>, request: Request) -> Response {
-    match door.admit(request.headers()).await {
-        Ok((place, sender)) => Placed::answer(
-            door.proxy.pass_on(door.api, &sender, request).await,
-            Some(place),
+/// Authenticates and limits a request to a model, and forwards it.
+async fn proxy_model_request(State(route): State<ModelRoute>, request: Request) -> Response {
+    match route.admit(request.headers()).await {
+        Ok((permit, sender)) => PermitBody::wrap(
+            route.proxy.forward(route.api, &sender, request).await,
+            Some(permit),
         ),
-        Err(refused) => picktools_proxy::refuse(&refused),
+        Err(refusal) => picktools_proxy::refuse(&refusal),
     }
 }
 
-/// Lets a request for what the console shows in, or not.
-async fn operate(
-    State((door, hub)): State<(Arc<Door>, Arc<Hub>)>,
+/// Admits a request for the data of the console if it has an operator's key.
+async fn admit_operator(
+    State((frontend, hub)): State<(Arc<HttpFrontend>, Arc<Hub>)>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let admit = async |headers: &HeaderMap| {
-        door.pages.check_own(headers)?;
-        let guest = door.read().operator(bearer(headers)?, &hub.settings())?;
-        guest.count(door.store.as_ref()).await?;
-        let place = door.places.take(&guest)?;
-        Ok((guest, place))
+        frontend.allowed_pages.check_own(headers)?;
+        let token = bearer_token(headers)?;
+        let api_key = frontend
+            .read_api_keys()
+            .find_operator(token, &hub.settings())?;
+        api_key.count_request(frontend.store.as_ref()).await?;
+        let permit = frontend.limiter.take(&api_key)?;
+        Ok((api_key, permit))
     };
     match admit(request.headers()).await {
-        Ok((guest, place)) => {
-            let sender = guest.sender();
+        Ok((api_key, permit)) => {
+            let sender = api_key.request_identity();
             drop(request.extensions_mut().insert(sender));
-            Placed::answer(next.run(request).await, Some(place))
+            PermitBody::wrap(next.run(request).await, Some(permit))
         }
-        Err(refused) => refuse(&refused),
+        Err(refusal) => refuse(&refusal),
     }
 }
 
-/// Lets a request for the console's page in, or not. There is nothing in it that is anybody's.
-async fn look(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
-    match door.pages.check_own(request.headers()) {
+/// Admits a request for the page of the console, which needs no key and contains no data.
+async fn admit_page_request(
+    State(frontend): State<Arc<HttpFrontend>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match frontend.allowed_pages.check_own(request.headers()) {
         Ok(()) => next.run(request).await,
-        Err(refused) => refuse(&refused),
+        Err(refusal) => refuse(&refusal),
     }
 }
 
-/// A gateway that serves over HTTP, until this is dropped.
-pub struct Serving {
-    door: Arc<Door>,
+/// A running HTTP server of a gateway. It stops when this value is dropped.
+pub struct HttpServer {
+    frontend: Arc<HttpFrontend>,
     address: SocketAddr,
     handle: Handle<SocketAddr>,
-    served: tokio::task::JoinHandle<std::io::Result<()>>,
-    tidying: tokio::task::JoinHandle<()>,
+    server_task: tokio::task::JoinHandle<std::io::Result<()>>,
+    cleanup_task: tokio::task::JoinHandle<()>,
 }
 
-impl Serving {
-    /// Returns the address that it listens on.
+impl HttpServer {
+    /// Returns the address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Waits until it can serve no longer.
+    /// Waits until the server stops.
     ///
     /// # Errors
     ///
-    /// [`GatewayError::Client`], why.
-    pub fn ended(&mut self) -> BoxFuture<'_, Result<(), GatewayError>> {
-        let ended = async move {
-            match (&mut self.served).await {
+    /// [`GatewayError::Client`] with the reason, if the server failed.
+    pub fn wait(&mut self) -> BoxFuture<'_, Result<(), GatewayError>> {
+        let wait = async move {
+            match (&mut self.server_task).await {
                 Ok(Ok(())) => Ok(()),
                 Ok(Err(error)) => Err(GatewayError::Client(error.to_string())),
                 Err(error) => Err(GatewayError::Client(error.to_string())),
             }
         };
-        ended.boxed()
+        wait.boxed()
     }
 }
 
-impl Drop for Serving {
+impl Drop for HttpServer {
     fn drop(&mut self) {
-        self.tidying.abort();
-        self.handle.graceful_shutdown(Some(END));
+        self.cleanup_task.abort();
+        self.handle.graceful_shutdown(Some(SHUTDOWN_TIMEOUT));
     }
 }
 
-/// Serves clients of a gateway over HTTP, until what is returned is dropped.
+/// Serves clients of a gateway over HTTP until the returned server is dropped.
 ///
 /// # Errors
 ///
-/// [`GatewayError`] when the address cannot be listened on, or may not be as the settings are.
+/// [`GatewayError`] if the server cannot listen on the address, or if the settings do not allow
+/// this address without TLS.
 pub fn serve<'a>(
     gateway: &'a Gateway,
-    http: &'a Http,
-) -> BoxFuture<'a, Result<Serving, GatewayError>> {
+    options: &'a HttpServerOptions,
+) -> BoxFuture<'a, Result<HttpServer, GatewayError>> {
     let serve = async move {
         let hub = gateway.hub();
-        let serving = listen(hub, &hub.settings(), http).await?;
-        let entrance: Arc<dyn Entrance> = serving.door.clone();
-        gateway.add_entrance(Arc::downgrade(&entrance));
-        Ok(serving)
+        let server = start_server(hub, &hub.settings(), options).await?;
+        let frontend: Arc<dyn ClientFrontend> = server.frontend.clone();
+        gateway.add_frontend(Arc::downgrade(&frontend));
+        Ok(server)
     };
     serve.boxed()
 }
 
-/// Starts to listen.
-async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> Result<Serving, GatewayError> {
-    let mut guests = Guests::new(settings, &http.listen, &Guests::default())?;
-    let is_local = http.listen.ip().is_loopback();
-    if let Some(digest) = &http.console {
-        if !is_local {
-            return Err(GatewayError::Settings(format!(
-                "{} can be reached from other machines: instead of --console, give a key of the settings a role with \
-                 \"operator\": true",
-                http.listen
-            )));
-        }
-        guests = guests.with_console(digest)?;
-    }
-    if !is_local && http.tls.is_none() && !http.plain {
-        return Err(GatewayError::Settings(format!(
-            "{} can be reached from other machines: give --tls-cert and --tls-key, or --plain-http where something before it \
-             speaks TLS",
-            http.listen
-        )));
-    }
-    let mut manager = LocalSessionManager::default();
+/// Starts the server.
+async fn start_server(
+    hub: &Arc<Hub>,
+    settings: &Settings,
+    options: &HttpServerOptions,
+) -> Result<HttpServer, GatewayError> {
+    let api_keys = api_keys_for_address(settings, options)?;
     let session_time = Duration::from_secs(settings.http.session_s.max(1));
+    let mut manager = LocalSessionManager::default();
     manager.session_config.keep_alive = Some(session_time);
     let manager = Arc::new(manager);
-    let failed = |error: std::io::Error| {
-        GatewayError::Client(format!("cannot listen on {}: {error}", http.listen))
-    };
-    let listener = TcpListener::bind(http.listen).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    let mut config = StreamableHttpServerConfig::default();
-    if !settings.http.hosts.is_empty() {
-        config
-            .allowed_hosts
-            .extend(settings.http.hosts.iter().cloned());
+    let listener =
+        TcpListener::bind(options.listen).map_err(|error| listen_error(options, &error))?;
+    listener
+        .set_nonblocking(true)
+        .map_err(|error| listen_error(options, &error))?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| listen_error(options, &error))?;
+    let (config, allowed_pages) = mcp_config(settings, options, address);
+    let frontend = Arc::new(HttpFrontend {
+        address: options.listen,
+        api_keys: RwLock::new(api_keys),
+        manager,
+        sessions: Mutex::default(),
+        max_sessions: settings.http.max_sessions.max(1),
+        session_time,
+        limiter: RequestLimiter::default(),
+        allowed_pages,
+        store: hub.store.clone(),
+        shared: hub.sessions.clone(),
+    });
+    let app = router(hub, &frontend, config)?;
+    let handle = Handle::new();
+    let server_task = spawn_server(app, listener, options, &handle).await?;
+    let cleaned = Arc::clone(&frontend);
+    let cleanup_task = tokio::spawn(async move {
+        loop {
+            sleep(CLEANUP_INTERVAL).await;
+            cleaned.remove_ended_sessions().await;
+        }
+    });
+    Ok(HttpServer {
+        frontend,
+        address,
+        handle,
+        server_task,
+        cleanup_task,
+    })
+}
+
+fn listen_error(options: &HttpServerOptions, error: &std::io::Error) -> GatewayError {
+    GatewayError::Client(format!("cannot listen on {}: {error}", options.listen))
+}
+
+/// Returns the keys of the settings and the console, or an error if they need another address.
+fn api_keys_for_address(
+    settings: &Settings,
+    options: &HttpServerOptions,
+) -> Result<ApiKeys, GatewayError> {
+    let api_keys = ApiKeys::new(settings, &options.listen, &ApiKeys::default())?;
+    let is_local = options.listen.ip().is_loopback();
+    let has_console_key = options.console.is_some();
+    if has_console_key && !is_local {
+        return Err(GatewayError::Settings(format!(
+            "{} can be reached from other machines: instead of --console, give a key of the \
+             settings a role with \"operator\": true",
+            options.listen
+        )));
     }
+    if !is_local && options.tls.is_none() && !options.plain {
+        return Err(GatewayError::Settings(format!(
+            "{} can be reached from other machines: give --tls-cert and --tls-key, or \
+             --plain-http if a proxy in front of it terminates TLS",
+            options.listen
+        )));
+    }
+    match &options.console {
+        Some(digest) => api_keys.with_console(digest),
+        None => Ok(api_keys),
+    }
+}
+
+/// Returns the configuration of the MCP endpoint, and the pages that may send requests.
+fn mcp_config(
+    settings: &Settings,
+    options: &HttpServerOptions,
+    address: SocketAddr,
+) -> (StreamableHttpServerConfig, AllowedPages) {
+    let mut config = StreamableHttpServerConfig::default();
+    config
+        .allowed_hosts
+        .extend(settings.http.hosts.iter().cloned());
     let mut origins = settings.http.origins.clone();
-    if is_local {
-        // Its own pages; those of another server on this machine have another port.
-        let scheme = if http.tls.is_some() { "https" } else { "http" };
+    if options.listen.ip().is_loopback() {
+        // The pages of this server. Pages of another server on this machine have another port.
+        let scheme = if options.tls.is_some() {
+            "https"
+        } else {
+            "http"
+        };
         origins.extend(
             ["127.0.0.1", "localhost", "[::1]"]
                 .map(|host| format!("{scheme}://{host}:{}", address.port())),
         );
     } else {
-        config.allowed_hosts.push(http.listen.ip().to_string());
+        config.allowed_hosts.push(options.listen.ip().to_string());
     }
-    let door = Arc::new(Door {
-        address: http.listen,
-        guests: RwLock::new(guests),
-        manager: Arc::clone(&manager),
-        sessions: Mutex::default(),
-        max_sessions: settings.http.max_sessions.max(1),
-        session_time,
-        places: Places::default(),
-        pages: Pages {
-            hosts: config.allowed_hosts.clone(),
-            origins: origins.clone(),
-        },
-        store: hub.store.clone(),
-        shared: hub.sessions.clone(),
-    });
-    let mut config = config
+    let allowed_pages = AllowedPages {
+        hosts: config.allowed_hosts.clone(),
+        origins: origins.clone(),
+    };
+    let config = config
         .with_allowed_origins(origins)
         .enforce_origin_validation();
+    (config, allowed_pages)
+}
+
+/// Returns the service of the MCP endpoint, with a handler for each session.
+fn mcp_service(
+    hub: &Arc<Hub>,
+    manager: Arc<LocalSessionManager>,
+    mut config: StreamableHttpServerConfig,
+) -> StreamableHttpService<Handler, LocalSessionManager> {
     config.session_store = hub
         .sessions
         .clone()
@@ -640,84 +768,85 @@ async fn listen(hub: &Arc<Hub>, settings: &Settings, http: &Http) -> Result<Serv
             },
         ))
     };
-    let service = StreamableHttpService::new(factory, manager, config);
-    let protocol = Router::new()
+    StreamableHttpService::new(factory, manager, config)
+}
+
+/// Returns all routes of the server.
+fn router(
+    hub: &Arc<Hub>,
+    frontend: &Arc<HttpFrontend>,
+    config: StreamableHttpServerConfig,
+) -> Result<Router, GatewayError> {
+    let service = mcp_service(hub, Arc::clone(&frontend.manager), config);
+    let mcp = Router::new()
         .route_service(PATH, service)
-        .route_layer(middleware::from_fn_with_state(Arc::clone(&door), admit));
-    let (api, described) = Api::routes(Arc::clone(hub));
-    let mut app = protocol
-        .merge(api.route_layer(middleware::from_fn_with_state(Arc::clone(&door), enter)))
-        .merge(desk::routes(Arc::clone(&door), Arc::clone(hub)));
-    let operators = middleware::from_fn_with_state((Arc::clone(&door), Arc::clone(hub)), operate);
-    let console = console::parts(Arc::clone(hub)).route_layer(operators);
-    let page = console::page()
-        .merge(described)
-        .route_layer(middleware::from_fn_with_state(Arc::clone(&door), look));
-    app = app.merge(
-        page.merge(console)
-            .route_layer(middleware::from_fn(console::bound)),
-    );
+        .route_layer(middleware::from_fn_with_state(Arc::clone(frontend), admit));
+    let (api, description) = Api::routes(Arc::clone(hub));
+    let admit_api = middleware::from_fn_with_state(Arc::clone(frontend), admit_api_request);
+    let admit_operators =
+        middleware::from_fn_with_state((Arc::clone(frontend), Arc::clone(hub)), admit_operator);
+    let admit_pages = middleware::from_fn_with_state(Arc::clone(frontend), admit_page_request);
+    let console = console::data_routes(Arc::clone(hub)).route_layer(admit_operators);
+    let pages = console::page_routes()
+        .merge(description)
+        .route_layer(admit_pages)
+        .merge(console)
+        .route_layer(middleware::from_fn(console::add_security_headers));
+    let mut app = mcp
+        .merge(api.route_layer(admit_api))
+        .merge(status::routes(Arc::clone(frontend), Arc::clone(hub)))
+        .merge(pages);
     let proxy = Arc::new(Proxy::new(Arc::clone(hub))?);
-    for api in picktools_proxy::Api::ALL {
-        let state = ModelDoor {
-            door: Arc::clone(&door),
+    for api in picktools_proxy::ModelApi::ALL {
+        let state = ModelRoute {
+            frontend: Arc::clone(frontend),
             proxy: Arc::clone(&proxy),
             api,
         };
-        app = app.route(&format!("/v1{}", api.path()), post(model).with_state(state));
+        app = app.route(
+            &format!("/v1{}", api.path()),
+            post(proxy_model_request).with_state(state),
+        );
     }
     let app = app
-        .fallback(nothing)
-        .method_not_allowed_fallback(other_method)
-        .layer(middleware::from_fn_with_state(Arc::clone(hub), watch));
-    let handle = Handle::new();
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn_with_state(Arc::clone(hub), measure));
+    Ok(app)
+}
+
+/// Serves the routes on the listener, with TLS if the options have a certificate.
+async fn spawn_server(
+    app: Router,
+    listener: TcpListener,
+    options: &HttpServerOptions,
+    handle: &Handle<SocketAddr>,
+) -> Result<tokio::task::JoinHandle<std::io::Result<()>>, GatewayError> {
     let app = app.into_make_service();
-    let served = match &http.tls {
-        None => {
-            let mut server = axum_server::from_tcp(listener)
-                .map_err(failed)?
-                .handle(handle.clone());
-            server
-                .http_builder()
-                .http1()
-                .header_read_timeout(HEAD)
-                .max_headers(READ_HEADERS);
-            tokio::spawn(server.acceptor(NoDelayAcceptor::new()).serve(app))
-        }
-        Some((certificate, key)) => {
-            // The provider of the process may be set already, by whoever uses the library.
-            picktools_net::install_tls_backend();
-            let config = RustlsConfig::from_pem_file(certificate, key).await;
-            let config = config.map_err(|error| {
-                let (certificate, key) = (certificate.display(), key.display());
-                GatewayError::Settings(format!(
-                    "{certificate} and {key} are no certificate and key: {error}"
-                ))
-            })?;
-            let acceptor = RustlsAcceptor::new(config).acceptor(NoDelayAcceptor::new());
-            let mut server = axum_server::from_tcp(listener)
-                .map_err(failed)?
-                .handle(handle.clone());
-            server
-                .http_builder()
-                .http1()
-                .header_read_timeout(HEAD)
-                .max_headers(READ_HEADERS);
-            tokio::spawn(server.acceptor(acceptor).serve(app))
-        }
+    let mut server = axum_server::from_tcp(listener)
+        .map_err(|error| listen_error(options, &error))?
+        .handle(handle.clone());
+    server
+        .http_builder()
+        .http1()
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_headers(MAX_PARSED_HEADERS);
+    let Some(TlsFiles { certificate, key }) = &options.tls else {
+        return Ok(tokio::spawn(
+            server.acceptor(NoDelayAcceptor::new()).serve(app),
+        ));
     };
-    let tidied = Arc::clone(&door);
-    let tidying = tokio::spawn(async move {
-        loop {
-            sleep(LOOK).await;
-            tidied.tidy().await;
-        }
-    });
-    Ok(Serving {
-        door,
-        address,
-        handle,
-        served,
-        tidying,
-    })
+    // A program that uses the library may have installed a TLS backend already.
+    picktools_net::install_tls_backend();
+    let config = RustlsConfig::from_pem_file(certificate, key)
+        .await
+        .map_err(|error| {
+            GatewayError::Settings(format!(
+                "cannot read the certificate {} and the key {}: {error}",
+                certificate.display(),
+                key.display()
+            ))
+        })?;
+    let acceptor = RustlsAcceptor::new(config).acceptor(NoDelayAcceptor::new());
+    Ok(tokio::spawn(server.acceptor(acceptor).serve(app)))
 }

@@ -1,4 +1,4 @@
-//! What a gateway tells of what happens in it.
+//! The metrics of a gateway.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 
 use picktools_gateway::settings::Share;
 use picktools_gateway::{Counters, Gateway, GatewayOptions, Settings};
-use picktools_http::{Http, serve};
-use picktools_import::mcp::{Server, Way};
+use picktools_http::{HttpServerOptions, serve};
+use picktools_import::mcp::{Server, ServerTransport};
 use picktools_mcp::{Connection, Handshake, Limits, ToolChanges};
 use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest};
 use rmcp::service::PeerRequestOptions;
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_searches_lists_sessions_and_upstreams_are_counted() {
+async fn metrics_count_calls_searches_lists_and_sessions() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/servers/upstream.py");
-    let way = Way::Stdio {
+    let transport = ServerTransport::Stdio {
         command: "python3".to_owned(),
         arguments: vec![script.display().to_string()],
         variables: BTreeMap::new(),
@@ -28,12 +28,12 @@ async fn calls_searches_lists_sessions_and_upstreams_are_counted() {
     let gateway = Gateway::open(GatewayOptions {
         servers: vec![Server {
             name: "up".to_owned(),
-            way,
+            transport,
         }],
-        settings: Settings::read(r#"{"mode": "search"}"#).expect("settings"),
+        settings: Settings::parse(r#"{"mode": "search"}"#).expect("settings"),
         catalog: None,
         environment: Arc::new(|name: &str| std::env::var_os(name)),
-        kept: None,
+        tool_cache: None,
         pins: None,
         queue: None,
         store: None,
@@ -42,9 +42,9 @@ async fn calls_searches_lists_sessions_and_upstreams_are_counted() {
     });
     let gateway = gateway.expect("a gateway");
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    let serving = serve(
+    let http_server = serve(
         &gateway,
-        &Http {
+        &HttpServerOptions {
             listen,
             tls: None,
             plain: false,
@@ -53,10 +53,10 @@ async fn calls_searches_lists_sessions_and_upstreams_are_counted() {
     )
     .await
     .expect("it listens");
-    let url = format!("http://{}/mcp", serving.address());
+    let url = format!("http://{}/mcp", http_server.address());
     let server = Server {
         name: "gateway".to_owned(),
-        way: Way::Http {
+        transport: ServerTransport::Http {
             url,
             headers: BTreeMap::new(),
             credentials: None,
@@ -68,7 +68,7 @@ async fn calls_searches_lists_sessions_and_upstreams_are_counted() {
         &|_| None,
         deadline,
         &limits,
-        Handshake::KnownFirst,
+        Handshake::LegacyFirst,
         ToolChanges::default(),
     )
     .await;
@@ -79,11 +79,11 @@ async fn calls_searches_lists_sessions_and_upstreams_are_counted() {
         let request =
             CallToolRequest::new(CallToolRequestParams::new(name).with_arguments(arguments));
         let request = ClientRequest::CallToolRequest(request);
-        let begun = client
+        let sent = client
             .begin(request, PeerRequestOptions::no_options(), |_| {})
             .await
             .expect("it is sent");
-        begun.answer().await.expect("an answer")
+        sent.answer().await.expect("an answer")
     };
     call("search_tools", json!({"query": "sum of two numbers"})).await;
     call("up__add", json!({"a": 1, "b": 2})).await;
@@ -102,7 +102,7 @@ async fn calls_searches_lists_sessions_and_upstreams_are_counted() {
     );
     assert!(
         up.call_us > 0 && up.starts == 1 && !up.up,
-        "it died: {up:?}"
+        "the upstream died: {up:?}"
     );
     assert_eq!(
         (
@@ -119,13 +119,13 @@ async fn calls_searches_lists_sessions_and_upstreams_are_counted() {
     );
     assert_eq!(counts.open_sessions, 1);
     client.end().await;
-    let gone = async || {
+    let wait_for_end = async || {
         while counters.counts().open_sessions > 0 {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), gone())
+    tokio::time::timeout(Duration::from_secs(30), wait_for_end())
         .await
-        .expect("a client that has gone is not counted");
+        .expect("a disconnected client is not counted");
     gateway.end().await;
 }

@@ -1,6 +1,6 @@
-//! Reads what people already have: OpenAPI documents, and configurations that name MCP servers.
+//! Importers for existing files: OpenAPI documents and configuration files of MCP servers.
 //!
-//! It reads text and no more: it starts no process and opens no connection.
+//! This crate only parses text. It starts no process and opens no connection.
 
 pub mod mcp;
 pub mod openapi;

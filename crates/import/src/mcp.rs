@@ -1,20 +1,29 @@
-//! Which MCP servers a configuration file names, and how each is reached.
+//! Configuration files of MCP servers.
 //!
-//! Read are the files of Claude Desktop, Claude Code (`.mcp.json`), Cursor, Windsurf, Cline and
-//! Gemini CLI (`mcpServers`), VS Code (`servers`, also within `mcp` of its settings) and Zed
-//! (`context_servers`), with comments and commas at ends. Names in braces are put in from the
-//! environment: `${NAME}`, `${env:NAME}`, `${NAME:-otherwise}`, `${workspaceFolder}`,
-//! `${userHome}`. What cannot be put in is a fault of that server alone.
+//! The parser accepts the files of Claude Desktop, Claude Code (`.mcp.json`), Cursor, Windsurf,
+//! Cline and Gemini CLI (`mcpServers`), VS Code (`servers`, also inside `mcp` of its settings) and
+//! Zed (`context_servers`). Comments and trailing commas are allowed.
+//!
+//! Placeholders in braces are expanded from the environment: `${NAME}`, `${env:NAME}`,
+//! `${NAME:-default}`, `${workspaceFolder}`, `${userHome}`. A placeholder without a value
+//! invalidates only its own server.
 //!
 //! ```
 //! use std::path::Path;
 //! use picktools_import::mcp;
-//! use picktools_import::mcp::{Surroundings, Way};
+//! use picktools_import::mcp::{ConfigEnvironment, ServerTransport};
 //!
-//! let text = r#"{"mcpServers": {"wiki": {"url": "https://wiki.example/mcp", "headers": {"Authorization": "Bearer ${KEY}"}}}}"#;
-//! let surroundings = Surroundings { variable: &|name| (name == "KEY").then(|| "secret".to_owned()), folder: Path::new("") };
-//! let configuration = mcp::read(text, &surroundings)?;
-//! let Way::Http { headers, .. } = &configuration.servers[0].way else { panic!("it has an address") };
+//! let text = r#"{"mcpServers": {"wiki": {
+//!     "url": "https://wiki.example/mcp",
+//!     "headers": {"Authorization": "Bearer ${KEY}"}}}}"#;
+//! let environment = ConfigEnvironment {
+//!     variable: &|name| (name == "KEY").then(|| "secret".to_owned()),
+//!     folder: Path::new(""),
+//! };
+//! let configuration = mcp::parse_configuration(text, &environment)?;
+//! let ServerTransport::Http { headers, .. } = &configuration.servers[0].transport else {
+//!     panic!("the server has a URL")
+//! };
 //! assert_eq!(headers["Authorization"], "Bearer secret");
 //! # Ok::<(), mcp::McpConfigError>(())
 //! ```
@@ -32,68 +41,70 @@ use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools::json::Json;
 use picktools::schema::kind;
 
-/// Under which members of a file its servers stand.
-const HOLDERS: [&str; 5] = [
+/// JSON pointers to the members of a file that may contain its servers.
+const SERVER_POINTERS: [&str; 5] = [
     "/mcpServers",
     "/mcp/servers",
     "/mcp/mcpServers",
     "/context_servers",
     "/servers",
 ];
-/// Under which members of a server its address stands.
-const ADDRESSES: [&str; 3] = ["url", "serverUrl", "httpUrl"];
-/// The most servers of one file.
+/// The members of a server entry that may contain its URL.
+const URL_KEYS: [&str; 3] = ["url", "serverUrl", "httpUrl"];
+/// The largest number of servers in one file.
 const MAX_SERVERS: usize = 1_000;
 
-/// The servers that a file names.
+/// The servers of a configuration file.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Configuration {
-    /// Those that can be reached, in the order of the file.
+    /// The valid, enabled servers, in the order of the file.
     pub servers: Vec<Server>,
-    /// Those that are switched off.
+    /// The names of the disabled servers.
     pub disabled: Vec<String>,
-    /// Those that cannot be reached as the file has them.
+    /// The servers whose entries are invalid.
     pub faults: Vec<ServerFault>,
 }
 
-/// A server.
+/// An MCP server of a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
-    /// What the file calls it; the source of its tools.
+    /// The server's name in the file, which is the source of its tools.
     pub name: String,
-    /// How it is reached.
-    pub way: Way,
+    /// The connection parameters.
+    pub transport: ServerTransport,
 }
 
-/// How a server is reached. What it shows of itself holds no values of variables and headers, which
-/// may be secret.
+/// The connection parameters of a server.
+///
+/// The `Debug` output omits the values of variables and headers, which may be secret.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Way {
-    /// A program that is started, and spoken with on its standard input and output.
+pub enum ServerTransport {
+    /// A program that communicates over its standard input and output.
     Stdio {
         /// The program.
         command: String,
         /// Its arguments.
         arguments: Vec<String>,
-        /// Variables of its environment beside those of the caller.
+        /// Environment variables, in addition to those of the caller.
         variables: BTreeMap<String, String>,
-        /// The folder that it works in; the caller's where it is `None`.
+        /// The working directory; the caller's if `None`.
         folder: Option<PathBuf>,
     },
-    /// An address of streamable HTTP.
+    /// A URL of streamable HTTP.
     Http {
-        /// The address.
+        /// The URL.
         url: String,
-        /// Headers of each request.
+        /// The headers of every request.
         headers: BTreeMap<String, String>,
-        /// What tokens are got with that requests carry, for a server that wants them.
+        /// Credentials for access tokens, if the server requires them.
         credentials: Option<ClientCredentials>,
     },
 }
 
-/// What a program gets tokens with: OAuth's client credentials. What it shows of itself holds no
-/// secret.
+/// OAuth client credentials, with which a program requests access tokens.
+///
+/// The `Debug` output omits the secret.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientCredentials {
@@ -101,10 +112,12 @@ pub struct ClientCredentials {
     pub id: String,
     /// The client's secret.
     pub secret: String,
-    /// The scopes that are asked for.
+    /// The requested scopes.
     pub scopes: Vec<String>,
-    /// Where tokens come from. `None` for what the server says, which must then be of its own
-    /// origin: another would be given the secret.
+    /// The token endpoint.
+    ///
+    /// `None` for the endpoint that the server announces. It must have the server's own origin,
+    /// because another origin would receive the secret.
     pub token_url: Option<String>,
 }
 
@@ -116,8 +129,8 @@ impl fmt::Debug for ClientCredentials {
             token_url,
             ..
         } = self;
-        let mut shown = f.debug_struct("ClientCredentials");
-        shown
+        let mut debug = f.debug_struct("ClientCredentials");
+        debug
             .field("id", id)
             .field("scopes", scopes)
             .field("token_url", token_url)
@@ -125,7 +138,7 @@ impl fmt::Debug for ClientCredentials {
     }
 }
 
-impl fmt::Debug for Way {
+impl fmt::Debug for ServerTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stdio {
@@ -147,87 +160,84 @@ impl fmt::Debug for Way {
     }
 }
 
-/// Why a server cannot be reached as the file has it.
+/// Error of one server's entry.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{server}: {message}; {remedy}")]
 #[non_exhaustive]
 pub struct ServerFault {
-    /// What the file calls it.
+    /// The server's name in the file.
     pub server: String,
-    /// What is wrong.
+    /// The cause.
     pub message: String,
-    /// How to mend it.
+    /// The remedy.
     pub remedy: String,
 }
 
-/// Why a file is no configuration.
+/// Error of a configuration file as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum McpConfigError {
-    /// It is not JSON, comments aside.
+    /// The text is not JSON with comments.
     #[error("{0}")]
     Syntax(String),
-    /// A member stands twice.
-    #[error("{0}: the member stands twice; remove one of them")]
+    /// A key occurs twice.
+    #[error("duplicate key {0:?}; remove one of them")]
     Repeated(String),
-    /// It names no servers.
-    #[error(
-        "it names no MCP servers; they stand under `mcpServers`, `servers` or `context_servers`"
-    )]
+    /// The file defines no servers.
+    #[error("no MCP servers found; define them under `mcpServers`, `servers` or `context_servers`")]
     NoServers,
-    /// Its servers are no object.
+    /// The servers are not an object.
     #[error("{holder} is {found}; give an object from names to servers")]
     NoObject {
-        /// Where they stand.
+        /// The JSON pointer to the servers.
         holder: &'static str,
-        /// What stands there.
+        /// The JSON type of the value.
         found: &'static str,
     },
-    /// It names too many.
-    #[error("it names more than {MAX_SERVERS} servers; split the file")]
+    /// The file defines too many servers.
+    #[error("more than {MAX_SERVERS} servers; split the file")]
     TooMany,
 }
 
-/// What is put into a file in place of names in braces.
+/// The values for the placeholders of a configuration file.
 #[derive(Clone, Copy)]
-pub struct Surroundings<'a> {
-    /// A variable of the environment.
+pub struct ConfigEnvironment<'a> {
+    /// Looks up an environment variable.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// The folder of the file.
     pub folder: &'a Path,
 }
 
-/// Returns `true` if a text looks like a configuration of MCP servers.
+/// Returns `true` if a text looks like a configuration file of MCP servers.
 pub fn is_configuration(text: &str) -> bool {
-    parse(text).is_ok_and(|file| {
-        let servers = holder(&file).and_then(|(at, servers)| Some((at, servers.as_object()?)));
-        // `servers` alone is a word that other files use as well: those of OpenAPI have a list
-        // there.
-        servers.is_some_and(|(at, servers)| at != "/servers" || servers.values().all(is_server))
-    })
+    let Ok(file) = parse_jsonc(text) else {
+        return false;
+    };
+    match find_servers(&file) {
+        // Other files have a member `servers` too; in OpenAPI documents it is a list.
+        Some(("/servers", Value::Object(servers))) => servers.values().all(is_server),
+        Some((_, Value::Object(_))) => true,
+        _ => false,
+    }
 }
 
-/// Returns the text of a catalog's file if it is a configuration of MCP servers: it has no tools,
-/// but names servers that have.
+/// Returns the text of a catalog file if it is a configuration file of MCP servers.
 pub fn configuration_text(file: &CatalogFile) -> Option<&str> {
-    std::str::from_utf8(file.bytes())
-        .ok()
-        .filter(|text| is_configuration(text))
+    let text = std::str::from_utf8(file.bytes()).ok()?;
+    is_configuration(text).then_some(text)
 }
 
 fn is_server(value: &Value) -> bool {
-    std::iter::once(&"command")
-        .chain(&ADDRESSES)
-        .any(|key| value.get(key).is_some())
+    value.get("command").is_some() || URL_KEYS.iter().any(|key| value.get(key).is_some())
 }
 
-fn holder(file: &Value) -> Option<(&'static str, &Value)> {
-    HOLDERS
+fn find_servers(file: &Value) -> Option<(&'static str, &Value)> {
+    SERVER_POINTERS
         .into_iter()
         .find_map(|at| Some((at, file.pointer(at)?)))
 }
 
-fn parse(text: &str) -> Result<Value, McpConfigError> {
+fn parse_jsonc(text: &str) -> Result<Value, McpConfigError> {
     let options = ParseOptions {
         allow_comments: true,
         allow_trailing_commas: true,
@@ -240,9 +250,9 @@ fn parse(text: &str) -> Result<Value, McpConfigError> {
         allow_extended_string_escapes: false,
         allow_non_finite_numbers: false,
     };
-    let read =
+    let parsed =
         jsonc_parser::parse_to_serde_value::<Json>(text.trim_start_matches('\u{feff}'), &options);
-    let Json { value, repeated } = read.map_err(|error| {
+    let Json { value, repeated } = parsed.map_err(|error| {
         McpConfigError::Syntax(marked(&error.to_string(), MAX_NAME_CHARS).into_owned())
     })?;
     match repeated.into_iter().next() {
@@ -251,18 +261,21 @@ fn parse(text: &str) -> Result<Value, McpConfigError> {
     }
 }
 
-/// Reads a configuration.
+/// Parses a configuration file.
 ///
 /// # Errors
 ///
-/// [`McpConfigError`] when the text is no configuration. What is wrong with one server stands in
+/// [`McpConfigError`] if the text is not a configuration file. Errors of single servers are in
 /// [`Configuration::faults`].
-pub fn read(text: &str, surroundings: &Surroundings<'_>) -> Result<Configuration, McpConfigError> {
-    let file = parse(text)?;
-    let (at, servers) = holder(&file).ok_or(McpConfigError::NoServers)?;
+pub fn parse_configuration(
+    text: &str,
+    environment: &ConfigEnvironment<'_>,
+) -> Result<Configuration, McpConfigError> {
+    let file = parse_jsonc(text)?;
+    let (pointer, servers) = find_servers(&file).ok_or(McpConfigError::NoServers)?;
     let Some(servers) = servers.as_object() else {
         return Err(McpConfigError::NoObject {
-            holder: at,
+            holder: pointer,
             found: kind(servers),
         });
     };
@@ -271,20 +284,20 @@ pub fn read(text: &str, surroundings: &Surroundings<'_>) -> Result<Configuration
     }
     let mut configuration = Configuration::default();
     for (name, server) in servers {
-        let shown = marked(name, MAX_NAME_CHARS).into_owned();
-        let off = server.get("disabled") == Some(&Value::Bool(true))
+        let shown_name = marked(name, MAX_NAME_CHARS).into_owned();
+        let is_disabled = server.get("disabled") == Some(&Value::Bool(true))
             || server.get("enabled") == Some(&Value::Bool(false));
-        if off {
-            configuration.disabled.push(shown);
+        if is_disabled {
+            configuration.disabled.push(shown_name);
             continue;
         }
-        match way(server, surroundings) {
-            Ok(way) => configuration.servers.push(Server {
+        match parse_transport(server, environment) {
+            Ok(transport) => configuration.servers.push(Server {
                 name: name.clone(),
-                way,
+                transport,
             }),
-            Err((message, remedy)) => configuration.faults.push(ServerFault {
-                server: shown,
+            Err(EntryProblem { message, remedy }) => configuration.faults.push(ServerFault {
+                server: shown_name,
                 message,
                 remedy,
             }),
@@ -293,66 +306,75 @@ pub fn read(text: &str, surroundings: &Surroundings<'_>) -> Result<Configuration
     Ok(configuration)
 }
 
-/// What is wrong, and the remedy.
-type Fault = (String, String);
-
-fn fault(message: impl Into<String>, remedy: impl Into<String>) -> Fault {
-    (message.into(), remedy.into())
+/// The cause and the remedy of an invalid server entry.
+struct EntryProblem {
+    message: String,
+    remedy: String,
 }
 
-fn way(server: &Value, surroundings: &Surroundings<'_>) -> Result<Way, Fault> {
+fn problem(message: impl Into<String>, remedy: impl Into<String>) -> EntryProblem {
+    EntryProblem {
+        message: message.into(),
+        remedy: remedy.into(),
+    }
+}
+
+fn parse_transport(
+    server: &Value,
+    environment: &ConfigEnvironment<'_>,
+) -> Result<ServerTransport, EntryProblem> {
     let Some(members) = server.as_object() else {
-        return Err(fault(
-            format!("it is {}", kind(server)),
+        return Err(problem(
+            format!("the entry is {}", kind(server)),
             "give an object with `command` or `url`",
         ));
     };
-    let kind = members
+    let transport_type = members
         .get("type")
         .or_else(|| members.get("transport"))
         .and_then(Value::as_str);
-    if kind == Some("sse") {
-        return Err(fault(
-            "it speaks the HTTP+SSE transport, which the protocol replaced in 2025",
-            "give the server's address of streamable HTTP, with `\"type\": \"http\"`",
+    if transport_type == Some("sse") {
+        return Err(problem(
+            "the entry uses the HTTP+SSE transport, which MCP replaced in 2025",
+            "give the server's streamable HTTP URL, with `\"type\": \"http\"`",
         ));
     }
-    let address = ADDRESSES
+    let address = URL_KEYS
         .into_iter()
         .find_map(|key| Some((key, members.get(key)?)));
     match (members.get("command"), address) {
-        (Some(_), Some(_)) => Err(fault(
-            "it has both a command and an address",
+        (Some(_), Some(_)) => Err(problem(
+            "the entry has both a command and a URL",
             "remove one of them",
         )),
-        (None, None) => Err(fault(
-            "it has neither a command nor an address",
+        (None, None) => Err(problem(
+            "the entry has neither a command nor a URL",
             "give `command` or `url`",
         )),
-        // Zed's older files have all of it within `command`.
-        (Some(Value::Object(command)), None) => stdio(command, "path", surroundings),
-        (Some(_), None) => stdio(members, "command", surroundings),
+        // Older Zed files have all members inside `command`.
+        (Some(Value::Object(command)), None) => stdio(command, "path", environment),
+        (Some(_), None) => stdio(members, "command", environment),
         (None, Some((key, url))) => {
-            let url = expand(&text(key, url)?, surroundings)?;
+            let url = expand(&text(key, url)?, environment)?;
             if !url.starts_with("http://") && !url.starts_with("https://") {
-                return Err(fault(
-                    format!("`{key}` is no address of HTTP"),
-                    "give one that begins with https:// or http://",
+                return Err(problem(
+                    format!("`{key}` is not an HTTP URL"),
+                    "give a URL that starts with https:// or http://",
                 ));
             }
-            let headers = named(members, "headers", surroundings)?;
-            let credentials = credentials(members, surroundings)?;
+            let headers = parse_string_map(members, "headers", environment)?;
+            let credentials = credentials(members, environment)?;
             if credentials.is_some()
                 && headers
                     .keys()
                     .any(|name| name.eq_ignore_ascii_case("authorization"))
             {
-                return Err(fault(
-                    "it has both `clientCredentials` and a header `Authorization`",
+                return Err(problem(
+                    "the entry has both `clientCredentials` and an `Authorization` header",
                     "remove one of them",
                 ));
             }
-            Ok(Way::Http {
+            Ok(ServerTransport::Http {
                 url,
                 headers,
                 credentials,
@@ -363,224 +385,234 @@ fn way(server: &Value, surroundings: &Surroundings<'_>) -> Result<Way, Fault> {
 
 fn credentials(
     members: &Map<String, Value>,
-    surroundings: &Surroundings<'_>,
-) -> Result<Option<ClientCredentials>, Fault> {
+    environment: &ConfigEnvironment<'_>,
+) -> Result<Option<ClientCredentials>, EntryProblem> {
     const MEMBER: &str = "clientCredentials";
     let members = match members.get(MEMBER) {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::Object(members)) => members,
         Some(other) => {
             let message = format!("`{MEMBER}` is {}", kind(other));
-            return Err(fault(
+            return Err(problem(
                 message,
                 "give an object with `clientId` and `clientSecret`",
             ));
         }
     };
-    let known = ["clientId", "clientSecret", "scopes", "tokenUrl"];
-    if let Some(unknown) = members.keys().find(|name| !known.contains(&name.as_str())) {
+    let known_keys = ["clientId", "clientSecret", "scopes", "tokenUrl"];
+    if let Some(unknown) = members
+        .keys()
+        .find(|name| !known_keys.contains(&name.as_str()))
+    {
         let message = format!(
-            "`{MEMBER}` has no member {:?}",
+            "`{MEMBER}` has the unknown key {:?}",
             marked(unknown, MAX_NAME_CHARS)
         );
-        return Err(fault(
+        return Err(problem(
             message,
             format!(
-                "it has {}",
-                known.map(|name| format!("`{name}`")).join(", ")
+                "the known keys are {}",
+                known_keys.map(|name| format!("`{name}`")).join(", ")
             ),
         ));
     }
-    let needed = |key| match members.get(key) {
-        None => Err(fault(
+    let required = |key| match members.get(key) {
+        None => Err(problem(
             format!("`{MEMBER}` has no `{key}`"),
             format!("give `{key}`"),
         )),
-        Some(value) => match expand(&text(key, value)?, surroundings)? {
-            empty if empty.is_empty() => Err(fault(
+        Some(value) => match expand(&text(key, value)?, environment)? {
+            empty if empty.is_empty() => Err(problem(
                 format!("`{key}` is empty"),
-                "give one, or set its variable",
+                "give a value, or set its variable",
             )),
             value => Ok(value),
         },
     };
-    let scopes = match members.get("scopes") {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::Array(scopes)) => scopes
-            .iter()
-            .map(|scope| text("scopes", scope))
-            .collect::<Result<_, _>>()?,
-        Some(other) => {
-            return Err(fault(
-                format!("`scopes` is {}", kind(other)),
-                "give a list of texts",
-            ));
-        }
-    };
+    let scopes = parse_scopes(members)?;
     let token_url = members
         .get("tokenUrl")
-        .map(|_| needed("tokenUrl"))
+        .map(|_| required("tokenUrl"))
         .transpose()?;
     if token_url.as_ref().is_some_and(|url| !is_private(url)) {
-        return Err(fault(
-            "`tokenUrl` is no address of HTTPS, and a secret is sent there",
-            "give one that begins with https://",
+        return Err(problem(
+            "`tokenUrl` is not an HTTPS URL, but receives a secret",
+            "give a URL that starts with https://",
         ));
     }
     Ok(Some(ClientCredentials {
-        id: needed("clientId")?,
-        secret: needed("clientSecret")?,
+        id: required("clientId")?,
+        secret: required("clientSecret")?,
         scopes,
         token_url,
     }))
 }
 
-/// Whether nobody on the way reads what is sent to an address: HTTPS, or this machine.
+fn parse_scopes(members: &Map<String, Value>) -> Result<Vec<String>, EntryProblem> {
+    match members.get("scopes") {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::Array(scopes)) => scopes.iter().map(|scope| text("scopes", scope)).collect(),
+        Some(other) => Err(problem(
+            format!("`scopes` is {}", kind(other)),
+            "give a list of strings",
+        )),
+    }
+}
+
+/// Returns `true` if nobody else can read what is sent to a URL: it uses HTTPS or points to this
+/// machine.
 pub fn is_private(url: &str) -> bool {
     let Some(rest) = url.strip_prefix("http://") else {
         return url.starts_with("https://");
     };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let port = |(_, port): &(&str, &str)| port.bytes().all(|byte| byte.is_ascii_digit());
-    let host = authority
-        .rsplit_once(':')
-        .filter(port)
-        .map_or(authority, |(host, _)| host);
+    let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if is_port(port) => host,
+        _ => authority,
+    };
     ["127.0.0.1", "[::1]", "localhost"].contains(&host)
 }
 
 fn stdio(
     members: &Map<String, Value>,
     program: &str,
-    surroundings: &Surroundings<'_>,
-) -> Result<Way, Fault> {
+    environment: &ConfigEnvironment<'_>,
+) -> Result<ServerTransport, EntryProblem> {
     let command = expand(
         &text(program, members.get(program).unwrap_or(&Value::Null))?,
-        surroundings,
+        environment,
     )?;
     if command.trim().is_empty() {
-        return Err(fault("its command is empty", "name the program"));
+        return Err(problem("`command` is empty", "name the program"));
     }
     let arguments = match members.get("args") {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Array(arguments)) => {
-            let one = |argument| expand(&text("args", argument)?, surroundings);
-            arguments.iter().map(one).collect::<Result<_, _>>()?
+            let mut expanded = Vec::with_capacity(arguments.len());
+            for argument in arguments {
+                expanded.push(expand(&text("args", argument)?, environment)?);
+            }
+            expanded
         }
         Some(other) => {
-            return Err(fault(
+            return Err(problem(
                 format!("`args` is {}", kind(other)),
-                "give a list of texts",
+                "give a list of strings",
             ));
         }
     };
     let folder = match members.get("cwd") {
         None | Some(Value::Null) => None,
         Some(folder) => Some(
-            surroundings
+            environment
                 .folder
-                .join(expand(&text("cwd", folder)?, surroundings)?),
+                .join(expand(&text("cwd", folder)?, environment)?),
         ),
     };
-    Ok(Way::Stdio {
+    Ok(ServerTransport::Stdio {
         command,
         arguments,
-        variables: named(members, "env", surroundings)?,
+        variables: parse_string_map(members, "env", environment)?,
         folder,
     })
 }
 
-fn text(key: &str, value: &Value) -> Result<String, Fault> {
+fn text(key: &str, value: &Value) -> Result<String, EntryProblem> {
     match value {
         Value::String(text) => Ok(text.clone()),
-        other => Err(fault(format!("`{key}` is {}", kind(other)), "give a text")),
+        other => Err(problem(
+            format!("`{key}` is {}", kind(other)),
+            "give a string",
+        )),
     }
 }
 
-/// Texts by name. Numbers and booleans are written as they stand, as the programs do that write
-/// such files.
-fn named(
+/// Parses an object of strings. Numbers and booleans become text, as in the programs that use these
+/// files.
+fn parse_string_map(
     members: &Map<String, Value>,
     key: &str,
-    surroundings: &Surroundings<'_>,
-) -> Result<BTreeMap<String, String>, Fault> {
-    let named = match members.get(key) {
+    environment: &ConfigEnvironment<'_>,
+) -> Result<BTreeMap<String, String>, EntryProblem> {
+    let entries = match members.get(key) {
         None | Some(Value::Null) => return Ok(BTreeMap::new()),
-        Some(Value::Object(named)) => named,
+        Some(Value::Object(entries)) => entries,
         Some(other) => {
-            return Err(fault(
+            return Err(problem(
                 format!("`{key}` is {}", kind(other)),
-                "give an object from names to texts",
+                "give an object of strings",
             ));
         }
     };
-    let one = |(name, value): (&String, &Value)| {
+    let mut expanded = BTreeMap::new();
+    for (name, value) in entries {
         let value = match value {
             Value::Number(_) | Value::Bool(_) => value.to_string(),
-            other => expand(&text(key, other)?, surroundings)?,
+            other => expand(&text(key, other)?, environment)?,
         };
-        Ok((name.clone(), value))
-    };
-    named.iter().map(one).collect()
+        expanded.insert(name.clone(), value);
+    }
+    Ok(expanded)
 }
 
-/// Puts in what stands for names in braces. What is put in is not looked through again.
-fn expand(text: &str, surroundings: &Surroundings<'_>) -> Result<String, Fault> {
+/// Expands placeholders in braces. The inserted values are not expanded again.
+fn expand(text: &str, environment: &ConfigEnvironment<'_>) -> Result<String, EntryProblem> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
         expanded.push_str(before);
         let Some((name, after)) = after.split_once('}') else {
-            return Err(fault("a `${` is not closed", "close it with `}`"));
+            return Err(problem("a `${` is not closed", "close it with `}`"));
         };
-        expanded.push_str(&value(name, surroundings)?);
+        expanded.push_str(&value(name, environment)?);
         rest = after;
     }
     expanded.push_str(rest);
     Ok(expanded)
 }
 
-fn value(name: &str, surroundings: &Surroundings<'_>) -> Result<String, Fault> {
-    let variable = |name: &str| (surroundings.variable)(name);
-    if let Some(asked) = name.strip_prefix("input:") {
-        return Err(fault(
+fn value(name: &str, environment: &ConfigEnvironment<'_>) -> Result<String, EntryProblem> {
+    let variable = |name: &str| (environment.variable)(name);
+    if let Some(input) = name.strip_prefix("input:") {
+        return Err(problem(
             format!(
-                "its editor asks a person for {:?}",
-                marked(asked, MAX_NAME_CHARS)
+                "the placeholder \"input:{}\" needs input in an editor",
+                marked(input, MAX_NAME_CHARS)
             ),
-            "write `${NAME}` instead, and set the variable NAME",
+            "use `${NAME}` instead, and set the variable NAME",
         ));
     }
     let folder = || {
-        let folder = surroundings.folder;
-        // The files of a project stand in a hidden folder of it: `.vscode`, `.cursor`.
-        let hidden = folder
+        let folder = environment.folder;
+        // Project files may be in a hidden folder of the project: `.vscode`, `.cursor`.
+        let is_hidden = folder
             .file_name()
             .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        folder
-            .parent()
-            .filter(|_| hidden)
-            .unwrap_or(folder)
-            .display()
-            .to_string()
+        let project = match folder.parent() {
+            Some(parent) if is_hidden => parent,
+            _ => folder,
+        };
+        project.display().to_string()
     };
-    let found = match name {
+    let value = match name {
         "workspaceFolder" | "workspaceRoot" => Some(folder()),
         "userHome" => variable("HOME").or_else(|| variable("USERPROFILE")),
         "pathSeparator" | "/" => Some(std::path::MAIN_SEPARATOR.to_string()),
         _ => {
             let name = name.strip_prefix("env:").unwrap_or(name);
             match name.split_once(":-") {
-                Some((name, otherwise)) => variable(name)
-                    .filter(|value| !value.is_empty())
-                    .or_else(|| Some(otherwise.to_owned())),
+                Some((name, default)) => match variable(name) {
+                    Some(text) if !text.is_empty() => Some(text),
+                    _ => Some(default.to_owned()),
+                },
                 None => variable(name),
             }
         }
     };
-    found.ok_or_else(|| {
+    value.ok_or_else(|| {
         let name = marked(name, MAX_NAME_CHARS);
-        fault(
+        problem(
             format!("the variable {name:?} is not set"),
             "set it in the environment",
         )

@@ -1,9 +1,8 @@
-//! Which tools served which request, by what logs tell: the way to
+//! Reader of logs: it collects requests with the tools that served them, for
 //! [`Examples`](picktools::examples::Examples).
 //!
-//! [`read`] takes what people have: lines `request TAB tool`, transcripts in the shape of any
-//! provider, and audit records. It is up to the caller what becomes of a request:
-//! [`Examples::learn`](picktools::examples::Examples::learn) masks it.
+//! [`read_log`] accepts lines `request TAB tool`, transcripts of any provider, and audit records.
+//! It does not mask the requests; [`Examples::learn`](picktools::examples::Examples::learn) does.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,177 +10,186 @@ use serde_json::Value;
 use picktools::json;
 use picktools_provider::turns;
 
-/// The most tools of one request that are read: what took more says little of each.
+/// The largest number of tools of one request; a request with more says little about each.
 const MAX_TOOLS: usize = 8;
-/// The most requests of one file.
+/// The largest number of requests of one file.
 const MAX_REQUESTS: usize = 4_000_000;
 
 /// An error from reading a log.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LearnError {
-    /// A line tells of no request.
+    /// A line has no request.
     #[error(
-        "{origin}: line {line}: {message}; give `request TAB tool`, a transcript, or {{\"request\": TEXT, \"called\": [NAME, …]}}"
+        "{origin}: line {line}: {message}; \
+         give `request TAB tool`, a transcript, or {{\"request\": TEXT, \"called\": [NAME, …]}}"
     )]
     Line {
-        /// Where the text comes from.
+        /// The name of the log.
         origin: String,
         /// Line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem.
         message: String,
     },
     /// There are too many requests.
-    #[error("{origin}: more than {most} requests; give the latest only")]
+    #[error("{origin}: more than {limit} requests; give the latest only")]
     TooMany {
-        /// Where the text comes from.
+        /// The name of the log.
         origin: String,
-        /// The most.
-        most: usize,
+        /// The largest number of requests.
+        limit: usize,
     },
 }
 
 /// A request and the tools that were called for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Served {
-    /// The request, as it was made.
+pub struct LearnedRequest {
+    /// The text of the request.
     pub request: String,
-    /// The names by which tools were called, each once, in order: the first 8.
+    /// The names of the called tools, each once, in order: the first 8.
     pub called: Vec<String>,
 }
 
-/// What an audit record tells of a request; other members are let be.
+/// The members of an audit record that are read; others are ignored.
 #[derive(Deserialize)]
-struct Record {
+struct LoggedRequest {
     request: String,
     called: Vec<String>,
 }
 
-/// Reads a log: one JSON value, or lines of which each is
+/// Reads a log: one JSON value, or lines of which each is one of
 ///
 /// - `request TAB tool`,
-/// - a transcript, an array of messages or an object that holds one: each of the user's messages
-///   with the tools that were called before the next,
-/// - an audit record, `{"request": TEXT, "called": [NAME, …]}` with whatever else it has.
+/// - a transcript, an array of messages or an object with such an array: each message of the user
+///   is a request, with the tools that were called before the next one,
+/// - an audit record, `{"request": TEXT, "called": [NAME, …]}` with any other members.
 ///
-/// Requests for which nothing was called are left out. `origin` is what errors call the bytes.
+/// Requests without a call are left out. Errors name `origin` as the log.
 ///
 /// ```
 /// let log = "mail it to Bob\tsend_mail\n{\"request\": \"will it rain?\", \"called\": [\"get_forecast\"]}\n";
-/// let served = picktools_learn::read(log.as_bytes(), "log")?;
-/// assert_eq!((served.len(), &*served[1].called), (2, &["get_forecast".to_owned()][..]));
+/// let requests = picktools_learn::read_log(log.as_bytes(), "log")?;
+/// assert_eq!((requests.len(), &*requests[1].called), (2, &["get_forecast".to_owned()][..]));
 /// # Ok::<(), picktools_learn::LearnError>(())
 /// ```
 ///
 /// # Errors
 ///
-/// [`LearnError`] for a line that is none of these, and for more than 4 million requests.
-pub fn read(bytes: &[u8], origin: &str) -> Result<Vec<Served>, LearnError> {
+/// [`LearnError`] for any other line, and for more than 4 million requests.
+pub fn read_log(bytes: &[u8], origin: &str) -> Result<Vec<LearnedRequest>, LearnError> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut log = Log {
         origin,
-        served: Vec::new(),
+        requests: Vec::new(),
     };
-    // A transcript may fill a file, over many lines.
+    // A transcript may be one value over many lines.
     if let Ok(value) = serde_json::from_slice::<Value>(bytes) {
-        log.value(&value, 1)?;
-        return Ok(log.served);
+        log.read_value(&value, 1)?;
+        return Ok(log.requests);
     }
-    for (place, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
-        log.line(line.trim_ascii(), place + 1)?;
+    for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
+        log.read_line(line.trim_ascii(), index + 1)?;
     }
-    Ok(log.served)
+    Ok(log.requests)
 }
 
-/// A log that is being read.
+/// The reader of a log, with the requests read so far.
 struct Log<'a> {
     origin: &'a str,
-    served: Vec<Served>,
+    requests: Vec<LearnedRequest>,
 }
 
 impl Log<'_> {
-    fn line(&mut self, line: &[u8], place: usize) -> Result<(), LearnError> {
+    fn read_line(&mut self, line: &[u8], number: usize) -> Result<(), LearnError> {
         if line.is_empty() {
             return Ok(());
         }
-        let text = std::str::from_utf8(line)
-            .map_err(|error| self.fault(place, format!("it is not UTF-8: {error}")))?;
+        let text = match std::str::from_utf8(line) {
+            Ok(text) => text,
+            Err(error) => return Err(self.error(number, format!("it is not UTF-8: {error}"))),
+        };
         if let Some((request, tool)) = text.rsplit_once('\t') {
-            return self.add(request.to_owned(), [tool.trim()], place);
+            return self.add(request.to_owned(), [tool.trim()], number);
         }
-        let value = serde_json::from_str(text).map_err(|error| {
-            let message = if text.starts_with(['{', '[']) {
-                json::message(&error)
-            } else {
-                "it has no tab".to_owned()
-            };
-            self.fault(place, message)
-        })?;
-        self.value(&value, place)
+        match serde_json::from_str(text) {
+            Ok(value) => self.read_value(&value, number),
+            Err(error) if text.starts_with(['{', '[']) => {
+                Err(self.error(number, json::message(&error)))
+            }
+            Err(_) => Err(self.error(number, "it has no tab".to_owned())),
+        }
     }
 
-    fn value(&mut self, value: &Value, place: usize) -> Result<(), LearnError> {
+    fn read_value(&mut self, value: &Value, line: usize) -> Result<(), LearnError> {
         if let Some(turns) = turns(value) {
-            // What was called before anything was asked answers nothing.
-            let mut asked = turns.into_iter().filter(|turn| !turn.request.is_empty());
-            return asked.try_for_each(|turn| self.add(turn.request, turn.called, place));
-        }
-        match Record::deserialize(value) {
-            Ok(Record { request, called }) => self.add(request, called, place),
-            // A file may hold an array of what else would be lines.
-            Err(_)
-                if place == 1
-                    && value
-                        .as_array()
-                        .is_some_and(|items| items.iter().all(Value::is_object)) =>
-            {
-                let items = value.as_array().into_iter().flatten();
-                items
-                    .enumerate()
-                    .try_for_each(|(number, item)| match Record::deserialize(item) {
-                        Ok(Record { request, called }) => self.add(request, called, place),
-                        Err(error) => Err(self.fault(
-                            place,
-                            format!("entry {}: {}", number + 1, json::message(&error)),
-                        )),
-                    })
+            for turn in turns {
+                // Calls before the first message of the user answer no request.
+                if !turn.request.is_empty() {
+                    self.add(turn.request, turn.called, line)?;
+                }
             }
-            Err(error) => Err(self.fault(place, json::message(&error))),
+            return Ok(());
         }
+        let error = match LoggedRequest::deserialize(value) {
+            Ok(LoggedRequest { request, called }) => return self.add(request, called, line),
+            Err(error) => error,
+        };
+        match value.as_array() {
+            // A file may be an array of records.
+            Some(items) if line == 1 && items.iter().all(Value::is_object) => {
+                self.read_records(items, line)
+            }
+            _ => Err(self.error(line, json::message(&error))),
+        }
+    }
+
+    fn read_records(&mut self, records: &[Value], line: usize) -> Result<(), LearnError> {
+        for (index, record) in records.iter().enumerate() {
+            match LoggedRequest::deserialize(record) {
+                Ok(LoggedRequest { request, called }) => self.add(request, called, line)?,
+                Err(error) => {
+                    let message = format!("entry {}: {}", index + 1, json::message(&error));
+                    return Err(self.error(line, message));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn add<T: Into<String>>(
         &mut self,
         request: String,
         called: impl IntoIterator<Item = T>,
-        place: usize,
+        line: usize,
     ) -> Result<(), LearnError> {
         let mut names: Vec<String> = Vec::new();
-        for name in called.into_iter().map(Into::into) {
+        for name in called {
+            let name = name.into();
             if name.trim().is_empty() {
-                return Err(self.fault(place, "the name of a tool is empty".to_owned()));
+                return Err(self.error(line, "the name of a tool is empty".to_owned()));
             }
             if names.len() < MAX_TOOLS && !names.contains(&name) {
                 names.push(name);
             }
         }
-        if !names.is_empty() {
-            if self.served.len() >= MAX_REQUESTS {
-                return Err(LearnError::TooMany {
-                    origin: self.origin.to_owned(),
-                    most: MAX_REQUESTS,
-                });
-            }
-            self.served.push(Served {
-                request,
-                called: names,
+        if names.is_empty() {
+            return Ok(());
+        }
+        if self.requests.len() >= MAX_REQUESTS {
+            return Err(LearnError::TooMany {
+                origin: self.origin.to_owned(),
+                limit: MAX_REQUESTS,
             });
         }
+        self.requests.push(LearnedRequest {
+            request,
+            called: names,
+        });
         Ok(())
     }
 
-    fn fault(&self, line: usize, message: String) -> LearnError {
+    fn error(&self, line: usize, message: String) -> LearnError {
         LearnError::Line {
             origin: self.origin.to_owned(),
             line,
@@ -196,11 +204,10 @@ mod tests {
 
     use super::*;
 
-    fn served(log: &str) -> Vec<(String, String)> {
-        let read = read(log.as_bytes(), "log").expect("well formed");
-        read.into_iter()
-            .map(|served| (served.request, served.called.join(" ")))
-            .collect()
+    fn read_pairs(log: &str) -> Vec<(String, String)> {
+        let requests = read_log(log.as_bytes(), "log").expect("the log is valid");
+        let pair = |request: LearnedRequest| (request.request, request.called.join(" "));
+        requests.into_iter().map(pair).collect()
     }
 
     fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -211,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_records_and_transcripts_tell_what_served_a_request() {
+    fn lines_records_and_transcripts_give_requests_with_tools() {
         let transcript = json!([
             {"role": "user", "content": "weather in Oslo?"},
             {"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "get_forecast", "arguments": "{}"}}]},
@@ -222,14 +229,16 @@ mod tests {
             {"role": "assistant", "tool_calls": [{"function": {"name": "find_user"}}, {"function": {"name": "mail"}}]},
             {"role": "assistant", "tool_calls": [{"function": {"name": "find_user"}}]},
         ]);
-        let of_transcript = [
+        let in_transcript = [
             ("weather in Oslo?", "get_forecast"),
             ("mail it", "find_user mail"),
         ];
-        assert_eq!(served(&transcript.to_string()), pairs(&of_transcript));
+        assert_eq!(read_pairs(&transcript.to_string()), pairs(&in_transcript));
         assert_eq!(
-            served(&serde_json::to_string_pretty(&json!({"messages": transcript})).expect("JSON")),
-            pairs(&of_transcript)
+            read_pairs(
+                &serde_json::to_string_pretty(&json!({"messages": transcript})).expect("JSON")
+            ),
+            pairs(&in_transcript)
         );
         let record = json!({"time": 7, "request": "rain?", "called": ["a", "b", "a"], "picks": []});
         let nothing = json!({"request": "hello", "called": []});
@@ -237,19 +246,19 @@ mod tests {
         let expected = [
             ("print it", "print"),
             ("rain?", "a b"),
-            of_transcript[0],
-            of_transcript[1],
+            in_transcript[0],
+            in_transcript[1],
         ];
-        assert_eq!(served(&log), pairs(&expected));
+        assert_eq!(read_pairs(&log), pairs(&expected));
         assert_eq!(
-            served(&json!([record, nothing]).to_string()),
+            read_pairs(&json!([record, nothing]).to_string()),
             pairs(&[("rain?", "a b")])
         );
-        assert_eq!(served(""), []);
+        assert_eq!(read_pairs(""), []);
     }
 
     #[test]
-    fn other_lines_are_refused_by_place() {
+    fn other_lines_are_refused_with_their_number() {
         for (log, part) in [
             (
                 "a\tb\nno tab",
@@ -265,11 +274,11 @@ mod tests {
             ),
             ("7", "line 1: "),
         ] {
-            let error = read(log.as_bytes(), "log").expect_err(log).to_string();
+            let error = read_log(log.as_bytes(), "log").expect_err(log).to_string();
             assert!(error.contains(part), "{part:?} is not in {error}");
         }
         assert!(
-            read(b"a\tb\n\xff\tc", "log")
+            read_log(b"a\tb\n\xff\tc", "log")
                 .expect_err("no text")
                 .to_string()
                 .contains("line 2")

@@ -1,7 +1,7 @@
-//! What is measured: the time between the deadline of a pick and its answer, with a language model
-//! that never answers.
+//! The time between the deadline of a pick and its answer, with a language model that never
+//! answers.
 //!
-//! On what: the fixture catalog. The 99th percentile is to stay below 50 ms.
+//! The data are the fixture catalog. The 99th percentile must stay below 50 ms.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use picktools_testing::workplace;
 
 const DEADLINE: Duration = Duration::from_millis(20);
 
-/// A language model behind a server that takes requests and answers none.
+/// Returns a language model whose server accepts requests and never answers.
 fn silent_model() -> Arc<dyn Reranker> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let url = format!("http://{}/v1", listener.local_addr().expect("it is bound"));
@@ -26,8 +26,8 @@ fn silent_model() -> Arc<dyn Reranker> {
         }
     });
     let client = ProviderClient::new(Provider::OpenAiChat, &url, &EndpointOptions::default());
-    let model =
-        LlmReranker::new(client.expect("the URL is valid"), "silent").expect("it has a name");
+    let model = LlmReranker::new(client.expect("the URL is valid"), "silent")
+        .expect("the model has a name");
     Arc::new(model.max_concurrent(64))
 }
 
@@ -35,7 +35,7 @@ fn deadline(criterion: &mut Criterion) {
     let engine = Engine::builder(workplace())
         .reranker(silent_model())
         .build()
-        .expect("it builds");
+        .expect("the options are valid");
     let options = PickOptions {
         timeout: Some(DEADLINE),
         rerank: Rerank::Always,
@@ -43,7 +43,9 @@ fn deadline(criterion: &mut Criterion) {
         ..PickOptions::default()
     };
     let query = Query::new("book a meeting room and send the minutes to everybody");
-    let late = engine.pick(&query, &options).expect("it picks");
+    let late = engine
+        .pick(&query, &options)
+        .expect("the options are valid");
     assert_eq!(
         (late.degraded[0].stage, late.picks.len()),
         (Stage::Rerank, options.max_candidates)
@@ -57,7 +59,9 @@ fn deadline(criterion: &mut Criterion) {
         bencher.iter_custom(|rounds| {
             let overrun = |_| {
                 let started = Instant::now();
-                engine.pick(&query, &options).expect("it picks");
+                engine
+                    .pick(&query, &options)
+                    .expect("the options are valid");
                 started.elapsed().saturating_sub(DEADLINE)
             };
             let measured: Vec<Duration> = (0..rounds).map(overrun).collect();
@@ -66,7 +70,7 @@ fn deadline(criterion: &mut Criterion) {
         });
     });
     overruns.sort_unstable();
-    // None where the bench was filtered out.
+    // Empty if a filter excluded the bench.
     let Some(&worst) = overruns.last() else {
         return;
     };

@@ -1,45 +1,45 @@
-//! Embedding models behind an OpenAI-compatible HTTP endpoint: `POST …/v1/embeddings`, as OpenAI,
-//! Ollama, vLLM, llama.cpp and others serve it.
+//! IndexedVector models behind an OpenAI-compatible HTTP endpoint: `POST …/v1/embeddings`, as
+//! OpenAI, Ollama, vLLM, llama.cpp and others serve it.
 //!
-//! What answers is not trusted: the length of its answer is bounded, every vector is checked before
-//! it counts, and what it says goes into messages shortened and without the key. The key is sent to
-//! the URL that was named and nowhere else: redirects are not followed.
+//! The answer is untrusted: its length is limited, and every vector is validated. Text of the
+//! answer is shortened in messages, and the key is removed. The key is sent to the configured URL
+//! only: redirects are not followed.
 //!
-//! There is one policy for trouble that may pass: an answer of 429 or 5xx and a connection that
-//! fails are tried [`TRIES`] times in all, with a growing pause or the one that `Retry-After` asks
-//! for. Everything else, time running out included, is an error at once. Under a deadline no
-//! request takes longer than what is left of it, and what could only be tried again after it is
-//! not.
+//! Temporary errors are an answer of 429 or 5xx and a failed connection. They are retried up to
+//! [`MAX_ATTEMPTS`] attempts, with a growing pause or the one of `Retry-After`. Everything else,
+//! timeouts included, is an error at once. With a deadline, no request takes longer than the
+//! remaining time, and no retry starts after it.
 
 use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use http::{HeaderValue, StatusCode, Uri, header};
-use picktools_net::{FetchError, FetchErrorKind, Fetched};
+use picktools_net::{FetchError, FetchErrorKind, FetchedResponse};
 use reqwest::Client;
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::endpoint::{self, EndpointOptions, Secret, printable, shortened};
 use picktools::embed::EmbedError;
-use picktools::embed::{EmbedProgress, Embedder, Role};
+use picktools::embed::{EmbedProgress, Embedder, TextRole};
 
-/// The most texts of one request.
+/// The largest number of texts of one request.
 const MAX_BATCH_TEXTS: usize = 64;
-/// The most text of one request, in bytes; a single text may be all of it.
+/// The largest size of the texts of one request, in bytes; a single text may have this size.
 const MAX_BATCH_BYTES: usize = 64 * 1024;
-/// Longer texts are cut, in bytes: about 2,000 tokens, which the usual models read.
+/// The longest text, in bytes: about 2,000 tokens, which the usual models read. Longer texts are
+/// cut.
 const MAX_TEXT_BYTES: usize = 8 * 1024;
-/// The longest answer that is read, in bytes: more than a full batch of the longest vectors takes.
+/// The longest accepted answer, in bytes: more than a full batch of the longest vectors.
 const MAX_ANSWER_BYTES: u64 = 16 * 1024 * 1024;
-/// The longest vector that is believed.
+/// The longest accepted vector.
 const MAX_DIMENSIONS: usize = 8 * 1024;
-/// How often a request is made before it counts as failed.
-const TRIES: u32 = 3;
-/// The pause before the second try; it doubles with each further one.
+/// The number of attempts before a request counts as failed.
+const MAX_ATTEMPTS: u32 = 3;
+/// The pause before the second attempt; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause that `Retry-After` may ask for; who asks for more is not tried again.
+/// The longest pause of `Retry-After`; a longer one is not waited for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 
 const CHECK_SERVER: &str = "check that the server runs, and the URL";
@@ -49,31 +49,30 @@ const CHECK_KEY: &str = "check the key";
 
 /// A model behind an OpenAI-compatible endpoint.
 ///
-/// Texts are sent as they are, without a prompt, and cut to 8 KiB. Vectors are scaled to unit
-/// length. A text that is embedded again may get a slightly different vector: that is up to the
-/// server.
+/// Texts are sent without a prompt, and cut to 8 KiB. Vectors are scaled to unit length. A server
+/// may return a slightly different vector for the same text.
 #[derive(Debug)]
 pub struct EndpointEmbedder {
-    endpoint: Endpoint,
+    endpoint: EmbeddingsEndpoint,
     identity: String,
     dimensions: usize,
 }
 
 impl EndpointEmbedder {
-    /// Asks the endpoint at `url` for one vector of `model`, to learn its dimensions.
+    /// Requests one vector of `model` from the endpoint at `url`, to learn its dimensions.
     ///
-    /// `url` is the base of the API (`http://localhost:11434/v1`) or the whole address
+    /// `url` is the base of the API (`http://localhost:11434/v1`) or the full address
     /// (`…/v1/embeddings`).
     ///
     /// # Errors
     ///
-    /// [`EmbedError::InvalidEndpoint`] when the URL, the model's name or the key cannot be used,
-    /// and [`EmbedError::Endpoint`] when the endpoint gives no sound vector.
+    /// [`EmbedError::InvalidEndpoint`] if the URL, the model's name or the key is not valid, and
+    /// [`EmbedError::Endpoint`] if the endpoint returns no valid vector.
     pub fn open(url: &str, model: &str, options: &EndpointOptions) -> Result<Self, EmbedError> {
         Self::open_until(url, model, options, None)
     }
 
-    /// As [`open`](Self::open), by `deadline` where there is one.
+    /// Does the same as [`open`](Self::open), with an optional deadline.
     ///
     /// # Errors
     ///
@@ -84,12 +83,10 @@ impl EndpointEmbedder {
         options: &EndpointOptions,
         deadline: Option<Instant>,
     ) -> Result<Self, EmbedError> {
-        let endpoint = Endpoint::new(url, model, options)?;
-        let dimensions = endpoint
-            .embed(&["probe"], None, deadline)?
-            .first()
-            .map_or(0, Vec::len);
-        // Neither a URL nor the number holds a blank, so that no two endpoints share a name.
+        let endpoint = EmbeddingsEndpoint::new(url, model, options)?;
+        let probe = endpoint.embed(&["probe"], None, deadline)?;
+        let dimensions = probe.first().map_or(0, Vec::len);
+        // Neither a URL nor the number contains a space, so two endpoints never share an identity.
         let identity = format!("endpoint:{} {model} {MAX_TEXT_BYTES}", endpoint.url);
         Ok(Self {
             endpoint,
@@ -110,7 +107,7 @@ impl Embedder for EndpointEmbedder {
 
     fn embed(
         &self,
-        role: Role,
+        role: TextRole,
         texts: &[&str],
         progress: EmbedProgress<'_>,
     ) -> Result<Vec<Vec<f32>>, EmbedError> {
@@ -119,7 +116,7 @@ impl Embedder for EndpointEmbedder {
 
     fn embed_until(
         &self,
-        _: Role,
+        _: TextRole,
         texts: &[&str],
         progress: EmbedProgress<'_>,
         deadline: Option<Instant>,
@@ -136,14 +133,12 @@ impl Embedder for EndpointEmbedder {
     }
 }
 
-/// Cuts texts to what is sent of them, and their list to what is sent at once.
+/// Cuts each text to the sent length, and splits the list into batches.
 fn batches<'a>(texts: &[&'a str]) -> Vec<Vec<&'a str>> {
     let mut batches: Vec<Vec<&str>> = Vec::new();
     let mut bytes = 0;
-    for text in texts
-        .iter()
-        .map(|text| &text[..text.floor_char_boundary(MAX_TEXT_BYTES)])
-    {
+    for text in texts {
+        let text = &text[..text.floor_char_boundary(MAX_TEXT_BYTES)];
         match batches.last_mut() {
             Some(batch)
                 if batch.len() < MAX_BATCH_TEXTS && bytes + text.len() <= MAX_BATCH_BYTES =>
@@ -160,96 +155,94 @@ fn batches<'a>(texts: &[&'a str]) -> Vec<Vec<&'a str>> {
     batches
 }
 
-/// What is asked, and how.
-struct Endpoint {
+/// The configuration of an endpoint, with its HTTP client.
+struct EmbeddingsEndpoint {
     client: Client,
     url: String,
     model: String,
     timeout: Duration,
-    key: Option<Key>,
+    key: Option<EndpointKey>,
 }
 
-struct Key {
+struct EndpointKey {
     secret: Secret,
     header: HeaderValue,
 }
 
-/// Why a request failed.
-struct Failure {
+/// The reason why an attempt failed.
+struct EmbedFailure {
     reason: String,
     remedy: &'static str,
-    again: Again,
+    retry: RetryAdvice,
 }
 
-/// Whether another try may help.
-enum Again {
-    No,
-    Soon,
+/// The advice for a retry.
+enum RetryAdvice {
+    Never,
+    WithBackoff,
     After(Duration),
 }
 
-impl Failure {
-    fn last(reason: impl Into<String>, remedy: &'static str) -> Self {
+impl EmbedFailure {
+    fn permanent(reason: impl Into<String>, remedy: &'static str) -> Self {
         Self {
             reason: reason.into(),
             remedy,
-            again: Again::No,
+            retry: RetryAdvice::Never,
         }
     }
 
-    /// The pause before the next try, where there shall be one.
-    fn pause(&self, tries: u32) -> Option<Duration> {
-        match self.again {
-            _ if tries >= TRIES => None,
-            Again::No => None,
-            Again::Soon => Some(FIRST_PAUSE * 2_u32.pow(tries - 1)),
-            Again::After(pause) => Some(pause).filter(|pause| *pause <= LONGEST_PAUSE),
+    /// Returns the pause before the next attempt; `None` if there should be none.
+    fn pause(&self, attempts: u32) -> Option<Duration> {
+        if attempts >= MAX_ATTEMPTS {
+            return None;
+        }
+        match self.retry {
+            RetryAdvice::WithBackoff => Some(FIRST_PAUSE * 2_u32.pow(attempts - 1)),
+            RetryAdvice::After(pause) if pause <= LONGEST_PAUSE => Some(pause),
+            RetryAdvice::Never | RetryAdvice::After(_) => None,
         }
     }
 }
 
 #[derive(Deserialize)]
-struct Answer {
-    data: Vec<Embedding>,
+struct EmbeddingsResponse {
+    data: Vec<IndexedVector>,
 }
 
 #[derive(Deserialize)]
-struct Embedding {
+struct IndexedVector {
     index: usize,
     embedding: Vec<f32>,
 }
 
-impl Endpoint {
+impl EmbeddingsEndpoint {
     fn new(url: &str, model: &str, options: &EndpointOptions) -> Result<Self, EmbedError> {
-        let refused = |reason: &str, remedy: &str| EmbedError::InvalidEndpoint {
+        let invalid = |reason: &str, remedy: &str| EmbedError::InvalidEndpoint {
             url: printable(url),
             reason: reason.to_owned(),
             remedy: remedy.to_owned(),
         };
         if model.trim().is_empty() {
-            return Err(refused(
+            return Err(invalid(
                 "the model has no name",
                 "name the model to ask for",
             ));
         }
-        let uri = full_url(url).map_err(|(reason, remedy)| refused(reason, remedy))?;
-        let key = Secret::new(options.api_key.as_deref());
-        let key = key
-            .map(|secret| {
-                secret
-                    .header("Bearer ")
-                    .map(|header| Key { secret, header })
-            })
-            .transpose();
-        let key = key.map_err(|()| {
-            refused(
-                "the API key holds characters that cannot be sent",
-                CHECK_KEY,
-            )
-        })?;
+        let uri = full_url(url).map_err(|InvalidUrl { reason, remedy }| invalid(reason, remedy))?;
+        let key = match Secret::new(options.api_key.as_deref()) {
+            Some(secret) => match secret.header("Bearer ") {
+                Ok(header) => Some(EndpointKey { secret, header }),
+                Err(()) => {
+                    let reason = "the API key contains characters that cannot be sent";
+                    return Err(invalid(reason, CHECK_KEY));
+                }
+            },
+            None => None,
+        };
         let client = options
             .client(&uri)
-            .map_err(|reason| refused(&reason, "install the certificates of the system"))?;
+            .map_err(|reason| invalid(&reason, "install the certificates of the system"))?;
         let (url, model) = (uri.to_string(), model.to_owned());
         Ok(Self {
             client,
@@ -269,36 +262,45 @@ impl Endpoint {
     ) -> Result<Vec<Vec<f32>>, EmbedError> {
         let request =
             json!({"model": self.model, "input": texts, "encoding_format": "float"}).to_string();
-        let mut tries = 1;
-        let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let mut attempts = 1;
+        let time_left =
+            || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let failure = loop {
-            let timeout = left().map_or(self.timeout, |left| left.min(self.timeout));
-            let answer = self.post(&request, timeout);
-            match answer.and_then(|answer| self.vectors(&answer, texts.len(), dimensions)) {
+            let timeout = match time_left() {
+                Some(time_left) => time_left.min(self.timeout),
+                None => self.timeout,
+            };
+            let result = match self.post(&request, timeout) {
+                Ok(answer) => self.parse_vectors(&answer, texts.len(), dimensions),
+                Err(failure) => Err(failure),
+            };
+            let failure = match result {
                 Ok(vectors) => return Ok(vectors),
-                Err(failure) => match failure.pause(tries) {
-                    Some(pause) if left().is_none_or(|left| pause < left) => thread::sleep(pause),
-                    _ => break failure,
-                },
+                Err(failure) => failure,
+            };
+            match failure.pause(attempts) {
+                Some(pause) if time_left().is_none_or(|time_left| pause < time_left) => {
+                    thread::sleep(pause);
+                }
+                _ => break failure,
             }
-            tries += 1;
+            attempts += 1;
         };
-        let tried = if tries > 1 {
-            format!(" (tried {tries} times)")
+        let suffix = if attempts > 1 {
+            format!(" (tried {attempts} times)")
         } else {
             String::new()
         };
         Err(EmbedError::Endpoint {
             url: self.url.clone(),
             model: self.model.clone(),
-            reason: failure.reason + &tried,
+            reason: failure.reason + &suffix,
             remedy: failure.remedy.to_owned(),
         })
     }
 
-    /// Makes one request, which takes no longer than `timeout`, and returns the body of a
-    /// successful answer.
-    fn post(&self, request: &str, timeout: Duration) -> Result<Vec<u8>, Failure> {
+    /// Sends one request with a timeout, and returns the body of a successful answer.
+    fn post(&self, request: &str, timeout: Duration) -> Result<Vec<u8>, EmbedFailure> {
         let mut call = self
             .client
             .post(&self.url)
@@ -308,80 +310,82 @@ impl Endpoint {
             call = call.header(header::AUTHORIZATION, key.header.clone());
         }
         let fetched = picktools_net::fetch(call.body(request.to_owned()), MAX_ANSWER_BYTES);
-        let Fetched {
+        let FetchedResponse {
             status,
             headers,
             body,
             ..
-        } = fetched.map_err(|error| self.no_answer(&error, timeout))?;
-        let text =
-            |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+        } = fetched.map_err(|error| self.fetch_failure(&error, timeout))?;
         if status.is_success() {
-            return match body {
-                Some(body) => Ok(body),
-                None => Err(Failure::last(
-                    format!("its answer is longer than {} MiB", MAX_ANSWER_BYTES >> 20),
+            return body.ok_or_else(|| {
+                let limit = MAX_ANSWER_BYTES >> 20;
+                EmbedFailure::permanent(
+                    format!("its answer is longer than {limit} MiB"),
                     CHECK_KIND,
-                )),
-            };
+                )
+            });
         }
+        let header_text = |name: header::HeaderName| headers.get(name)?.to_str().ok();
         let mut reason = format!("it answered {status}");
-        if let Some(place) = text(header::LOCATION).filter(|_| status.is_redirection()) {
-            reason.push_str(&format!(
-                " to {}",
-                printable(&endpoint::without(self.secret(), place))
-            ));
+        if status.is_redirection()
+            && let Some(target) = header_text(header::LOCATION)
+        {
+            let target = printable(&endpoint::redact(self.secret(), target));
+            reason.push_str(&format!(" to {target}"));
         }
-        let pause = text(header::RETRY_AFTER)
-            .and_then(|seconds| seconds.trim().parse().ok())
-            .map(Duration::from_secs);
-        if let Some(pause) = pause {
-            reason.push_str(&format!(", to be asked again after {} s", pause.as_secs()));
+        let mut retry_after = None;
+        if let Some(seconds) = header_text(header::RETRY_AFTER)
+            && let Ok(seconds) = seconds.trim().parse()
+        {
+            retry_after = Some(Duration::from_secs(seconds));
+            reason.push_str(&format!(", retry after {seconds} s"));
         }
-        match body.map(|body| self.message(&body)) {
-            Some(message) if !message.is_empty() => reason.push_str(&format!(": {message}")),
-            _ => {}
+        if let Some(body) = body {
+            let message = self.error_message(&body);
+            if !message.is_empty() {
+                reason.push_str(&format!(": {message}"));
+            }
         }
-        let passes = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-        let again = match pause {
-            _ if !passes => Again::No,
-            Some(pause) => Again::After(pause),
-            None => Again::Soon,
+        let is_temporary = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+        let retry = match retry_after {
+            _ if !is_temporary => RetryAdvice::Never,
+            Some(pause) => RetryAdvice::After(pause),
+            None => RetryAdvice::WithBackoff,
         };
-        Err(Failure {
+        Err(EmbedFailure {
             reason,
             remedy: remedy(status),
-            again,
+            retry,
         })
     }
 
-    /// Says why there is no answer, or not all of it.
-    fn no_answer(&self, error: &FetchError, timeout: Duration) -> Failure {
-        let again = match error.kind {
-            FetchErrorKind::Connection => Again::Soon,
-            _ => Again::No,
+    /// Describes why there is no complete answer.
+    fn fetch_failure(&self, error: &FetchError, timeout: Duration) -> EmbedFailure {
+        let retry = match error.kind {
+            FetchErrorKind::Connection => RetryAdvice::WithBackoff,
+            _ => RetryAdvice::Never,
         };
-        let reason = endpoint::reason(error, timeout);
-        Failure {
+        let reason = endpoint::describe_failure(error, timeout);
+        EmbedFailure {
             reason: self.excerpt(&reason),
             remedy: CHECK_SERVER,
-            again,
+            retry,
         }
     }
 
-    /// Reads the vectors out of an answer, one a text, in the order of the texts.
-    fn vectors(
+    /// Parses the vectors of an answer, one for each text, in the order of the texts.
+    fn parse_vectors(
         &self,
         body: &[u8],
         texts: usize,
         dimensions: Option<usize>,
-    ) -> Result<Vec<Vec<f32>>, Failure> {
-        let wrong = |reason: String| Failure::last(reason, CHECK_KIND);
-        let answer: Answer = serde_json::from_slice(body).map_err(|error| {
+    ) -> Result<Vec<Vec<f32>>, EmbedFailure> {
+        let wrong = |reason: String| EmbedFailure::permanent(reason, CHECK_KIND);
+        let answer: EmbeddingsResponse = serde_json::from_slice(body).map_err(|error| {
             let error = self.excerpt(&error.to_string());
+            let message = self.error_message(body);
             wrong(format!(
-                "its answer holds no embeddings ({error}): {}",
-                self.message(body)
+                "its answer contains no embeddings ({error}): {message}"
             ))
         })?;
         if answer.data.len() != texts {
@@ -390,25 +394,27 @@ impl Endpoint {
                 answer.data.len()
             )));
         }
-        let dimensions = dimensions
-            .or(answer.data.first().map(|first| first.embedding.len()))
-            .unwrap_or(0);
+        let dimensions = match (dimensions, answer.data.first()) {
+            (Some(dimensions), _) => dimensions,
+            (None, Some(first)) => first.embedding.len(),
+            (None, None) => 0,
+        };
         if !(1..=MAX_DIMENSIONS).contains(&dimensions) {
             return Err(wrong(format!(
                 "it gave a vector of {dimensions} dimensions, not of 1 to {MAX_DIMENSIONS}"
             )));
         }
         let mut vectors = vec![Vec::new(); texts];
-        for Embedding { index, embedding } in answer.data {
+        for IndexedVector { index, embedding } in answer.data {
             if embedding.len() != dimensions {
-                let found = embedding.len();
+                let length = embedding.len();
                 return Err(wrong(format!(
-                    "it gave a vector of {found} dimensions instead of {dimensions}"
+                    "it gave a vector of {length} dimensions instead of {dimensions}"
                 )));
             }
             let vector = unit(embedding).map_err(|reason| wrong(reason.to_owned()))?;
             match vectors.get_mut(index) {
-                Some(place) if place.is_empty() => *place = vector,
+                Some(slot) if slot.is_empty() => *slot = vector,
                 Some(_) => return Err(wrong(format!("it gave two vectors for the text {index}"))),
                 None => {
                     return Err(wrong(format!(
@@ -420,42 +426,47 @@ impl Endpoint {
         Ok(vectors)
     }
 
-    fn message(&self, body: &[u8]) -> String {
-        endpoint::message(self.secret(), body)
+    fn error_message(&self, body: &[u8]) -> String {
+        endpoint::error_message(self.secret(), body)
     }
 
-    /// Shortens foreign text to one line without the key.
+    /// Shortens untrusted text to one line without the key.
     fn excerpt(&self, text: &str) -> String {
-        shortened(&endpoint::without(self.secret(), text))
+        shortened(&endpoint::redact(self.secret(), text))
     }
 
     fn secret(&self) -> Option<&Secret> {
-        self.key.as_ref().map(|key| &key.secret)
+        let key = self.key.as_ref()?;
+        Some(&key.secret)
     }
 }
 
-impl fmt::Debug for Endpoint {
+impl fmt::Debug for EmbeddingsEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint")
+        f.debug_struct("EmbeddingsEndpoint")
             .field("url", &self.url)
             .field("model", &self.model)
             .finish_non_exhaustive()
     }
 }
 
-/// Where to post; or what is wrong with the URL, and what to do.
-fn full_url(url: &str) -> Result<Uri, (&'static str, &'static str)> {
+/// The reason why a URL is not valid, with advice.
+#[derive(Debug, PartialEq)]
+struct InvalidUrl {
+    reason: &'static str,
+    remedy: &'static str,
+}
+
+/// Returns the URL of the requests: `…/embeddings` below the base of the API.
+fn full_url(url: &str) -> Result<Uri, InvalidUrl> {
     const EXAMPLE: &str = "write it like http://localhost:11434/v1";
-    let uri = endpoint::base_url(url).map_err(|reason| {
-        let named = reason == endpoint::HOLDS_USER;
-        (
-            reason,
-            if named {
-                "leave it out; a key belongs into the options"
-            } else {
-                EXAMPLE
-            },
-        )
+    let uri = endpoint::base_url(url).map_err(|reason| InvalidUrl {
+        reason,
+        remedy: if reason == endpoint::HAS_USER {
+            "leave it out; set the key in the options"
+        } else {
+            EXAMPLE
+        },
     })?;
     let path = match uri.path().trim_end_matches('/') {
         "" => "/v1/embeddings".to_owned(),
@@ -464,20 +475,23 @@ fn full_url(url: &str) -> Result<Uri, (&'static str, &'static str)> {
     };
     let mut parts = uri.into_parts();
     parts.path_and_query = path.parse().ok();
-    Uri::from_parts(parts).map_err(|_| ("the URL is none", EXAMPLE))
+    Uri::from_parts(parts).map_err(|_| InvalidUrl {
+        reason: endpoint::NOT_A_URL,
+        remedy: EXAMPLE,
+    })
 }
 
 /// Scales a vector to unit length.
 fn unit(mut vector: Vec<f32>) -> Result<Vec<f32>, &'static str> {
     if vector.iter().any(|value| !value.is_finite()) {
-        return Err("it gave a vector that holds a value that is no number");
+        return Err("it gave a vector with a value that is not a number");
     }
-    // The square of a large f32 is an f64 only.
-    let length = vector
-        .iter()
-        .map(|&value| f64::from(value) * f64::from(value))
-        .sum::<f64>()
-        .sqrt();
+    // The square of a large f32 needs an f64.
+    let mut sum = 0.0;
+    for &value in &vector {
+        sum += f64::from(value) * f64::from(value);
+    }
+    let length = sum.sqrt();
     if length <= 0.0 {
         return Err("it gave a vector of zeros");
     }
@@ -485,17 +499,17 @@ fn unit(mut vector: Vec<f32>) -> Result<Vec<f32>, &'static str> {
         clippy::cast_possible_truncation,
         reason = "no component of a unit vector is larger than 1"
     )]
-    vector
-        .iter_mut()
-        .for_each(|value| *value = (f64::from(*value) / length) as f32);
+    for value in &mut vector {
+        *value = (f64::from(*value) / length) as f32;
+    }
     Ok(vector)
 }
 
 fn remedy(status: StatusCode) -> &'static str {
     match status.as_u16() {
-        300..=399 => "name the URL it points to, if that is to be trusted",
+        300..=399 => "name the URL that it points to, if you trust it",
         401 | 403 => CHECK_KEY,
-        404 | 405 => "check the URL, which mostly ends in /v1, and the model's name",
+        404 | 405 => "check the URL, which usually ends in /v1, and the model's name",
         429 => "try again later, or raise the limit that the server sets",
         500.. => "try again later, or see what the server logs",
         _ => CHECK_KIND,
@@ -507,7 +521,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_base_and_a_whole_address_are_one_endpoint() {
+    fn base_and_full_url_are_one_endpoint() {
         for (url, full) in [
             (
                 "http://localhost:11434/v1",
@@ -547,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_bounded_by_count_and_by_size_and_lose_nothing() {
+    fn batches_are_bounded_and_complete() {
         let long = "é".repeat(MAX_TEXT_BYTES);
         let texts: Vec<&str> = (0..300)
             .map(|i| if i % 3 == 0 { long.as_str() } else { "short" })

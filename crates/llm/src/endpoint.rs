@@ -1,5 +1,4 @@
-//! What the clients of HTTP share: how they connect, what they read, and how they tell of what went
-//! wrong.
+//! Shared parts of the HTTP clients: options, connections, error descriptions.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,22 +12,24 @@ use serde_json::Value;
 use picktools::excerpt::one_line;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// What is told of foreign text, in characters.
+/// The longest quotation of untrusted text, in characters.
 const MAX_EXCERPT_CHARS: usize = 200;
 
-/// Why a URL cannot be asked.
-pub(crate) const HOLDS_USER: &str = "the URL holds a user name";
+/// The reason for a URL with a user name or a password.
+pub(crate) const HAS_USER: &str = "the URL has a user name";
+/// The reason for a text that is not a URL.
+pub(crate) const NOT_A_URL: &str = "it is not a URL";
 
-/// How to reach an HTTP endpoint: of embeddings, or of a language model.
+/// Options of an HTTP endpoint for embeddings or a language model.
 #[derive(Clone)]
 pub struct EndpointOptions {
-    /// The key, sent as the endpoint expects it; empty counts as none. It stands in no message.
+    /// The key, sent in the form that the endpoint expects; an empty one counts as none. No message
+    /// contains it.
     pub api_key: Option<String>,
-    /// How long one request may take from connecting to the last byte; two minutes by default.
+    /// The timeout of one request, from connecting to the last byte; two minutes by default.
     pub timeout: Duration,
-    /// Whether to go through the proxy that the environment names (`ALL_PROXY`, `HTTPS_PROXY`,
-    /// `HTTP_PROXY`, but for the hosts of `NO_PROXY` and this machine); by default the environment
-    /// is not read.
+    /// `true` to use the proxy of the environment (`ALL_PROXY`, `HTTPS_PROXY`, `HTTP_PROXY`),
+    /// except for the hosts of `NO_PROXY` and this machine. By default the environment is not read.
     pub proxy_from_env: bool,
 }
 
@@ -51,7 +52,7 @@ impl fmt::Debug for EndpointOptions {
 }
 
 impl EndpointOptions {
-    /// Makes the client for an endpoint; an error says why there is none.
+    /// Creates the client for an endpoint, or returns the reason of the failure.
     pub(crate) fn client(&self, uri: &Uri) -> Result<Client, String> {
         let builder = picktools_net::client_builder()?
             .connect_timeout(CONNECT_TIMEOUT)
@@ -64,32 +65,32 @@ impl EndpointOptions {
         };
         builder
             .build()
-            .map_err(|error| format!("cannot make an HTTP client: {error}"))
+            .map_err(|error| format!("cannot create an HTTP client: {error}"))
     }
 }
 
-/// Reads the URL below which an API lies; else says why it cannot be asked.
+/// Parses the base URL of an API, or returns the reason why it is not valid.
 pub(crate) fn base_url(url: &str) -> Result<Uri, &'static str> {
-    let uri: Uri = url.trim().parse().map_err(|_| "the URL is none")?;
+    let uri: Uri = url.trim().parse().map_err(|_| NOT_A_URL)?;
     let (Some("http" | "https"), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-        return Err("the URL does not begin with http:// or https:// and a host");
+        return Err("the URL does not start with http:// or https:// and a host");
     };
     if authority.as_str().contains('@') {
-        return Err(HOLDS_USER);
+        return Err(HAS_USER);
     }
     if uri.query().is_some() {
-        return Err("the URL holds a query");
+        return Err("the URL has a query");
     }
     Ok(uri)
 }
 
-/// Says why there is no answer, or not all of it.
-pub(crate) fn reason(error: &FetchError, timeout: Duration) -> String {
+/// Describes why there is no complete answer.
+pub(crate) fn describe_failure(error: &FetchError, timeout: Duration) -> String {
     match error.kind {
         FetchErrorKind::ConnectTimeout => {
             format!("no connection within {:?}", CONNECT_TIMEOUT.min(timeout))
         }
-        FetchErrorKind::Timeout => format!("no whole answer within {timeout:?}"),
+        FetchErrorKind::Timeout => format!("no complete answer within {timeout:?}"),
         FetchErrorKind::Connection => format!("the connection failed: {error}"),
         _ => format!("the request failed: {error}"),
     }
@@ -103,38 +104,42 @@ fn is_this_machine(uri: &Uri) -> bool {
             .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
 }
 
-/// A URL for people: without user, password, query and fragment, and of bounded length.
+/// Formats a URL for messages: without user, password, query and fragment, and of limited length.
 pub(crate) fn printable(url: &str) -> String {
-    let (scheme, rest) = url
-        .split_once("://")
-        .map_or(("", url), |(scheme, rest)| (scheme, rest));
-    let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) => (Some(scheme), rest),
+        None => (None, url),
+    };
+    let rest = match rest.rsplit_once('@') {
+        Some((_, host)) => host,
+        None => rest,
+    };
     let rest = rest.split(['?', '#']).next().unwrap_or(rest);
-    shortened(&if scheme.is_empty() {
-        rest.to_owned()
-    } else {
-        format!("{scheme}://{rest}")
-    })
+    match scheme {
+        Some(scheme) if !scheme.is_empty() => shortened(&format!("{scheme}://{rest}")),
+        _ => shortened(rest),
+    }
 }
 
-/// One line of at most [`MAX_EXCERPT_CHARS`].
+/// Shortens a text to one line of at most [`MAX_EXCERPT_CHARS`].
 pub(crate) fn shortened(text: &str) -> String {
     one_line(text, MAX_EXCERPT_CHARS)
 }
 
-/// A key, which stands in no message.
+/// A key; no message contains it.
 pub(crate) struct Secret(String);
 
 impl Secret {
-    /// Takes a key; empty counts as none.
+    /// Creates a key; an empty text counts as none.
     pub(crate) fn new(key: Option<&str>) -> Option<Self> {
-        key.map(str::trim)
-            .filter(|key| !key.is_empty())
-            .map(|key| Self(key.to_owned()))
+        match key?.trim() {
+            "" => None,
+            key => Some(Self(key.to_owned())),
+        }
     }
 
-    /// The key as the value of a header, behind `scheme`; an error where it holds characters that
-    /// cannot be sent.
+    /// Returns the header value with the key after `scheme`, or an error if the key has characters
+    /// that cannot be sent.
     pub(crate) fn header(&self, scheme: &str) -> Result<HeaderValue, ()> {
         let mut header = HeaderValue::from_str(&format!("{scheme}{}", self.0)).map_err(|_| ())?;
         header.set_sensitive(true);
@@ -142,27 +147,24 @@ impl Secret {
     }
 }
 
-/// Text without the key.
-pub(crate) fn without<'a>(secret: Option<&Secret>, text: &'a str) -> Cow<'a, str> {
+/// Removes the key from a text.
+pub(crate) fn redact<'a>(secret: Option<&Secret>, text: &'a str) -> Cow<'a, str> {
     match secret {
         Some(Secret(key)) => text.replace(key, "***").into(),
         None => text.into(),
     }
 }
 
-/// What an answer that is none says, in one line without the key: the message of an error object,
-/// else the text itself.
-pub(crate) fn message(secret: Option<&Secret>, body: &[u8]) -> String {
+/// Extracts the message of an error body in one line without the key: that of an error object,
+/// otherwise the text itself.
+pub(crate) fn error_message(secret: Option<&Secret>, body: &[u8]) -> String {
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
-    let places = ["/error/message", "/error", "/message", "/detail"];
-    let told = places
-        .iter()
-        .find_map(|place| value.pointer(place)?.as_str())
-        .map(Cow::from);
-    shortened(&without(
-        secret,
-        &told.unwrap_or_else(|| String::from_utf8_lossy(body)),
-    ))
+    for pointer in ["/error/message", "/error", "/message", "/detail"] {
+        if let Some(message) = value.pointer(pointer).and_then(Value::as_str) {
+            return shortened(&redact(secret, message));
+        }
+    }
+    shortened(&redact(secret, &String::from_utf8_lossy(body)))
 }
 
 #[cfg(test)]
@@ -170,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_told_without_its_secrets() {
+    fn url_is_shown_without_its_secrets() {
         for url in [
             "http://me:hunter2@example.org/v1",
             "http://me:hunter2@example.org/v1?key=hunter2#hunter2",
@@ -178,10 +180,10 @@ mod tests {
             "http://me:hun@hunter2@example.org/v1",
             "http://me:hunter2?@example.org/v1",
         ] {
-            let told = printable(url);
+            let shown_url = printable(url);
             assert!(
-                told.contains("example.org/v1") && !told.contains("hunter2"),
-                "{told}"
+                shown_url.contains("example.org/v1") && !shown_url.contains("hunter2"),
+                "{shown_url}"
             );
         }
         assert!(printable(&"x".repeat(100_000)).chars().count() <= MAX_EXCERPT_CHARS + 1);
@@ -189,10 +191,9 @@ mod tests {
 
     #[test]
     fn this_machine_needs_no_proxy() {
-        let this = |url: &str| is_this_machine(&url.parse().expect("it is a URL"));
-        assert!(
-            this("http://localhost:1/") && this("http://127.0.0.9/") && this("http://[::1]:8/")
-        );
-        assert!(!this("http://localhost.example.org/") && !this("http://10.0.0.1/"));
+        let is_local = |url: &str| is_this_machine(&url.parse().expect("the URL is valid"));
+        assert!(is_local("http://localhost:1/"));
+        assert!(is_local("http://127.0.0.9/") && is_local("http://[::1]:8/"));
+        assert!(!is_local("http://localhost.example.org/") && !is_local("http://10.0.0.1/"));
     }
 }

@@ -1,8 +1,8 @@
-//! Clients for language models and embedding models over HTTP, and what is built on them: a
+//! Clients for language models and embedding models over HTTP, and the components that use them: a
 //! reranker, an argument repairer and a writer of example requests.
 //!
-//! Answers come from strangers: they are bounded in size and time, read strictly, and quoted
-//! without keys.
+//! Answers are untrusted: they are limited in size and time, parsed strictly, and quoted without
+//! keys.
 
 mod embedder;
 pub mod enrich;

@@ -1,7 +1,7 @@
-//! A language model that is asked for one JSON object, within bounds of time and size.
+//! A language model that answers with one JSON object, within limits of time and size.
 //!
-//! The provider is held to the answer's schema in its own way. Text of strangers goes into the
-//! message as JSON strings; what comes back is read by whoever asked.
+//! Each provider enforces the schema of the answer in its own way. Untrusted text goes into the
+//! message as JSON strings; the caller validates the answer.
 
 use std::error::Error;
 use std::fmt;
@@ -18,45 +18,45 @@ use crate::ProviderClient;
 use crate::endpoint::shortened;
 use picktools_provider::{Answer, Arguments, Provider};
 
-/// The longest answer that is read, in bytes.
+/// The longest accepted answer, in bytes.
 const MAX_ANSWER_BYTES: u64 = 1024 * 1024;
-/// How long a model may take where nothing else is said.
+/// The default timeout.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest that can be asked for.
+/// The longest timeout.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
-/// How many requests are under way at once.
+/// The default number of concurrent requests.
 const DEFAULT_CONCURRENCY: usize = 4;
 
-/// What a model is asked.
+/// A question to a model.
 pub(crate) struct Question {
     pub(crate) instructions: &'static str,
     pub(crate) message: String,
     pub(crate) answer: AnswerForm,
-    pub(crate) most_tokens: usize,
+    pub(crate) max_tokens: usize,
 }
 
 /// The form of the object that a model answers with.
 pub(crate) struct AnswerForm {
-    /// What it is called.
+    /// The name of the schema.
     pub(crate) name: &'static str,
-    /// The tool through which Anthropic's models give it; they have no other way to be held to a
-    /// schema that all of them know.
+    /// The tool through which Anthropic's models give the answer; not all of them know another way
+    /// to enforce a schema.
     pub(crate) tool: &'static str,
     pub(crate) description: &'static str,
     pub(crate) schema: Value,
-    /// Whether OpenAI's strict mode can express the schema.
+    /// `true` if OpenAI's strict mode can express the schema.
     pub(crate) strict: bool,
 }
 
-/// Why a client and a name make no model.
+/// The reason why a client and a name make no model.
 pub(crate) enum UnusableModel {
-    /// It is not asked in this provider's format.
+    /// The provider's format is not supported.
     Provider(&'static str),
     NoName,
 }
 
 /// A language model, in the format of OpenAI Chat Completions, Anthropic or Ollama.
-pub(crate) struct Model {
+pub(crate) struct LanguageModel {
     /// `llm:` and the model's name.
     pub(crate) name: String,
     model: String,
@@ -66,7 +66,7 @@ pub(crate) struct Model {
     extra: Map<String, Value>,
 }
 
-impl Model {
+impl LanguageModel {
     pub(crate) fn new(client: ProviderClient, model: &str) -> Result<Self, UnusableModel> {
         let provider = client.provider();
         if !matches!(
@@ -93,22 +93,22 @@ impl Model {
         self.client.provider()
     }
 
-    /// Waits this long where there is no deadline, at most an hour.
+    /// Sets the timeout for requests without a deadline, at most an hour.
     pub(crate) fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout.min(LONGEST_TIMEOUT);
     }
 
-    /// Has at most so many requests under way, at least one.
+    /// Sets the number of concurrent requests, at least one.
     pub(crate) fn set_max_concurrent(&mut self, requests: usize) {
         self.permits = Arc::new(Semaphore::new(requests.clamp(1, Semaphore::MAX_PERMITS)));
     }
 
-    /// Puts members into the body of each request; `null` takes one away.
+    /// Sets members of each request's body; `null` removes a member.
     pub(crate) fn set_extra(&mut self, members: Map<String, Value>) {
         self.extra = members;
     }
 
-    /// The body of the API request.
+    /// Returns the body of the API request.
     pub(crate) fn request(&self, question: &Question) -> Value {
         let mut body = body(self.provider(), &self.model, question);
         for (name, value) in &self.extra {
@@ -121,45 +121,43 @@ impl Model {
         Value::Object(body)
     }
 
-    /// Sends a request, with all the time there is until `deadline`, else the model's own. Nothing
-    /// goes on for longer: the thread that waits for the answer has the same time, and holds its
-    /// permit for as long.
+    /// Sends a request, with the time until `deadline` or the model's own timeout.
+    ///
+    /// Nothing runs for longer: the thread that waits for the answer has the same time, and keeps
+    /// its permit as long.
     pub(crate) async fn ask(
         &self,
         request: Value,
         deadline: Option<Instant>,
     ) -> Result<Value, String> {
-        let until = deadline.unwrap_or_else(|| Instant::now() + self.timeout);
-        let permit = timeout_at(until.into(), Arc::clone(&self.permits).acquire_owned()).await;
+        let deadline = deadline.unwrap_or_else(|| Instant::now() + self.timeout);
+        let permit = timeout_at(deadline.into(), Arc::clone(&self.permits).acquire_owned()).await;
         let Ok(Ok(permit)) = permit else {
-            return Err(
-                "other requests to the model were under way for all the time there was".to_owned(),
-            );
+            return Err("other requests to the model took all of the time".to_owned());
         };
-        let left = until.saturating_duration_since(Instant::now());
-        // Whole milliseconds: they stand in messages, and the answer then comes before the
-        // deadline, not with it.
-        let left = left - Duration::from_nanos(u64::from(left.subsec_nanos() % 1_000_000));
-        if left.is_zero() {
+        let time_left = deadline.saturating_duration_since(Instant::now());
+        // Full milliseconds: messages show them, and the answer then comes before the deadline.
+        let excess = time_left.subsec_nanos() % 1_000_000;
+        let time_left = time_left - Duration::from_nanos(u64::from(excess));
+        if time_left.is_zero() {
             return Err("no time was left to ask".to_owned());
         }
         let client = self.client.clone();
         let send = move || {
             let _permit = permit;
-            client.post(request, left, MAX_ANSWER_BYTES)
+            client.post(request, time_left, MAX_ANSWER_BYTES)
         };
-        let sent = tokio::task::spawn_blocking(send)
+        let answer = tokio::task::spawn_blocking(send)
             .await
-            .map_err(|error| format!("its client died: {error}"))?;
-        sent.map_err(|error| match error.source() {
+            .map_err(|error| format!("its client failed: {error}"))?;
+        answer.map_err(|error| match error.source() {
             Some(source) => format!("{error} ({source})"),
             None => error.to_string(),
         })
     }
 
-    /// What a model gave, before it is read: the arguments of the call that it was to answer with,
-    /// or its text.
-    pub(crate) fn given(
+    /// Extracts the unparsed answer: the arguments of the forced call, or the text.
+    pub(crate) fn answer_arguments(
         provider: Provider,
         tool: &str,
         answer: &Value,
@@ -167,40 +165,39 @@ impl Model {
         let Answer { calls, text, .. } = provider
             .answer(answer)
             .map_err(|error| format!("no answer: {error}"))?;
-        let (given, what) = if provider == Provider::Anthropic {
-            let called = calls.into_iter().find(|call| call.name == tool);
-            (
-                called.map(|call| call.arguments),
-                "call that gives the answer",
-            )
+        let missing = if provider == Provider::Anthropic {
+            let mut calls = calls.into_iter();
+            match calls.find(|call| call.name == tool) {
+                Some(call) => return Ok(call.arguments),
+                None => "call that gives the answer",
+            }
         } else {
-            (text.map(Arguments::Text), "text")
+            match text {
+                Some(text) => return Ok(Arguments::Text(text)),
+                None => "text",
+            }
         };
-        given.ok_or_else(|| {
-            format!(
-                "no answer: there is no {what} in {:?}",
-                shortened(&answer.to_string())
-            )
-        })
+        let excerpt = shortened(&answer.to_string());
+        Err(format!("no answer: there is no {missing} in {excerpt:?}"))
     }
 }
 
-impl fmt::Debug for Model {
+impl fmt::Debug for LanguageModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Model")
+        f.debug_struct("LanguageModel")
             .field("model", &self.model)
             .field("client", &self.client)
             .finish_non_exhaustive()
     }
 }
 
-/// The body of a request in the provider's format.
+/// Returns the body of a request in the provider's format.
 pub(crate) fn body(provider: Provider, model: &str, question: &Question) -> Map<String, Value> {
     let Question {
         instructions,
         message,
         answer,
-        most_tokens,
+        max_tokens,
     } = question;
     let AnswerForm {
         name,
@@ -213,19 +210,21 @@ pub(crate) fn body(provider: Provider, model: &str, question: &Question) -> Map<
         json!([{"role": "system", "content": instructions}, {"role": "user", "content": message}]);
     let body = match provider {
         Provider::Anthropic => json!({
-            "model": model, "system": instructions, "messages": [{"role": "user", "content": message}],
-            "max_tokens": most_tokens, "temperature": 0,
+            "model": model, "system": instructions,
+            "messages": [{"role": "user", "content": message}],
+            "max_tokens": max_tokens, "temperature": 0,
             "tools": [{"name": tool, "description": description, "input_schema": schema}],
             "tool_choice": {"type": "tool", "name": tool},
         }),
         Provider::Ollama => json!({
             "model": model, "messages": chat, "stream": false, "format": schema,
-            "options": {"temperature": 0, "num_predict": most_tokens, "num_ctx": context(question)},
+            "options": {"temperature": 0, "num_predict": max_tokens, "num_ctx": context(question)},
         }),
         _ => json!({
-            "model": model, "messages": chat, "max_tokens": most_tokens, "temperature": 0,
+            "model": model, "messages": chat, "max_tokens": max_tokens, "temperature": 0,
             "response_format": {
-                "type": "json_schema", "json_schema": {"name": name, "strict": strict, "schema": schema},
+                "type": "json_schema",
+                "json_schema": {"name": name, "strict": strict, "schema": schema},
             },
         }),
     };
@@ -235,17 +234,17 @@ pub(crate) fn body(provider: Provider, model: &str, question: &Question) -> Map<
     }
 }
 
-/// How long a context Ollama needs, which silently drops the head of a longer request: a token has
-/// two bytes at the very least in any text that is mostly words.
+/// Returns the context length for Ollama, which silently drops the start of a longer request. A
+/// token has at least two bytes in any text that is mostly words.
 fn context(
     Question {
         instructions,
         message,
-        most_tokens,
+        max_tokens,
         ..
     }: &Question,
 ) -> usize {
-    ((instructions.len() + message.len()) / 2 + most_tokens)
+    ((instructions.len() + message.len()) / 2 + max_tokens)
         .next_power_of_two()
         .max(4096)
 }

@@ -1,9 +1,9 @@
 //! A client of language models over HTTP, in the format of their provider.
 //!
-//! As with embedding endpoints, who answers is not trusted: the answer is bounded, what it says
-//! goes into messages shortened and without the key, and redirects are not followed, so that the
-//! key goes nowhere else. One API request is one try: a chat costs, and its caller knows best
-//! whether to ask again.
+//! As with embedding endpoints, the answer is untrusted. Its length is limited, and its text is
+//! shortened in messages and the key is removed. Redirects are not followed, so that the key goes
+//! nowhere else. A failed API request is not retried: a chat costs money, and the caller decides
+//! about a retry.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::endpoint::{self, EndpointOptions, Secret, printable, shortened};
 use picktools_call::client::{ClientError, ClientFuture, ToolClient};
 use picktools_provider::{Endpoint, Provider};
 
-/// The longest answer that is read, in bytes.
+/// The longest accepted answer, in bytes.
 const MAX_ANSWER_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A [`ToolClient`] that posts API requests to a provider, or to a server that speaks its format.
@@ -36,14 +36,14 @@ struct Client {
 }
 
 impl ProviderClient {
-    /// Makes a client for the API at `base`: `https://api.openai.com/v1`,
+    /// Creates a client for the API at `base`: `https://api.openai.com/v1`,
     /// `https://api.anthropic.com/v1`, `https://generativelanguage.googleapis.com/v1beta`,
     /// `http://localhost:11434`.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Configuration`] for a URL or key that cannot be used, or a provider that has
-    /// no chat (MCP).
+    /// [`ClientError::Configuration`] if the URL or the key is not valid, or the provider has no
+    /// chat (MCP).
     pub fn new(
         provider: Provider,
         base: &str,
@@ -59,12 +59,13 @@ impl ProviderClient {
         })?;
         let endpoint = provider.endpoint().ok_or_else(|| {
             unusable(format!(
-                "{provider} is a protocol of tools and has no chat; name the model's own provider"
+                "{provider} is a protocol for tools and has no chat; \
+                 name the provider of the model"
             ))
         })?;
         let key = Secret::new(options.api_key.as_deref());
         let headers = headers(endpoint, key.as_ref()).map_err(|()| {
-            unusable("the API key holds characters that cannot be sent".to_owned())
+            unusable("the API key contains characters that cannot be sent".to_owned())
         })?;
         let http = options.client(&uri).map_err(unusable)?;
         Ok(Self(Arc::new(Client {
@@ -80,15 +81,14 @@ impl ProviderClient {
 }
 
 impl ProviderClient {
-    /// Sends an API request on this thread, which is held for no longer than `within` and reads at
-    /// most `most` bytes.
+    /// Sends an API request on this thread, with a timeout and a limit for the answer, in bytes.
     pub(crate) fn post(
         &self,
         request: Value,
-        within: Duration,
-        most: u64,
+        timeout: Duration,
+        max_bytes: u64,
     ) -> Result<Value, ClientError> {
-        self.0.post(request, within.min(self.0.timeout), most)
+        self.0.post(request, timeout.min(self.0.timeout), max_bytes)
     }
 }
 
@@ -102,18 +102,18 @@ impl fmt::Debug for ProviderClient {
     }
 }
 
-/// The headers by which a provider knows its caller.
+/// Returns the headers of every request, with the key.
 fn headers(
     endpoint: &Endpoint,
     key: Option<&Secret>,
 ) -> Result<Vec<(HeaderName, HeaderValue)>, ()> {
-    let fixed = endpoint.headers.iter().map(|(name, value)| {
-        (
+    let mut headers = Vec::new();
+    for (name, value) in endpoint.headers {
+        headers.push((
             HeaderName::from_static(name),
             HeaderValue::from_static(value),
-        )
-    });
-    let mut headers: Vec<_> = fixed.collect();
+        ));
+    }
     if let Some(key) = key {
         let (name, scheme) = endpoint.key;
         headers.push((HeaderName::from_static(name), key.header(scheme)?));
@@ -126,17 +126,18 @@ impl ToolClient for ProviderClient {
         self.0.provider
     }
 
-    /// Sends an API request on tokio's blocking pool. Gemini's has the model's name in its path: it
-    /// is taken from the member `model`. Ollama streams unless told otherwise: it is told so where
-    /// the API request does not say.
+    /// Sends an API request on tokio's blocking pool.
+    ///
+    /// Gemini has the model's name in the path: it is taken from the member `model`. Ollama streams
+    /// by default: the request turns that off unless it has the member itself.
     fn send(&self, request: Value) -> ClientFuture<'_> {
         let client = Arc::clone(&self.0);
         Box::pin(async move {
-            let sent = tokio::task::spawn_blocking(move || {
+            let answer = tokio::task::spawn_blocking(move || {
                 client.post(request, client.timeout, MAX_ANSWER_BYTES)
             })
             .await;
-            sent.map_err(|error| ClientError::Failed {
+            answer.map_err(|error| ClientError::Failed {
                 source: error.into(),
             })?
         })
@@ -144,7 +145,12 @@ impl ToolClient for ProviderClient {
 }
 
 impl Client {
-    fn post(&self, mut request: Value, within: Duration, most: u64) -> Result<Value, ClientError> {
+    fn post(
+        &self,
+        mut request: Value,
+        timeout: Duration,
+        max_bytes: u64,
+    ) -> Result<Value, ClientError> {
         let Some(path) = (self.endpoint.path)(&mut request) else {
             let reason = "the request names no model; give it as `model`".to_owned();
             return Err(ClientError::Body { reason });
@@ -157,29 +163,29 @@ impl Client {
         for (name, value) in &self.headers {
             call = call.header(name, value);
         }
-        let call = call.timeout(within).body(request.to_string());
-        let fetched =
-            picktools_net::fetch(call, most).map_err(|error| self.no_answer(&error, within))?;
-        let status = fetched.status;
-        let body = fetched.body.ok_or(ClientError::TooLarge { limit: most })?;
-        let told = || endpoint::message(self.key.as_ref(), &body);
+        let call = call.timeout(timeout).body(request.to_string());
+        let response = picktools_net::fetch(call, max_bytes)
+            .map_err(|error| self.fetch_failure(&error, timeout))?;
+        let status = response.status;
+        let body = response
+            .body
+            .ok_or(ClientError::TooLarge { limit: max_bytes })?;
+        let message = || endpoint::error_message(self.key.as_ref(), &body);
         if !status.is_success() {
             return Err(ClientError::Status {
                 status: status.as_u16(),
-                answer: format!("{status}: {}", told()),
+                answer: format!("{status}: {}", message()),
             });
         }
         serde_json::from_slice(&body).map_err(|error| ClientError::NotJson {
-            excerpt: told(),
+            excerpt: message(),
             source: error.into(),
         })
     }
 
-    fn no_answer(&self, error: &FetchError, within: Duration) -> ClientError {
-        let reason = shortened(&endpoint::without(
-            self.key.as_ref(),
-            &endpoint::reason(error, within),
-        ));
+    fn fetch_failure(&self, error: &FetchError, timeout: Duration) -> ClientError {
+        let reason = endpoint::describe_failure(error, timeout);
+        let reason = shortened(&endpoint::redact(self.key.as_ref(), &reason));
         match error.kind {
             FetchErrorKind::ConnectTimeout | FetchErrorKind::Timeout => {
                 ClientError::Timeout { reason }

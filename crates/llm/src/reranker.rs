@@ -1,10 +1,12 @@
 //! A language model as a reranker.
 //!
-//! The model is asked once a request for a number a candidate. It sees ids that say nothing (`c1`,
-//! `c2`, …), and what strangers wrote stands in JSON strings, one value a line, which nothing
-//! within a string can end. Where the provider holds a model to a schema, each id is a required
-//! member and there are no others. Whatever comes back is read strictly: a number from 0 to 10 for
-//! every id, once. Text that is nearly JSON is mended first; the model is not asked again.
+//! The model gets one question for each request and gives a number for each candidate. It sees
+//! neutral ids (`c1`, `c2`, …), and untrusted text as JSON strings, one value a line. A string
+//! cannot end its line.
+//!
+//! If the provider enforces a schema, each id is a required member and other members are rejected.
+//! The answer is parsed strictly: a number from 0 to 10 for every id, once. Almost valid JSON is
+//! repaired first; the model is not asked again.
 
 mod answer;
 mod prompt;
@@ -19,37 +21,37 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::ProviderClient;
-use crate::model::{Model, UnusableModel};
+use crate::model::{LanguageModel, UnusableModel};
 use picktools::catalog::Tool;
 use picktools::query::Query;
 use picktools::rerank::RerankError;
 use picktools::rerank::{RerankFuture, RerankScore, Reranker};
 
-/// How many answers are kept.
+/// The default number of cached answers.
 const DEFAULT_CACHED: usize = 1024;
 
-/// What names an answer in the cache: the digest of the whole request, which holds the model, what
-/// is asked, and each candidate.
-type Key = [u8; 32];
+/// The key of a cached answer: the digest of the complete request, with the model, the question and
+/// each candidate.
+type AnswerKey = [u8; 32];
 
 /// Reranks by asking a language model, in the format of OpenAI Chat Completions, Anthropic or
 /// Ollama.
 ///
-/// Guard it with a [`CircuitBreaker`](picktools::rerank::CircuitBreaker), so that a model that is
-/// away costs no more than its first failures.
+/// Guard it with a [`CircuitBreaker`](picktools::rerank::CircuitBreaker), so that an unreachable
+/// model costs no more than its first failures.
 pub struct LlmReranker {
-    model: Model,
-    cache: Option<Mutex<LruCache<Key, Vec<RerankScore>>>>,
+    model: LanguageModel,
+    cache: Option<Mutex<LruCache<AnswerKey, Vec<RerankScore>>>>,
 }
 
 impl LlmReranker {
-    /// Asks `model` through `client`.
+    /// Creates a reranker that asks `model` through `client`.
     ///
     /// # Errors
     ///
-    /// [`RerankError`] when the client speaks another format, or the model has no name.
+    /// [`RerankError`] if the client speaks another format, or the model has no name.
     pub fn new(client: ProviderClient, model: &str) -> Result<Self, RerankError> {
-        let model = Model::new(client, model).map_err(|unusable| match unusable {
+        let model = LanguageModel::new(client, model).map_err(|unusable| match unusable {
             UnusableModel::Provider(provider) => RerankError::UnsupportedProvider { provider },
             UnusableModel::NoName => RerankError::NoModelName,
         })?;
@@ -59,15 +61,15 @@ impl LlmReranker {
         })
     }
 
-    /// Waits this long for an answer where the pick has no deadline, at most an hour; 10 seconds by
-    /// default. The client's own timeout holds as well.
+    /// Sets the timeout of an answer for picks without a deadline, at most an hour; the default is
+    /// 10 seconds. The client's own timeout applies too.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.model.set_timeout(timeout);
         self
     }
 
-    /// Has at most so many requests under way, at least one; 4 by default. The others wait, under
+    /// Sets the number of concurrent requests, at least one; the default is 4. Others wait until
     /// their deadlines.
     #[must_use]
     pub fn max_concurrent(mut self, requests: usize) -> Self {
@@ -75,23 +77,23 @@ impl LlmReranker {
         self
     }
 
-    /// Keeps so many answers in memory, the last used ones; 1,024 by default, and 0 keeps none.
+    /// Sets the number of cached answers, the last used ones; the default is 1,024, and 0 turns the
+    /// cache off.
     #[must_use]
     pub fn cached_answers(mut self, answers: usize) -> Self {
         self.cache = cache(answers);
         self
     }
 
-    /// Puts members into the body of each request, in place of those with the same name; `null`
-    /// takes a member away. For models that refuse `temperature`, or `max_tokens`, or need
-    /// something of their own.
+    /// Sets members of each request's body, replacing those with the same name; `null` removes a
+    /// member. Some models reject `temperature` or `max_tokens`, or need other members.
     #[must_use]
     pub fn extra(mut self, members: Map<String, Value>) -> Self {
         self.model.set_extra(members);
         self
     }
 
-    fn cached(&self, key: &Key) -> Option<Vec<RerankScore>> {
+    fn cached(&self, key: &AnswerKey) -> Option<Vec<RerankScore>> {
         let mut cache = self
             .cache
             .as_ref()?
@@ -100,7 +102,7 @@ impl LlmReranker {
         cache.get(key).cloned()
     }
 
-    fn keep(&self, key: Key, scores: &[RerankScore]) {
+    fn store(&self, key: AnswerKey, scores: &[RerankScore]) {
         if let Some(cache) = &self.cache {
             cache
                 .lock()
@@ -110,7 +112,7 @@ impl LlmReranker {
     }
 }
 
-fn cache(answers: usize) -> Option<Mutex<LruCache<Key, Vec<RerankScore>>>> {
+fn cache(answers: usize) -> Option<Mutex<LruCache<AnswerKey, Vec<RerankScore>>>> {
     NonZeroUsize::new(answers).map(|answers| Mutex::new(LruCache::new(answers)))
 }
 
@@ -128,7 +130,7 @@ impl Reranker for LlmReranker {
         Box::pin(async move {
             let reranker = || self.model.name.clone();
             let request = self.model.request(&prompt::question(query, window));
-            let key: Key = Sha256::digest(request.to_string()).into();
+            let key: AnswerKey = Sha256::digest(request.to_string()).into();
             if let Some(scores) = self.cached(&key) {
                 return Ok(scores);
             }
@@ -137,12 +139,12 @@ impl Reranker for LlmReranker {
                 reranker: reranker(),
                 reason,
             })?;
-            let scores = answer::scores(self.model.provider(), &answer, window.len());
+            let scores = answer::parse_scores(self.model.provider(), &answer, window.len());
             let scores = scores.map_err(|fault| RerankError::InvalidAnswer {
                 reranker: reranker(),
                 fault,
             })?;
-            self.keep(key, &scores);
+            self.store(key, &scores);
             Ok(scores)
         })
     }

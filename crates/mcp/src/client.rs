@@ -1,4 +1,4 @@
-//! Asking a server for its tools.
+//! The request for a server's tools.
 
 use std::time::{Duration, Instant};
 
@@ -11,18 +11,20 @@ use tokio::time::timeout_at;
 
 use picktools_import::mcp::Server;
 
-use super::connection::{Connection, Handshake, Silent, Tail, Unreachable, Variable, late};
+use super::connection::{
+    ConnectError, Connection, Handshake, SilentHandler, StderrTail, Variable, timeout_message,
+};
 
-/// How long a server may take, and how much it may send.
+/// Time and size limits for a server's answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// For all of it: start, handshake and every page.
+    /// Time for start, handshake and all pages together.
     pub time: Duration,
-    /// Pages of its list.
+    /// The largest number of pages of the tool list.
     pub pages: usize,
-    /// Tools.
+    /// The largest number of tools.
     pub tools: usize,
-    /// Bytes of one message.
+    /// The largest size of one message, in bytes.
     pub message_bytes: usize,
 }
 
@@ -41,78 +43,87 @@ impl Default for Limits {
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Listing {
-    /// As the server sent them.
+    /// The tool definitions, unchanged.
     pub tools: Vec<Value>,
-    /// Why some are missing; `None` where none is.
+    /// The reason why tools are missing; `None` if the list is complete.
     pub incomplete: Option<String>,
-    /// The revision of the protocol that was spoken.
+    /// The protocol revision of the connection.
     pub protocol: String,
 }
 
-/// Why a server gave no tools.
+/// The reason why a server listed no tools.
 #[derive(Debug, Error)]
-#[error("{server}: {message}{}", Tail(.stderr))]
+#[error("{server}: {message}{}", StderrTail(.stderr))]
 #[non_exhaustive]
 pub struct ListError {
-    /// What the configuration calls it.
+    /// The server's name in the configuration.
     pub server: String,
-    /// What went wrong.
+    /// The cause.
     pub message: String,
-    /// The last lines that it wrote to standard error.
+    /// The last lines that the server wrote to standard error.
     pub stderr: Vec<String>,
 }
 
-/// Asks a server for its tools. A program that was started for it is stopped again, with all that
-/// it started; of the caller's `environment` it gets what tells of user, language and temporary
+/// Lists the tools of a server.
+///
+/// A program that was started for the list is stopped afterwards, with all its child processes.
+/// From the caller's `environment` it gets only the variables for user, language and temporary
 /// files.
 ///
 /// # Errors
 ///
-/// [`ListError`] when not one page arrived. Where later ones are missing, [`Listing::incomplete`]
-/// says so.
+/// [`ListError`] if not one page arrived. If only later pages are missing, [`Listing::incomplete`]
+/// has the reason.
 pub fn list<'a>(
     server: &'a Server,
     environment: &'a Variable<'a>,
     limits: &'a Limits,
 ) -> BoxFuture<'a, Result<Listing, ListError>> {
-    // Boxed, as what is within an `async fn` is compiled once more in each crate that awaits it.
-    listed(server, environment, limits).boxed()
+    // Boxed: every crate that awaits an `async fn` compiles its body once more.
+    list_tools(server, environment, limits).boxed()
 }
 
-async fn listed(
+async fn list_tools(
     server: &Server,
     environment: &Variable<'_>,
     limits: &Limits,
 ) -> Result<Listing, ListError> {
     let deadline = Instant::now() + limits.time;
-    let failed = |Unreachable { message, stderr }| ListError {
+    let failed = |ConnectError { message, stderr }| ListError {
         server: server.name.clone(),
         message,
         stderr,
     };
     let handshake = Handshake::NewestFirst;
-    let connection = Connection::open(server, environment, deadline, limits, handshake, Silent)
-        .await
-        .map_err(failed)?;
-    let listed = connection.tools(deadline, limits).await;
+    let connection = Connection::open(
+        server,
+        environment,
+        deadline,
+        limits,
+        handshake,
+        SilentHandler,
+    )
+    .await
+    .map_err(failed)?;
+    let result = connection.tools(deadline, limits).await;
     let stderr = connection.end().await;
-    listed.map_err(|message| failed(Unreachable { message, stderr }))
+    result.map_err(|message| failed(ConnectError { message, stderr }))
 }
 
 impl Connection {
-    /// Asks for the tools, every page of them.
+    /// Lists the tools, page by page.
     ///
     /// # Errors
     ///
-    /// Why not one page arrived by the deadline. Where later ones are missing,
-    /// [`Listing::incomplete`] says so.
+    /// The reason why not one page arrived by the deadline. If only later pages are missing,
+    /// [`Listing::incomplete`] has the reason.
     pub async fn tools(&self, deadline: Instant, limits: &Limits) -> Result<Listing, String> {
         let mut listing = Listing {
             protocol: self.protocol(),
             ..Listing::default()
         };
-        let read = timeout_at(deadline.into(), pages(self, limits, &mut listing)).await;
-        match read.unwrap_or_else(|_| Err(late(limits))) {
+        let result = timeout_at(deadline.into(), fetch_pages(self, limits, &mut listing)).await;
+        match result.unwrap_or_else(|_| Err(timeout_message(limits))) {
             Ok(()) => Ok(listing),
             Err(message) if !listing.tools.is_empty() => Ok(Listing {
                 incomplete: Some(message),
@@ -123,7 +134,7 @@ impl Connection {
     }
 }
 
-async fn pages(
+async fn fetch_pages(
     connection: &Connection,
     limits: &Limits,
     listing: &mut Listing,
@@ -140,15 +151,16 @@ async fn pages(
             .peer()
             .send_request(ClientRequest::ListToolsRequest(request))
             .await;
-        let page = match answer.map_err(|error| connection.said(&error))? {
+        let page = match answer.map_err(|error| connection.describe_error(&error))? {
             ServerResult::ListToolsResult(page) => json!(page),
-            // One tool that is not as the protocol has it would lose the page.
+            // `rmcp` rejects a page with one malformed tool; the raw page still has the
+            // others.
             ServerResult::CustomResult(page)
                 if page.0.get("tools").is_some_and(Value::is_array) =>
             {
                 page.0
             }
-            _ => return Err("its answer is no list of tools".to_owned()),
+            _ => return Err("its answer is not a list of tools".to_owned()),
         };
         let tools = page
             .get("tools")

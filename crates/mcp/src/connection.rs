@@ -1,5 +1,5 @@
-//! A connection to a server: it is started or called, hands are shaken, and all that was started
-//! ends with it.
+//! A connection to a server: start or connect, handshake, requests and shutdown. Closing it also
+//! ends every process that it started.
 
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
@@ -29,19 +29,19 @@ use tokio::task::JoinHandle;
 use tokio::time::{timeout, timeout_at};
 
 use super::client::Limits;
-use super::tap::{Heard, Hearer, Said, Tap};
+use super::tap::{RequestUpdate, Tap, UpdateListener, UpdateListeners};
 use super::token;
 use picktools::excerpt::marked;
-use picktools_import::mcp::{ClientCredentials, Server, Way};
+use picktools_import::mcp::{ClientCredentials, Server, ServerTransport};
 
 /// A variable of the caller's environment.
 pub type Variable<'a> = dyn Fn(&str) -> Option<OsString> + Sync + 'a;
 
-/// Variables of the caller's environment that a program is started with; others stand in its
+/// Variables of the caller's environment that a program inherits; others come from its
 /// configuration.
 ///
-/// Those that the protocol's own clients pass on (`modelcontextprotocol.io/docs/sdk`), and what
-/// tells of language, time and temporary files.
+/// These are the ones that the protocol's own clients pass on (`modelcontextprotocol.io/docs/sdk`),
+/// and those for language, time and temporary files.
 const INHERITED: [&str; 24] = [
     "HOME",
     "LOGNAME",
@@ -68,54 +68,56 @@ const INHERITED: [&str; 24] = [
     "USERPROFILE",
     "WINDIR",
 ];
-/// How long a program may take to end by itself once its input is closed.
+/// Time for a program to exit by itself after its input is closed.
 const GRACE: Duration = Duration::from_secs(1);
-/// How much is kept of what a program writes to standard error.
+/// The kept end of a program's standard error, in bytes.
 const MAX_STDERR_BYTES: usize = 4 << 10;
-/// How many lines of it are told, and how much of each.
+/// The reported number of lines of standard error.
 const MAX_STDERR_LINES: usize = 5;
-/// The most characters that are told of what a server says, and of a line.
+/// The longest reported message of a server, and the longest reported line, in characters.
 const MAX_MESSAGE_CHARS: usize = 300;
 
-/// How long the last words of a program are waited for.
+/// Time to wait for the rest of standard error after a program exits.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// Why there is no connection.
+/// The reason why a connection could not be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("{message}{}", Tail(.stderr))]
-pub struct Unreachable {
-    /// What went wrong.
+#[error("{message}{}", StderrTail(.stderr))]
+pub struct ConnectError {
+    /// The cause.
     pub message: String,
-    /// The last lines that it wrote to standard error.
+    /// The last lines that the server wrote to standard error.
     pub stderr: Vec<String>,
 }
 
-/// Lines that a server wrote to standard error, behind a message.
-pub struct Tail<'a>(pub &'a [String]);
+/// Lines that a server wrote to standard error, shown after a message.
+pub struct StderrTail<'a>(pub &'a [String]);
 
-impl fmt::Display for Tail<'_> {
+impl fmt::Display for StderrTail<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|line| write!(f, "\n  {line}"))
+        for line in self.0 {
+            write!(f, "\n  {line}")?;
+        }
+        Ok(())
     }
 }
 
-/// What asks a server for tools and calls, and answers nothing that it asks: neither a person nor a
-/// model is there.
+/// A handler that answers no request of a server, as neither a user nor a model is available.
 #[derive(Debug, Clone, Copy)]
-pub struct Silent;
+pub struct SilentHandler;
 
-impl ClientHandler for Silent {}
+impl ClientHandler for SilentHandler {}
 
-/// Hears that the tools of a server changed, for [`Connection::open`]; answers nothing that it
-/// asks.
+/// A handler for [`Connection::open`] that reports changes of a server's tool list, and answers no
+/// request of the server.
 ///
-/// Servers that speak 2026-07-28 say so only to those who subscribe, which this does not: they are
-/// to be asked now and then, or shaken hands with as [`Handshake::KnownFirst`].
+/// Servers that speak 2026-07-28 report changes only to subscribers, and this handler does not
+/// subscribe. Poll such servers, or connect with [`Handshake::LegacyFirst`].
 #[derive(Debug, Clone, Default)]
 pub struct ToolChanges(Arc<Notify>);
 
 impl ToolChanges {
-    /// Waits until they changed, since this was last waited for.
+    /// Waits for a change since the last call of this method.
     pub async fn changed(&self) {
         self.0.notified().await;
     }
@@ -127,40 +129,40 @@ impl ClientHandler for ToolChanges {
     }
 }
 
-/// How hands are shaken.
+/// The order in which protocol revisions are tried.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Handshake {
-    /// The newest revision is tried first; a server that does not know it is shaken hands with as
-    /// it knows it.
+    /// Tries the newest revision first, and falls back to the one that the server knows.
     #[default]
     NewestFirst,
-    /// As every server knows it that is older than 2026-07-28, and as the newest revision has it
-    /// where one refuses that. Before 2026-07-28 servers ask their clients things during a call,
-    /// and say unasked what has changed.
-    KnownFirst,
+    /// Tries the handshake of revisions before 2026-07-28 first, and the newest one if the server
+    /// refuses it. With the older revisions a server can send requests during a call and report
+    /// changes without a subscription.
+    LegacyFirst,
 }
 
-/// A server with which hands were shaken. Dropped, it is killed, with all that it started. Its
-/// messages are those of the SDK, `rmcp`.
+/// A connection after a successful handshake. Dropping it kills the server's process, with all its
+/// child processes. The message types come from the SDK, `rmcp`.
 pub struct Connection {
     peer: Peer<RoleClient>,
     service: tokio::sync::Mutex<Option<Service>>,
-    heard: Heard,
+    listeners: UpdateListeners,
     program: Option<tokio::sync::Mutex<Program>>,
     message_bytes: usize,
     too_long: Arc<AtomicBool>,
 }
 
 impl Connection {
-    /// Starts or calls a server, which must have shaken hands by the deadline. `handler` answers
-    /// what it asks, and hears what it says unasked; of progress hears who [began](Self::begin) the
-    /// request. A program gets of the caller's `environment` what tells of user, language and
-    /// temporary files.
+    /// Starts a server or connects to it; the handshake must finish by the deadline.
+    ///
+    /// `handler` answers the server's requests and receives its notifications, except progress,
+    /// which the caller of [`begin`](Self::begin) receives. From the caller's `environment` a
+    /// program gets only the variables for user, language and temporary files.
     ///
     /// # Errors
     ///
-    /// [`Unreachable`] when it does not start, does not answer, or says what cannot be understood.
+    /// [`ConnectError`] if the server does not start, does not answer, or sends an invalid message.
     pub async fn open(
         server: &Server,
         environment: &Variable<'_>,
@@ -168,7 +170,7 @@ impl Connection {
         limits: &Limits,
         handshake: Handshake,
         handler: impl ClientHandler + Clone,
-    ) -> Result<Self, Unreachable> {
+    ) -> Result<Self, ConnectError> {
         let mut stderr = Vec::new();
         let mut opened = attempt(
             server,
@@ -180,16 +182,16 @@ impl Connection {
             &mut stderr,
         )
         .await;
-        let other = match (&opened, handshake) {
-            (Err(Failure::LateAnswer), Handshake::NewestFirst) => Some(Handshake::KnownFirst),
-            (Err(Failure::Refused(_)), Handshake::KnownFirst) => Some(Handshake::NewestFirst),
+        let fallback = match (&opened, handshake) {
+            (Err(AttemptError::LateAnswer), Handshake::NewestFirst) => Some(Handshake::LegacyFirst),
+            (Err(AttemptError::Refused(_)), Handshake::LegacyFirst) => Some(Handshake::NewestFirst),
             _ => None,
         };
-        if let Some(other) = other {
+        if let Some(fallback) = fallback {
             opened = attempt(
                 server,
                 environment,
-                other,
+                fallback,
                 deadline,
                 limits,
                 &handler,
@@ -197,66 +199,68 @@ impl Connection {
             )
             .await;
         }
-        opened.map_err(|failure| Unreachable {
+        opened.map_err(|failure| ConnectError {
             message: failure.message(),
             stderr,
         })
     }
 
-    /// Returns the other side, to be asked and told things.
+    /// Returns the peer, which sends requests and notifications to the server.
     pub fn peer(&self) -> &Peer<RoleClient> {
         &self.peer
     }
 
-    /// Returns the revision of the protocol that is spoken.
+    /// Returns the protocol revision of the connection.
     pub fn protocol(&self) -> String {
-        self.peer
-            .peer_info()
-            .map(|info| info.protocol_version.to_string())
-            .unwrap_or_default()
+        match self.peer.peer_info() {
+            Some(info) => info.protocol_version.to_string(),
+            None => String::new(),
+        }
     }
 
-    /// Returns `true` if it ended, or nobody serves it any longer.
+    /// Returns `true` if the connection is closed or its service has ended.
     pub fn is_closed(&self) -> bool {
         self.peer.is_transport_closed()
     }
 
-    /// Sends a request. `hear` is told what the server says during it, in its order, and not after
+    /// Sends a request. `on_update` receives the server's updates in their order, and none after
     /// the answer.
     ///
     /// # Errors
     ///
-    /// [`ServiceError`] when it cannot be sent.
+    /// [`ServiceError`] if the request cannot be sent.
     pub async fn begin(
         &self,
         mut request: ClientRequest,
         options: PeerRequestOptions,
-        hear: impl Fn(Said) + Send + Sync + 'static,
-    ) -> Result<Begun, ServiceError> {
-        request.extensions_mut().insert(Hearer::new(hear));
+        on_update: impl Fn(RequestUpdate) + Send + Sync + 'static,
+    ) -> Result<PendingRequest, ServiceError> {
+        request
+            .extensions_mut()
+            .insert(UpdateListener::new(on_update));
         let handle = self.peer.send_cancellable_request(request, options).await?;
-        Ok(Begun {
+        Ok(PendingRequest {
             handle: Some(handle),
-            heard: self.heard.clone(),
+            listeners: self.listeners.clone(),
         })
     }
 
-    /// Says why a request failed.
-    pub fn said(&self, error: &ServiceError) -> String {
+    /// Describes why a request failed.
+    pub fn describe_error(&self, error: &ServiceError) -> String {
         match error {
             ServiceError::TransportClosed if self.too_long.load(Ordering::Relaxed) => {
-                too_long(self.message_bytes)
+                too_long_message(self.message_bytes)
             }
             ServiceError::TransportClosed => "it ended, or closed the connection".to_owned(),
-            other => said(other),
+            other => error_chain_text(other),
         }
     }
 
-    /// Ends it, and returns the last lines that the server wrote to standard error.
+    /// Closes the connection, and returns the last lines that the server wrote to standard error.
     pub async fn end(&self) -> Vec<String> {
         if let Some(mut service) = self.service.lock().await.take() {
             service.stop();
-            // How it ends changes nothing of what was read.
+            // The way it ends does not change the received answers.
             drop(timeout(GRACE, &mut service.ended).await);
         }
         match &self.program {
@@ -278,7 +282,7 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// What serves a connection, whoever answers on its behalf.
+/// The background task that serves a connection.
 struct Service {
     stop: Option<RunningServiceCancellationToken>,
     ended: JoinHandle<()>,
@@ -288,7 +292,7 @@ impl Service {
     fn new<H: ClientHandler>(service: RunningService<RoleClient, H>) -> Self {
         let stop = Some(service.cancellation_token());
         let ended = tokio::spawn(async move {
-            // Why it ended is told to whoever waits for an answer.
+            // Callers that wait for an answer get the cause.
             drop(service.waiting().await);
         });
         Self { stop, ended }
@@ -307,55 +311,54 @@ impl Drop for Service {
     }
 }
 
-/// A request that is under way. Dropped, the server is told that nobody waits for the answer any
-/// longer.
+/// A pending request. Dropping it sends a cancellation to the server.
 #[derive(Debug)]
-pub struct Begun {
+pub struct PendingRequest {
     handle: Option<RequestHandle<RoleClient>>,
-    heard: Heard,
+    listeners: UpdateListeners,
 }
 
-impl Begun {
+impl PendingRequest {
     /// Waits for the answer.
     ///
     /// # Errors
     ///
-    /// [`ServiceError`] when the server says that it cannot, or is gone.
+    /// [`ServiceError`] if the server answers with an error or disconnects.
     pub async fn answer(mut self) -> Result<ServerResult, ServiceError> {
         let Some(handle) = &mut self.handle else {
             return Err(ServiceError::TransportClosed);
         };
         let answer = (&mut handle.rx).await;
         if let Some(handle) = self.handle.take() {
-            self.heard.forget(&handle.progress_token);
+            self.listeners.forget(&handle.progress_token);
         }
         answer.unwrap_or(Err(ServiceError::TransportClosed))
     }
 }
 
-impl Drop for Begun {
+impl Drop for PendingRequest {
     fn drop(&mut self) {
         let Some(handle) = self.handle.take() else {
             return;
         };
-        self.heard.forget(&handle.progress_token);
+        self.listeners.forget(&handle.progress_token);
         if let Ok(runtime) = Handle::try_current() {
             drop(runtime.spawn(handle.cancel(Some("the call was cancelled".to_owned()))));
         }
     }
 }
 
-/// Why an attempt failed.
-enum Failure {
-    /// The server answered the first handshake after the second was begun: it took more than ten
+/// The reason why an attempt failed.
+enum AttemptError {
+    /// The server answered the first handshake after the second had begun: it needed more than ten
     /// seconds to start.
     LateAnswer,
-    /// The server answered that it does not shake hands so.
+    /// The server refused this kind of handshake.
     Refused(String),
     Other(String),
 }
 
-impl Failure {
+impl AttemptError {
     fn message(self) -> String {
         match self {
             Self::LateAnswer => "it answered a handshake too late".to_owned(),
@@ -372,60 +375,61 @@ async fn attempt(
     limits: &Limits,
     handler: &(impl ClientHandler + Clone),
     stderr: &mut Vec<String>,
-) -> Result<Connection, Failure> {
-    let heard = Heard::default();
+) -> Result<Connection, AttemptError> {
+    let listeners = UpdateListeners::default();
     let too_long = Arc::<AtomicBool>::default();
     let message_bytes = limits.message_bytes;
-    let (service, program) = match &server.way {
-        Way::Stdio { .. } => {
-            let mut program = Program::start(&server.way, environment).map_err(Failure::Other)?;
-            let shaken = match program.pipes() {
+    let (service, program) = match &server.transport {
+        ServerTransport::Stdio { .. } => {
+            let mut program =
+                Program::start(&server.transport, environment).map_err(AttemptError::Other)?;
+            let result = match program.pipes() {
                 Some((output, input)) => {
                     let output = Lines {
                         output,
                         line: 0,
-                        most: message_bytes,
+                        max_bytes: message_bytes,
                         too_long: Arc::clone(&too_long),
                     };
-                    within(
+                    finish_by(
                         deadline,
                         limits,
-                        shake((output, input), handshake, handler, &heard),
+                        shake_hands((output, input), handshake, handler, &listeners),
                     )
                     .await
                 }
-                None => Err(Failure::Other(
-                    "its input and output cannot be reached".to_owned(),
+                None => Err(AttemptError::Other(
+                    "its standard input and output are not available".to_owned(),
                 )),
             };
-            match shaken {
+            match result {
                 Ok(service) => (service, Some(tokio::sync::Mutex::new(program))),
                 Err(failure) => {
                     program.stop().await;
                     *stderr = program.last_lines();
                     return Err(match failure {
-                        Failure::Other(_) | Failure::Refused(_)
+                        AttemptError::Other(_) | AttemptError::Refused(_)
                             if too_long.load(Ordering::Relaxed) =>
                         {
-                            Failure::Other(self::too_long(message_bytes))
+                            AttemptError::Other(too_long_message(message_bytes))
                         }
                         failure => failure,
                     });
                 }
             }
         }
-        Way::Http {
+        ServerTransport::Http {
             url,
             headers,
             credentials,
         } => {
-            let transport =
-                http(url, headers, credentials.as_ref(), message_bytes).map_err(Failure::Other)?;
+            let transport = http(url, headers, credentials.as_ref(), message_bytes)
+                .map_err(AttemptError::Other)?;
             (
-                within(
+                finish_by(
                     deadline,
                     limits,
-                    shake(transport, handshake, handler, &heard),
+                    shake_hands(transport, handshake, handler, &listeners),
                 )
                 .await?,
                 None,
@@ -436,37 +440,37 @@ async fn attempt(
     Ok(Connection {
         peer,
         service: Some(Service::new(service)).into(),
-        heard,
+        listeners,
         program,
         message_bytes,
         too_long,
     })
 }
 
-async fn within<T>(
+async fn finish_by<T>(
     deadline: Instant,
     limits: &Limits,
-    work: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
+    work: impl Future<Output = Result<T, AttemptError>>,
+) -> Result<T, AttemptError> {
     timeout_at(deadline.into(), work)
         .await
-        .unwrap_or_else(|_| Err(Failure::Other(late(limits))))
+        .unwrap_or_else(|_| Err(AttemptError::Other(timeout_message(limits))))
 }
 
-pub(super) fn late(limits: &Limits) -> String {
+pub(super) fn timeout_message(limits: &Limits) -> String {
     format!("no answer within {:?}", limits.time)
 }
 
-fn too_long(message_bytes: usize) -> String {
+fn too_long_message(message_bytes: usize) -> String {
     format!("it sent a message of more than {message_bytes} bytes")
 }
 
-async fn shake<T, E, A, H>(
+async fn shake_hands<T, E, A, H>(
     transport: T,
     handshake: Handshake,
     handler: &H,
-    heard: &Heard,
-) -> Result<RunningService<RoleClient, H>, Failure>
+    listeners: &UpdateListeners,
+) -> Result<RunningService<RoleClient, H>, AttemptError>
 where
     T: IntoTransport<RoleClient, E, A>,
     E: Error + Send + Sync + 'static,
@@ -477,23 +481,25 @@ where
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
             legacy_version: None,
         },
-        Handshake::KnownFirst => ClientLifecycleMode::Initialize,
+        Handshake::LegacyFirst => ClientLifecycleMode::Initialize,
     };
-    let transport = Tap::new(transport.into_transport(), heard.clone());
+    let transport = Tap::new(transport.into_transport(), listeners.clone());
     serve_client_with_lifecycle(handler.clone(), transport, lifecycle)
         .await
         .map_err(|error| match error {
             ClientInitializeError::ConflictInitResponseId(..)
-            | ClientInitializeError::UncorrelatedErrorResponse { .. } => Failure::LateAnswer,
-            // Over HTTP a refusal may be told by the status alone.
+            | ClientInitializeError::UncorrelatedErrorResponse { .. } => AttemptError::LateAnswer,
+            // Over HTTP the status alone can express a refusal.
             refused @ (ClientInitializeError::JsonRpcError(_)
-            | ClientInitializeError::TransportError { .. }) => Failure::Refused(said(&refused)),
-            other => Failure::Other(said(&other)),
+            | ClientInitializeError::TransportError { .. }) => {
+                AttemptError::Refused(error_chain_text(&refused))
+            }
+            other => AttemptError::Other(error_chain_text(&other)),
         })
 }
 
-/// An error with its causes. A server may have written any part of it.
-fn said(error: &dyn Error) -> String {
+/// Formats an error with its causes. A server may have written any part of the text.
+fn error_chain_text(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -512,36 +518,38 @@ fn http(
     headers: &BTreeMap<String, String>,
     credentials: Option<&ClientCredentials>,
     message_bytes: usize,
-) -> Result<StreamableHttpClientTransport<token::Client>, String> {
-    let header = |(name, value): (&String, &String)| {
-        let shown = marked(name, MAX_MESSAGE_CHARS);
-        let name = name
+) -> Result<StreamableHttpClientTransport<token::AuthorizedClient>, String> {
+    let mut header_map = HashMap::new();
+    for (name, value) in headers {
+        let shown_name = marked(name, MAX_MESSAGE_CHARS);
+        let name: reqwest::header::HeaderName = name
             .parse()
-            .map_err(|_| format!("{shown:?} is not the name of a header"))?;
+            .map_err(|_| format!("{shown_name:?} is not a valid header name"))?;
         let mut value: reqwest::header::HeaderValue = value
             .parse()
-            .map_err(|_| format!("the value of the header {shown:?} cannot be sent"))?;
+            .map_err(|_| format!("the value of the header {shown_name:?} is not valid"))?;
         value.set_sensitive(true);
-        Ok((name, value))
-    };
-    let headers: HashMap<_, _> = headers.iter().map(header).collect::<Result<_, String>>()?;
+        header_map.insert(name, value);
+    }
+    // No redirects: a server that redirects its clients would also redirect their credentials.
     // A server that sends its callers elsewhere would send them there with their credentials.
     let http = picktools_net::client_builder()?
         .build()
-        .map_err(|error| said(&error))?;
-    let tokens = credentials
-        .map(|credentials| token::Tokens::new(url, credentials))
-        .transpose()?;
-    let mut config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers);
+        .map_err(|error| error_chain_text(&error))?;
+    let tokens = match credentials {
+        Some(credentials) => Some(token::ServerTokens::new(url, credentials)?),
+        None => None,
+    };
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(header_map);
     config.max_json_response_size = message_bytes;
     config.max_sse_event_size = message_bytes;
     Ok(StreamableHttpClientTransport::with_client(
-        token::Client { http, tokens },
+        token::AuthorizedClient { http, tokens },
         config,
     ))
 }
 
-/// A program that was started, and everything that it starts: dropped, all of it is killed.
+/// A started program with all its child processes. Dropping it kills them.
 struct Program {
     child: Box<dyn ChildWrapper>,
     stderr: Arc<Mutex<Vec<u8>>>,
@@ -549,25 +557,24 @@ struct Program {
 }
 
 impl Program {
-    fn start(way: &Way, environment: &Variable<'_>) -> Result<Self, String> {
-        let Way::Stdio {
+    fn start(transport: &ServerTransport, environment: &Variable<'_>) -> Result<Self, String> {
+        let ServerTransport::Stdio {
             command,
             arguments,
             variables,
             folder,
-        } = way
+        } = transport
         else {
             return Err("it has no command".to_owned());
         };
         let mut program = tokio::process::Command::new(command);
         program.args(arguments).env_clear();
-        program
-            .envs(
-                INHERITED
-                    .iter()
-                    .filter_map(|name| Some((name, environment(name)?))),
-            )
-            .envs(variables);
+        for name in INHERITED {
+            if let Some(value) = environment(name) {
+                program.env(name, value);
+            }
+        }
+        program.envs(variables);
         program
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -583,17 +590,17 @@ impl Program {
         let mut child = wrap.spawn().map_err(|error| {
             let command = marked(command, MAX_MESSAGE_CHARS);
             let remedy = if error.kind() == std::io::ErrorKind::NotFound {
-                "; install it, or give its whole path"
+                "; install it, or give its full path"
             } else {
                 ""
             };
             format!("{command:?} cannot be started: {error}{remedy}")
         })?;
         let stderr = Arc::default();
-        let reader = child
-            .stderr()
-            .take()
-            .map(|pipe| tokio::spawn(keep_last(pipe, Arc::clone(&stderr))));
+        let mut reader = None;
+        if let Some(pipe) = child.stderr().take() {
+            reader = Some(tokio::spawn(collect_tail(pipe, Arc::clone(&stderr))));
+        }
         Ok(Self {
             child,
             stderr,
@@ -605,7 +612,7 @@ impl Program {
         Some((self.child.stdout().take()?, self.child.stdin().take()?))
     }
 
-    /// Lets it end by itself, its input being closed, and else ends it.
+    /// Waits for the program to exit after its input is closed, and kills it otherwise.
     async fn stop(&mut self) {
         if timeout(GRACE, self.child.wait()).await.is_err() {
             self.kill();
@@ -641,24 +648,25 @@ impl Drop for Program {
     }
 }
 
-/// Reads to the end, so that a program which writes much is not held up, and keeps the last of it.
-async fn keep_last(mut pipe: impl AsyncRead + Unpin, kept: Arc<Mutex<Vec<u8>>>) {
+/// Reads to the end, so that a program with much output does not block, and keeps only the last
+/// bytes.
+async fn collect_tail(mut pipe: impl AsyncRead + Unpin, tail: Arc<Mutex<Vec<u8>>>) {
     let mut buffer = vec![0; MAX_STDERR_BYTES];
-    while let Ok(read @ 1..) = pipe.read(&mut buffer).await {
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend_from_slice(&buffer[..read]);
-        let surplus = kept.len().saturating_sub(MAX_STDERR_BYTES);
-        kept.drain(..surplus);
+    while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
+        let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.extend_from_slice(&buffer[..count]);
+        let surplus = tail.len().saturating_sub(MAX_STDERR_BYTES);
+        tail.drain(..surplus);
     }
 }
 
-/// The output of a program, which ends where a message is too long: nothing behind it can be told
-/// from the rest of it.
+/// The output of a program. It ends at a message that is too long, because the rest of that message
+/// cannot be told from the next one.
 struct Lines<R> {
     output: R,
-    /// Bytes since the last end of a line.
+    /// Bytes since the last line end.
     line: usize,
-    most: usize,
+    max_bytes: usize,
     too_long: Arc<AtomicBool>,
 }
 
@@ -668,11 +676,11 @@ impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
+        let filled_length = buffer.filled().len();
         ready!(Pin::new(&mut self.output).poll_read(cx, buffer))?;
-        for part in buffer.filled()[before..].split_inclusive(|&byte| byte == b'\n') {
+        for part in buffer.filled()[filled_length..].split_inclusive(|&byte| byte == b'\n') {
             self.line += part.len();
-            if self.line > self.most {
+            if self.line > self.max_bytes {
                 self.too_long.store(true, Ordering::Relaxed);
                 return Poll::Ready(Err(io::ErrorKind::FileTooLarge.into()));
             }

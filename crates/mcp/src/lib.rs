@@ -1,17 +1,18 @@
 //! A client of MCP servers, over standard input and output and over streamable HTTP.
 //!
 //! [`list`] asks a server for its tools once; a [`Connection`] stays open for calls. Servers are
-//! strangers: what they send is bounded in size and time.
+//! untrusted: the client limits the size of their messages and the time of their answers.
 
 mod client;
 mod connection;
-mod kept;
+mod tool_cache;
 mod tap;
 mod token;
 
 pub use client::{Limits, ListError, Listing, list};
 pub use connection::{
-    Begun, Connection, Handshake, Silent, Tail, ToolChanges, Unreachable, Variable,
+    ConnectError, Connection, Handshake, PendingRequest, SilentHandler, StderrTail, ToolChanges,
+    Variable,
 };
-pub use kept::KeptTools;
-pub use tap::Said;
+pub use tap::RequestUpdate;
+pub use tool_cache::ToolListCache;

@@ -1,12 +1,12 @@
-//! What a server says during a request, told in the order in which it says it.
+//! Updates that a server sends during a request, in the order in which it sends them.
 //!
-//! The SDK handles each notification in a task of its own, so that the second may come before the
-//! first, and either after the answer. This stands between it and the transport: a request is known
-//! before its bytes leave, and its progress is told before the next message is read.
+//! The SDK handles each notification in a task of its own, so that the second may arrive before the
+//! first, and either after the answer. The [`Tap`] wraps the transport. It registers a request
+//! before its bytes leave, and reports progress before it reads the next message.
 
 #![expect(
     deprecated,
-    reason = "lines for logs are what servers send that speak a revision before 2026-07-28"
+    reason = "servers that speak a revision before 2026-07-28 send log lines"
 )]
 
 use std::borrow::Cow;
@@ -22,81 +22,90 @@ use rmcp::model::{
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 
-/// What a server says during a request.
+/// A message that a server sends during a request, before its answer.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Said {
-    /// How far it is.
+pub enum RequestUpdate {
+    /// The progress of the request.
     Progress(ProgressNotificationParam),
-    /// A line for a log. It names no request: told where only one is under way.
+    /// A log line. It names no request, so it is reported only if exactly one is pending.
     Log(LoggingMessageNotificationParam),
 }
 
-/// Hears what is said during a request. A request has it in its extensions, which are not sent.
+/// Receives the updates of a request. It is attached to the request's extensions, which are not
+/// sent.
 #[derive(Clone)]
-pub(super) struct Hearer(Arc<dyn Fn(Said) + Send + Sync>);
+pub(super) struct UpdateListener(Arc<dyn Fn(RequestUpdate) + Send + Sync>);
 
-impl Hearer {
-    pub(super) fn new(hear: impl Fn(Said) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(hear))
+impl UpdateListener {
+    pub(super) fn new(listener: impl Fn(RequestUpdate) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(listener))
     }
 }
 
-/// The requests of a connection that are under way and heard of.
+/// The pending requests of a connection that have a listener.
 #[derive(Clone, Default)]
-pub(super) struct Heard(Arc<Mutex<HashMap<ProgressToken, Hearer>>>);
+pub(super) struct UpdateListeners(Arc<Mutex<HashMap<ProgressToken, UpdateListener>>>);
 
-impl fmt::Debug for Heard {
+impl fmt::Debug for UpdateListeners {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Heard").field(&self.lock().len()).finish()
+        f.debug_tuple("UpdateListeners")
+            .field(&self.lock().len())
+            .finish()
     }
 }
 
-impl Heard {
-    fn lock(&self) -> MutexGuard<'_, HashMap<ProgressToken, Hearer>> {
+impl UpdateListeners {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ProgressToken, UpdateListener>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets a request: nothing is told of it any more.
+    /// Removes the listener of a request.
     pub(super) fn forget(&self, token: &ProgressToken) {
         self.lock().remove(token);
     }
 
-    fn note(&self, request: &ClientRequest) {
-        let hearer = request.extensions().get::<Hearer>().cloned();
-        if let (Some(hearer), Some(token)) = (hearer, request.get_meta().get_progress_token()) {
-            self.lock().insert(token, hearer);
+    fn register(&self, request: &ClientRequest) {
+        let listener = request.extensions().get::<UpdateListener>().cloned();
+        if let (Some(listener), Some(token)) = (listener, request.get_meta().get_progress_token()) {
+            self.lock().insert(token, listener);
         }
     }
 
-    fn tell(&self, progress: ProgressNotificationParam) {
-        // Outside the lock: whoever hears may do what it likes.
-        let hearer = self.lock().get(&progress.progress_token).cloned();
-        if let Some(Hearer(hear)) = hearer {
-            hear(Said::Progress(progress));
+    fn report_progress(&self, progress: ProgressNotificationParam) {
+        // Called outside the lock: a listener may start or end requests.
+        let listener = self.lock().get(&progress.progress_token).cloned();
+        if let Some(UpdateListener(listener)) = listener {
+            listener(RequestUpdate::Progress(progress));
         }
     }
 
-    fn log(&self, line: LoggingMessageNotificationParam) {
-        let only = {
-            let heard = self.lock();
-            heard.values().next().filter(|_| heard.len() == 1).cloned()
+    fn report_log(&self, line: LoggingMessageNotificationParam) {
+        let only_listener = {
+            let listeners = self.lock();
+            match listeners.len() {
+                1 => listeners.values().next().cloned(),
+                _ => None,
+            }
         };
-        if let Some(Hearer(hear)) = only {
-            hear(Said::Log(line));
+        if let Some(UpdateListener(listener)) = only_listener {
+            listener(RequestUpdate::Log(line));
         }
     }
 }
 
-/// A transport that tells of progress and log lines itself.
+/// A transport that reports progress and log lines itself.
 pub(super) struct Tap<T> {
     transport: T,
-    heard: Heard,
+    listeners: UpdateListeners,
 }
 
 impl<T> Tap<T> {
-    pub(super) fn new(transport: T, heard: Heard) -> Self {
-        Self { transport, heard }
+    pub(super) fn new(transport: T, listeners: UpdateListeners) -> Self {
+        Self {
+            transport,
+            listeners,
+        }
     }
 }
 
@@ -112,7 +121,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         if let JsonRpcMessage::Request(request) = &message {
-            self.heard.note(&request.request);
+            self.listeners.register(&request.request);
         }
         self.transport.send(message)
     }
@@ -122,10 +131,10 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
             match self.transport.receive().await? {
                 JsonRpcMessage::Notification(notification) => match notification.notification {
                     ServerNotification::ProgressNotification(progress) => {
-                        self.heard.tell(progress.params)
+                        self.listeners.report_progress(progress.params)
                     }
                     ServerNotification::LoggingMessageNotification(line) => {
-                        self.heard.log(line.params)
+                        self.listeners.report_log(line.params)
                     }
                     _ => return Some(JsonRpcMessage::Notification(notification)),
                 },

@@ -1,5 +1,5 @@
-//! Which token does a request to a server carry? OAuth's client credentials (RFC 6749, section
-//! 4.4), for servers that programs call.
+//! Access tokens for requests to servers: OAuth client credentials (RFC 6749, section 4.4), the
+//! flow for programs without a user.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,40 +21,38 @@ use tokio::sync::Mutex;
 
 use picktools_import::mcp::{ClientCredentials, is_private};
 
-/// How long a server must have taken a token before a refused one is exchanged for another.
-const AGAIN: Duration = Duration::from_secs(5);
+/// The least age of a token before a rejected one is exchanged for another.
+const MIN_TOKEN_AGE: Duration = Duration::from_secs(5);
 
-type Failed = StreamableHttpError<reqwest::Error>;
+type HttpError = StreamableHttpError<reqwest::Error>;
 
-/// Sends requests, with a token where the server wants one.
+/// An HTTP client that adds an access token if the server needs one.
 #[derive(Clone)]
-pub(super) struct Client {
+pub(super) struct AuthorizedClient {
     pub(super) http: reqwest::Client,
-    pub(super) tokens: Option<Arc<Tokens>>,
+    pub(super) tokens: Option<Arc<ServerTokens>>,
 }
 
-/// The tokens of one server, got when they are needed.
-pub(super) struct Tokens {
+/// The access tokens of one server, fetched on first use.
+pub(super) struct ServerTokens {
     server: Url,
     token_url: Option<Url>,
     config: ClientCredentialsConfig,
-    held: Mutex<Option<Held>>,
+    current: Mutex<Option<CurrentToken>>,
 }
 
-struct Held {
+struct CurrentToken {
     manager: AuthorizationManager,
     token: String,
-    since: Instant,
+    issued: Instant,
 }
 
-impl Tokens {
+impl ServerTokens {
     /// # Errors
     ///
-    /// An address that is none.
+    /// A message about an invalid URL.
     pub(super) fn new(server: &str, credentials: &ClientCredentials) -> Result<Arc<Self>, String> {
-        let parse = |url: &str| {
-            Url::parse(url).map_err(|error| format!("an address cannot be read: {error}"))
-        };
+        let parse = |url: &str| Url::parse(url).map_err(|error| format!("invalid URL: {error}"));
         Ok(Arc::new(Self {
             server: parse(server)?,
             token_url: credentials.token_url.as_deref().map(parse).transpose()?,
@@ -64,51 +62,51 @@ impl Tokens {
                 scopes: credentials.scopes.clone(),
                 resource: Some(server.to_owned()),
             },
-            held: Mutex::default(),
+            current: Mutex::default(),
         }))
     }
 
-    /// A token that has not run out.
+    /// Returns a token that has not expired.
     async fn current(&self) -> Result<String, AuthError> {
-        let mut held = self.held.lock().await;
-        if let Some(Held { manager, .. }) = held.as_ref() {
+        let mut current = self.current.lock().await;
+        if let Some(CurrentToken { manager, .. }) = current.as_ref() {
             match manager.get_access_token().await {
                 Err(AuthError::AuthorizationRequired) => {}
-                told => return told,
+                result => return result,
             }
         }
-        self.exchange(&mut held).await
+        self.exchange(&mut current).await
     }
 
-    /// Another one instead of a token that the server refused, unless that one is new.
-    async fn instead_of(&self, refused: &str) -> Option<Result<String, AuthError>> {
-        let mut held = self.held.lock().await;
-        match held.as_ref() {
-            Some(held) if held.token != refused => Some(Ok(held.token.clone())),
-            Some(held) if held.since.elapsed() < AGAIN => None,
-            _ => Some(self.exchange(&mut held).await),
+    /// Returns another token in place of a rejected one, or `None` if the rejected one is new.
+    async fn replace(&self, rejected: &str) -> Option<Result<String, AuthError>> {
+        let mut current = self.current.lock().await;
+        match current.as_ref() {
+            Some(current) if current.token != rejected => Some(Ok(current.token.clone())),
+            Some(current) if current.issued.elapsed() < MIN_TOKEN_AGE => None,
+            _ => Some(self.exchange(&mut current).await),
         }
     }
 
-    async fn exchange(&self, held: &mut Option<Held>) -> Result<String, AuthError> {
-        let manager = match held.take() {
-            Some(held) => held.manager,
+    async fn exchange(&self, current: &mut Option<CurrentToken>) -> Result<String, AuthError> {
+        let manager = match current.take() {
+            Some(current) => current.manager,
             None => self.manager().await?,
         };
         manager.exchange_client_credentials(&self.config).await?;
         let token = manager.get_access_token().await?;
-        *held = Some(Held {
+        *current = Some(CurrentToken {
             manager,
             token: token.clone(),
-            since: Instant::now(),
+            issued: Instant::now(),
         });
         Ok(token)
     }
 
-    /// Finds where tokens are given. A server cannot have the secret sent to somebody whom the
-    /// configuration does not name.
+    /// Finds the token endpoint. A server cannot direct the secret to a host that the configuration
+    /// does not name.
     async fn manager(&self) -> Result<AuthorizationManager, AuthError> {
-        // The manager makes an HTTP client of its own, with the default TLS backend.
+        // The manager creates an HTTP client of its own, with the default TLS backend.
         picktools_net::install_tls_backend();
         let mut manager = AuthorizationManager::new(
             self.token_url
@@ -123,65 +121,68 @@ impl Tokens {
                 metadata.token_endpoint = url.to_string();
                 metadata
             }
-            None => {
-                let found = manager.resolve_metadata().await?;
-                let remedy =
-                    "give the address that tokens come from as `tokenUrl` of `clientCredentials`";
-                if !found.source.is_discovered() {
-                    let message =
-                        format!("the server does not say where tokens come from; {remedy}");
-                    return Err(AuthError::MetadataError(message));
-                }
-                let endpoint = Url::parse(&found.metadata.token_endpoint).map_err(|error| {
-                    AuthError::MetadataError(format!("its address of tokens: {error}"))
-                })?;
-                if endpoint.origin() != self.server.origin() {
-                    let origin = endpoint.origin().ascii_serialization();
-                    let message = format!(
-                        "the server would have its secret sent to {origin}; if that is right, {remedy}"
-                    );
-                    return Err(AuthError::MetadataError(message));
-                }
-                if !is_private(endpoint.as_str()) {
-                    let message = "the secret would be sent without TLS; give an address of HTTPS";
-                    return Err(AuthError::MetadataError(message.to_owned()));
-                }
-                found.metadata
-            }
+            None => self.discover_metadata(&manager).await?,
         };
         manager.set_metadata(metadata);
         manager.validate_client_credentials_metadata(&self.config)?;
         manager.configure_client_credentials(&self.config)?;
         Ok(manager)
     }
+
+    /// Asks the server for its token endpoint, and rejects one on another origin or without TLS.
+    async fn discover_metadata(
+        &self,
+        manager: &AuthorizationManager,
+    ) -> Result<AuthorizationMetadata, AuthError> {
+        let reject = |message: String| Err(AuthError::MetadataError(message));
+        let remedy = "set `tokenUrl` of `clientCredentials`";
+        let resolved = manager.resolve_metadata().await?;
+        if !resolved.source.is_discovered() {
+            return reject(format!("the server names no token endpoint; {remedy}"));
+        }
+        let endpoint = match Url::parse(&resolved.metadata.token_endpoint) {
+            Ok(endpoint) => endpoint,
+            Err(error) => return reject(format!("invalid token endpoint: {error}")),
+        };
+        if endpoint.origin() != self.server.origin() {
+            let origin = endpoint.origin().ascii_serialization();
+            return reject(format!(
+                "the server wants its secret sent to {origin}; if that is right, {remedy}"
+            ));
+        }
+        if !is_private(endpoint.as_str()) {
+            return reject("the token endpoint does not use TLS; use an HTTPS address".to_owned());
+        }
+        Ok(resolved.metadata)
+    }
 }
 
-impl Client {
+impl AuthorizedClient {
     async fn with_token<T, F>(
         &self,
-        given: Option<String>,
+        token: Option<String>,
         send: impl Fn(Option<String>) -> F,
-    ) -> Result<T, Failed>
+    ) -> Result<T, HttpError>
     where
-        F: Future<Output = Result<T, Failed>>,
+        F: Future<Output = Result<T, HttpError>>,
     {
         let Some(tokens) = &self.tokens else {
-            return send(given).await;
+            return send(token).await;
         };
         let token = tokens.current().await?;
         match send(Some(token.clone())).await {
-            Err(refused @ StreamableHttpError::AuthRequired(_)) => {
-                match tokens.instead_of(&token).await {
+            Err(rejected @ StreamableHttpError::AuthRequired(_)) => {
+                match tokens.replace(&token).await {
                     Some(other) => send(Some(other?)).await,
-                    None => Err(refused),
+                    None => Err(rejected),
                 }
             }
-            told => told,
+            result => result,
         }
     }
 }
 
-impl StreamableHttpClient for Client {
+impl StreamableHttpClient for AuthorizedClient {
     type Error = reqwest::Error;
 
     async fn post_message(
@@ -191,7 +192,7 @@ impl StreamableHttpClient for Client {
         session: Option<Arc<str>>,
         token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<StreamableHttpPostResponse, Failed> {
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
         let send = |token| {
             self.http.post_message(
                 uri.clone(),
@@ -212,7 +213,7 @@ impl StreamableHttpClient for Client {
         token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
         limits: StreamableHttpResponseLimits,
-    ) -> Result<StreamableHttpPostResponse, Failed> {
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
         let send = |token| {
             let (uri, session, headers) = (uri.clone(), session.clone(), headers.clone());
             self.http.post_message_with_response_limits(
@@ -233,7 +234,7 @@ impl StreamableHttpClient for Client {
         session: Arc<str>,
         token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), HttpError> {
         let send = |token| {
             self.http
                 .delete_session(uri.clone(), session.clone(), token, headers.clone())
@@ -248,7 +249,7 @@ impl StreamableHttpClient for Client {
         last_event: Option<String>,
         token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failed> {
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
         let send = |token| {
             self.http.get_stream(
                 uri.clone(),
@@ -269,7 +270,7 @@ impl StreamableHttpClient for Client {
         token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
         most: usize,
-    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failed> {
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
         let send = |token| {
             let (uri, session, headers) = (uri.clone(), session.clone(), headers.clone());
             self.http.get_stream_with_max_sse_event_size(

@@ -4,8 +4,9 @@
 #[cfg(feature = "static")]
 pub static STATIC_MODEL: &[u8] = include_bytes!("../static/model.bin");
 
-/// The tuned embedding model: a small transformer in ONNX form (`tuned/README.md`). `None` in a
-/// registry's package, which is too small for it.
+/// The tuned embedding model: a small transformer in ONNX form (`tuned/README.md`).
+///
+/// It is `None` in a registry's package, because the size of packages is limited.
 #[cfg(all(feature = "tuned", tuned_in_program))]
 pub static TUNED_MODEL: Option<&[u8]> = Some(include_bytes!("../tuned/model.onnx"));
 /// The tuned embedding model, which this package does not contain.

@@ -1,7 +1,7 @@
 //! Requests that block the calling thread.
 //!
-//! They run on one thread with a runtime of its own, so that they work on threads of any runtime
-//! and on threads without one, and connections are reused from call to call.
+//! One thread with its own runtime sends them. They therefore work on any thread, inside or outside
+//! a runtime, and reuse connections.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, Handle};
 
 use crate::{FetchError, FetchErrorKind};
 
-/// Pieces of a download that are read ahead.
+/// The number of pieces of a download that are read ahead.
 const READ_AHEAD: usize = 16;
 
 static RUNTIME: LazyLock<Result<Handle, String>> = LazyLock::new(|| {
@@ -24,13 +24,15 @@ static RUNTIME: LazyLock<Result<Handle, String>> = LazyLock::new(|| {
         .map_err(|error| error.to_string())?;
     let handle = runtime.handle().clone();
     let thread = thread::Builder::new().name("picktools-net".to_owned());
-    let spawned = thread.spawn(move || runtime.block_on(std::future::pending::<()>()));
-    spawned.map(|_| handle).map_err(|error| error.to_string())
+    match thread.spawn(move || runtime.block_on(std::future::pending::<()>())) {
+        Ok(_) => Ok(handle),
+        Err(error) => Err(error.to_string()),
+    }
 });
 
-/// An answer to a request.
+/// A complete response to a request.
 #[derive(Debug, Clone)]
-pub struct Fetched {
+pub struct FetchedResponse {
     /// The status.
     pub status: StatusCode,
     /// The headers.
@@ -39,27 +41,32 @@ pub struct Fetched {
     pub body: Option<Vec<u8>>,
 }
 
-/// Sends a request and waits for the complete answer, of which at most `limit` bytes are kept.
+/// Sends a request and waits for the complete response. A body over `limit` bytes is discarded.
 ///
 /// # Errors
 ///
-/// [`FetchError`] if there is no complete answer.
-pub fn fetch(request: RequestBuilder, limit: u64) -> Result<Fetched, FetchError> {
+/// [`FetchError`] if there is no complete response.
+pub fn fetch(request: RequestBuilder, limit: u64) -> Result<FetchedResponse, FetchError> {
     let (sender, receiver) = sync_channel(1);
     runtime()?.spawn(async move {
-        let fetched = read(request, limit).await;
-        drop(sender.send(fetched.map_err(FetchError::from)));
+        let response = read_response(request, limit).await;
+        drop(sender.send(response.map_err(FetchError::from)));
     });
-    receiver.recv().unwrap_or_else(|_| Err(lost()))
+    receiver
+        .recv()
+        .unwrap_or_else(|_| Err(dropped_request_error()))
 }
 
-async fn read(request: RequestBuilder, limit: u64) -> Result<Fetched, reqwest::Error> {
+async fn read_response(
+    request: RequestBuilder,
+    limit: u64,
+) -> Result<FetchedResponse, reqwest::Error> {
     let mut response = request.send().await?;
     let (status, headers) = (response.status(), response.headers().clone());
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         if (body.len() + chunk.len()) as u64 > limit {
-            return Ok(Fetched {
+            return Ok(FetchedResponse {
                 status,
                 headers,
                 body: None,
@@ -67,14 +74,14 @@ async fn read(request: RequestBuilder, limit: u64) -> Result<Fetched, reqwest::E
         }
         body.extend_from_slice(&chunk);
     }
-    Ok(Fetched {
+    Ok(FetchedResponse {
         status,
         headers,
         body: Some(body),
     })
 }
 
-/// An answer whose body is read piece by piece.
+/// A response whose body is read piece by piece.
 #[derive(Debug)]
 pub struct Download {
     /// The status.
@@ -86,11 +93,11 @@ pub struct Download {
 }
 
 impl Download {
-    /// Sends a request and waits for the headers of the answer.
+    /// Sends a request and waits for the headers of the response.
     ///
     /// # Errors
     ///
-    /// [`FetchError`] if there is no answer.
+    /// [`FetchError`] if there is no response.
     pub fn start(request: RequestBuilder) -> Result<Self, FetchError> {
         let (sender, receiver) = mpsc::channel();
         let (pieces_sender, pieces) = sync_channel(READ_AHEAD);
@@ -99,13 +106,15 @@ impl Download {
                 Ok(response) => {
                     let head = (response.status(), response.content_length());
                     if sender.send(Ok(head)).is_ok() {
-                        pass_on(response, pieces_sender).await;
+                        forward_body(response, pieces_sender).await;
                     }
                 }
                 Err(error) => drop(sender.send(Err(FetchError::from(error)))),
             }
         });
-        let (status, length) = receiver.recv().unwrap_or_else(|_| Err(lost()))?;
+        let (status, length) = receiver
+            .recv()
+            .unwrap_or_else(|_| Err(dropped_request_error()))?;
         Ok(Self {
             status,
             length,
@@ -115,9 +124,9 @@ impl Download {
     }
 }
 
-/// Passes the body on until its reader is gone. A slow reader holds a blocking thread, not the
-/// runtime.
-async fn pass_on(mut response: Response, sender: SyncSender<Result<Vec<u8>, FetchError>>) {
+/// Forwards the body until the receiver is dropped. A slow receiver blocks a thread of the blocking
+/// pool, not the runtime.
+async fn forward_body(mut response: Response, sender: SyncSender<Result<Vec<u8>, FetchError>>) {
     loop {
         let piece = match response.chunk().await {
             Ok(Some(chunk)) => Ok(chunk.to_vec()),
@@ -125,8 +134,8 @@ async fn pass_on(mut response: Response, sender: SyncSender<Result<Vec<u8>, Fetc
             Err(error) => Err(FetchError::from(error)),
         };
         let sender = sender.clone();
-        let is_read = tokio::task::spawn_blocking(move || sender.send(piece).is_ok()).await;
-        if !is_read.unwrap_or(false) {
+        let is_received = tokio::task::spawn_blocking(move || sender.send(piece).is_ok()).await;
+        if !is_received.unwrap_or(false) {
             return;
         }
     }
@@ -149,15 +158,15 @@ impl Read for Download {
 }
 
 fn runtime() -> Result<&'static Handle, FetchError> {
-    let failed = |reason: &String| FetchError {
+    let start_error = |reason: &String| FetchError {
         kind: FetchErrorKind::Request,
         reason: format!("cannot start the thread of the HTTP client: {reason}"),
     };
-    RUNTIME.as_ref().map_err(failed)
+    RUNTIME.as_ref().map_err(start_error)
 }
 
-/// The request's task panicked.
-fn lost() -> FetchError {
+/// Returns the error for a request whose task panicked.
+fn dropped_request_error() -> FetchError {
     FetchError {
         kind: FetchErrorKind::Request,
         reason: "the request was dropped".to_owned(),
@@ -172,10 +181,10 @@ mod tests {
 
     use super::*;
 
-    /// Answers one connection with `answer`, and returns its address.
+    /// Answers one connection with `answer`, and returns the server's URL.
     fn serve(answer: &'static str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
+        let address = listener.local_addr().expect("the listener is bound");
         thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("a client");
             let mut head = [0; 1024];
@@ -214,14 +223,14 @@ mod tests {
     #[test]
     fn broken_connection_is_an_error_without_the_url() {
         let url = serve("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe");
-        let error = fetch(get(&url), 5).expect_err("it is cut off");
+        let error = fetch(get(&url), 5).expect_err("the body is cut off");
         assert_eq!(error.kind, FetchErrorKind::Connection, "{error}");
         assert!(!error.to_string().contains("127.0.0.1"), "{error}");
     }
 
     #[test]
     fn refused_connection_is_a_connection_error() {
-        let error = fetch(get("http://127.0.0.1:1/"), 5).expect_err("nobody listens");
+        let error = fetch(get("http://127.0.0.1:1/"), 5).expect_err("the port is closed");
         assert_eq!(error.kind, FetchErrorKind::Connection, "{error}");
         assert!(error.to_string().contains("refused"), "{error}");
     }

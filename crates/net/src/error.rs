@@ -18,24 +18,24 @@ pub struct FetchError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FetchErrorKind {
-    /// No connection in time.
+    /// No connection within the connect timeout.
     ConnectTimeout,
-    /// A connection, but no complete answer in time.
+    /// A connection, but no complete response within the timeout.
     Timeout,
-    /// No connection, or one that broke.
+    /// No connection, or a connection that broke.
     Connection,
-    /// Anything else: an answer that is not HTTP, a URL that cannot be requested.
+    /// Any other failure, such as a response that is not HTTP or an invalid URL.
     Request,
 }
 
 impl From<reqwest::Error> for FetchError {
     fn from(error: reqwest::Error) -> Self {
         let error = error.without_url();
-        let broke = caused_by_io(&error);
+        let is_broken = caused_by_io(&error);
         let kind = match error {
             _ if error.is_timeout() && error.is_connect() => FetchErrorKind::ConnectTimeout,
             _ if error.is_timeout() => FetchErrorKind::Timeout,
-            _ if error.is_connect() || broke => FetchErrorKind::Connection,
+            _ if error.is_connect() || is_broken => FetchErrorKind::Connection,
             _ => FetchErrorKind::Request,
         };
         Self {

@@ -12,7 +12,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt;
 
-pub use blocking::{Download, Fetched, fetch};
+pub use blocking::{Download, FetchedResponse, fetch};
 pub use error::{FetchError, FetchErrorKind};
 
 /// The user agent of all clients.
@@ -20,14 +20,14 @@ pub const USER_AGENT: &str = concat!("picktools/", env!("CARGO_PKG_VERSION"));
 
 static TLS: LazyLock<Result<ClientConfig, String>> = LazyLock::new(client_config);
 
-/// Makes the TLS backend the default of this process, for libraries that look for one. The first
-/// backend stays.
+/// Makes the TLS backend the default of this process, for libraries that look for a default. If a
+/// default exists already, it stays.
 pub fn install_tls_backend() {
     drop(rustls::crypto::ring::default_provider().install_default());
 }
 
-/// Returns a builder of HTTP clients that follow no redirects: a key goes nowhere but to the server
-/// that was named.
+/// Returns a builder of HTTP clients that follow no redirects. A key therefore reaches only the
+/// configured server.
 ///
 /// # Errors
 ///
@@ -41,22 +41,23 @@ pub fn client_builder() -> Result<reqwest::ClientBuilder, String> {
         .user_agent(USER_AGENT))
 }
 
-/// Trusts the certificates of the system, and those of Mozilla on a system that has none.
+/// Returns a configuration that trusts the certificates of the system, or those of Mozilla if the
+/// system has none.
 fn client_config() -> Result<ClientConfig, String> {
     let provider: Arc<CryptoProvider> = Arc::new(rustls::crypto::ring::default_provider());
-    let failed = |error: rustls::Error| format!("cannot set up TLS: {error}");
+    let setup_error = |error: rustls::Error| format!("cannot set up TLS: {error}");
     let builder = || {
         ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
     };
-    match builder().map_err(failed)?.with_platform_verifier() {
+    match builder().map_err(setup_error)?.with_platform_verifier() {
         Ok(verified) => Ok(verified.with_no_client_auth()),
         Err(_) => {
             let roots = RootCertStore {
                 roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
             };
             Ok(builder()
-                .map_err(failed)?
+                .map_err(setup_error)?
                 .with_root_certificates(roots)
                 .with_no_client_auth())
         }

@@ -1,23 +1,23 @@
-//! What is measured: embedding a request and 1,000 tools with each model.
+//! Measures the embedding of a request and of 1,000 tools with each model.
 //!
-//! On what: real texts, a request of 15 words and the descriptions of the fixture catalog over and
-//! over. MiniLM (int8, ONNX Runtime) stands beside our own models where `scripts/fetch-models.sh`
-//! has put it into `target/models`; else a line says that it is left out.
+//! The texts are a request of 15 words, and the descriptions of the fixture catalog, repeated.
+//! MiniLM (int8, ONNX Runtime) is measured too if `scripts/fetch-models.sh` put it into
+//! `target/models`. Otherwise a message says that it is skipped.
 //!
-//! Embedding is on one thread for every model, so that their times compare: the pool of rten is
-//! kept at one thread by its variable, for which the program starts itself anew.
+//! All models use one thread, so that their times are comparable. The program restarts itself with
+//! the variable that limits rten's pool to one thread.
 
 use std::env;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group};
-use picktools::embed::{Embedder, Role, StaticEmbedder};
+use picktools::embed::{Embedder, StaticEmbedder, TextRole};
 use picktools_onnx::{FastEmbedder, OnnxOptions};
 use picktools_testing::{root, workplace};
 use picktools_tuned::TunedEmbedder;
 
-/// The models that are there, by name.
+/// Returns the available models by name.
 fn models() -> Vec<(&'static str, Arc<dyn Embedder>)> {
     let mut models: Vec<(&str, Arc<dyn Embedder>)> = vec![(
         "static",
@@ -25,11 +25,11 @@ fn models() -> Vec<(&'static str, Arc<dyn Embedder>)> {
     )];
     match TunedEmbedder::shared() {
         Some(model) => models.push(("tuned", model.expect("the model is valid"))),
-        None => left_out("tuned", "this program was built without it"),
+        None => report_skipped("tuned", "this program was built without it"),
     }
     match minilm() {
         Ok(model) => models.push(("minilm", model)),
-        Err(reason) => left_out("minilm", &reason),
+        Err(reason) => report_skipped("minilm", &reason),
     }
     models
 }
@@ -48,10 +48,10 @@ fn minilm() -> Result<Arc<dyn Embedder>, String> {
 
 #[expect(
     clippy::print_stderr,
-    reason = "who compares models must know which are not there"
+    reason = "the reader must know which models are missing"
 )]
-fn left_out(model: &str, reason: &str) {
-    eprintln!("embed: {model} is left out: {reason}");
+fn report_skipped(model: &str, reason: &str) {
+    eprintln!("embed: {model} is skipped: {reason}");
 }
 
 fn embed(criterion: &mut Criterion) {
@@ -61,12 +61,12 @@ fn embed(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("embed/15_words");
     for (name, model) in &models {
         let vectors = model
-            .embed(Role::Query, &[request], &|_| {})
+            .embed(TextRole::Query, &[request], &|_| {})
             .expect("it embeds");
         let length = vectors[0].iter().map(|value| value * value).sum::<f32>();
         assert!(vectors[0].len() == model.dimensions() && (length - 1.0).abs() < 0.01);
         group.bench_function(*name, |bencher| {
-            bencher.iter(|| model.embed(Role::Query, &[request], &|_| {}))
+            bencher.iter(|| model.embed(TextRole::Query, &[request], &|_| {}))
         });
     }
     group.finish();
@@ -79,7 +79,7 @@ fn embed(criterion: &mut Criterion) {
         .cycle()
         .take(1_000)
         .collect();
-    let one = rayon::ThreadPoolBuilder::new()
+    let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(1)
         .build()
         .expect("a thread can be started");
@@ -89,14 +89,14 @@ fn embed(criterion: &mut Criterion) {
         .throughput(Throughput::Elements(1_000));
     for (name, model) in models.iter().filter(|(name, _)| *name != "minilm") {
         group.bench_function(*name, |bencher| {
-            bencher.iter(|| one.install(|| model.embed(Role::Document, &texts, &|_| {})));
+            bencher.iter(|| pool.install(|| model.embed(TextRole::Document, &texts, &|_| {})));
         });
     }
 }
 
 criterion_group!(benches, embed);
 
-/// The variable that sizes the pool of rten, which is read once a process.
+/// The variable with the number of threads of rten's pool, which is read once per process.
 const RTEN_THREADS: &str = "RTEN_NUM_THREADS";
 
 fn main() -> ExitCode {

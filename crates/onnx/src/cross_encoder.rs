@@ -1,8 +1,8 @@
 //! Cross-encoders on ONNX Runtime, through the crate `fastembed`.
 //!
-//! Such a model reads the request and one tool at a time as one text and gives one number. Pairs go
-//! through it one by one, shared out over a few sessions, so that a tool's number does not depend
-//! on its company and the work stops with the deadline.
+//! A cross-encoder reads the request and one tool as one text, and returns a score. Pairs are
+//! scored one by one in several sessions. So a score does not depend on other tools, and the work
+//! can stop at the deadline.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,45 +14,46 @@ use fastembed::{
 use rayon::prelude::*;
 
 use crate::onnx;
-use crate::onnx::{ModelFolder, OnnxOptions, chain, load_runtime};
+use crate::onnx::{ModelFolder, OnnxOptions, join_causes, load_runtime};
 use picktools::catalog::Tool;
-use picktools::embed::{EmbedError, caught};
+use picktools::embed::{EmbedError, catch_panic};
 use picktools::query::Query;
 use picktools::rerank::RerankError;
 use picktools::rerank::{RerankFuture, RerankScore, Reranker};
 use picktools::text::EmbeddingText;
 
-/// Longer pairs are cut, in tokens, the longer of the two texts first.
+/// The number of tokens after which a pair is cut, the longer text first.
 const MAX_TOKENS: usize = 512;
-/// What is read of a request and of a tool, in bytes: more than the tokens that are left of them.
+/// The number of bytes of a request or tool that are read; more than the tokens that are used.
 const MAX_TEXT_BYTES: usize = 8 * MAX_TOKENS;
 
-/// A cross-encoder on ONNX Runtime: reads request and tool together, and gives the tool a score.
+/// A cross-encoder on ONNX Runtime, which scores a request and a tool together.
 pub struct CrossEncoder {
-    shared: Arc<Shared>,
+    inner: Arc<CrossEncoderInner>,
 }
 
-struct Shared {
+struct CrossEncoderInner {
     name: String,
-    /// The candidates of one window are shared out evenly among them.
+    /// The sessions, among which the candidates of a shortlist are divided evenly.
     sessions: Vec<Mutex<TextRerank>>,
 }
 
 impl CrossEncoder {
-    /// Opens the model that lies in `folder`: the ONNX model, whose output is called `logits`, and
-    /// `tokenizer.json`, and where present `config.json`, `tokenizer_config.json` and
-    /// `special_tokens_map.json`.
+    /// Opens the model in `folder`.
+    ///
+    /// The folder needs the ONNX model with an output `logits`, and `tokenizer.json`. It may have
+    /// `config.json`, `tokenizer_config.json` and `special_tokens_map.json`.
     ///
     /// # Errors
     ///
-    /// [`EmbedError`] when files are missing or damaged, the model is of another kind, or ONNX
+    /// [`EmbedError`] if files are missing or damaged, the model is not a cross-encoder, or ONNX
     /// Runtime cannot be loaded.
     pub fn from_folder(
         folder: impl AsRef<Path>,
         options: &OnnxOptions,
     ) -> Result<Self, EmbedError> {
         let folder = folder.as_ref();
-        let files = ModelFolder::read(folder, MAX_TOKENS)?;
+        let files = ModelFolder::open(folder, MAX_TOKENS)?;
         load_runtime(options.runtime.as_deref())?;
         Self::open(&folder.display().to_string(), || {
             let limits = RerankInitOptionsUserDefined::new()
@@ -64,17 +65,19 @@ impl CrossEncoder {
         })
     }
 
-    /// Opens a model by its name: one of fastembed's (`JINARerankerV1TurboEn`), or its name on the
-    /// hub (`jinaai/jina-reranker-v1-turbo-en`, or the part behind the slash).
+    /// Opens a model by name.
+    ///
+    /// The name is that of fastembed (`JINARerankerV1TurboEn`), or that of the hub
+    /// (`jinaai/jina-reranker-v1-turbo-en`, or the part after the slash).
     ///
     /// # Errors
     ///
-    /// [`EmbedError`] when no model has this name, when it is not at hand and cannot be fetched, or
-    /// when ONNX Runtime cannot be loaded.
+    /// [`EmbedError`] if the name is unknown, the model is missing and cannot be fetched, or ONNX
+    /// Runtime cannot be loaded.
     pub fn from_name(name: &str, options: &OnnxOptions) -> Result<Self, EmbedError> {
         let names =
             |info: &RerankerModelInfo| (format!("{:?}", info.model), info.model_code.clone());
-        let info = onnx::find(TextRerank::list_supported_models(), names, name)?;
+        let info = onnx::find_model(TextRerank::list_supported_models(), names, name)?;
         load_runtime(options.runtime.as_deref())?;
         Self::fetch(name, &info, options)
     }
@@ -95,7 +98,7 @@ impl CrossEncoder {
             }
             TextRerank::try_new(init)
         };
-        // A first session tells fetching apart from loading.
+        // A first session distinguishes errors of fetching from errors of loading.
         open().map_err(|error| onnx::not_fetched(name, &error))?;
         Self::open(name, open)
     }
@@ -113,12 +116,13 @@ impl CrossEncoder {
             name: name.to_owned(),
             reason,
         };
-        let mut first = session().map_err(|error| load(chain(&error)))?;
+        let mut first = session().map_err(|error| load(join_causes(&error)))?;
         score(&mut first, "probe", "probe")
             .map_err(|reason| load(format!("it is not a cross-encoder: {reason}")))?;
-        let sessions = onnx::sessions(first, session).map_err(|error| load(chain(&error)))?;
+        let sessions =
+            onnx::open_sessions(first, session).map_err(|error| load(join_causes(&error)))?;
         Ok(Self {
-            shared: Arc::new(Shared {
+            inner: Arc::new(CrossEncoderInner {
                 name: name.to_owned(),
                 sessions,
             }),
@@ -126,7 +130,7 @@ impl CrossEncoder {
     }
 }
 
-impl Shared {
+impl CrossEncoderInner {
     /// Scores every candidate, or stops at the deadline.
     fn scores(
         &self,
@@ -138,38 +142,38 @@ impl Shared {
             reranker: self.name.clone(),
             reason,
         };
-        let share = tools.len().div_ceil(self.sessions.len()).max(1);
-        let one = |(candidate, tool): (usize, &String)| {
+        let tools_per_session = tools.len().div_ceil(self.sessions.len()).max(1);
+        let score_one = |(candidate, tool): (usize, &String)| {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(failed("the deadline passed".to_owned()));
             }
-            let mut session = self.sessions[candidate / share]
+            let mut session = self.sessions[candidate / tools_per_session]
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
             let score = score(&mut session, query, tool).map_err(failed)?;
             Ok(RerankScore { candidate, score })
         };
-        tools.par_iter().enumerate().map(one).collect()
+        tools.par_iter().enumerate().map(score_one).collect()
     }
 }
 
-/// What the model gives for one pair.
+/// Returns the score of one pair.
 fn score(model: &mut TextRerank, query: &str, tool: &str) -> Result<f32, String> {
-    // fastembed takes for granted that there is a row for each pair, and a number in it.
-    let answer = caught("fastembed", || {
+    // fastembed panics if the output has no row for a pair, or no number in the row.
+    let answer = catch_panic("fastembed", || {
         model
             .rerank(query, [tool], false, Some(1))
-            .map_err(|error| chain(&error))
+            .map_err(|error| join_causes(&error))
     })?;
     answer
         .first()
         .map(|result| result.score)
-        .ok_or_else(|| "it gave no number".to_owned())
+        .ok_or_else(|| "it returned no score".to_owned())
 }
 
 impl Reranker for CrossEncoder {
     fn name(&self) -> &str {
-        &self.shared.name
+        &self.inner.name
     }
 
     fn rerank<'a>(
@@ -179,18 +183,18 @@ impl Reranker for CrossEncoder {
         deadline: Option<Instant>,
     ) -> RerankFuture<'a> {
         Box::pin(async move {
-            let shared = Arc::clone(&self.shared);
-            let head = |text: &str| text[..text.floor_char_boundary(MAX_TEXT_BYTES)].to_owned();
-            let query = head(query.text());
+            let inner = Arc::clone(&self.inner);
+            let truncate = |text: &str| text[..text.floor_char_boundary(MAX_TEXT_BYTES)].to_owned();
+            let query = truncate(query.text());
             let tools: Vec<String> = window
                 .iter()
-                .map(|tool| head(&EmbeddingText::new(tool).text))
+                .map(|tool| truncate(&EmbeddingText::new(tool).text))
                 .collect();
-            let work = tokio::task::spawn_blocking(move || shared.scores(&query, &tools, deadline));
-            work.await.unwrap_or_else(|lost| {
+            let work = tokio::task::spawn_blocking(move || inner.scores(&query, &tools, deadline));
+            work.await.unwrap_or_else(|error| {
                 Err(RerankError::Failed {
-                    reranker: self.shared.name.clone(),
-                    reason: lost.to_string(),
+                    reranker: self.inner.name.clone(),
+                    reason: error.to_string(),
                 })
             })
         })
@@ -200,7 +204,7 @@ impl Reranker for CrossEncoder {
 impl std::fmt::Debug for CrossEncoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CrossEncoder")
-            .field("name", &self.shared.name)
+            .field("name", &self.inner.name)
             .finish_non_exhaustive()
     }
 }

@@ -1,12 +1,11 @@
 //! Embedding models on ONNX Runtime, through the crate `fastembed`.
 //!
-//! A model is named, and then fetched once from its hub where the build can (feature
-//! `onnx-download`), or it is a local folder in the hub's layout.
+//! A model is a local folder in the hub's layout, or a name. A named model is fetched once from its
+//! hub if the build allows it (feature `onnx-download`).
 //!
-//! Texts go through the model one at a time, in parallel over a few sessions. Models with
-//! dynamically quantised weights give a text another vector in other company, so batching them
-//! together would make vectors depend on what happened to be cached; and on a CPU padding eats what
-//! a batch saves.
+//! Texts are embedded one at a time, in parallel over several sessions. In a model with dynamically
+//! quantised weights, the vector of a text depends on the other texts of a batch. With batches,
+//! vectors would depend on the state of the cache. On a CPU, padding also costs what a batch saves.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,11 +22,11 @@ use serde_json::Value;
 use sha2::Digest;
 
 use crate::onnx;
-use crate::onnx::{ModelFolder, OnnxOptions, chain, load_runtime, optional_json};
+use crate::onnx::{ModelFolder, OnnxOptions, join_causes, load_runtime, optional_json};
 use picktools::embed::EmbedError;
-use picktools::embed::{EmbedProgress, Embedder, Role, in_time};
+use picktools::embed::{EmbedProgress, Embedder, TextRole, check_deadline};
 
-/// Longer texts are cut, in tokens. The models in question were trained on at most this much.
+/// The number of tokens after which a text is cut. The usual models were trained with at most this.
 const MAX_TOKENS: usize = 256;
 
 /// A model on ONNX Runtime.
@@ -35,48 +34,50 @@ pub struct FastEmbedder {
     identity: String,
     dimensions: usize,
     prompts: Prompts,
-    /// The texts of one call are shared out evenly among them.
+    /// The sessions, among which the texts of a call are divided evenly.
     sessions: Vec<Mutex<TextEmbedding>>,
 }
 
-/// What a model wants to read before a text.
+/// The prefixes that a model expects in front of texts.
 #[derive(Default)]
 struct Prompts {
     document: String,
     query: String,
 }
 
-/// A model that has a name and a place on a hub.
+/// A model of a hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HubModel {
-    /// What [`FastEmbedder::from_name`] calls it.
+    /// The name for [`FastEmbedder::from_name`].
     pub name: String,
-    /// Its repository on the hub.
+    /// The repository on the hub.
     pub repository: String,
-    /// What it is, in a line.
+    /// A description in one line.
     pub description: String,
-    /// The length of its vectors.
+    /// The number of dimensions of its vectors.
     pub dimensions: usize,
-    /// Its files, the weights first, if all of them were fetched; else empty.
+    /// The files, the weights first; empty unless all of them were fetched.
     pub fetched: Vec<PathBuf>,
 }
 
 impl FastEmbedder {
-    /// Opens the model that lies in `folder`: the ONNX model and `tokenizer.json`, and where
-    /// present `config.json`, `tokenizer_config.json`, `special_tokens_map.json`,
-    /// `1_Pooling/config.json` and `config_sentence_transformers.json` (for its prompts). Without a
-    /// pooling file the mean is taken.
+    /// Opens the model in `folder`.
+    ///
+    /// The folder needs the ONNX model and `tokenizer.json`. It may have `config.json`,
+    /// `tokenizer_config.json`, `special_tokens_map.json`, `1_Pooling/config.json` and
+    /// `config_sentence_transformers.json` (for prompts). Without a pooling file, the vector is the
+    /// mean over the tokens.
     ///
     /// # Errors
     ///
-    /// [`EmbedError`] when files are missing or damaged, or ONNX Runtime cannot be loaded.
+    /// [`EmbedError`] if files are missing or damaged, or ONNX Runtime cannot be loaded.
     pub fn from_folder(
         folder: impl AsRef<Path>,
         options: &OnnxOptions,
     ) -> Result<Self, EmbedError> {
         let folder = folder.as_ref();
-        let files = EmbeddingFolder::read(folder)?;
+        let files = EmbeddingFolder::open(folder)?;
         load_runtime(options.runtime.as_deref())?;
         let identity = files.identity();
         let prompts = files.prompts();
@@ -89,40 +90,43 @@ impl FastEmbedder {
         Self::open(&folder.display().to_string(), identity, prompts, open)
     }
 
-    /// Opens a model by its name: one of fastembed's (`BGESmallENV15`), or its name on the hub
-    /// (`Xenova/bge-small-en-v1.5`, or the part behind the slash).
+    /// Opens a model by name.
+    ///
+    /// The name is that of fastembed (`BGESmallENV15`), or that of the hub
+    /// (`Xenova/bge-small-en-v1.5`, or the part after the slash).
     ///
     /// # Errors
     ///
-    /// [`EmbedError`] when no model has this name, when it is not at hand and cannot be fetched, or
-    /// when ONNX Runtime cannot be loaded.
+    /// [`EmbedError`] if the name is unknown, the model is missing and cannot be fetched, or ONNX
+    /// Runtime cannot be loaded.
     pub fn from_name(name: &str, options: &OnnxOptions) -> Result<Self, EmbedError> {
         let names = |info: &ModelInfo<EmbeddingModel>| {
             (format!("{:?}", info.model), info.model_code.clone())
         };
-        let info = onnx::find(TextEmbedding::list_supported_models(), names, name)?;
+        let info = onnx::find_model(TextEmbedding::list_supported_models(), names, name)?;
         load_runtime(options.runtime.as_deref())?;
         Self::fetch(name, &info, options)
     }
 
-    /// Returns the models that [`FastEmbedder::from_name`] opens, by name; `models_dir` is where
-    /// fetched ones are kept.
+    /// Returns the models that [`FastEmbedder::from_name`] opens, sorted by name.
+    ///
+    /// `models_dir` is the folder with fetched models.
     pub fn known_models(models_dir: Option<&Path>) -> Vec<HubModel> {
         let describe = |info: ModelInfo<EmbeddingModel>| HubModel {
             name: format!("{:?}", info.model),
             dimensions: info.dim,
             fetched: models_dir
-                .and_then(|folder| fetched(folder, &info))
+                .and_then(|folder| fetched_files(folder, &info))
                 .unwrap_or_default(),
             description: info.description,
             repository: info.model_code,
         };
-        let mut known: Vec<HubModel> = TextEmbedding::list_supported_models()
+        let mut models: Vec<HubModel> = TextEmbedding::list_supported_models()
             .into_iter()
             .map(describe)
             .collect();
-        known.sort_by(|a, b| a.name.cmp(&b.name));
-        known
+        models.sort_by(|a, b| a.name.cmp(&b.name));
+        models
     }
 
     #[cfg(feature = "onnx-download")]
@@ -142,9 +146,9 @@ impl FastEmbedder {
             TextEmbedding::try_new(init)
         };
         let identity = format!("fastembed:{}:{}", info.model_code, info.model_file);
-        // A first session tells fetching apart from loading.
+        // A first session distinguishes errors of fetching from errors of loading.
         open().map_err(|error| onnx::not_fetched(name, &error))?;
-        Self::open(name, identity, Prompts::of(&info.model), open)
+        Self::open(name, identity, Prompts::from_family(&info.model), open)
     }
 
     #[cfg(not(feature = "onnx-download"))]
@@ -164,12 +168,12 @@ impl FastEmbedder {
     ) -> Result<Self, EmbedError> {
         let load = |error: fastembed::Error| EmbedError::Load {
             name: name.to_owned(),
-            reason: chain(&error),
+            reason: join_causes(&error),
         };
         let mut first = session().map_err(load)?;
         let probe = first.embed(["probe"], None).map_err(load)?;
         let dimensions = probe.first().map_or(0, Vec::len);
-        let sessions = onnx::sessions(first, session).map_err(load)?;
+        let sessions = onnx::open_sessions(first, session).map_err(load)?;
         Ok(Self {
             identity,
             dimensions,
@@ -183,18 +187,17 @@ impl FastEmbedder {
             model: self.identity.clone(),
             reason,
         };
-        // A panic inside the model leaves no half-made state behind: a session keeps none between
-        // texts.
+        // A session is usable after a panic, because it has no state between texts.
         let mut model = self.sessions[session]
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let vectors = model
             .embed([format!("{prompt}{text}")], None)
-            .map_err(|error| failed(chain(&error)))?;
+            .map_err(|error| failed(join_causes(&error)))?;
         let mut vector = vectors
             .into_iter()
             .next()
-            .ok_or_else(|| failed("it gave no vector".to_owned()))?;
+            .ok_or_else(|| failed("it returned no vector".to_owned()))?;
         let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
         if length > 0.0 {
             vector.iter_mut().for_each(|value| *value /= length);
@@ -214,7 +217,7 @@ impl Embedder for FastEmbedder {
 
     fn embed(
         &self,
-        role: Role,
+        role: TextRole,
         texts: &[&str],
         progress: EmbedProgress<'_>,
     ) -> Result<Vec<Vec<f32>>, EmbedError> {
@@ -223,18 +226,18 @@ impl Embedder for FastEmbedder {
 
     fn embed_until(
         &self,
-        role: Role,
+        role: TextRole,
         texts: &[&str],
         progress: EmbedProgress<'_>,
         deadline: Option<Instant>,
     ) -> Result<Vec<Vec<f32>>, EmbedError> {
         let prompt = match role {
-            Role::Document => &self.prompts.document,
-            Role::Query => &self.prompts.query,
+            TextRole::Document => &self.prompts.document,
+            TextRole::Query => &self.prompts.query,
         };
         let done = AtomicUsize::new(0);
         let embed = |(session, text): (usize, &&str)| {
-            in_time(deadline)?;
+            check_deadline(deadline)?;
             let vector = self.embed_one(session, prompt, text)?;
             progress(done.fetch_add(1, Ordering::Relaxed) + 1);
             Ok(vector)
@@ -242,11 +245,11 @@ impl Embedder for FastEmbedder {
         if texts.len() == 1 {
             return texts.iter().map(|text| embed((0, text))).collect();
         }
-        let share = texts.len().div_ceil(self.sessions.len()).max(1);
+        let texts_per_session = texts.len().div_ceil(self.sessions.len()).max(1);
         texts
             .par_iter()
             .enumerate()
-            .map(|(index, text)| embed((index / share, text)))
+            .map(|(index, text)| embed((index / texts_per_session, text)))
             .collect()
     }
 }
@@ -261,7 +264,7 @@ impl std::fmt::Debug for FastEmbedder {
     }
 }
 
-/// The files of a local model, with those that only embedding models have.
+/// The files of a local embedding model.
 struct EmbeddingFolder {
     files: ModelFolder,
     pooling: Pooling,
@@ -269,8 +272,8 @@ struct EmbeddingFolder {
 }
 
 impl EmbeddingFolder {
-    fn read(folder: &Path) -> Result<Self, EmbedError> {
-        let files = ModelFolder::read(folder, MAX_TOKENS)?;
+    fn open(folder: &Path) -> Result<Self, EmbedError> {
+        let files = ModelFolder::open(folder, MAX_TOKENS)?;
         let pooling = optional_json(folder, "1_Pooling/config.json")?;
         Ok(Self {
             files,
@@ -283,7 +286,7 @@ impl EmbeddingFolder {
         })
     }
 
-    /// A digest over everything that the vectors depend on.
+    /// Returns the identity of the model: a digest over everything that affects the vectors.
     fn identity(&self) -> String {
         let mut digest = self.files.digest();
         digest.update(self.sentence_config.to_string());
@@ -322,8 +325,8 @@ impl EmbeddingFolder {
 
 #[cfg(feature = "onnx-download")]
 impl Prompts {
-    /// The prompts that the makers of these families prescribe on their model cards.
-    fn of(model: &EmbeddingModel) -> Self {
+    /// Returns the prompts that the model cards of these families prescribe.
+    fn from_family(model: &EmbeddingModel) -> Self {
         let name = format!("{model:?}");
         let (document, query) = if name.starts_with("MultilingualE5") {
             ("passage: ", "query: ")
@@ -344,9 +347,10 @@ impl Prompts {
     }
 }
 
-/// Returns the files of a model that was fetched, the weights first, if all are there; a build that
-/// fetches none looks for none.
-fn fetched(hub: &Path, info: &ModelInfo<EmbeddingModel>) -> Option<Vec<PathBuf>> {
+/// Returns the files of a fetched model, the weights first, if all of them exist.
+///
+/// Returns `None` in a build without `onnx-download`.
+fn fetched_files(hub: &Path, info: &ModelInfo<EmbeddingModel>) -> Option<Vec<PathBuf>> {
     const MORE_FILES: [&str; 4] = [
         onnx::TOKENIZER_FILE,
         "config.json",

@@ -1,4 +1,6 @@
-//! Embedding models and cross-encoders in ONNX form, on ONNX Runtime, which is loaded at run time.
+//! Embedding models and cross-encoders in ONNX form.
+//!
+//! They run on ONNX Runtime, which is loaded at run time.
 
 mod cross_encoder;
 mod embedder;

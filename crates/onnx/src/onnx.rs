@@ -1,7 +1,7 @@
-//! What models on ONNX Runtime share: the library, the folders they lie in, and their names.
+//! The common parts of models on ONNX Runtime: the library, model folders and model names.
 //!
-//! ONNX Runtime is a shared library that is loaded when the first model is, so that a program
-//! without a model needs none.
+//! ONNX Runtime is a shared library. It is loaded with the first model, so a program that uses no
+//! such model does not need it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,31 +13,32 @@ use sha2::{Digest, Sha256};
 
 use picktools::embed::EmbedError;
 
-/// Where a model folder may hold its weights, in this order.
+/// The files of a folder that may contain the weights, in order of preference.
 const MODEL_FILES: [&str; 4] = [
     "model.onnx",
     "model_quantized.onnx",
     "onnx/model.onnx",
     "onnx/model_quantized.onnx",
 ];
+/// The file with the tokenizer.
 pub(crate) const TOKENIZER_FILE: &str = "tokenizer.json";
-/// The most sessions of one model; each holds the weights once.
+/// The largest number of sessions of a model. Each session has a copy of the weights.
 const MAX_SESSIONS: usize = 4;
 
-/// How to open a model that runs on ONNX Runtime.
+/// The options of a model on ONNX Runtime.
 #[derive(Debug, Clone, Default)]
 pub struct OnnxOptions {
-    /// The ONNX Runtime shared library; `None` leaves finding it to the system.
+    /// The ONNX Runtime shared library. If `None`, the system finds it.
     ///
-    /// The first model that is opened decides for the whole process.
+    /// The first opened model decides for the process.
     pub runtime: Option<PathBuf>,
-    /// Where models that are fetched by name are kept.
+    /// The folder of models that are fetched by name.
     pub models_dir: Option<PathBuf>,
-    /// Whether fetching a model draws a progress bar on standard error.
+    /// Shows a progress bar on standard error while a model is fetched.
     pub show_download_progress: bool,
 }
 
-/// Loads ONNX Runtime if it is not loaded; without this a missing library would be a panic later.
+/// Loads ONNX Runtime, unless it is loaded. Otherwise a missing library would cause a panic later.
 pub(crate) fn load_runtime(path: Option<&Path>) -> Result<(), EmbedError> {
     let system = format!(
         "{}onnxruntime{}",
@@ -67,9 +68,10 @@ pub(crate) struct ModelFolder {
 }
 
 impl ModelFolder {
-    /// Reads the model of a folder whose texts are cut after `max_tokens`, unless it says itself
-    /// that it takes fewer.
-    pub(crate) fn read(folder: &Path, max_tokens: usize) -> Result<Self, EmbedError> {
+    /// Reads the model of a folder.
+    ///
+    /// Texts are cut after `max_tokens`, unless the model has a lower limit.
+    pub(crate) fn open(folder: &Path, max_tokens: usize) -> Result<Self, EmbedError> {
         let weights = MODEL_FILES
             .iter()
             .map(|file| folder.join(file))
@@ -84,26 +86,26 @@ impl ModelFolder {
                 path: folder.to_owned(),
                 missing: missing
                     .iter()
-                    .filter(|(is, _)| *is)
+                    .filter(|(is_missing, _)| *is_missing)
                     .map(|(_, file)| (*file).to_owned())
                     .collect(),
             });
         };
         let mut tokenizer_config = optional_json(folder, "tokenizer_config.json")?;
-        // fastembed insists on these two; many published folders leave them out.
+        // fastembed requires these two members, which many published models omit.
         tokenizer_config["pad_token"] = some_or(&tokenizer_config["pad_token"], json!("[PAD]"));
         tokenizer_config["model_max_length"] =
             some_or(&tokenizer_config["model_max_length"], json!(max_tokens));
         Ok(Self {
-            weights: read(weights)?,
-            tokenizer: read(tokenizer)?,
+            weights: read_file(weights)?,
+            tokenizer: read_file(tokenizer)?,
             config: optional_json(folder, "config.json")?,
             tokenizer_config,
             special_tokens_map: optional_json(folder, "special_tokens_map.json")?,
         })
     }
 
-    /// A digest over the files, to which others can be added.
+    /// Returns a digest over the files, which the caller can extend.
     pub(crate) fn digest(&self) -> Sha256 {
         let mut digest = Sha256::new();
         digest.update(&self.weights);
@@ -128,8 +130,8 @@ impl ModelFolder {
     }
 }
 
-/// Opens as many sessions of a model as can work side by side, beside the first one.
-pub(crate) fn sessions<T, E>(
+/// Opens further sessions of a model, one per thread up to the limit.
+pub(crate) fn open_sessions<T, E>(
     first: T,
     open: impl Fn() -> Result<T, E>,
 ) -> Result<Vec<Mutex<T>>, E> {
@@ -141,9 +143,8 @@ pub(crate) fn sessions<T, E>(
     Ok(sessions)
 }
 
-/// Finds a model by one of its names, which are its own in fastembed, that on the hub, and the
-/// latter's last part.
-pub(crate) fn find<M>(
+/// Finds a model by its name in fastembed, its name on the hub, or the last part of that.
+pub(crate) fn find_model<M>(
     models: Vec<M>,
     own_and_hub: impl Fn(&M) -> (String, String),
     name: &str,
@@ -154,18 +155,18 @@ pub(crate) fn find<M>(
         let (own, hub) = own_and_hub(&model);
         let short = hub.rsplit('/').next().unwrap_or_default().to_owned();
         known_names.push(own.clone());
-        for known in [own, hub, short] {
-            if known.eq_ignore_ascii_case(name) {
+        for candidate in [own, hub, short] {
+            if candidate.eq_ignore_ascii_case(name) {
                 return Ok(model);
             }
-            let similarity = strsim::jaro_winkler(&known.to_lowercase(), &name.to_lowercase());
+            let similarity = strsim::jaro_winkler(&candidate.to_lowercase(), &name.to_lowercase());
             if similarity > similar.as_ref().map_or(0.8, |(best, _)| *best) {
-                similar = Some((similarity, known));
+                similar = Some((similarity, candidate));
             }
         }
     }
     known_names.sort();
-    let suggestion = similar.map(|(_, known)| known);
+    let suggestion = similar.map(|(_, candidate)| candidate);
     Err(EmbedError::UnknownModel {
         name: name.to_owned(),
         suggestion,
@@ -173,38 +174,37 @@ pub(crate) fn find<M>(
     })
 }
 
-/// The error of a model that could not be fetched from its hub.
+/// Returns the error of a model that could not be fetched from its hub.
 #[cfg(feature = "onnx-download")]
 pub(crate) fn not_fetched(name: &str, error: &fastembed::Error) -> EmbedError {
     EmbedError::Download {
         name: name.to_owned(),
-        reason: chain(error),
-        remedy: "check the network, or name a folder that holds model.onnx and tokenizer.json"
-            .to_owned(),
+        reason: join_causes(error),
+        remedy: "check the network, or name a folder with model.onnx and tokenizer.json".to_owned(),
     }
 }
 
-/// The error of a build that fetches no models.
+/// Returns the error of a build that cannot fetch models.
 #[cfg(not(feature = "onnx-download"))]
 pub(crate) fn no_fetching(name: &str, on_hub: &str, weights: &str) -> EmbedError {
     EmbedError::Download {
         name: name.to_owned(),
         reason: "this build cannot fetch models".to_owned(),
         remedy: format!(
-            "build with the feature onnx-download, or put {weights} and {TOKENIZER_FILE} of {on_hub} into a folder and \
-             name that"
+            "build with the feature onnx-download, or put {weights} and {TOKENIZER_FILE} of \
+             {on_hub} into a folder and name the folder"
         ),
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, EmbedError> {
+fn read_file(path: &Path) -> Result<Vec<u8>, EmbedError> {
     fs::read(path).map_err(|error| EmbedError::Load {
         name: path.display().to_string(),
         reason: error.to_string(),
     })
 }
 
-/// Reads a JSON object; one that is not there is empty.
+/// Reads a JSON object. A missing file gives an empty object.
 pub(crate) fn optional_json(folder: &Path, file: &str) -> Result<Value, EmbedError> {
     let path = folder.join(file);
     if !path.exists() {
@@ -214,13 +214,14 @@ pub(crate) fn optional_json(folder: &Path, file: &str) -> Result<Value, EmbedErr
         name: path.display().to_string(),
         reason,
     };
-    match serde_json::from_slice(&read(&path)?) {
+    match serde_json::from_slice(&read_file(&path)?) {
         Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err(load("the file holds no JSON object".to_owned())),
+        Ok(_) => Err(load("the file is not a JSON object".to_owned())),
         Err(error) => Err(load(error.to_string())),
     }
 }
 
+/// Returns the value, or the default if it is null.
 fn some_or(value: &Value, default: Value) -> Value {
     if value.is_null() {
         default
@@ -229,8 +230,8 @@ fn some_or(value: &Value, default: Value) -> Value {
     }
 }
 
-/// The message of an error and of everything that caused it.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+/// Returns the messages of an error and its causes, joined by colons.
+pub(crate) fn join_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {

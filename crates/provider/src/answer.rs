@@ -1,56 +1,56 @@
-//! A provider's whole answer.
+//! Parsing of a provider's complete answer.
 
 use serde_json::Value;
 
 use super::Provider;
-use super::calls::{Calls, ToolCall};
-use super::wire::At;
+use super::calls::{CallCollector, ToolCall};
+use super::wire::JsonCursor;
 use crate::ResponseError;
 
-/// What a model answered.
+/// The answer of a model.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Answer {
-    /// Its calls, in its order.
+    /// The tool calls, in order.
     pub calls: Vec<ToolCall>,
-    /// Its text, without its reasoning; `None` where it gave none.
+    /// The text without the reasoning; `None` if the answer has no text.
     pub text: Option<String>,
-    /// Why it ended; `None` where the answer does not say.
+    /// The reason for the end of the answer; `None` if the answer does not state it.
     pub finish: Option<Finish>,
 }
 
-/// Why a model's answer ended.
+/// The reason for the end of a model's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Finish {
-    /// The model had said all, or waits for the results of its calls.
+    /// The model finished its text, or waits for the results of its calls.
     Complete,
-    /// It reached the most tokens that it may write, or its context holds.
+    /// The answer reached the token limit or the context size.
     Length,
-    /// The model or a filter of the provider stopped it.
+    /// The model refused, or a filter of the provider stopped it.
     Refused,
     /// Another reason.
     Other,
 }
 
 impl Provider {
-    /// Reads a whole answer; for MCP, a `tools/call` request.
+    /// Parses a complete answer; for MCP, a `tools/call` request.
     ///
-    /// An answer without calls has none, which is not an error. Of several choices the first
-    /// counts.
+    /// An answer without calls has an empty list of calls. If there are several choices, only the
+    /// first is read.
     ///
     /// # Errors
     ///
-    /// [`ResponseError`] for an answer that reports an error, is of another shape, or is too large.
+    /// [`ResponseError`] if the answer reports an error, has an unexpected shape, or is too large.
     pub fn answer(self, response: &Value) -> Result<Answer, ResponseError> {
-        let mut reading = Reading::default();
+        let mut partial = PartialAnswer::default();
         self.format()
-            .read(&At::open(self, response)?, &mut reading)?;
-        let Reading {
+            .read_answer(&JsonCursor::open(self, response)?, &mut partial)?;
+        let PartialAnswer {
             calls,
             text,
             finish,
-        } = reading;
+        } = partial;
         Ok(Answer {
             calls: calls.finish(),
             text,
@@ -58,16 +58,16 @@ impl Provider {
         })
     }
 
-    /// Returns the calls in a whole answer, as [`Provider::answer`] reads it.
+    /// Returns the calls of a complete answer, which is parsed by [`Provider::answer`].
     ///
     /// # Errors
     ///
-    /// As [`Provider::answer`], and [`ResponseError::BrokenOff`] where the model ran out of tokens
-    /// after a call began: its arguments may lack their end.
+    /// Those of [`Provider::answer`], and [`ResponseError::Truncated`] if the answer reached the
+    /// token limit after a call began, because the arguments may be incomplete.
     pub fn calls(self, response: &Value) -> Result<Vec<ToolCall>, ResponseError> {
         let Answer { calls, finish, .. } = self.answer(response)?;
         match calls.last() {
-            Some(last) if finish == Some(Finish::Length) => Err(ResponseError::BrokenOff {
+            Some(last) if finish == Some(Finish::Length) => Err(ResponseError::Truncated {
                 name: last.name.clone(),
             }),
             _ => Ok(calls),
@@ -75,23 +75,23 @@ impl Provider {
     }
 }
 
-/// An answer as far as it is read.
+/// The parts of an answer that are parsed so far.
 #[derive(Debug, Default)]
-pub(super) struct Reading {
-    pub(super) calls: Calls,
+pub(super) struct PartialAnswer {
+    pub(super) calls: CallCollector,
     text: Option<String>,
     finish: Option<Finish>,
 }
 
-impl Reading {
-    /// Adds to the text.
-    pub(super) fn say(&mut self, text: &str) {
+impl PartialAnswer {
+    /// Appends to the text.
+    pub(super) fn push_text(&mut self, text: &str) {
         self.text.get_or_insert_default().push_str(text);
     }
 
-    /// Takes the provider's word for why the answer ended, as `meant` reads it.
-    pub(super) fn end(&mut self, reason: Option<&str>, meant: fn(&str) -> Finish) {
-        self.finish = reason.map(meant);
+    /// Sets the finish reason from the provider's value.
+    pub(super) fn set_finish(&mut self, reason: Option<&str>, parse: fn(&str) -> Finish) {
+        self.finish = reason.map(parse);
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
         }
     }
 
-    /// An answer of each provider with one call, and the call.
+    /// Returns an answer of each provider with one call, and the expected call.
     fn answers() -> Vec<(Provider, Value, ToolCall)> {
         let text = || Arguments::Text("{\"city\": \"Oslo\"}".into());
         let value = || Arguments::Json(json!({"city": "Oslo"}));
@@ -155,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn every_provider_s_calls_are_read() {
+    fn calls_of_every_provider_are_parsed() {
         for (provider, answer, expected) in answers() {
             assert_eq!(provider.calls(&answer), Ok(vec![expected]), "{provider}");
         }
     }
 
     #[test]
-    fn an_answer_without_calls_has_none() {
+    fn calls_of_an_answer_without_calls_are_empty() {
         for (provider, answer) in [
             (
                 Provider::OpenAiChat,
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_calls_of_an_answer_that_ran_out_of_tokens_are_refused() {
+    fn calls_of_a_truncated_answer_are_refused() {
         for (provider, mut answer, call) in answers() {
             match provider {
                 Provider::OpenAiChat => answer["choices"][0]["finish_reason"] = json!("length"),
@@ -194,47 +194,48 @@ mod tests {
                 Provider::Anthropic => answer["stop_reason"] = json!("max_tokens"),
                 Provider::Gemini => answer["candidates"][0]["finishReason"] = json!("MAX_TOKENS"),
                 Provider::Ollama => answer["done_reason"] = json!("length"),
-                // A call is not an answer, and has no end.
+                // An MCP call is not an answer and has no finish reason.
                 Provider::Mcp => continue,
             }
-            let refused = provider
+            let error = provider
                 .calls(&answer)
                 .expect_err("the last call may lack its end");
             assert_eq!(
-                refused,
-                ResponseError::BrokenOff { name: call.name },
+                error,
+                ResponseError::Truncated { name: call.name },
                 "{provider}"
             );
         }
     }
 
     #[test]
-    fn what_is_no_answer_is_told_with_its_place() {
-        let told = |provider: Provider, answer: Value| {
+    fn calls_of_malformed_answers_name_the_position() {
+        let message_for = |provider: Provider, answer: Value| {
             provider
                 .calls(&answer)
                 .expect_err("it cannot be read")
                 .to_string()
         };
         assert!(
-            told(
+            message_for(
                 Provider::OpenAiChat,
                 json!({"error": {"message": "slow down"}})
             )
             .ends_with("an error: slow down")
         );
         assert!(
-            told(Provider::Ollama, json!({"error": "no such model"})).contains("no such model")
+            message_for(Provider::Ollama, json!({"error": "no such model"}))
+                .contains("no such model")
         );
         assert!(
-            told(
+            message_for(
                 Provider::Anthropic,
                 json!({"type": "error", "error": {"message": "x"}})
             )
             .contains("error: x")
         );
         assert!(
-            told(
+            message_for(
                 Provider::Gemini,
                 json!({"promptFeedback": {"blockReason": "SAFETY"}})
             )
@@ -242,11 +243,12 @@ mod tests {
         );
         let wrong = json!({"choices": [{"message": {"tool_calls": [{"function": {"name": 5}}]}}]});
         assert_eq!(
-            told(Provider::OpenAiChat, wrong),
-            "the answer is not one of openai: /choices/0/message/tool_calls/0/function/name is a number, expected a string"
+            message_for(Provider::OpenAiChat, wrong),
+            "unexpected answer of openai: /choices/0/message/tool_calls/0/function/name is a number, \
+             expected a string"
         );
         assert!(
-            told(Provider::Mcp, json!({"method": "tools/list"}))
+            message_for(Provider::Mcp, json!({"method": "tools/list"}))
                 .contains("/method is a string, expected \"tools/call\"")
         );
         for provider in Provider::ALL {
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_refused() {
+    fn calls_beyond_the_limits_are_refused() {
         let block = |input: Value| json!({"type": "tool_use", "name": "x", "input": input});
         let many = json!({"content": vec![block(json!({})); MAX_CALLS + 1]});
         assert!(matches!(
@@ -291,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_read_and_why_an_answer_ended() {
+    fn answer_contains_text_and_finish_reason() {
         let chat = |reason: &str| json!({"choices": [{"message": {"content": "Hm."}, "finish_reason": reason}]});
         let responses = |status: &str, reason: Value| {
             json!({"status": status, "incomplete_details": {"reason": reason}, "output": [{"type": "reasoning"},

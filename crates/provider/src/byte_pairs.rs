@@ -1,11 +1,12 @@
-//! Byte pair encoding: how many tokens a text is for models of OpenAI.
+//! Byte pair encoding: token counts of texts for OpenAI models.
 //!
-//! A text is first split into words, blanks and marks by a regular expression, then each part into
-//! tokens: of the bytes as they stand, the two neighbours that make the token of least rank are
-//! merged, again and again, until none make one. Counting needs no token's text, only which two
-//! tokens make which (`crates/models/tokens/README.md`), and that is a twenty-fifth of what a
-//! search for whole tokens wants. What is still to be merged stands in a heap, so that even a text
-//! that is one word of a million letters is counted at once.
+//! A regular expression splits a text into words, white space and punctuation. Each part starts as
+//! a sequence of byte tokens. The two neighbours whose merged token has the lowest rank are merged,
+//! until no neighbours can be merged.
+//!
+//! Counting needs only the table of merges (`crates/models/tokens/README.md`), not the text of the
+//! tokens. The table is 25 times smaller than the data for a search of complete tokens. Possible
+//! merges are kept in a heap, so that a word of a million letters does not take quadratic time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,26 +14,28 @@ use std::collections::BinaryHeap;
 use foldhash::{HashMap, HashMapExt};
 use regex::Regex;
 
-/// How many tokens are one byte each; they are the first.
+/// The number of single-byte tokens, which are the first tokens.
 const BYTES: usize = 256;
-/// The length of a token's number in a file.
+/// The number of bytes of a token's number in a vocabulary file.
 const NUMBER: usize = 3;
-/// Of a pair that makes no token, and the place before the first and behind the last.
+/// Marks a pair that makes no token, and the missing neighbours of the first and the last piece.
 const NONE: u32 = u32::MAX;
 
-/// A vocabulary of tokens and the way to find them in a text.
+/// A vocabulary with its merge table and its splitting rules.
 pub(super) struct BytePairs {
     /// The token of each byte.
     bytes: [u32; BYTES],
-    /// The tokens that two tokens make, which are numbered by their rank.
+    /// The token of each mergeable pair. Tokens are numbered by rank.
     merged: HashMap<(u32, u32), u32>,
-    /// Finds what a text begins with, but for blanks before a word.
+    /// The expression for the next part of a text, except for white space before a word.
     part: Regex,
 }
 
 impl BytePairs {
-    /// Reads the file of a vocabulary, which is part of the program; `parts` are the alternatives
-    /// of the expression that splits a text, but for blanks before a word.
+    /// Parses a vocabulary file, which is embedded in the program.
+    ///
+    /// `parts` are the alternatives of the splitting expression, except for white space before a
+    /// word.
     pub(super) fn new(file: &[u8], parts: &[&str]) -> Self {
         let (letters, pairs) = file.split_at(BYTES);
         let mut bytes = [NONE; BYTES];
@@ -62,19 +65,19 @@ impl BytePairs {
     ///
     /// # Complexity
     ///
-    /// O(n log n) in the length of the text, whatever the text.
+    /// O(n log n) in the length of the text, for any text.
     pub(super) fn count(&self, text: &str) -> usize {
-        let (mut tokens, mut rest, mut merging) = (0, text, Merging::default());
+        let (mut tokens, mut rest, mut merges) = (0, text, MergeQueue::default());
         while !rest.is_empty() {
-            let (part, behind) = rest.split_at(self.part(rest));
-            tokens += merging.count(self, part.as_bytes());
-            rest = behind;
+            let (part, remainder) = rest.split_at(self.part(rest));
+            tokens += merges.count(self, part.as_bytes());
+            rest = remainder;
         }
         tokens
     }
 
-    /// Returns how long the part is that a text begins with. Of blanks before a word, the last
-    /// belongs to the word.
+    /// Returns the length of the first part of a text. The last blank before a word belongs to the
+    /// word.
     fn part(&self, text: &str) -> usize {
         if let Some(part) = self.part.find(text) {
             return part.end();
@@ -93,81 +96,84 @@ impl BytePairs {
     }
 }
 
-/// A token of a part, as far as it is merged.
+/// A token of a part, after the merges so far.
 struct Piece {
     token: u32,
-    /// What it makes with the next one.
+    /// The token that it makes with the next piece, or `NONE`.
     merged: u32,
-    /// The places of its neighbours.
+    /// The indexes of the neighbours.
     before: u32,
     next: u32,
 }
 
-/// The tokens of one part; kept from one part to the next for its memory.
+/// The merge state of one part; reused for the next part to save allocations.
 #[derive(Default)]
-struct Merging {
+struct MergeQueue {
     pieces: Vec<Piece>,
-    /// What could be merged, by rank and then by place: the token that it makes, and where. Where
-    /// the piece there makes something else by now, it is no more.
+    /// The possible merges by rank and then by index: the merged token and the index of its first
+    /// piece.
+    ///
+    /// An entry is stale if the piece makes another token by now.
     open: BinaryHeap<Reverse<(u32, u32)>>,
 }
 
-impl Merging {
-    /// Counts the tokens of a part of less than 4 GiB; of a longer one, the tokens of the
-    /// beginning, and each byte of the rest.
+impl MergeQueue {
+    /// Counts the tokens of a part.
+    ///
+    /// Beyond 4 GiB, every byte counts as one token.
     fn count(&mut self, pairs: &BytePairs, part: &[u8]) -> usize {
         let last = u32::try_from(part.len()).unwrap_or(NONE).saturating_sub(1);
         self.pieces.clear();
         self.pieces
-            .extend((0..=last).zip(part).map(|(place, &byte)| {
-                let next = if place == last { NONE } else { place + 1 };
+            .extend((0..=last).zip(part).map(|(index, &byte)| {
+                let next = if index == last { NONE } else { index + 1 };
                 Piece {
                     token: pairs.bytes[usize::from(byte)],
                     merged: NONE,
-                    before: place.wrapping_sub(1),
+                    before: index.wrapping_sub(1),
                     next,
                 }
             }));
-        for place in 0..last {
-            self.look(pairs, place);
+        for index in 0..last {
+            self.look_up(pairs, index);
         }
-        let mut left = part.len();
-        while let Some(Reverse((token, place))) = self.open.pop() {
-            if self.pieces[place as usize].merged == token {
-                self.merge(pairs, token, place);
-                left -= 1;
+        let mut remaining = part.len();
+        while let Some(Reverse((token, index))) = self.open.pop() {
+            if self.pieces[index as usize].merged == token {
+                self.merge(pairs, token, index);
+                remaining -= 1;
             }
         }
-        left
+        remaining
     }
 
-    /// Makes one token of the piece at a place and the next.
-    fn merge(&mut self, pairs: &BytePairs, token: u32, place: u32) {
-        let Piece { before, next, .. } = self.pieces[place as usize];
-        let gone = &mut self.pieces[next as usize];
-        gone.merged = NONE;
-        let behind = gone.next;
-        if let Some(behind) = self.pieces.get_mut(behind as usize) {
-            behind.before = place;
+    /// Merges the piece at an index with the next one.
+    fn merge(&mut self, pairs: &BytePairs, token: u32, index: u32) {
+        let Piece { before, next, .. } = self.pieces[index as usize];
+        let removed = &mut self.pieces[next as usize];
+        removed.merged = NONE;
+        let following = removed.next;
+        if let Some(following) = self.pieces.get_mut(following as usize) {
+            following.before = index;
         }
-        let piece = &mut self.pieces[place as usize];
-        (piece.token, piece.next) = (token, behind);
-        self.look(pairs, place);
+        let piece = &mut self.pieces[index as usize];
+        (piece.token, piece.next) = (token, following);
+        self.look_up(pairs, index);
         if before != NONE {
-            self.look(pairs, before);
+            self.look_up(pairs, before);
         }
     }
 
-    /// Looks up what the piece at a place makes with the next one.
-    fn look(&mut self, pairs: &BytePairs, place: u32) {
-        let Piece { token, next, .. } = self.pieces[place as usize];
+    /// Looks up the token that the piece at an index makes with the next one.
+    fn look_up(&mut self, pairs: &BytePairs, index: u32) {
+        let Piece { token, next, .. } = self.pieces[index as usize];
         let merged = self
             .pieces
             .get(next as usize)
             .map_or(NONE, |next| pairs.merged(token, next.token));
-        self.pieces[place as usize].merged = merged;
+        self.pieces[index as usize].merged = merged;
         if merged != NONE {
-            self.open.push(Reverse((merged, place)));
+            self.open.push(Reverse((merged, index)));
         }
     }
 }

@@ -1,39 +1,39 @@
-//! The calls of a model, within limits.
+//! Tool calls of a model, and the limits for an answer.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ResponseError;
 
-/// The most bytes of arguments in all calls of an answer together.
+/// The largest total size of the arguments in one answer, in bytes.
 pub const MAX_ANSWER_ARGUMENT_BYTES: usize = 4 << 20;
 
-/// The most calls in an answer.
+/// The largest number of calls in one answer.
 pub const MAX_CALLS: usize = 1_024;
 
-/// A call as a model asked for it: nothing in it is checked.
+/// A tool call of a model, not validated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// What the result must be returned under, where the provider gives one.
+    /// The call's id, under which the result must be returned, if the provider gives one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The name that the model called, which is an advertised one if it is honest.
+    /// The called name; a well-behaved model uses an advertised name.
     pub name: String,
     /// The arguments.
     pub arguments: Arguments,
 }
 
-/// The arguments of a call, as the provider gives them.
+/// The arguments of a call, in the form of the provider.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Arguments {
-    /// Text that should be JSON.
+    /// Text that should contain JSON.
     Text(String),
-    /// JSON.
+    /// A JSON value.
     Json(Value),
 }
 
-// A string is always text: where arguments are read, nobody passes a JSON string as such.
+// A string is always text, because arguments that are a JSON string do not occur.
 impl<'de> Deserialize<'de> for Arguments {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(match Value::deserialize(deserializer)? {
@@ -43,25 +43,25 @@ impl<'de> Deserialize<'de> for Arguments {
     }
 }
 
-/// The calls of an answer as far as it is read, within the limits.
+/// Collector for the calls of an answer, within the limits.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
+pub(super) struct CallCollector {
     calls: Vec<ToolCall>,
     bytes: usize,
 }
 
-impl Calls {
+impl CallCollector {
     pub(super) fn add(&mut self, call: ToolCall) -> Result<(), ResponseError> {
         if self.calls.len() >= MAX_CALLS {
-            return Err(too_many());
+            return Err(too_many_calls());
         }
-        let rest = MAX_ANSWER_ARGUMENT_BYTES - self.bytes;
+        let remaining = MAX_ANSWER_ARGUMENT_BYTES - self.bytes;
         let size = match &call.arguments {
             Arguments::Text(text) => text.len(),
-            Arguments::Json(value) => size_of(value),
+            Arguments::Json(value) => json_size(value),
         };
-        if size > rest {
-            return Err(too_long());
+        if size > remaining {
+            return Err(too_many_bytes());
         }
         self.bytes += size;
         self.calls.push(call);
@@ -73,24 +73,24 @@ impl Calls {
     }
 }
 
-pub(super) fn too_many() -> ResponseError {
+pub(super) fn too_many_calls() -> ResponseError {
     ResponseError::TooLarge {
         what: "calls",
         limit: MAX_CALLS,
     }
 }
 
-pub(super) fn too_long() -> ResponseError {
+pub(super) fn too_many_bytes() -> ResponseError {
     ResponseError::TooLarge {
         what: "bytes of arguments",
         limit: MAX_ANSWER_ARGUMENT_BYTES,
     }
 }
 
-/// The bytes of a value as compact JSON.
-fn size_of(value: &Value) -> usize {
-    struct Count(usize);
-    impl std::io::Write for Count {
+/// Returns the size of a value as compact JSON, in bytes.
+fn json_size(value: &Value) -> usize {
+    struct ByteCounter(usize);
+    impl std::io::Write for ByteCounter {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0 += bytes.len();
             Ok(bytes.len())
@@ -99,9 +99,9 @@ fn size_of(value: &Value) -> usize {
             Ok(())
         }
     }
-    let mut count = Count(0);
-    match serde_json::to_writer(&mut count, value) {
-        Ok(()) => count.0,
+    let mut counter = ByteCounter(0);
+    match serde_json::to_writer(&mut counter, value) {
+        Ok(()) => counter.0,
         Err(_) => usize::MAX,
     }
 }
@@ -112,7 +112,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_call_is_written_and_read_alike() {
+    fn tool_call_survives_a_round_trip() {
         for arguments in [
             Arguments::Text("{}".into()),
             Arguments::Json(json!({"a": 1})),

@@ -1,4 +1,4 @@
-//! Token counts of definitions, for the token budget of a pick.
+//! Token counts of tool definitions, for the token budget of a pick.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use picktools::tokens::{TokenBudget, TokenCountError, TokenCounter};
 
 use crate::{Provider, Tokenizer, translate};
 
-/// Counts the tokens of definitions with `o200k_base`, in the format of any [`Provider`].
+/// A token counter for definitions in the format of any [`Provider`], with the tokenizer
+/// `o200k_base`.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -16,9 +17,13 @@ use crate::{Provider, Tokenizer, translate};
 /// use picktools::{Catalog, Engine, PickOptions, Query, Tool};
 /// use picktools_provider::Definitions;
 ///
-/// let catalog = Catalog::from_tools([Tool::without_arguments("get_forecast", "Weather for the coming days")])?;
+/// let tool = Tool::without_arguments("get_forecast", "Weather for the coming days");
+/// let catalog = Catalog::from_tools([tool])?;
 /// let engine = Engine::builder(catalog).token_counter(Arc::new(Definitions)).build()?;
-/// let options = PickOptions { token_budget: Some(TokenBudget::new(500)), ..PickOptions::default() };
+/// let options = PickOptions {
+///     token_budget: Some(TokenBudget::new(500)),
+///     ..PickOptions::default()
+/// };
 /// let selection = engine.pick(&Query::new("will it rain?"), &options)?;
 /// assert!(selection.tokens.is_some_and(|tokens| tokens.picks <= 500));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

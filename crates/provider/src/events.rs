@@ -1,39 +1,39 @@
-//! From the bytes of a stream to its events.
+//! Splitting of a byte stream into events.
 
 use serde_json::Value;
 
 use crate::ResponseError;
 
-/// The most bytes of one event.
+/// The largest size of one event, in bytes.
 pub const MAX_EVENT_BYTES: usize = 8 << 20;
 
-/// Splits the text of a stream into its events: server-sent events, or JSON Lines.
+/// Parser for the events of a stream: server-sent events or JSON Lines.
 ///
-/// Bytes may be pushed as they come, cut anywhere. `data:` lines up to an empty line are one event;
-/// a line that is no field of an event stream is one by itself. The `[DONE]` that ends OpenAI's
-/// streams is not an event.
+/// The input may be split at any byte. Consecutive `data:` lines up to an empty line are one event.
+/// A line that is not a field of server-sent events is an event of its own. The `[DONE]` at the end
+/// of OpenAI streams is ignored.
 #[derive(Debug, Default)]
 pub struct EventReader {
-    /// The bytes of a line that has not ended.
+    /// The bytes of the current, unfinished line.
     line: Vec<u8>,
     data: Vec<u8>,
-    events: usize,
+    count: usize,
 }
 
 impl EventReader {
-    /// Makes a reader at the start of a stream.
+    /// Makes a parser for a new stream.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the next bytes and returns the events that are whole with them.
+    /// Takes the next bytes and returns the events that they complete.
     ///
     /// # Errors
     ///
-    /// [`ResponseError::NotJson`] and [`ResponseError::TooLarge`]. What was whole before the fault
-    /// is lost with it, and the stream cannot be read on.
+    /// [`ResponseError::NotJson`] and [`ResponseError::TooLarge`]. The call returns no events then,
+    /// and the stream cannot be continued.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Value>, ResponseError> {
-        let mut found = Vec::new();
+        let mut events = Vec::new();
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             if self.line.len() + self.data.len() + part.len() > MAX_EVENT_BYTES {
                 return Err(ResponseError::TooLarge {
@@ -44,30 +44,30 @@ impl EventReader {
             self.line.extend_from_slice(part);
             if part.ends_with(b"\n") {
                 let line = std::mem::take(&mut self.line);
-                self.take_line(&line, &mut found)?;
+                self.take_line(&line, &mut events)?;
             }
         }
-        Ok(found)
+        Ok(events)
     }
 
-    /// Returns the event that stands at the end without a line break.
+    /// Returns the events at the end of the stream, whose last line may lack its line break.
     ///
     /// # Errors
     ///
-    /// As [`EventReader::push`].
+    /// Those of [`EventReader::push`].
     pub fn finish(mut self) -> Result<Vec<Value>, ResponseError> {
-        let mut found = Vec::new();
+        let mut events = Vec::new();
         let line = std::mem::take(&mut self.line);
-        self.take_line(&line, &mut found)?;
-        self.take_data(&mut found)?;
-        Ok(found)
+        self.take_line(&line, &mut events)?;
+        self.take_data(&mut events)?;
+        Ok(events)
     }
 
-    fn take_line(&mut self, line: &[u8], found: &mut Vec<Value>) -> Result<(), ResponseError> {
+    fn take_line(&mut self, line: &[u8], events: &mut Vec<Value>) -> Result<(), ResponseError> {
         let line = line.trim_ascii();
         let field = |name: &str| line.strip_prefix(name.as_bytes());
         if line.is_empty() {
-            self.take_data(found)
+            self.take_data(events)
         } else if let Some(data) = field("data:") {
             if !self.data.is_empty() {
                 self.data.push(b'\n');
@@ -80,23 +80,23 @@ impl EventReader {
         {
             Ok(())
         } else {
-            self.take_data(found)?;
+            self.take_data(events)?;
             self.data.extend_from_slice(line);
-            self.take_data(found)
+            self.take_data(events)
         }
     }
 
-    fn take_data(&mut self, found: &mut Vec<Value>) -> Result<(), ResponseError> {
+    fn take_data(&mut self, events: &mut Vec<Value>) -> Result<(), ResponseError> {
         let data = std::mem::take(&mut self.data);
         if data.is_empty() || data == b"[DONE]" {
             return Ok(());
         }
-        self.events += 1;
+        self.count += 1;
         let event = serde_json::from_slice(&data).map_err(|error| ResponseError::NotJson {
-            event: self.events,
+            event: self.count,
             reason: error.to_string(),
         })?;
-        found.push(event);
+        events.push(event);
         Ok(())
     }
 }
@@ -106,36 +106,36 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn read(text: &str, piece: usize) -> Result<Vec<Value>, ResponseError> {
+    fn read_events(text: &str, chunk_size: usize) -> Result<Vec<Value>, ResponseError> {
         let mut reader = EventReader::new();
-        let mut found = Vec::new();
-        for bytes in text.as_bytes().chunks(piece) {
-            found.extend(reader.push(bytes)?);
+        let mut events = Vec::new();
+        for bytes in text.as_bytes().chunks(chunk_size) {
+            events.extend(reader.push(bytes)?);
         }
-        found.extend(reader.finish()?);
-        Ok(found)
+        events.extend(reader.finish()?);
+        Ok(events)
     }
 
     #[test]
-    fn events_are_the_same_however_the_bytes_are_cut() {
+    fn events_do_not_depend_on_the_chunk_size() {
         let streams = [
             "event: delta\r\ndata: {\"a\": \"é\"}\r\n\r\n: ping\n\ndata: {\"b\":\ndata: 2}\n\ndata: [DONE]\n\n",
             "{\"a\": \"é\"}\n{\"b\": 2}",
         ];
         for stream in streams {
-            for piece in [1, 3, 1000] {
+            for chunk_size in [1, 3, 1000] {
                 assert_eq!(
-                    read(stream, piece),
+                    read_events(stream, chunk_size),
                     Ok(vec![json!({"a": "é"}), json!({"b": 2})]),
-                    "{stream} by {piece}"
+                    "{stream} by {chunk_size}"
                 );
             }
         }
     }
 
     #[test]
-    fn what_is_no_json_is_told_with_its_place_and_what_is_endless_ends() {
-        let error = read("data: {}\n\ndata: {oops\n\n", 10).expect_err("it is not JSON");
+    fn push_malformed_or_endless_events_fails() {
+        let error = read_events("data: {}\n\ndata: {oops\n\n", 10).expect_err("it is not JSON");
         assert!(
             matches!(error, ResponseError::NotJson { event: 2, .. }),
             "{error}"
@@ -149,10 +149,10 @@ mod tests {
         ));
         assert!(
             matches!(
-                read(&"[".repeat(100_000), 1000),
+                read_events(&"[".repeat(100_000), 1000),
                 Err(ResponseError::NotJson { .. })
             ),
-            "and deep ones too"
+            "deeply nested events fail too"
         );
     }
 }

@@ -1,99 +1,103 @@
-//! What a provider's file says: its rules as data, and how it writes and reads.
+//! The [`Format`] trait, which each provider implements, and the rules of a format.
 
 use serde_json::{Map, Value, json};
 
-use super::answer::Reading;
+use super::answer::PartialAnswer;
 use super::naming::NameRule;
 use super::results::CallResult;
 use super::stream::CallStream;
 use super::transcript::{Item, Messages};
-use super::translate::ToolChanges;
+use super::translate::ChangeLog;
 use super::view::Dialect;
-use super::wire::At;
+use super::wire::JsonCursor;
 use crate::{ResponseError, ResultError};
 use picktools::catalog::Tool;
 
 /// A provider's format of tools, calls and messages.
 pub(super) trait Format: Sync {
-    /// Returns what can be said without code.
+    /// Returns the rules of the format.
     fn rules(&self) -> &'static Rules;
 
     /// Writes the definition of a tool.
-    fn definition(&self, definition: Definition<'_>, changes: &mut ToolChanges<'_>) -> Value;
+    fn definition(&self, definition: Definition<'_>, changes: &mut ChangeLog<'_>) -> Value;
 
-    /// Makes the `tools` of an API request of the definitions.
+    /// Writes the `tools` member of an API request.
     fn tools(&self, definitions: Vec<Value>) -> Value {
         Value::Array(definitions)
     }
 
-    /// Says of what the strict definitions of an API request have too much together.
+    /// Returns the limits that the strict definitions of an API request exceed together.
     fn too_much_strict(&self, _definitions: &[Value]) -> Vec<String> {
         Vec::new()
     }
 
-    /// Returns why an answer without an error is a refusal all the same.
+    /// Returns the reason if an answer without an error is nevertheless a refusal.
     fn refusal(&self, _answer: &Value) -> Option<String> {
         None
     }
 
-    /// Reads a whole answer.
-    fn read(&self, answer: &At<'_>, reading: &mut Reading) -> Result<(), ResponseError>;
+    /// Parses a complete answer.
+    fn read_answer(
+        &self,
+        answer: &JsonCursor<'_>,
+        partial: &mut PartialAnswer,
+    ) -> Result<(), ResponseError>;
 
-    /// Takes an event of a streamed answer.
-    fn push(&self, event: &At<'_>, stream: &mut CallStream) -> Result<(), ResponseError>;
+    /// Parses an event of a streamed answer.
+    fn push(&self, event: &JsonCursor<'_>, stream: &mut CallStream) -> Result<(), ResponseError>;
 
-    /// Writes results of calls, of which there is at least one.
+    /// Writes the results of calls. There is at least one.
     fn results(&self, results: &[CallResult]) -> Result<Vec<Value>, ResultError>;
 
-    /// Returns how the messages of an API request are written; `None` where the format has no
-    /// messages.
+    /// Returns the structure of messages; `None` if the format has no messages.
     fn messages(&self) -> Option<&'static Messages> {
         None
     }
 
-    /// Returns the names that a message of the assistant calls.
-    fn called<'v>(&self, _message: &'v Map<String, Value>) -> Vec<&'v Value> {
+    /// Returns the names of the calls in a message of the assistant.
+    fn called_names<'v>(&self, _message: &'v Map<String, Value>) -> Vec<&'v Value> {
         Vec::new()
     }
 
-    /// Reads an item of a transcript that has no role; `None` where it is not of this format.
+    /// Parses a transcript item without a role; `None` if the item does not belong to this format.
     fn item<'v>(&self, _item: &'v Map<String, Value>) -> Option<Item<'v>> {
         None
     }
 
-    /// Returns how a model is asked over HTTP; `None` where there is no chat.
+    /// Returns the HTTP endpoint of the model; `None` if the format has no chat.
     fn endpoint(&self) -> Option<&'static Endpoint> {
         None
     }
 }
 
-/// What can be said of a format without code.
+/// The rules of a format, as data.
 pub(super) struct Rules {
     /// The stable name.
     pub(super) name: &'static str,
-    /// The most tools of an API request.
+    /// The largest number of tools in an API request.
     pub(super) max_tools: Option<usize>,
-    /// The most deferred tools of an API request: they are not in the prompt, and have a limit of
-    /// their own or none.
+    /// The largest number of deferred tools in an API request. Deferred tools are not part of the
+    /// prompt and do not count towards `max_tools`.
     pub(super) max_deferred: Option<usize>,
     /// The longest description of a tool, in characters.
     pub(super) max_description: Option<usize>,
-    /// Whether a tool must have a description.
+    /// `true` if every tool must have a description.
     pub(super) needs_description: bool,
     pub(super) tool_names: NameRule,
-    /// The rule for property keys of arguments, where there is one.
+    /// The rule for the property keys of arguments, if any.
     pub(super) property_keys: Option<NameRule>,
     pub(super) strict: Strictness,
-    /// The tool that searches deferred tools; `None` where there is no deferred loading.
+    /// The search tool for deferred tools; `None` if there is no deferred loading.
     pub(super) search: Option<SearchTool>,
-    /// Whether the result of a search of one's own may refer to deferred tools.
+    /// `true` if the result of a custom search may refer to deferred tools.
     pub(super) tool_references: bool,
-    /// How schemas are shown.
+    /// The JSON Schema dialect.
     pub(super) dialect: Dialect,
 }
 
 impl Rules {
-    /// A format without limits; names as OpenAI takes them, which all models and proxies know.
+    /// A format without limits. Its names follow OpenAI's rule, which all models and proxies
+    /// support.
     pub(super) const PLAIN: Self = Self {
         name: "",
         max_tools: None,
@@ -101,8 +105,8 @@ impl Rules {
         max_description: None,
         needs_description: false,
         tool_names: NameRule {
-            most: 64,
-            others: "-",
+            max_length: 64,
+            extra_chars: "-",
             starts_with_letter: false,
         },
         property_keys: None,
@@ -113,12 +117,12 @@ impl Rules {
     };
 }
 
-/// Whether a provider can hold a model to a schema.
+/// The support of a provider for strict schemas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Strictness {
     None,
     OnRequest,
-    /// Unless the definition says otherwise, which is why it always says it.
+    /// Strict unless the definition says otherwise; therefore every definition states it.
     ByDefault,
 }
 
@@ -126,12 +130,12 @@ pub(super) enum Strictness {
 pub(super) struct SearchTool {
     /// Its `type`.
     pub(super) kind: &'static str,
-    /// Its `name`, where it has one beside the type.
+    /// The `name` of the tool, if the provider requires one.
     pub(super) name: Option<&'static str>,
 }
 
 impl SearchTool {
-    /// Returns the name that no other tool may have.
+    /// Returns the reserved name, which no other tool may have.
     pub(super) fn reserved(&self) -> &'static str {
         self.name.unwrap_or(self.kind)
     }
@@ -144,31 +148,32 @@ impl SearchTool {
     }
 }
 
-/// What a definition says, in the order in which it is written.
+/// The content of a tool definition.
 pub(super) struct Definition<'a> {
     pub(super) tool: &'a Tool,
     pub(super) name: &'a str,
-    /// Empty where there is none.
+    /// The description; may be empty.
     pub(super) description: String,
-    /// `None` where the provider wants none for a tool without arguments.
+    /// The schema; `None` if the provider requires its absence for a tool without arguments.
     pub(super) schema: Option<Value>,
-    /// `None` where nothing is said of it.
+    /// The strictness; `None` if the definition does not state it.
     pub(super) strict: Option<bool>,
     pub(super) deferred: bool,
 }
 
 impl Definition<'_> {
-    /// Returns the members of the definition, the schema under `schema`.
+    /// Returns the members of the definition in order, with the schema under the key `schema`.
     pub(super) fn members(self, schema: &str) -> Map<String, Value> {
         let mut members = Map::from_iter([("name".to_owned(), json!(self.name))]);
         if !self.description.is_empty() {
             members.insert("description".to_owned(), json!(self.description));
         }
-        members.extend(self.schema.map(|shown| (schema.to_owned(), shown)));
-        members.extend(
-            self.strict
-                .map(|strict| ("strict".to_owned(), json!(strict))),
-        );
+        if let Some(view) = self.schema {
+            members.insert(schema.to_owned(), view);
+        }
+        if let Some(strict) = self.strict {
+            members.insert("strict".to_owned(), json!(strict));
+        }
         if self.deferred {
             members.insert("defer_loading".to_owned(), json!(true));
         }
@@ -176,17 +181,18 @@ impl Definition<'_> {
     }
 }
 
-/// Where and how a model is asked over HTTP.
+/// The HTTP endpoint of a model.
 #[derive(Clone, Copy)]
 pub struct Endpoint {
-    /// Returns the path below the base URL, and makes the API request what is sent there; `None`
-    /// where it names no model.
+    /// Returns the path below the base URL, and converts the API request to its final body.
+    ///
+    /// `None` if the request names no model.
     pub path: fn(&mut Value) -> Option<String>,
-    /// The header that takes the key, and what stands before the key there.
+    /// The header of the key, and the prefix of its value.
     pub key: (&'static str, &'static str),
-    /// Headers that every API request has.
+    /// Headers of every API request.
     pub headers: &'static [(&'static str, &'static str)],
 }
 
-/// The header and scheme of a key as most take it.
+/// The header and prefix of a bearer token.
 pub(super) const BEARER: (&str, &str) = ("authorization", "Bearer ");

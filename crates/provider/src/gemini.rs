@@ -1,21 +1,21 @@
-//! Gemini `generateContent`.
+//! The Gemini `generateContent` format.
 //!
 //! Sources: `ai.google.dev/api` and the Vertex AI reference, `FunctionDeclaration`, `Tool`,
 //! `Candidate.finishReason`.
 
 use serde_json::{Map, Value, json};
 
-use super::answer::{Finish, Reading};
+use super::answer::{Finish, PartialAnswer};
 use super::calls::ToolCall;
 use super::format::Endpoint;
 use super::format::{Definition, Format, Rules};
 use super::naming::NameRule;
 use super::results::CallResult;
 use super::stream::CallStream;
-use super::transcript::{Item, Messages, listed};
-use super::translate::ToolChanges;
+use super::transcript::{Item, Messages, list_items};
+use super::translate::ChangeLog;
 use super::view::Dialect;
-use super::wire::At;
+use super::wire::JsonCursor;
 use crate::{ResponseError, ResultError};
 
 pub(super) struct Gemini;
@@ -33,16 +33,16 @@ impl Format for Gemini {
                 // a-z, A-Z, 0-9, or contain underscores, dots and dashes, with a maximum length of
                 // 64").
                 tool_names: NameRule {
-                    most: 64,
-                    others: "-.",
+                    max_length: 64,
+                    extra_chars: "-.",
                     starts_with_letter: true,
                 },
                 // `FunctionDeclaration.parameters` ("Parameter names must start with a letter or an
                 // underscore and must only contain chars a-z, A-Z, 0-9, or underscores with a
                 // maximum length of 64").
                 property_keys: Some(NameRule {
-                    most: 64,
-                    others: "",
+                    max_length: 64,
+                    extra_chars: "",
                     starts_with_letter: true,
                 }),
                 dialect: Dialect::Gemini,
@@ -51,7 +51,7 @@ impl Format for Gemini {
         }
     }
 
-    fn definition(&self, definition: Definition<'_>, _: &mut ToolChanges<'_>) -> Value {
+    fn definition(&self, definition: Definition<'_>, _: &mut ChangeLog<'_>) -> Value {
         Value::Object(definition.members("parameters"))
     }
 
@@ -64,30 +64,35 @@ impl Format for Gemini {
     }
 
     fn refusal(&self, answer: &Value) -> Option<String> {
-        let blocked = answer
-            .pointer("/promptFeedback/blockReason")
-            .filter(|reason| !reason.is_null());
-        let finish = answer.pointer("/candidates/0/finishReason");
-        let reason = blocked.or(finish.filter(|reason| *reason == "MALFORMED_FUNCTION_CALL"))?;
-        Some(reason.as_str().unwrap_or("blocked").to_owned())
+        if let Some(reason) = answer.pointer("/promptFeedback/blockReason")
+            && !reason.is_null()
+        {
+            return Some(reason.as_str().unwrap_or("blocked").to_owned());
+        }
+        let finish = answer.pointer("/candidates/0/finishReason")?.as_str()?;
+        (finish == "MALFORMED_FUNCTION_CALL").then(|| finish.to_owned())
     }
 
-    fn read(&self, answer: &At<'_>, reading: &mut Reading) -> Result<(), ResponseError> {
+    fn read_answer(
+        &self,
+        answer: &JsonCursor<'_>,
+        partial: &mut PartialAnswer,
+    ) -> Result<(), ResponseError> {
         let candidates = answer.need("candidates")?.list()?;
         let Some(candidate) = candidates.first() else {
             return Ok(());
         };
         for part in parts(candidate)? {
             match part.object()?.get("functionCall") {
-                Some(call) => reading.calls.add(function_call(&call)?)?,
+                Some(call) => partial.calls.add(function_call(&call)?)?,
                 None if part.value["thought"] == true => {}
                 None => part
                     .text_if_any("text")
                     .into_iter()
-                    .for_each(|text| reading.say(text)),
+                    .for_each(|text| partial.push_text(text)),
             }
         }
-        reading.end(
+        partial.set_finish(
             candidate.text_if_any("finishReason"),
             |reason| match reason {
                 "STOP" => Finish::Complete,
@@ -100,9 +105,9 @@ impl Format for Gemini {
         Ok(())
     }
 
-    /// Calls come whole, and a chunk may have no candidates.
-    fn push(&self, event: &At<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {
-        for candidate in event.list_of("candidates")?.iter().take(1) {
+    /// Takes complete calls. A chunk may have no candidates.
+    fn push(&self, event: &JsonCursor<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {
+        for candidate in event.optional_list("candidates")?.iter().take(1) {
             for part in parts(candidate)? {
                 if let Some(call) = part.object()?.get("functionCall") {
                     stream.add(function_call(&call)?)?;
@@ -112,18 +117,20 @@ impl Format for Gemini {
         Ok(())
     }
 
-    /// `FunctionResponse.response` ("Use "output" key to specify function output and "error" key to
-    /// specify error details").
+    /// Writes `FunctionResponse.response` ("Use "output" key to specify function output and "error"
+    /// key to specify error details").
     fn results(&self, results: &[CallResult]) -> Result<Vec<Value>, ResultError> {
         let part = |result: &CallResult| {
             let response = match (&result.outcome, result.text()) {
                 (Ok(value), _) => json!({"output": value}),
                 (Err(_), text) => json!({"error": text.unwrap_or_else(str::to_owned)}),
             };
-            let mut of = Map::from_iter([("name".to_owned(), json!(result.name))]);
-            of.insert("response".to_owned(), response);
-            of.extend(result.id.as_ref().map(|id| ("id".to_owned(), json!(id))));
-            json!({"functionResponse": of})
+            let mut response_part = Map::from_iter([("name".to_owned(), json!(result.name))]);
+            response_part.insert("response".to_owned(), response);
+            if let Some(id) = &result.id {
+                response_part.insert("id".to_owned(), json!(id));
+            }
+            json!({"functionResponse": response_part})
         };
         let parts: Vec<Value> = results.iter().map(part).collect();
         Ok(vec![json!({"role": "user", "parts": parts})])
@@ -138,8 +145,8 @@ impl Format for Gemini {
         })
     }
 
-    fn called<'v>(&self, message: &'v Map<String, Value>) -> Vec<&'v Value> {
-        listed(message, "parts")
+    fn called_names<'v>(&self, message: &'v Map<String, Value>) -> Vec<&'v Value> {
+        list_items(message, "parts")
             .filter_map(|part| {
                 part.get("functionCall")
                     .or(part.get("function_call"))?
@@ -148,7 +155,7 @@ impl Format for Gemini {
             .collect()
     }
 
-    /// The user needs no role.
+    /// Recognises messages of the user, which need no role.
     fn item<'v>(&self, item: &'v Map<String, Value>) -> Option<Item<'v>> {
         (item.get("type").and_then(Value::as_str).is_none() && item.contains_key("parts"))
             .then_some(Item::User(item))
@@ -163,27 +170,27 @@ impl Format for Gemini {
     }
 }
 
-fn parts<'v>(candidate: &At<'v>) -> Result<Vec<At<'v>>, ResponseError> {
+fn parts<'v>(candidate: &JsonCursor<'v>) -> Result<Vec<JsonCursor<'v>>, ResponseError> {
     match candidate.object()?.get("content") {
-        Some(content) => content.object()?.list_of("parts"),
+        Some(content) => content.object()?.optional_list("parts"),
         None => Ok(Vec::new()),
     }
 }
 
-fn function_call(call: &At<'_>) -> Result<ToolCall, ResponseError> {
+fn function_call(call: &JsonCursor<'_>) -> Result<ToolCall, ResponseError> {
     Ok(ToolCall {
-        id: call.object()?.text_of("id")?.map(str::to_owned),
+        id: call.object()?.optional_text("id")?.map(str::to_owned),
         name: call.need("name")?.text()?.to_owned(),
         arguments: call.arguments("args"),
     })
 }
 
-/// The name of the model stands in the path: it is taken from the member `model`.
+/// Moves the member `model` into the path.
 fn path(request: &mut Value) -> Option<String> {
     let model = request.as_object_mut()?.shift_remove("model")?;
     let model = model.as_str()?;
     let model = model.strip_prefix("models/").unwrap_or(model);
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-    (!model.is_empty() && model.chars().all(plain))
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    (!model.is_empty() && model.chars().all(is_plain))
         .then(|| format!("/models/{model}:generateContent"))
 }

@@ -1,16 +1,18 @@
-//! Provider formats: how each provider wants tools written, and how it writes the calls of a model.
+//! Formats of model providers: tool definitions, calls, results and transcripts.
 //!
-//! [`translate`] makes the definitions. The schema that a provider is shown is a *view*: it is made
-//! from a tool's `provider_schema`, else from its `parameters`, and never changes either. What a
-//! view cannot express is said in [`Translation::changes`]; a call is validated against the
-//! canonical schema, so that a looser view loses nothing but the model's guidance.
-//! [`Provider::restore_arguments`] undoes on the call side what a view renamed or wrapped.
-//! [`Provider::answer`] and [`CallStream`] read what a model answers, and [`query_from_transcript`]
-//! what was said before; [`Provider::results`] writes what a model is told of its calls.
+//! [`translate`] writes the definitions. The schema in a definition is a *view* of the tool's
+//! `provider_schema`, or else of its `parameters`; it changes neither. [`Translation::changes`]
+//! lists everything that a view cannot express.
 //!
-//! What is particular to a provider stands in its own file, each fact with its source: its rules,
-//! its definitions, its answers, streams, results and messages, and its endpoint. `format` says
-//! what such a file tells; `docs/providers.md` is the overview. Another provider is a file and a
+//! A call is validated against the canonical schema. A less precise view therefore loses only
+//! guidance for the model. [`Provider::restore_arguments`] converts the arguments of a view back.
+//!
+//! [`Provider::answer`] and [`CallStream`] parse the answers of a model, [`query_from_transcript`]
+//! parses earlier messages, and [`Provider::results`] writes the results of calls.
+//!
+//! Each provider has its own file, which gives a source for every fact: rules, definitions,
+//! answers, streams, results, messages and endpoint. The module `format` defines the content of
+//! these files, and `docs/reference/providers.md` is an overview. A new provider needs a file and a
 //! line below.
 
 mod anthropic;
@@ -54,10 +56,10 @@ pub use translate::{
     Change, ChangeCode, TranslateOptions, Translation, tool_references, translate,
 };
 
-/// Makes the enum, its list, and the one place where a provider's format is looked up.
+/// Defines the enum, the list of its variants, and the lookup of their formats.
 macro_rules! providers {
     ($($(#[$doc:meta])* $provider:ident => $format:path,)*) => {
-        /// A format of tools and calls.
+        /// The format of a model provider for tools and calls.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum Provider {
@@ -78,7 +80,7 @@ macro_rules! providers {
 }
 
 providers! {
-    /// OpenAI Chat Completions, and all that speak it.
+    /// OpenAI Chat Completions, and compatible APIs.
     OpenAiChat => openai_chat::OpenAiChat,
     /// OpenAI Responses.
     OpenAiResponses => openai_responses::OpenAiResponses,
@@ -98,22 +100,22 @@ impl Provider {
         self.format().rules().name
     }
 
-    /// Returns `true` if the provider can hold a model to a schema.
+    /// Returns `true` if the provider supports strict schemas, which the model must follow.
     pub fn has_strict(self) -> bool {
         self.format().rules().strict != Strictness::None
     }
 
-    /// Returns `true` if definitions can be loaded when the model asks for them.
+    /// Returns `true` if the provider supports deferred loading of definitions.
     pub fn has_deferred_loading(self) -> bool {
         self.format().rules().search.is_some()
     }
 
-    /// What the provider does where neither the caller nor the tool says whether to be strict.
+    /// Returns `true` if definitions are strict unless the caller or the tool says otherwise.
     pub fn strict_by_default(self) -> bool {
         self.format().rules().strict == Strictness::ByDefault
     }
 
-    /// How a model is asked over HTTP; `None` where there is no chat.
+    /// Returns the HTTP endpoint of the model; `None` if the format has no chat.
     pub fn endpoint(self) -> Option<&'static Endpoint> {
         self.format().endpoint()
     }
@@ -129,13 +131,13 @@ impl FromStr for Provider {
     type Err = UnknownProvider;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let known = || Self::ALL.into_iter().map(Self::name).collect();
+        let known_names = || Self::ALL.into_iter().map(Self::name).collect();
         Self::ALL
             .into_iter()
             .find(|provider| provider.name() == name)
             .ok_or_else(|| UnknownProvider {
                 name: name.to_owned(),
-                known: known(),
+                known: known_names(),
             })
     }
 }
@@ -159,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_providers_are_one_to_one() {
+    fn provider_names_are_unique() {
         for provider in Provider::ALL {
             assert_eq!(provider.to_string().parse(), Ok(provider));
         }

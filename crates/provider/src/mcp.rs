@@ -1,19 +1,18 @@
 //! The Model Context Protocol: definitions as in `tools/list`, calls as `tools/call` requests.
 //!
-//! Source: specification 2025-11-25, "Tools". It is a protocol of tools, without transcripts and
-//! without a chat.
+//! Source: specification 2025-11-25, "Tools". MCP has no transcripts and no chat.
 
 use serde_json::{Value, json};
 
-use super::answer::Reading;
+use super::answer::PartialAnswer;
 use super::calls::ToolCall;
 use super::format::{Definition, Format, Rules};
 use super::naming::NameRule;
 use super::results::CallResult;
 use super::stream::CallStream;
-use super::translate::{ChangeCode, ToolChanges};
+use super::translate::{ChangeCode, ChangeLog};
 use super::view::Dialect;
-use super::wire::At;
+use super::wire::JsonCursor;
 use crate::{ResponseError, ResultError};
 
 pub(super) struct Mcp;
@@ -25,8 +24,8 @@ impl Format for Mcp {
                 name: "mcp",
                 // "Tool Names": 1 to 128 of letters, digits, `_`, `-`, `.`.
                 tool_names: NameRule {
-                    most: 128,
-                    others: "-.",
+                    max_length: 128,
+                    extra_chars: "-.",
                     starts_with_letter: false,
                 },
                 dialect: Dialect::JsonSchema,
@@ -35,7 +34,7 @@ impl Format for Mcp {
         }
     }
 
-    fn definition(&self, definition: Definition<'_>, changes: &mut ToolChanges<'_>) -> Value {
+    fn definition(&self, definition: Definition<'_>, changes: &mut ChangeLog<'_>) -> Value {
         let tool = definition.tool;
         let mut members = definition.members("inputSchema");
         if let Some(title) = &tool.title {
@@ -45,7 +44,7 @@ impl Format for Mcp {
             if schema.get("type") == Some(&json!("object")) {
                 members.insert("outputSchema".to_owned(), schema.clone());
             } else {
-                let detail = "MCP takes an output schema only where its root is an object";
+                let detail = "MCP accepts an output schema only if its root is an object";
                 changes.add("/output_schema", ChangeCode::OutputSchemaDropped, detail);
             }
         }
@@ -57,41 +56,45 @@ impl Format for Mcp {
         Value::Object(members)
     }
 
-    fn read(&self, answer: &At<'_>, reading: &mut Reading) -> Result<(), ResponseError> {
+    fn read_answer(
+        &self,
+        answer: &JsonCursor<'_>,
+        partial: &mut PartialAnswer,
+    ) -> Result<(), ResponseError> {
         let method = answer.need("method")?;
         if method.text()? != "tools/call" {
-            return Err(method.not("\"tools/call\""));
+            return Err(method.unexpected("\"tools/call\""));
         }
-        reading.calls.add(call(answer)?)
+        partial.calls.add(call(answer)?)
     }
 
-    /// `CallToolResult`. Structured content is an object; "for backwards compatibility" it stands
-    /// in the text as well.
+    /// Writes a `CallToolResult`. Structured content must be an object; "for backwards
+    /// compatibility" the text contains it too.
     fn results(&self, results: &[CallResult]) -> Result<Vec<Value>, ResultError> {
         let result = |result: &CallResult| {
             let text = result.text();
             let is_error = text.is_err();
             let text = text.unwrap_or_else(str::to_owned);
-            let mut whole =
+            let mut call_result =
                 json!({"content": [{"type": "text", "text": text}], "isError": is_error});
             if let Ok(structured @ Value::Object(_)) = &result.outcome {
-                whole["structuredContent"] = structured.clone();
+                call_result["structuredContent"] = structured.clone();
             }
-            whole
+            call_result
         };
         Ok(results.iter().map(result).collect())
     }
 
-    fn push(&self, event: &At<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {
-        match event.text_of("method")? {
+    fn push(&self, event: &JsonCursor<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {
+        match event.optional_text("method")? {
             Some("tools/call") => stream.add(call(event)?),
             _ => Ok(()),
         }
     }
 }
 
-/// A JSON-RPC request.
-fn call(request: &At<'_>) -> Result<ToolCall, ResponseError> {
+/// Parses a JSON-RPC request.
+fn call(request: &JsonCursor<'_>) -> Result<ToolCall, ResponseError> {
     let params = request.need_object("params")?;
     let id = match request.get("id").map(|id| id.value) {
         Some(Value::String(id)) => Some(id.clone()),

@@ -1,4 +1,4 @@
-//! Names that a provider takes: of tools, and of the properties of their arguments.
+//! Names that a provider accepts for tools and for property keys.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -6,85 +6,85 @@ use sha2::{Digest, Sha256};
 
 use super::translate::{Change, ChangeCode};
 use picktools::excerpt::cut;
-use picktools::names::Advertised;
+use picktools::names::AdvertisedTool;
 
-/// The letters of a digest that keeps a shortened name unique.
+/// The number of hexadecimal digits of the digest that keeps a shortened name unique.
 const DIGEST_LETTERS: usize = 8;
 
-/// What a provider takes for a name.
+/// The rule of a provider for names.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NameRule {
-    /// The most characters, all of which are ASCII.
-    pub(super) most: usize,
-    /// What is taken beside ASCII letters, digits and `_`.
-    pub(super) others: &'static str,
-    /// Whether a name must start with a letter or `_`.
+    /// The longest name, in characters, all of which are ASCII.
+    pub(super) max_length: usize,
+    /// The allowed characters in addition to ASCII letters, digits and `_`.
+    pub(super) extra_chars: &'static str,
+    /// `true` if a name must start with a letter or `_`.
     pub(super) starts_with_letter: bool,
 }
 
 impl NameRule {
-    fn takes(&self, c: char) -> bool {
-        c.is_ascii_alphanumeric() || c == '_' || self.others.contains(c)
+    fn allows_char(&self, c: char) -> bool {
+        c.is_ascii_alphanumeric() || c == '_' || self.extra_chars.contains(c)
     }
 
     pub(super) fn allows(&self, name: &str) -> bool {
-        (1..=self.most).contains(&name.len())
-            && name.chars().all(|c| self.takes(c))
+        (1..=self.max_length).contains(&name.len())
+            && name.chars().all(|c| self.allows_char(c))
             && !(self.starts_with_letter
                 && name.starts_with(|c: char| !c.is_ascii_alphabetic() && c != '_'))
     }
 
-    /// Makes `name` one that the rule allows: other characters become `_`, and what is too long is
-    /// cut and gets a digest.
-    pub(super) fn mend(&self, name: &str) -> String {
+    /// Converts a name to an allowed one: other characters become `_`, and a long name is cut and
+    /// gets a digest.
+    pub(super) fn sanitize(&self, name: &str) -> String {
         if self.allows(name) {
             return name.to_owned();
         }
-        // A long name is cut before it is looked at: the rest is in the digest.
-        let start = &name[..name.floor_char_boundary(4 * self.most)];
-        let mut mended: String = start
+        // A long name is cut first; the digest covers the rest.
+        let start = &name[..name.floor_char_boundary(4 * self.max_length)];
+        let mut sanitized: String = start
             .chars()
-            .map(|c| if self.takes(c) { c } else { '_' })
+            .map(|c| if self.allows_char(c) { c } else { '_' })
             .collect();
         if !start.chars().any(|c| c.is_ascii_alphanumeric()) {
-            // Nothing that tells one name from another is left of it.
-            mended = format!("_{}", digest(name));
+            // The remaining characters do not distinguish the name from others.
+            sanitized = format!("_{}", digest(name));
         } else if self.starts_with_letter
-            && mended.starts_with(|c: char| !c.is_ascii_alphabetic() && c != '_')
+            && sanitized.starts_with(|c: char| !c.is_ascii_alphabetic() && c != '_')
         {
-            mended.insert(0, '_');
+            sanitized.insert(0, '_');
         }
-        if mended.len() > self.most || start.len() < name.len() {
-            self.with_digest(&mended, name)
+        if sanitized.len() > self.max_length || start.len() < name.len() {
+            self.with_digest(&sanitized, name)
         } else {
-            mended
+            sanitized
         }
     }
 
-    /// Makes `name` one that no other name is mended to.
-    fn told_apart(&self, name: &str) -> String {
+    /// Converts a name to an allowed one that is unique because of a digest.
+    fn sanitize_uniquely(&self, name: &str) -> String {
         if self.allows(name) {
             name.to_owned()
         } else {
-            self.with_digest(&self.mend(name), name)
+            self.with_digest(&self.sanitize(name), name)
         }
     }
 
-    fn with_digest(&self, mended: &str, name: &str) -> String {
-        self.with_end(mended, &format!("_{}", digest(name)))
+    fn with_digest(&self, sanitized: &str, name: &str) -> String {
+        self.with_end(sanitized, &format!("_{}", digest(name)))
     }
 
-    /// Puts `end` to a mended name, which is cut where the two are too long.
-    fn with_end(&self, mended: &str, end: &str) -> String {
+    /// Appends `end` to a sanitized name, which is cut if the result is too long.
+    fn with_end(&self, sanitized: &str, end: &str) -> String {
         format!(
             "{}{end}",
-            &mended[..mended.len().min(self.most - end.len())]
+            &sanitized[..sanitized.len().min(self.max_length - end.len())]
         )
     }
 
-    /// What a refused key may have become, depending on the keys beside it.
-    pub(super) fn stands_for(&self, key: &str) -> [String; 2] {
-        [self.mend(key), self.told_apart(key)]
+    /// Returns the names to which a key may be converted, depending on the other keys.
+    pub(super) fn possible_names(&self, key: &str) -> [String; 2] {
+        [self.sanitize(key), self.sanitize_uniquely(key)]
     }
 }
 
@@ -97,11 +97,10 @@ fn digest(name: &str) -> String {
         .collect()
 }
 
-/// What the property keys of one object are shown as, where they cannot be shown as they are.
+/// Returns the names of those property keys that the rule does not allow.
 ///
-/// A refused key is mended; two that come to the same, or one that comes to a key that there is,
-/// get their digests. What a key becomes can so be told from the key and what it became, whatever
-/// other keys there are.
+/// A name that two keys share, or that is a key already, gets a digest. The original key can
+/// therefore be found from the key and its name alone, independent of the other keys.
 pub(super) fn property_keys<'k>(
     rule: Option<NameRule>,
     keys: impl Iterator<Item = &'k String> + Clone,
@@ -109,87 +108,100 @@ pub(super) fn property_keys<'k>(
     let Some(rule) = rule else {
         return HashMap::new();
     };
-    let mut wanted: HashMap<String, usize> = HashMap::new();
-    let refused = keys.clone().filter(|key| !rule.allows(key));
-    for key in refused.clone() {
-        *wanted.entry(rule.mend(key)).or_default() += 1;
+    let mut sanitized_counts: HashMap<String, usize> = HashMap::new();
+    let renamed_keys = keys.clone().filter(|key| !rule.allows(key));
+    for key in renamed_keys.clone() {
+        *sanitized_counts.entry(rule.sanitize(key)).or_default() += 1;
     }
-    if wanted.is_empty() {
-        return HashMap::new();
+    let mut names = HashMap::new();
+    if sanitized_counts.is_empty() {
+        return names;
     }
-    let kept: HashSet<&str> = keys
-        .filter(|key| rule.allows(key))
-        .map(String::as_str)
-        .collect();
-    let shown = refused.map(|key| {
-        let mended = rule.mend(key);
-        let alone = wanted.get(&mended) == Some(&1) && !kept.contains(mended.as_str());
-        (
-            key.as_str(),
-            if alone { mended } else { rule.told_apart(key) },
-        )
-    });
-    shown.collect()
+    let mut allowed_keys: HashSet<&str> = HashSet::new();
+    for key in keys {
+        if rule.allows(key) {
+            allowed_keys.insert(key);
+        }
+    }
+    for key in renamed_keys {
+        let sanitized = rule.sanitize(key);
+        let is_unique = sanitized_counts.get(&sanitized) == Some(&1)
+            && !allowed_keys.contains(sanitized.as_str());
+        let name = if is_unique {
+            sanitized
+        } else {
+            rule.sanitize_uniquely(key)
+        };
+        names.insert(key.as_str(), name);
+    }
+    names
 }
 
-/// Gives every advertised tool a name that the provider takes and no other has, in order;
-/// `reserved` names go to none.
+/// Gives every advertised tool a name that the provider accepts and no other tool has, in order.
 ///
-/// Names that come to the same are qualified with their tools' sources, and then numbered.
+/// `reserved` names are not used. Names that would be equal are qualified with the tools' sources,
+/// and numbered if that is not enough.
 pub(super) fn tool_names(
     rule: NameRule,
-    advertised: &[Advertised],
+    advertised: &[AdvertisedTool],
     reserved: &[&str],
     changes: &mut Vec<Change>,
 ) -> Vec<String> {
-    let mended: Vec<String> = advertised
+    let sanitized: Vec<String> = advertised
         .iter()
-        .map(|shown| rule.mend(&shown.name))
+        .map(|tool| rule.sanitize(&tool.name))
         .collect();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for name in mended
-        .iter()
-        .map(String::as_str)
-        .chain(reserved.iter().copied())
-    {
+    for name in &sanitized {
         *counts.entry(name).or_default() += 1;
     }
-    let alone = |name: &str| counts.get(name) == Some(&1);
-    let mut taken: HashSet<String> = mended.iter().filter(|name| alone(name)).cloned().collect();
-    taken.extend(reserved.iter().map(|&name| name.to_owned()));
+    let mut used: HashSet<String> = HashSet::new();
+    for name in reserved {
+        *counts.entry(name).or_default() += 1;
+        used.insert((*name).to_owned());
+    }
+    let is_unique = |name: &str| counts.get(name) == Some(&1);
+    for name in &sanitized {
+        if is_unique(name) {
+            used.insert(name.clone());
+        }
+    }
     let mut next: HashMap<String, usize> = HashMap::new();
     let mut names = Vec::with_capacity(advertised.len());
-    for (shown, mended) in advertised.iter().zip(&mended) {
-        let name = if alone(mended) {
-            mended.clone()
+    for (advertised_tool, sanitized) in advertised.iter().zip(&sanitized) {
+        let name = if is_unique(sanitized) {
+            sanitized.clone()
         } else {
-            let qualified = match &shown.tool.source {
-                Some(source) => rule.mend(&format!("{source}_{}", shown.name)),
-                None => mended.clone(),
+            let qualified = match &advertised_tool.tool.source {
+                Some(source) => rule.sanitize(&format!("{source}_{}", advertised_tool.name)),
+                None => sanitized.clone(),
             };
             let number = next.entry(qualified.clone()).or_insert(1);
             let mut name = qualified.clone();
-            while !taken.insert(name.clone()) {
+            while !used.insert(name.clone()) {
                 *number += 1;
                 name = rule.with_end(&qualified, &format!("_{number}"));
             }
             name
         };
-        if name != shown.name {
-            let (code, why) = if alone(mended) {
+        if name != advertised_tool.name {
+            let (code, reason) = if is_unique(sanitized) {
                 (
                     ChangeCode::NameMended,
-                    format!("the provider does not take {:?}", cut(&shown.name, 100)),
+                    format!(
+                        "the provider does not accept {:?}",
+                        cut(&advertised_tool.name, 100)
+                    ),
                 )
             } else {
                 (
                     ChangeCode::NameQualified,
-                    format!("several tools would be called {mended:?}"),
+                    format!("several tools would have the name {sanitized:?}"),
                 )
             };
-            let detail = format!("shown as {name:?}: {why}");
+            let detail = format!("renamed to {name:?}: {reason}");
             changes.push(Change {
-                tool: Some(shown.tool.id.clone()),
+                tool: Some(advertised_tool.tool.id.clone()),
                 pointer: "/name".to_owned(),
                 code,
                 detail,
@@ -211,34 +223,37 @@ mod tests {
     use picktools::catalog::Tool;
     use picktools::names::Advertising;
 
-    fn named(provider: Provider, tools: &[(&str, &str)]) -> Vec<String> {
-        let shown = tools.iter().map(|&(source, name)| {
+    fn tool_names_for(provider: Provider, tools: &[(&str, &str)]) -> Vec<String> {
+        let advertised = tools.iter().map(|&(source, name)| {
             let mut tool = Tool::without_arguments(name, "");
             tool.source = (!source.is_empty()).then(|| source.to_owned());
             Arc::new(tool)
         });
-        let shown = Advertising::Canonical
-            .apply(&shown.collect::<Vec<_>>())
-            .expect("names may be shown as they are");
+        let advertised = Advertising::Canonical
+            .apply(&advertised.collect::<Vec<_>>())
+            .expect("names are valid");
         tool_names(
             provider.format().rules().tool_names,
-            &shown,
+            &advertised,
             &["tool_search"],
             &mut Vec::new(),
         )
     }
 
     #[test]
-    fn refused_characters_are_replaced_and_long_names_cut() {
+    fn tool_names_replace_invalid_characters_and_cut() {
         assert_eq!(
-            named(Provider::OpenAiChat, &[("", "files.read/all")]),
+            tool_names_for(Provider::OpenAiChat, &[("", "files.read/all")]),
             ["files_read_all"]
         );
         assert_eq!(
-            named(Provider::Gemini, &[("", "files.read"), ("", "3d print")]),
+            tool_names_for(Provider::Gemini, &[("", "files.read"), ("", "3d print")]),
             ["files.read", "_3d_print"]
         );
-        assert_eq!(named(Provider::Mcp, &[("", "files.read")]), ["files.read"]);
+        assert_eq!(
+            tool_names_for(Provider::Mcp, &[("", "files.read")]),
+            ["files.read"]
+        );
         let long = [
             ("", "a".repeat(63) + "é1"),
             ("", "a".repeat(63) + "é2"),
@@ -248,7 +263,7 @@ mod tests {
             .iter()
             .map(|(source, name)| (*source, name.as_str()))
             .collect();
-        let names = named(Provider::Anthropic, &long);
+        let names = tool_names_for(Provider::Anthropic, &long);
         assert!(
             names
                 .iter()
@@ -256,8 +271,12 @@ mod tests {
             "{names:?}"
         );
         assert_eq!(names.iter().collect::<HashSet<_>>().len(), 3, "{names:?}");
-        assert_eq!(names, named(Provider::Anthropic, &long), "they are stable");
-        let chinese = named(Provider::OpenAiChat, &[("", "搜索"), ("", "天气")]);
+        assert_eq!(
+            names,
+            tool_names_for(Provider::Anthropic, &long),
+            "they are stable"
+        );
+        let chinese = tool_names_for(Provider::OpenAiChat, &[("", "搜索"), ("", "天气")]);
         assert!(
             chinese[0] != chinese[1] && chinese.iter().all(|name| name.len() == 9),
             "{chinese:?}"
@@ -265,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_collide_are_qualified_and_then_numbered() {
+    fn tool_names_that_collide_are_qualified_or_numbered() {
         let tools = [
             ("forge", "create_issue"),
             ("desk", "create_issue"),
@@ -273,7 +292,7 @@ mod tests {
             ("desk", "create.issue"),
         ];
         assert_eq!(
-            named(Provider::OpenAiChat, &tools),
+            tool_names_for(Provider::OpenAiChat, &tools),
             [
                 "forge_create_issue",
                 "desk_create_issue",
@@ -282,47 +301,45 @@ mod tests {
             ]
         );
         assert_eq!(
-            named(Provider::Ollama, &[("", "a b"), ("", "a/b"), ("", "a_b_2")]),
+            tool_names_for(Provider::Ollama, &[("", "a b"), ("", "a/b"), ("", "a_b_2")]),
             ["a_b", "a_b_3", "a_b_2"]
         );
         assert_eq!(
-            named(Provider::Ollama, &[("s", "tool_search")]),
+            tool_names_for(Provider::Ollama, &[("s", "tool_search")]),
             ["s_tool_search"]
         );
     }
 
     #[test]
-    fn keys_are_mended_and_told_apart() {
+    fn property_keys_are_mended_and_stay_unique() {
         let rule = Provider::Anthropic.format().rules().property_keys;
         let keys = ["$top", "@id", "#id", "filter[name]", "plain", "_x", "$x"].map(str::to_owned);
-        let shown = property_keys(rule, keys.iter());
+        let renamed = property_keys(rule, keys.iter());
         assert_eq!(
-            (shown["$top"].as_str(), shown["filter[name]"].as_str()),
+            (renamed["$top"].as_str(), renamed["filter[name]"].as_str()),
             ("_top", "filter_name_")
         );
-        assert!(!shown.contains_key("plain"));
+        assert!(!renamed.contains_key("plain"));
         assert!(
-            shown["@id"] != shown["#id"] && shown["@id"].starts_with("_id_"),
-            "{shown:?}"
+            renamed["@id"] != renamed["#id"] && renamed["@id"].starts_with("_id_"),
+            "{renamed:?}"
         );
-        assert!(shown["$x"].starts_with("_x_"), "{shown:?}");
+        assert!(renamed["$x"].starts_with("_x_"), "{renamed:?}");
         let rule = rule.expect("Anthropic has one");
-        assert!(
-            shown
-                .iter()
-                .all(|(key, shown)| rule.allows(shown) && rule.stands_for(key).contains(shown))
-        );
+        assert!(renamed.iter().all(
+            |(key, renamed)| rule.allows(renamed) && rule.possible_names(key).contains(renamed)
+        ));
     }
 
     proptest! {
         #[test]
-        fn every_name_is_mended_to_one_that_is_allowed(names in prop::collection::vec(".{0,80}", 1..20)) {
+        fn tool_names_are_always_allowed(names in prop::collection::vec(".{0,80}", 1..20)) {
             for provider in Provider::ALL {
                 let tools: Vec<(&str, &str)> = names.iter().map(|name| ("s/1", name.as_str())).collect();
-                let shown = named(provider, &tools);
+                let tool_names = tool_names_for(provider, &tools);
                 let rule = provider.format().rules().tool_names;
-                prop_assert!(shown.iter().all(|name| rule.allows(name)), "{:?}", shown);
-                prop_assert_eq!(shown.iter().collect::<HashSet<_>>().len(), shown.len());
+                prop_assert!(tool_names.iter().all(|name| rule.allows(name)), "{:?}", tool_names);
+                prop_assert_eq!(tool_names.iter().collect::<HashSet<_>>().len(), tool_names.len());
                 if let Some(rule) = provider.format().rules().property_keys {
                     let keys = property_keys(Some(rule), names.iter());
                     prop_assert!(keys.values().all(|key| rule.allows(key)), "{:?}", keys);

@@ -1,20 +1,20 @@
-//! Ollama `/api/chat`.
+//! The Ollama `/api/chat` format.
 //!
-//! Source: `docs.ollama.com/api/chat`. It states no rule for names; models and proxies before it
-//! know OpenAI's.
+//! Source: `docs.ollama.com/api/chat`. It states no rule for names. Models and proxies support
+//! OpenAI's rule.
 
 use serde_json::{Map, Value, json};
 
-use super::answer::{Finish, Reading};
+use super::answer::{Finish, PartialAnswer};
 use super::format::{BEARER, Endpoint};
 use super::format::{Definition, Format, Rules};
 use super::openai_chat;
 use super::results::CallResult;
 use super::stream::CallStream;
 use super::transcript::Messages;
-use super::translate::ToolChanges;
+use super::translate::ChangeLog;
 use super::view::Dialect;
-use super::wire::At;
+use super::wire::JsonCursor;
 use crate::{ResponseError, ResultError};
 
 pub(super) struct Ollama;
@@ -30,19 +30,23 @@ impl Format for Ollama {
         }
     }
 
-    fn definition(&self, definition: Definition<'_>, _: &mut ToolChanges<'_>) -> Value {
+    fn definition(&self, definition: Definition<'_>, _: &mut ChangeLog<'_>) -> Value {
         json!({"type": "function", "function": definition.members("parameters")})
     }
 
-    fn read(&self, answer: &At<'_>, reading: &mut Reading) -> Result<(), ResponseError> {
+    fn read_answer(
+        &self,
+        answer: &JsonCursor<'_>,
+        partial: &mut PartialAnswer,
+    ) -> Result<(), ResponseError> {
         let message = answer.need("message")?;
-        for call in message.object()?.list_of("tool_calls")? {
-            reading.calls.add(openai_chat::function_call(&call)?)?;
+        for call in message.object()?.optional_list("tool_calls")? {
+            partial.calls.add(openai_chat::function_call(&call)?)?;
         }
         if let Some(text) = message.text_if_any("content") {
-            reading.say(text);
+            partial.push_text(text);
         }
-        reading.end(answer.text_if_any("done_reason"), |reason| match reason {
+        partial.set_finish(answer.text_if_any("done_reason"), |reason| match reason {
             "stop" => Finish::Complete,
             "length" => Finish::Length,
             _ => Finish::Other,
@@ -50,12 +54,12 @@ impl Format for Ollama {
         Ok(())
     }
 
-    /// Calls come whole.
-    fn push(&self, event: &At<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {
+    /// Takes complete calls.
+    fn push(&self, event: &JsonCursor<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {
         let Some(message) = event.get("message") else {
             return Ok(());
         };
-        for call in message.object()?.list_of("tool_calls")? {
+        for call in message.object()?.optional_list("tool_calls")? {
             stream.add(openai_chat::function_call(&call)?)?;
         }
         Ok(())
@@ -82,8 +86,8 @@ impl Format for Ollama {
         })
     }
 
-    fn called<'v>(&self, message: &'v Map<String, Value>) -> Vec<&'v Value> {
-        openai_chat::called(message)
+    fn called_names<'v>(&self, message: &'v Map<String, Value>) -> Vec<&'v Value> {
+        openai_chat::called_names(message)
     }
 
     fn endpoint(&self) -> Option<&'static Endpoint> {
@@ -95,7 +99,7 @@ impl Format for Ollama {
     }
 }
 
-/// It streams unless told otherwise: it is told so where the API request does not say.
+/// Switches streaming off, which is on by default, unless the API request sets it.
 fn path(request: &mut Value) -> Option<String> {
     if let Some(body) = request.as_object_mut() {
         body.entry("stream").or_insert(Value::Bool(false));

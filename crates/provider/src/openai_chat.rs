@@ -1,20 +1,20 @@
-//! OpenAI Chat Completions, and all that speak it.
+//! The OpenAI Chat Completions format, also used by compatible APIs.
 //!
 //! Sources: `developers.openai.com/api/reference`, Chat Completions; the OpenAPI description's
 //! `FunctionObject`.
 
 use serde_json::{Map, Value, json};
 
-use super::answer::{Finish, Reading};
+use super::answer::{Finish, PartialAnswer};
 use super::calls::ToolCall;
 use super::format::{BEARER, Endpoint};
 use super::format::{Definition, Format, Rules, Strictness};
 use super::results::CallResult;
 use super::stream::CallStream;
-use super::transcript::{Messages, listed};
-use super::translate::ToolChanges;
+use super::transcript::{Messages, list_items};
+use super::translate::ChangeLog;
 use super::view::Dialect;
-use super::wire::At;
+use super::wire::JsonCursor;
 use crate::{ResponseError, ResultError};
 
 pub(super) struct OpenAiChat;
@@ -24,7 +24,7 @@ pub(super) const RULES: Rules = Rules {
     // Chat Completions `tools` ("a max of 128 functions are supported"), and the error
     // `array_above_max_length`.
     max_tools: Some(128),
-    // What every OpenAI model takes. The error `string_above_max_length` ("Expected a string with
+    // The limit of every OpenAI model. The error `string_above_max_length` ("Expected a string with
     // maximum length 1024").
     max_description: Some(1024),
     // Names: `FunctionObject.name` ("a-z, A-Z, 0-9, or contain underscores and dashes, with a
@@ -40,30 +40,34 @@ impl Format for OpenAiChat {
         &RULES
     }
 
-    fn definition(&self, definition: Definition<'_>, _: &mut ToolChanges<'_>) -> Value {
+    fn definition(&self, definition: Definition<'_>, _: &mut ChangeLog<'_>) -> Value {
         json!({"type": "function", "function": definition.members("parameters")})
     }
 
-    fn read(&self, answer: &At<'_>, reading: &mut Reading) -> Result<(), ResponseError> {
+    fn read_answer(
+        &self,
+        answer: &JsonCursor<'_>,
+        partial: &mut PartialAnswer,
+    ) -> Result<(), ResponseError> {
         let choices = answer.need("choices")?.list()?;
         let Some(choice) = choices.first() else {
             return Ok(());
         };
         let message = choice.need_object("message")?;
-        for call in message.list_of("tool_calls")? {
-            // Besides functions there are custom tools, whose input is free text.
+        for call in message.optional_list("tool_calls")? {
+            // In addition to functions there are custom tools, whose input is free text.
             if call
                 .object()?
-                .text_of("type")?
+                .optional_text("type")?
                 .is_none_or(|kind| kind == "function")
             {
-                reading.calls.add(function_call(&call)?)?;
+                partial.calls.add(function_call(&call)?)?;
             }
         }
         if let Some(text) = message.text_if_any("content") {
-            reading.say(text);
+            partial.push_text(text);
         }
-        reading.end(choice.text_if_any("finish_reason"), |reason| match reason {
+        partial.set_finish(choice.text_if_any("finish_reason"), |reason| match reason {
             "stop" | "tool_calls" | "function_call" => Finish::Complete,
             "length" => Finish::Length,
             "content_filter" => Finish::Refused,
@@ -72,9 +76,9 @@ impl Format for OpenAiChat {
         Ok(())
     }
 
-    fn push(&self, event: &At<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {
-        for choice in event.list_of("choices")? {
-            // Of several choices the first counts.
+    fn push(&self, event: &JsonCursor<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {
+        for choice in event.optional_list("choices")? {
+            // Only the first of several choices is read.
             if choice
                 .object()?
                 .get("index")
@@ -82,9 +86,9 @@ impl Format for OpenAiChat {
             {
                 continue;
             }
-            if let Some(delta) = choice.get("delta") {
-                for piece in delta.object()?.list_of("tool_calls")? {
-                    push_piece(&piece, stream)?;
+            if let Some(message) = choice.get("delta") {
+                for delta in message.object()?.optional_list("tool_calls")? {
+                    push_delta(&delta, stream)?;
                 }
             }
             if choice.get("finish_reason").is_some() {
@@ -111,8 +115,8 @@ impl Format for OpenAiChat {
         })
     }
 
-    fn called<'v>(&self, message: &'v Map<String, Value>) -> Vec<&'v Value> {
-        called(message)
+    fn called_names<'v>(&self, message: &'v Map<String, Value>) -> Vec<&'v Value> {
+        called_names(message)
     }
 
     fn endpoint(&self) -> Option<&'static Endpoint> {
@@ -124,52 +128,56 @@ impl Format for OpenAiChat {
     }
 }
 
-/// A call of a message; Ollama writes it alike.
-pub(super) fn function_call(call: &At<'_>) -> Result<ToolCall, ResponseError> {
+/// Parses a call of a message. Ollama uses the same form.
+pub(super) fn function_call(call: &JsonCursor<'_>) -> Result<ToolCall, ResponseError> {
     let function = call.need_object("function")?;
     Ok(ToolCall {
-        id: call.text_of("id")?.map(str::to_owned),
+        id: call.optional_text("id")?.map(str::to_owned),
         name: function.need("name")?.text()?.to_owned(),
         arguments: function.arguments("arguments"),
     })
 }
 
-/// The names that a message of a transcript calls, and that of the one call that it had before
-/// there were lists.
-pub(super) fn called(message: &Map<String, Value>) -> Vec<&Value> {
-    let several = listed(message, "tool_calls").filter_map(|call| {
-        let called = call.get("function").or(call.get("custom")).unwrap_or(call);
-        called.get("name")
+/// Returns the names of the calls in a message, including the single `function_call` of the older
+/// API.
+pub(super) fn called_names(message: &Map<String, Value>) -> Vec<&Value> {
+    let several = list_items(message, "tool_calls").filter_map(|call| {
+        let function = call.get("function").or(call.get("custom")).unwrap_or(call);
+        function.get("name")
     });
-    let single = message
-        .get("function_call")
-        .and_then(|call| call.get("name"));
-    several.chain(single).collect()
+    let mut names: Vec<&Value> = several.collect();
+    if let Some(call) = message.get("function_call") {
+        names.extend(call.get("name"));
+    }
+    names
 }
 
-fn push_piece(piece: &At<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {
-    let id = piece.object()?.text_of("id")?.filter(|id| !id.is_empty());
-    let place = match piece.get("index") {
-        Some(index) => index.whole_number()?,
-        // Some servers leave it out: a new id is a new call.
-        None => stream.place_of(id),
+fn push_delta(delta: &JsonCursor<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {
+    let id = delta
+        .object()?
+        .optional_text("id")?
+        .filter(|id| !id.is_empty());
+    let index = match delta.get("index") {
+        Some(number) => number.whole_number()?,
+        // Some servers omit the index: a new id then starts a new call.
+        None => stream.index_from_id(id),
     };
-    let pieces = stream.at(place)?;
-    if pieces.id.is_none() {
-        pieces.id = id.map(str::to_owned);
+    let call = stream.call_at(index)?;
+    if call.id.is_none() {
+        call.id = id.map(str::to_owned);
     }
-    let Some(function) = piece.get("function") else {
+    let Some(function) = delta.get("function") else {
         return Ok(());
     };
-    if let Some(name) = function.object()?.text_of("name")? {
-        // Some servers send the whole name with every piece.
-        if pieces.name != name {
-            pieces.name.push_str(name);
+    if let Some(name) = function.object()?.optional_text("name")? {
+        // Some servers repeat the complete name in every delta.
+        if call.name != name {
+            call.name.push_str(name);
             stream.count(name.len())?;
         }
     }
-    match function.text_of("arguments")? {
-        Some(text) => stream.append(place, text),
+    match function.optional_text("arguments")? {
+        Some(text) => stream.append(index, text),
         None => Ok(()),
     }
 }

@@ -1,11 +1,11 @@
-//! OpenAI Responses.
+//! The OpenAI Responses format.
 //!
 //! Sources: `developers.openai.com/api/reference`, Responses; "Migrate to the Responses API"; "Tool
 //! search".
 
 use serde_json::{Map, Value, json};
 
-use super::answer::{Finish, Reading};
+use super::answer::{Finish, PartialAnswer};
 use super::calls::{Arguments, ToolCall};
 use super::format::{BEARER, Endpoint};
 use super::format::{Definition, Format, Rules, SearchTool, Strictness};
@@ -13,8 +13,8 @@ use super::openai_chat;
 use super::results::CallResult;
 use super::stream::CallStream;
 use super::transcript::{Item, Messages};
-use super::translate::ToolChanges;
-use super::wire::At;
+use super::translate::ChangeLog;
+use super::wire::JsonCursor;
 use crate::{ResponseError, ResultError};
 
 pub(super) struct OpenAiResponses;
@@ -26,8 +26,8 @@ impl Format for OpenAiResponses {
                 name: "openai-responses",
                 // "Migrate to the Responses API": functions are strict by default in Responses.
                 strict: Strictness::ByDefault,
-                // `developers.openai.com/api/docs/guides/tools-tool-search`; no limit is stated for
-                // what is searched.
+                // `developers.openai.com/api/docs/guides/tools-tool-search`; it states no limit for
+                // deferred tools.
                 search: Some(SearchTool {
                     kind: "tool_search",
                     name: None,
@@ -37,36 +37,38 @@ impl Format for OpenAiResponses {
         }
     }
 
-    fn definition(&self, definition: Definition<'_>, _: &mut ToolChanges<'_>) -> Value {
-        let mut whole = Map::from_iter([("type".to_owned(), json!("function"))]);
-        whole.append(&mut definition.members("parameters"));
-        Value::Object(whole)
+    fn definition(&self, definition: Definition<'_>, _: &mut ChangeLog<'_>) -> Value {
+        let mut members = Map::from_iter([("type".to_owned(), json!("function"))]);
+        members.append(&mut definition.members("parameters"));
+        Value::Object(members)
     }
 
-    fn read(&self, answer: &At<'_>, reading: &mut Reading) -> Result<(), ResponseError> {
+    fn read_answer(
+        &self,
+        answer: &JsonCursor<'_>,
+        partial: &mut PartialAnswer,
+    ) -> Result<(), ResponseError> {
         for item in answer.need("output")?.list()? {
-            match item.object()?.text_of("type")? {
-                Some("function_call") => reading.calls.add(function_call(&item)?)?,
+            match item.object()?.optional_text("type")? {
+                Some("function_call") => partial.calls.add(function_call(&item)?)?,
                 Some("message") => {
-                    let parts = item
-                        .value
-                        .get("content")
-                        .and_then(Value::as_array)
-                        .into_iter()
-                        .flatten();
-                    let text = parts
-                        .filter(|part| part["type"] == "output_text")
-                        .filter_map(|part| part["text"].as_str());
-                    text.for_each(|text| reading.say(text));
+                    let content = item.value.get("content");
+                    for part in content.and_then(Value::as_array).into_iter().flatten() {
+                        if part["type"] == "output_text"
+                            && let Value::String(text) = &part["text"]
+                        {
+                            partial.push_text(text);
+                        }
+                    }
                 }
                 _ => {}
             }
         }
-        let why = answer
+        let reason = answer
             .get("incomplete_details")
             .and_then(|details| details.text_if_any("reason"));
-        reading.end(
-            why.or(answer.text_if_any("status")),
+        partial.set_finish(
+            reason.or(answer.text_if_any("status")),
             |reason| match reason {
                 "completed" => Finish::Complete,
                 "max_output_tokens" => Finish::Length,
@@ -77,32 +79,32 @@ impl Format for OpenAiResponses {
         Ok(())
     }
 
-    fn push(&self, event: &At<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {
-        let place = |event: &At<'_>| event.need("output_index")?.whole_number();
-        match event.text_of("type")? {
+    fn push(&self, event: &JsonCursor<'_>, stream: &mut CallStream) -> Result<(), ResponseError> {
+        let index = |event: &JsonCursor<'_>| event.need("output_index")?.whole_number();
+        match event.optional_text("type")? {
             Some("error") => {
-                let message = event.text_of("message")?.unwrap_or("no reason given");
+                let message = event.optional_text("message")?.unwrap_or("no reason given");
                 return Err(event.refused(message.to_owned()));
             }
             Some(kind @ ("response.output_item.added" | "response.output_item.done")) => {
                 let item = event.need("item")?;
-                if item.object()?.text_of("type")? != Some("function_call") {
+                if item.object()?.optional_text("type")? != Some("function_call") {
                     return Ok(());
                 }
-                let (place, call) = (place(event)?, function_call(&item)?);
-                let pieces = stream.at(place)?;
-                (pieces.id, pieces.name) = (call.id, call.name);
-                pieces.whole = kind.ends_with("done");
-                match call.arguments {
-                    Arguments::Text(text) => stream.replace(place, &text)?,
-                    Arguments::Json(value) => pieces.given = Some(value),
+                let (index, received) = (index(event)?, function_call(&item)?);
+                let call = stream.call_at(index)?;
+                (call.id, call.name) = (received.id, received.name);
+                call.complete = kind.ends_with("done");
+                match received.arguments {
+                    Arguments::Text(text) => stream.replace(index, &text)?,
+                    Arguments::Json(value) => call.initial_arguments = Some(value),
                 }
             }
             Some("response.function_call_arguments.delta") => {
-                stream.append(place(event)?, event.need("delta")?.text()?)?;
+                stream.append(index(event)?, event.need("delta")?.text()?)?;
             }
             Some("response.function_call_arguments.done") => {
-                stream.replace(place(event)?, event.need("arguments")?.text()?)?;
+                stream.replace(index(event)?, event.need("arguments")?.text()?)?;
             }
             _ => {}
         }
@@ -132,8 +134,8 @@ impl Format for OpenAiResponses {
         match item.get("type")?.as_str()? {
             "function_call" | "custom_tool_call" => item.get("name").map(Item::Call),
             kind => {
-                let known = matches!(kind, "reasoning" | "item_reference");
-                (known || kind.ends_with("_call") || kind.ends_with("_call_output"))
+                let is_item = matches!(kind, "reasoning" | "item_reference");
+                (is_item || kind.ends_with("_call") || kind.ends_with("_call_output"))
                     .then_some(Item::Other)
             }
         }
@@ -148,11 +150,11 @@ impl Format for OpenAiResponses {
     }
 }
 
-fn function_call(item: &At<'_>) -> Result<ToolCall, ResponseError> {
+fn function_call(item: &JsonCursor<'_>) -> Result<ToolCall, ResponseError> {
     Ok(ToolCall {
         id: item
-            .text_of("call_id")?
-            .or(item.text_of("id")?)
+            .optional_text("call_id")?
+            .or(item.optional_text("id")?)
             .map(str::to_owned),
         name: item.need("name")?.text()?.to_owned(),
         arguments: item.arguments("arguments"),

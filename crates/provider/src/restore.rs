@@ -1,4 +1,4 @@
-//! From the arguments of a view back to those of the canonical schema.
+//! Conversion of arguments from a view back to the canonical schema.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,30 +10,28 @@ use super::view;
 use picktools::schema;
 use picktools::schema::pointer_part;
 
-/// How deep arguments are walked.
+/// The deepest nesting of arguments that is converted.
 const MAX_DEPTH: usize = 128;
-/// How many steps are taken in the schema in all, however often its references lead on.
+/// The largest number of steps through the schema, including repeated references.
 const MAX_STEPS: usize = 2_000_000;
-/// The most schemas that are looked at for one place.
-const MAX_SAID: usize = 256;
-/// The most bytes of pointers that are listed.
+/// The largest number of schemas for one value.
+const MAX_SCHEMAS_PER_VALUE: usize = 256;
+/// The largest total size of the listed pointers, in bytes.
 const MAX_POINTER_BYTES: usize = 1 << 20;
 
 impl Provider {
-    /// Undoes in `arguments` what the provider's view of `schema` made of them, and returns the
-    /// JSON pointers of what it changed, as they are afterwards.
+    /// Converts `arguments` from the provider's view of `schema` to the canonical schema, and
+    /// returns the JSON pointers of the changed values.
     ///
-    /// Renamed properties get their names back. A null is removed where it stands for an optional
-    /// property that cannot be null, which is how a strict view leaves one out. For Gemini, listed
-    /// values that are no strings and JSON text for what has no shape there become what they stand
-    /// for. `schema` is the canonical one; nothing is validated.
+    /// Renamed properties get their original names. A null is removed if it represents an absent
+    /// optional property in a strict view. For Gemini, strings that represent other listed values,
+    /// or values without a Gemini type, are decoded. Nothing is validated.
     ///
-    /// The work is bounded: where arguments are nested deeper than 128 levels, or a hostile schema
-    /// leads on and on, what lies beyond is left as it is. The list is cut where it would grow
-    /// beyond a mebibyte.
+    /// The work is bounded. Values that are nested deeper than 128 levels, or beyond the step
+    /// limit, stay unchanged. The list of pointers is cut at one mebibyte.
     pub fn restore_arguments(self, schema: &Value, arguments: &mut Value) -> Vec<String> {
         let rules = self.format().rules();
-        let mut walk = Walk {
+        let mut restorer = ArgumentRestorer {
             root: schema,
             keys: rules.property_keys,
             decode: rules.dialect == view::Dialect::Gemini,
@@ -42,15 +40,15 @@ impl Provider {
             bytes: 0,
             changed: Vec::new(),
         };
-        walk.restore(arguments, &[schema], 0);
-        walk.changed
+        restorer.restore(arguments, &[schema], 0);
+        restorer.changed
     }
 }
 
-/// The schema of what nothing is said of.
+/// The schema of a value without constraints.
 static ANY: Value = Value::Bool(true);
 
-struct Walk<'s> {
+struct ArgumentRestorer<'s> {
     root: &'s Value,
     keys: Option<NameRule>,
     decode: bool,
@@ -60,106 +58,159 @@ struct Walk<'s> {
     changed: Vec<String>,
 }
 
-/// What is said of one place: by schemas that all hold, and by alternatives of which one holds.
+/// The schemas that apply to one value: those that must hold, and alternatives.
 #[derive(Default)]
-struct Said<'s> {
+struct ApplicableSchemas<'s> {
     all: Vec<&'s Map<String, Value>>,
     some: Vec<&'s Map<String, Value>>,
 }
 
-impl<'s> Said<'s> {
+impl<'s> ApplicableSchemas<'s> {
     fn nodes(&self) -> impl Iterator<Item = &'s Map<String, Value>> {
         self.all.iter().chain(&self.some).copied()
     }
 
-    /// The schemas of a property; any value is taken for one that is only required.
-    fn of_property(&self, key: &str, required: &HashSet<&str>) -> Vec<&'s Value> {
-        let named: Vec<&Value> = self
-            .nodes()
+    /// Returns the schemas that `properties` gives to a property.
+    fn own_schemas(&self, key: &str) -> Vec<&'s Value> {
+        self.nodes()
             .filter_map(|node| node.get("properties")?.get(key))
-            .collect();
-        if !named.is_empty() {
-            return named;
+            .collect()
+    }
+
+    /// Returns the schemas of a property; any value is allowed if the property is only required.
+    fn property_schemas(&self, key: &str, required: &HashSet<&str>) -> Vec<&'s Value> {
+        let own_schemas = self.own_schemas(key);
+        if !own_schemas.is_empty() {
+            return own_schemas;
         }
-        let more: Vec<&Value> = self
+        let additional: Vec<&Value> = self
             .nodes()
             .filter_map(|node| node.get("additionalProperties"))
             .collect();
-        if more.is_empty() && required.contains(key) {
+        if additional.is_empty() && required.contains(key) {
             vec![&ANY]
         } else {
-            more
+            additional
         }
     }
 
-    /// The schemas of an item; any value is taken where none is given.
-    fn of_item(&self, index: usize) -> Vec<&'s Value> {
-        let item = |node: &'s Map<String, Value>| {
-            let tuple = node
-                .get("prefixItems")
-                .or_else(|| node.get("items"))
-                .and_then(Value::as_array);
-            tuple
-                .and_then(|tuple| tuple.get(index))
-                .or_else(|| node.get("items").filter(|items| items.is_object()))
-        };
-        let given: Vec<&Value> = self.nodes().filter_map(item).collect();
-        if given.is_empty() { vec![&ANY] } else { given }
+    /// Returns the schemas of an item; any value is allowed if no schema applies.
+    fn item_schemas(&self, index: usize) -> Vec<&'s Value> {
+        let mut item_schemas: Vec<&Value> = Vec::new();
+        for node in self.nodes() {
+            item_schemas.extend(item_schema(node, index));
+        }
+        if item_schemas.is_empty() {
+            vec![&ANY]
+        } else {
+            item_schemas
+        }
     }
 
-    /// Whether nothing tells of what kind the value is.
-    fn tells_nothing(&self) -> bool {
+    /// Returns `true` if the schemas do not restrict the type.
+    fn has_no_type(&self) -> bool {
         self.nodes()
             .all(|node| view::kinds(node) == (Vec::new(), false))
     }
 }
 
-impl<'s> Walk<'s> {
+/// Returns a node's schema of an item: the one of its position, or the one of all items.
+fn item_schema(node: &Map<String, Value>, index: usize) -> Option<&Value> {
+    let items = node.get("items");
+    if let Some(Value::Array(tuple)) = node.get("prefixItems").or(items)
+        && let Some(schema) = tuple.get(index)
+    {
+        return Some(schema);
+    }
+    match items {
+        Some(schema @ Value::Object(_)) => Some(schema),
+        _ => None,
+    }
+}
+
+/// The names of the properties of one value.
+#[derive(Default)]
+struct PropertyNames<'s> {
+    originals: HashSet<&'s str>,
+    /// The original name by shown name; `None` if it is ambiguous.
+    by_shown_name: HashMap<String, Option<&'s str>>,
+}
+
+impl<'s> PropertyNames<'s> {
+    fn add(&mut self, name: &'s str, rule: NameRule) {
+        if !self.originals.insert(name) || rule.allows(name) {
+            return;
+        }
+        for shown in rule.possible_names(name) {
+            let original = self.by_shown_name.entry(shown).or_insert(Some(name));
+            if *original != Some(name) {
+                *original = None;
+            }
+        }
+    }
+
+    /// Returns the original name of a key; `None` if the key stays as it is.
+    fn original(&self, key: &str, members: &Map<String, Value>) -> Option<&'s str> {
+        let name = (*self.by_shown_name.get(key)?)?;
+        (!self.originals.contains(key) && !members.contains_key(name)).then_some(name)
+    }
+}
+
+impl<'s> ArgumentRestorer<'s> {
     fn restore(&mut self, value: &mut Value, schemas: &[&'s Value], depth: usize) {
         if depth > MAX_DEPTH || schemas.is_empty() || self.steps == 0 {
             return;
         }
-        let mut said = Said::default();
+        let mut applicable = ApplicableSchemas::default();
         for schema in schemas {
-            self.collect(schema, schemas.len() == 1, 0, &mut said);
+            self.collect(schema, schemas.len() == 1, 0, &mut applicable);
         }
         let decode = self.decode;
         if let (true, Value::String(text)) = (decode, &*value)
-            && let Some(meant) = self.meant(text, schemas, &said)
+            && let Some(decoded) = self.decode_text(text, schemas, &applicable)
         {
-            *value = meant;
+            *value = decoded;
             self.record();
-            // What stands in the text is JSON already.
+            // The text already contains JSON, so that nested strings are not decoded.
             self.decode = false;
         }
-        self.restore_members(value, &said, depth);
+        self.restore_members(value, &applicable, depth);
         self.decode = decode;
     }
 
-    fn restore_members(&mut self, value: &mut Value, said: &Said<'s>, depth: usize) {
+    fn restore_members(
+        &mut self,
+        value: &mut Value,
+        applicable: &ApplicableSchemas<'s>,
+        depth: usize,
+    ) {
         match value {
             Value::Object(members) => {
-                self.rename(members, said);
-                self.remove_nulls(members, said);
-                let Some(required) = self.required(said.nodes()) else {
+                self.rename(members, applicable);
+                self.remove_nulls(members, applicable);
+                let Some(required) = self.required(applicable.nodes()) else {
                     return;
                 };
                 for (key, member) in members.iter_mut() {
-                    if !self.spend(said.all.len() + said.some.len()) {
+                    if !self.spend(applicable.all.len() + applicable.some.len()) {
                         return;
                     }
-                    self.below(key, |walk| {
-                        walk.restore(member, &said.of_property(key, &required), depth + 1)
+                    self.below(key, |restorer| {
+                        restorer.restore(
+                            member,
+                            &applicable.property_schemas(key, &required),
+                            depth + 1,
+                        )
                     });
                 }
             }
             Value::Array(items) => {
                 for (index, item) in items.iter_mut().enumerate() {
-                    if !self.spend(said.all.len() + said.some.len()) {
+                    if !self.spend(applicable.all.len() + applicable.some.len()) {
                         return;
                     }
-                    self.below(&index.to_string(), |walk| {
-                        walk.restore(item, &said.of_item(index), depth + 1)
+                    self.below(&index.to_string(), |restorer| {
+                        restorer.restore(item, &applicable.item_schemas(index), depth + 1)
                     });
                 }
             }
@@ -167,179 +218,190 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// Collects what a schema says of its place itself, with references followed.
-    fn collect(&mut self, schema: &'s Value, holds: bool, depth: usize, said: &mut Said<'s>) {
+    /// Collects the schemas that a schema applies to its value, following references.
+    fn collect(
+        &mut self,
+        schema: &'s Value,
+        holds: bool,
+        depth: usize,
+        applicable: &mut ApplicableSchemas<'s>,
+    ) {
         let Value::Object(node) = schema else { return };
-        let known = said.nodes().any(|known| std::ptr::eq(known, node));
-        let many = said.all.len() + said.some.len() >= MAX_SAID;
-        if known || many || depth > MAX_DEPTH || !self.spend(1) {
+        let is_known = applicable.nodes().any(|other| std::ptr::eq(other, node));
+        let is_full = applicable.all.len() + applicable.some.len() >= MAX_SCHEMAS_PER_VALUE;
+        if is_known || is_full || depth > MAX_DEPTH || !self.spend(1) {
             return;
         }
-        let list = if holds { &mut said.all } else { &mut said.some };
+        let list = if holds {
+            &mut applicable.all
+        } else {
+            &mut applicable.some
+        };
         list.push(node);
-        if let Some(target) = node
-            .get("$ref")
-            .and_then(Value::as_str)
-            .and_then(|to| schema::resolve(self.root, to))
+        if let Some(reference) = view::text_member(node, "$ref")
+            && let Some(target) = schema::resolve(self.root, reference)
         {
-            self.collect(target, holds, depth + 1, said);
+            self.collect(target, holds, depth + 1, applicable);
         }
         for (keyword, holds) in [("allOf", holds), ("anyOf", false), ("oneOf", false)] {
-            for part in node
-                .get(keyword)
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten()
-            {
-                self.collect(part, holds, depth + 1, said);
+            for part in view::array_member(node, keyword) {
+                self.collect(part, holds, depth + 1, applicable);
             }
         }
         for keyword in ["then", "else"] {
             if let Some(part) = node.get(keyword) {
-                self.collect(part, false, depth + 1, said);
+                self.collect(part, false, depth + 1, applicable);
             }
         }
     }
 
-    /// Takes steps; returns `true` if there were so many left.
+    /// Takes steps from the budget; returns `true` if enough were left.
     fn spend(&mut self, steps: usize) -> bool {
-        let enough = self.steps > steps;
+        let is_enough = self.steps > steps;
         self.steps = self.steps.saturating_sub(steps);
-        enough
+        is_enough
     }
 
-    /// The names that nodes require, while there are steps left to collect them.
+    /// Collects the required names; `None` if the step budget is exhausted.
     fn required(
         &mut self,
         nodes: impl Iterator<Item = &'s Map<String, Value>>,
     ) -> Option<HashSet<&'s str>> {
-        let lists: Vec<&Vec<Value>> = nodes
-            .filter_map(|node| node.get("required")?.as_array())
-            .collect();
-        let names = || {
-            lists
-                .iter()
-                .copied()
-                .flatten()
-                .filter_map(Value::as_str)
-                .collect()
-        };
-        self.spend(lists.iter().map(|list| list.len()).sum())
-            .then(names)
-    }
-
-    /// Gives renamed properties their names back.
-    fn rename(&mut self, members: &mut Map<String, Value>, said: &Said<'s>) {
-        let Some(rule) = self.keys else { return };
-        // What is only required is shown as a property too.
-        let names = said.nodes().flat_map(|node| {
-            let properties = node
-                .get("properties")
-                .and_then(Value::as_object)
-                .into_iter()
-                .flat_map(Map::keys);
-            let required = node
-                .get("required")
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten();
-            properties
-                .map(String::as_str)
-                .chain(required.filter_map(Value::as_str))
-        });
-        let mut known: HashSet<&str> = HashSet::new();
-        // What a key stands for; nothing where that may be two.
-        let mut meant: HashMap<String, Option<&str>> = HashMap::new();
-        for name in names {
-            if !self.spend(1) {
-                return;
-            }
-            if !known.insert(name) || rule.allows(name) {
-                continue;
-            }
-            for shown in rule.stands_for(name) {
-                let owner = meant.entry(shown).or_insert(Some(name));
-                *owner = owner.filter(|owner| *owner == name);
+        let mut lists: Vec<&Vec<Value>> = Vec::new();
+        let mut steps = 0;
+        for node in nodes {
+            if let Some(Value::Array(list)) = node.get("required") {
+                lists.push(list);
+                steps += list.len();
             }
         }
-        let original = |key: &str, members: &Map<String, Value>| {
-            let name = meant.get(key).copied().flatten()?;
-            (!known.contains(key) && !members.contains_key(name)).then_some(name)
+        if !self.spend(steps) {
+            return None;
+        }
+        let names = lists.into_iter().flatten();
+        Some(names.filter_map(Value::as_str).collect())
+    }
+
+    /// Collects the names of the properties; `None` if the step budget is exhausted.
+    fn property_names(
+        &mut self,
+        rule: NameRule,
+        applicable: &ApplicableSchemas<'s>,
+    ) -> Option<PropertyNames<'s>> {
+        let mut names = PropertyNames::default();
+        for node in applicable.nodes() {
+            for name in view::properties(node).into_iter().flat_map(Map::keys) {
+                if !self.spend(1) {
+                    return None;
+                }
+                names.add(name, rule);
+            }
+            // Properties that are only required are part of a view too.
+            for name in view::array_member(node, "required") {
+                let Value::String(name) = name else { continue };
+                if !self.spend(1) {
+                    return None;
+                }
+                names.add(name, rule);
+            }
+        }
+        Some(names)
+    }
+
+    /// Restores the original names of renamed properties.
+    fn rename(&mut self, members: &mut Map<String, Value>, applicable: &ApplicableSchemas<'s>) {
+        let Some(rule) = self.keys else { return };
+        let Some(known_names) = self.property_names(rule, applicable) else {
+            return;
         };
-        let names: Vec<Option<&str>> = members.keys().map(|key| original(key, members)).collect();
+        let names: Vec<Option<&str>> = members
+            .keys()
+            .map(|key| known_names.original(key, members))
+            .collect();
         if names.iter().all(Option::is_none) {
             return;
         }
-        // Rebuilt, so that the order stays.
+        // The map is rebuilt to keep the order.
         for ((key, value), name) in std::mem::take(members).into_iter().zip(names) {
-            match name.filter(|name| !members.contains_key(*name)) {
-                Some(name) => {
+            match name {
+                Some(name) if !members.contains_key(name) => {
                     self.below(name, Self::record);
                     members.insert(name.to_owned(), value);
                 }
-                None => {
+                _ => {
                     members.insert(key, value);
                 }
             }
         }
     }
 
-    /// Removes nulls that stand for absent properties.
-    fn remove_nulls(&mut self, members: &mut Map<String, Value>, said: &Said<'s>) {
-        let nulls: Vec<String> = members
-            .iter()
-            .filter(|(_, value)| value.is_null())
-            .map(|(key, _)| key.clone())
-            .collect();
+    /// Removes nulls that represent absent properties.
+    fn remove_nulls(
+        &mut self,
+        members: &mut Map<String, Value>,
+        applicable: &ApplicableSchemas<'s>,
+    ) {
+        let mut nulls: Vec<String> = Vec::new();
+        for (key, value) in members.iter() {
+            if value.is_null() {
+                nulls.push(key.clone());
+            }
+        }
         if nulls.is_empty() {
             return;
         }
-        let Some(required) = self.required(said.all.iter().copied()) else {
+        let Some(required) = self.required(applicable.all.iter().copied()) else {
             return;
         };
         for key in nulls {
-            if !self.spend(said.all.len() + said.some.len()) {
+            if !self.spend(applicable.all.len() + applicable.some.len()) {
                 return;
             }
-            let named: Vec<&Value> = said
-                .nodes()
-                .filter_map(|node| node.get("properties")?.get(&key))
-                .collect();
-            let may_go = !required.contains(key.as_str()) && !named.is_empty();
-            if may_go && !named.iter().any(|schema| self.takes(schema, "null", 0)) {
+            let property_schemas = applicable.own_schemas(&key);
+            let is_optional = !required.contains(key.as_str()) && !property_schemas.is_empty();
+            if is_optional
+                && !property_schemas
+                    .iter()
+                    .any(|schema| self.accepts(schema, "null", 0))
+            {
                 members.shift_remove(&key);
                 self.below(&key, Self::record);
             }
         }
     }
 
-    /// What a string stands for where strings had to do for other things.
-    fn meant(&mut self, text: &str, schemas: &[&'s Value], said: &Said<'s>) -> Option<Value> {
-        let listed = |node: &'s Map<String, Value>| {
-            let several = node
-                .get("enum")
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten();
-            node.get("const").into_iter().chain(several)
-        };
-        let values: Vec<&Value> = said.nodes().flat_map(listed).collect();
+    /// Decodes a string that represents another value; `None` if the string is meant literally.
+    fn decode_text(
+        &mut self,
+        text: &str,
+        schemas: &[&'s Value],
+        applicable: &ApplicableSchemas<'s>,
+    ) -> Option<Value> {
+        let mut values: Vec<&Value> = Vec::new();
+        for node in applicable.nodes() {
+            values.extend(node.get("const"));
+            values.extend(view::array_member(node, "enum"));
+        }
         if !self.spend(values.len()) {
             return None;
         }
         if values.iter().any(|value| value.as_str() == Some(text)) {
             return None;
         }
-        let same = |value: &&&Value| !value.is_string() && value.to_string() == text;
-        if let Some(value) = values.iter().find(same) {
+        let is_same = |value: &&&Value| !value.is_string() && value.to_string() == text;
+        if let Some(value) = values.iter().find(is_same) {
             return Some((**value).clone());
         }
-        let untold = said.tells_nothing();
-        if !untold && schemas.iter().any(|schema| self.takes(schema, "string", 0)) {
+        let is_untyped = applicable.has_no_type();
+        if !is_untyped
+            && schemas
+                .iter()
+                .any(|schema| self.accepts(schema, "string", 0))
+        {
             return None;
         }
         let decoded: Value = serde_json::from_str(text).ok()?;
-        if untold {
+        if is_untyped {
             return Some(decoded);
         }
         let kind = match &decoded {
@@ -349,12 +411,12 @@ impl<'s> Walk<'s> {
         };
         schemas
             .iter()
-            .any(|schema| self.takes(schema, kind, 0))
+            .any(|schema| self.accepts(schema, kind, 0))
             .then_some(decoded)
     }
 
-    /// Whether a schema takes values of a kind, as far as its types and listed values tell.
-    fn takes(&mut self, schema: &Value, kind: &str, depth: usize) -> bool {
+    /// Returns `true` if a schema accepts values of a type, judged by its types and listed values.
+    fn accepts(&mut self, schema: &Value, kind: &str, depth: usize) -> bool {
         let Value::Object(node) = schema else {
             return *schema != Value::Bool(false);
         };
@@ -372,41 +434,38 @@ impl<'s> Walk<'s> {
         if node.get("const").is_some_and(|value| !is_kind(value)) {
             return false;
         }
-        if node
-            .get("enum")
-            .and_then(Value::as_array)
-            .is_some_and(|values| !values.iter().any(is_kind))
+        if let Some(Value::Array(values)) = node.get("enum")
+            && !values.iter().any(is_kind)
         {
             return false;
         }
-        let target = node
-            .get("$ref")
-            .and_then(Value::as_str)
-            .and_then(|to| schema::resolve(self.root, to));
-        if target.is_some_and(|target| !self.takes(target, kind, depth + 1)) {
+        if let Some(reference) = view::text_member(node, "$ref")
+            && let Some(target) = schema::resolve(self.root, reference)
+            && !self.accepts(target, kind, depth + 1)
+        {
             return false;
         }
-        let parts = |keyword: &str| {
-            node.get(keyword)
-                .and_then(Value::as_array)
-                .map_or(&[][..], Vec::as_slice)
-        };
-        parts("allOf")
-            .iter()
-            .all(|part| self.takes(part, kind, depth + 1))
-            && ["anyOf", "oneOf"].into_iter().all(|keyword| {
-                let ways = parts(keyword);
-                ways.is_empty() || ways.iter().any(|way| self.takes(way, kind, depth + 1))
-            })
+        let mut all_of = view::array_member(node, "allOf").iter();
+        all_of.all(|part| self.accepts(part, kind, depth + 1))
+            && self.accepts_any(view::array_member(node, "anyOf"), kind, depth)
+            && self.accepts_any(view::array_member(node, "oneOf"), kind, depth)
+    }
+
+    /// Returns `true` if an alternative accepts values of a type, or if there are no alternatives.
+    fn accepts_any(&mut self, alternatives: &[Value], kind: &str, depth: usize) -> bool {
+        alternatives.is_empty()
+            || alternatives
+                .iter()
+                .any(|alternative| self.accepts(alternative, kind, depth + 1))
     }
 
     fn below<T>(&mut self, part: &str, work: impl FnOnce(&mut Self) -> T) -> T {
         let end = self.pointer.len();
         self.pointer.push('/');
         self.pointer.push_str(&pointer_part(part));
-        let done = work(self);
+        let result = work(self);
         self.pointer.truncate(end);
-        done
+        result
     }
 
     fn record(&mut self) {
@@ -422,35 +481,35 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn restored(provider: Provider, schema: &Value, mut arguments: Value) -> (Value, Vec<String>) {
+    fn restore(provider: Provider, schema: &Value, mut arguments: Value) -> (Value, Vec<String>) {
         let changed = provider.restore_arguments(schema, &mut arguments);
         (arguments, changed)
     }
 
     #[test]
-    fn renamed_properties_get_their_names_back() {
+    fn restore_gives_renamed_properties_their_names() {
         let schema = json!({"properties": {"$top": {"type": "integer"}, "page": {}, "list": {"type": "array", "items":
             {"$ref": "#/$defs/entry"}}}, "$defs": {"entry": {"properties": {"the name": {}, "the/name": {}}}}});
         let keys = ["the name".to_owned(), "the/name".to_owned()];
         let rule = Provider::Anthropic.format().rules().property_keys;
         let one = crate::naming::property_keys(rule, keys.iter());
         let arguments = json!({"_top": 5, "page": 1, "list": [{one["the name"].clone(): 1, one["the/name"].clone(): 2}]});
-        let (arguments, changed) = restored(Provider::Anthropic, &schema, arguments);
+        let (arguments, changed) = restore(Provider::Anthropic, &schema, arguments);
         assert_eq!(
             arguments,
             json!({"$top": 5, "page": 1, "list": [{"the name": 1, "the/name": 2}]})
         );
         assert_eq!(changed, ["/$top", "/list/0/the name", "/list/0/the~1name"]);
-        // What is nobody's, or somebody's already, stays.
+        // Keys that are not a renamed property stay.
         let odd = json!({"_top": 1, "$top": 2, "other": 3});
         assert_eq!(
-            restored(Provider::Anthropic, &schema, odd.clone()),
+            restore(Provider::Anthropic, &schema, odd.clone()),
             (odd, vec![])
         );
     }
 
     #[test]
-    fn nulls_are_removed_where_they_stand_for_nothing() {
+    fn restore_removes_nulls_of_absent_properties() {
         let schema = json!({"required": ["must"], "properties": {
             "must": {"type": "string"}, "may": {"type": "string"}, "null": {"type": ["string", "null"]},
             "any": {}, "ref": {"$ref": "#/$defs/x"}, "way": {"anyOf": [{"type": "null"}, {"type": "object"}]},
@@ -458,7 +517,7 @@ mod tests {
             "$defs": {"x": {"type": "integer"}}});
         let nulls = json!({"must": null, "may": null, "null": null, "any": null, "ref": null, "way": null, "one": null,
             "in": {"may": null}, "other": null});
-        let (arguments, changed) = restored(Provider::OpenAiChat, &schema, nulls);
+        let (arguments, changed) = restore(Provider::OpenAiChat, &schema, nulls);
         assert_eq!(
             arguments,
             json!({"must": null, "null": null, "any": null, "way": null, "in": {}, "other": null})
@@ -467,34 +526,34 @@ mod tests {
     }
 
     #[test]
-    fn gemini_s_texts_become_what_they_stand_for() {
+    fn restore_decodes_text_for_gemini_only() {
         let schema = json!({"properties": {"level": {"enum": [1, 2.5, true, "3"]}, "map": {"type": "object"},
             "text": {"type": "string"}, "any": {}, "list": {"type": "array", "items": {"type": "array"}}}});
         let texts = json!({"level": "2.5", "map": "{\"a\": \"1\"}", "text": "{}", "any": "[\"1\"]", "list": ["[1]", "x"]});
-        let (arguments, changed) = restored(Provider::Gemini, &schema, texts.clone());
+        let (arguments, changed) = restore(Provider::Gemini, &schema, texts.clone());
         assert_eq!(
             arguments,
             json!({"level": 2.5, "map": {"a": "1"}, "text": "{}", "any": ["1"], "list": [[1], "x"]})
         );
         assert_eq!(changed, ["/level", "/map", "/any", "/list/0"]);
         assert_eq!(
-            restored(Provider::Gemini, &schema, json!({"any": "Oslo"})).0,
+            restore(Provider::Gemini, &schema, json!({"any": "Oslo"})).0,
             json!({"any": "Oslo"}),
             "that is not JSON"
         );
         assert_eq!(
-            restored(Provider::Gemini, &schema, json!({"level": "3"})).0,
+            restore(Provider::Gemini, &schema, json!({"level": "3"})).0,
             json!({"level": "3"})
         );
         assert_eq!(
-            restored(Provider::OpenAiChat, &schema, texts.clone()).0,
+            restore(Provider::OpenAiChat, &schema, texts.clone()).0,
             texts,
             "others have no such texts"
         );
     }
 
     #[test]
-    fn circles_and_depth_end() {
+    fn restore_ends_on_circles_and_deep_arguments() {
         let schema = json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"anyOf": [
             {"$ref": "#/$defs/a"}, {"properties": {"next": {"$ref": "#"}, "may": {"type": "integer"}}}]}}});
         let mut deep = json!({"may": null});

@@ -1,26 +1,28 @@
-//! What goes back to a model for its calls.
+//! Results of tool calls in the format of a provider.
 //!
-//! A provider takes the result of a call under the call's id, or its name, in messages of its own
-//! form. Some have a place that says that a call failed; where a format has none, what is sent is
-//! JSON whose member `error` is the message.
+//! A provider identifies the result of a call by the call's id or name. Some formats have a member
+//! for failed calls. In the others, the result of a failed call is a JSON object whose member
+//! `error` contains the message.
 
 use serde_json::{Value, json};
 
 use super::{Provider, ToolCall};
 use crate::ResultError;
 
-/// What stands in where a tool failed without a word: Anthropic takes no empty error.
+/// The message of a tool that failed without one, because Anthropic rejects an empty error.
 const NO_MESSAGE: &str = "the tool failed, and gave no reason";
 
-/// What a model is told of one of its calls.
+/// The result of one call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallResult {
-    /// The id of the call, as the provider gave it.
+    /// The call's id, as the provider gave it.
     pub id: Option<String>,
-    /// The name that the model called.
+    /// The called name.
     pub name: String,
-    /// What the tool gave, of which a string is sent as it is and other JSON as compact text or as
-    /// it is; else why it gave nothing.
+    /// The output of the tool, or the error message.
+    ///
+    /// A string is sent unchanged. Other JSON is sent as compact text, or unchanged if the format
+    /// supports it.
     pub outcome: Result<Value, String>,
 }
 
@@ -34,7 +36,7 @@ impl CallResult {
         }
     }
 
-    /// The id, which the provider needs.
+    /// Returns the id, which the provider requires.
     pub(super) fn need_id(&self, provider: &'static str) -> Result<&str, ResultError> {
         self.id.as_deref().ok_or_else(|| ResultError::NoId {
             provider,
@@ -42,7 +44,7 @@ impl CallResult {
         })
     }
 
-    /// What the tool gave as text, else what is said of its failure.
+    /// Returns the output as text, or the error message.
     pub(super) fn text(&self) -> Result<String, &str> {
         match &self.outcome {
             Ok(Value::String(text)) => Ok(text.clone()),
@@ -52,7 +54,7 @@ impl CallResult {
         }
     }
 
-    /// The same for a format that has no place for failures.
+    /// Returns the text for a format without a member for failed calls.
     pub(super) fn plain_text(&self) -> String {
         self.text()
             .unwrap_or_else(|message| json!({"error": message}).to_string())
@@ -60,25 +62,29 @@ impl CallResult {
 }
 
 impl Provider {
-    /// Writes the results of a model's calls as they go into the next API request, behind the
-    /// model's own message: messages of OpenAI Chat and Ollama, items of OpenAI Responses, and one
-    /// message with all results of Anthropic and Gemini. For MCP each is a `CallToolResult`, the
-    /// `result` of the response to its request.
+    /// Writes the results of a model's calls for the next API request. They follow the model's own
+    /// message there.
+    ///
+    /// The results are messages for OpenAI Chat and Ollama, and items for OpenAI Responses.
+    /// Anthropic and Gemini get one message with all results. For MCP each result is a
+    /// `CallToolResult`, the `result` of the response to its request.
     ///
     /// # Errors
     ///
-    /// [`ResultError`] where a call has no id, and the provider takes results by id.
+    /// [`ResultError`] if a call has no id although the provider requires one.
     ///
     /// ```
     /// use picktools_provider::Provider;
     /// use picktools_provider::CallResult;
     /// use serde_json::json;
     ///
-    /// let answer = json!({"choices": [{"message": {"role": "assistant", "tool_calls": [
-    ///     {"id": "call_1", "type": "function", "function": {"name": "get_forecast", "arguments": "{}"}}]}}]});
+    /// let function = json!({"name": "get_forecast", "arguments": "{}"});
+    /// let call = json!({"id": "call_1", "type": "function", "function": function});
+    /// let answer = json!({"choices": [{"message": {"role": "assistant", "tool_calls": [call]}}]});
     /// let calls = Provider::OpenAiChat.calls(&answer)?;
     /// let results = [CallResult::new(&calls[0], Ok(json!({"rain": false})))];
-    /// let message = json!({"role": "tool", "tool_call_id": "call_1", "content": r#"{"rain":false}"#});
+    /// let content = r#"{"rain":false}"#;
+    /// let message = json!({"role": "tool", "tool_call_id": "call_1", "content": content});
     /// assert_eq!(Provider::OpenAiChat.results(&results)?, [message]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -1,24 +1,28 @@
-//! The calls in a streamed answer, put together from their pieces.
+//! Assembly of tool calls from a streamed answer.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use super::Provider;
-use super::calls::{self, Arguments, Calls, MAX_ANSWER_ARGUMENT_BYTES, MAX_CALLS, ToolCall};
-use super::wire::At;
+use super::calls::{
+    self, Arguments, CallCollector, MAX_ANSWER_ARGUMENT_BYTES, MAX_CALLS, ToolCall,
+};
+use super::wire::JsonCursor;
 use crate::ResponseError;
 
-/// Puts the calls of a streamed answer together, one event after the other.
+/// Assembler for the calls of a streamed answer.
 ///
 /// ```
 /// use picktools_provider::Provider;
 /// use picktools_provider::{CallStream, EventReader};
 ///
 /// let text = concat!(
-///     "data: {\"choices\": [{\"delta\": {\"tool_calls\": [{\"index\": 0, \"id\": \"c1\", \"function\": ",
+///     "data: {\"choices\": [{\"delta\": {\"tool_calls\": [",
+///     "{\"index\": 0, \"id\": \"c1\", \"function\": ",
 ///     "{\"name\": \"get_weather\", \"arguments\": \"{\\\"city\\\"\"}}]}}]}\n\n",
-///     "data: {\"choices\": [{\"delta\": {\"tool_calls\": [{\"index\": 0, \"function\": {\"arguments\": \": 1}\"}}]}, ",
+///     "data: {\"choices\": [{\"delta\": {\"tool_calls\": [",
+///     "{\"index\": 0, \"function\": {\"arguments\": \": 1}\"}}]}, ",
 ///     "\"finish_reason\": \"tool_calls\"}]}\n\ndata: [DONE]\n\n",
 /// );
 /// let (mut reader, mut stream) = (EventReader::new(), CallStream::new(Provider::OpenAiChat));
@@ -32,133 +36,133 @@ use crate::ResponseError;
 #[derive(Debug)]
 pub struct CallStream {
     provider: Provider,
-    /// Calls that came whole.
-    whole: Calls,
-    /// Calls that come in pieces, by the place that the provider gives them.
-    pieces: BTreeMap<u64, Pieces>,
-    /// The bytes of arguments in the pieces.
+    /// Calls that arrived complete.
+    complete: CallCollector,
+    /// Calls that arrive in parts, by the index that the provider gives.
+    partial_calls: BTreeMap<u64, PartialCall>,
+    /// The total size of arguments in the partial calls, in bytes.
     bytes: usize,
-    /// The place that the last piece went to.
+    /// The index of the last part.
     last: Option<u64>,
     ended: bool,
 }
 
-/// A call as far as it has come.
+/// A call whose arguments are still arriving.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
+pub(super) struct PartialCall {
     pub(super) id: Option<String>,
     pub(super) name: String,
     text: String,
-    /// Arguments that came at the start, and count where no text follows.
-    pub(super) given: Option<Value>,
-    pub(super) whole: bool,
+    /// Arguments from the start of the call, which apply if no text follows.
+    pub(super) initial_arguments: Option<Value>,
+    pub(super) complete: bool,
 }
 
 impl CallStream {
-    /// Starts with nothing.
+    /// Makes an empty stream.
     pub fn new(provider: Provider) -> Self {
         Self {
             provider,
-            whole: Calls::default(),
-            pieces: BTreeMap::new(),
+            complete: CallCollector::default(),
+            partial_calls: BTreeMap::new(),
             bytes: 0,
             last: None,
             ended: false,
         }
     }
 
-    /// Takes the next event of the stream; events that tell of no call change nothing.
+    /// Takes the next event of the stream. Events without calls are ignored.
     ///
     /// # Errors
     ///
-    /// [`ResponseError`] for an event that reports an error or is of another shape, and for calls
-    /// beyond the limits.
+    /// [`ResponseError`] if the event reports an error or has an unexpected shape, or if the calls
+    /// exceed the limits.
     pub fn push(&mut self, event: &Value) -> Result<(), ResponseError> {
         self.provider
             .format()
-            .push(&At::open(self.provider, event)?, self)
+            .push(&JsonCursor::open(self.provider, event)?, self)
     }
 
-    /// Returns the calls, in the order of their places.
+    /// Returns the calls, ordered by index.
     ///
     /// # Errors
     ///
-    /// [`ResponseError::BrokenOff`] where the stream ended in the middle of a call.
+    /// [`ResponseError::Truncated`] if the stream ended inside a call.
     pub fn finish(self) -> Result<Vec<ToolCall>, ResponseError> {
-        let mut calls = self.whole;
-        for pieces in self.pieces.into_values() {
-            if !(pieces.whole || self.ended) {
-                return Err(ResponseError::BrokenOff { name: pieces.name });
+        let mut calls = self.complete;
+        for call in self.partial_calls.into_values() {
+            if !(call.complete || self.ended) {
+                return Err(ResponseError::Truncated { name: call.name });
             }
-            let arguments = match pieces.given {
-                Some(given) if pieces.text.is_empty() => Arguments::Json(given),
-                _ => Arguments::Text(pieces.text),
+            let arguments = match call.initial_arguments {
+                Some(value) if call.text.is_empty() => Arguments::Json(value),
+                _ => Arguments::Text(call.text),
             };
             calls.add(ToolCall {
-                id: pieces.id,
-                name: pieces.name,
+                id: call.id,
+                name: call.name,
                 arguments,
             })?;
         }
         Ok(calls.finish())
     }
 
-    /// Takes a call that came whole.
+    /// Takes a complete call.
     pub(super) fn add(&mut self, call: ToolCall) -> Result<(), ResponseError> {
-        self.whole.add(call)
+        self.complete.add(call)
     }
 
-    /// Notes that the answer ended, and with it all calls that came in pieces.
+    /// Marks the answer, and thereby all partial calls, as complete.
     pub(super) fn end(&mut self) {
         self.ended = true;
     }
 
-    /// Returns the place of a piece that does not say it: that of the last one, or the next where
-    /// the id is another.
-    pub(super) fn place_of(&self, id: Option<&str>) -> u64 {
+    /// Returns the index of a part without one: the last index, or the next one if the id is new.
+    pub(super) fn index_from_id(&self, id: Option<&str>) -> u64 {
         match (self.last, id) {
             (Some(last), None) => last,
-            (Some(last), Some(id)) if self.pieces[&last].id.as_deref() == Some(id) => last,
+            (Some(last), Some(id)) if self.partial_calls[&last].id.as_deref() == Some(id) => last,
             _ => self
-                .pieces
+                .partial_calls
                 .keys()
                 .next_back()
                 .map_or(0, |last| last.saturating_add(1)),
         }
     }
 
-    /// Returns the call at a place where one has begun.
-    pub(super) fn known(&mut self, place: u64) -> Option<&mut Pieces> {
-        self.pieces.get_mut(&place)
+    /// Returns the partial call at an index, if one has started.
+    pub(super) fn started_call(&mut self, index: u64) -> Option<&mut PartialCall> {
+        self.partial_calls.get_mut(&index)
     }
 
-    /// The call at a place, which may be any number: places are looked up, not counted to.
-    pub(super) fn at(&mut self, place: u64) -> Result<&mut Pieces, ResponseError> {
-        if self.pieces.len() >= MAX_CALLS && !self.pieces.contains_key(&place) {
-            return Err(calls::too_many());
+    /// Returns the call at an index and starts it if necessary. Any index is allowed, because
+    /// calls are kept in a map.
+    pub(super) fn call_at(&mut self, index: u64) -> Result<&mut PartialCall, ResponseError> {
+        if self.partial_calls.len() >= MAX_CALLS && !self.partial_calls.contains_key(&index) {
+            return Err(calls::too_many_calls());
         }
-        self.last = Some(place);
-        Ok(self.pieces.entry(place).or_default())
+        self.last = Some(index);
+        Ok(self.partial_calls.entry(index).or_default())
     }
 
-    pub(super) fn append(&mut self, place: u64, text: &str) -> Result<(), ResponseError> {
+    pub(super) fn append(&mut self, index: u64, text: &str) -> Result<(), ResponseError> {
         self.count(text.len())?;
-        self.at(place)?.text.push_str(text);
+        self.call_at(index)?.text.push_str(text);
         Ok(())
     }
 
     pub(super) fn count(&mut self, bytes: usize) -> Result<(), ResponseError> {
         if bytes > MAX_ANSWER_ARGUMENT_BYTES - self.bytes {
-            return Err(calls::too_long());
+            return Err(calls::too_many_bytes());
         }
         self.bytes += bytes;
         Ok(())
     }
 
-    pub(super) fn replace(&mut self, place: u64, text: &str) -> Result<(), ResponseError> {
-        let old = std::mem::take(&mut self.at(place)?.text);
-        self.bytes -= old.len();
-        self.append(place, text)
+    pub(super) fn replace(&mut self, index: u64, text: &str) -> Result<(), ResponseError> {
+        let previous = std::mem::take(&mut self.call_at(index)?.text);
+        self.bytes -= previous.len();
+        self.append(index, text)
     }
 }
 
@@ -167,7 +171,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn assembled(provider: Provider, events: &[Value]) -> Result<Vec<ToolCall>, ResponseError> {
+    fn assemble(provider: Provider, events: &[Value]) -> Result<Vec<ToolCall>, ResponseError> {
         let mut stream = CallStream::new(provider);
         for event in events {
             stream.push(event)?;
@@ -192,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn chat_pieces_are_put_together_by_index() {
+    fn chat_deltas_are_assembled_by_index() {
         let events = [
             json!({"choices": [{"delta": {"role": "assistant", "content": ""}}]}),
             chat(
@@ -212,9 +216,9 @@ mod tests {
                 json!(null),
             ),
         ];
-        let broken = assembled(Provider::OpenAiChat, &events).expect_err("it did not end");
+        let broken = assemble(Provider::OpenAiChat, &events).expect_err("it did not end");
         assert!(
-            matches!(broken, ResponseError::BrokenOff { ref name } if name == "first"),
+            matches!(broken, ResponseError::Truncated { ref name } if name == "first"),
             "{broken}"
         );
         let mut events = events.to_vec();
@@ -224,18 +228,18 @@ mod tests {
             call(Some("a"), "first", text("{\"x\": 1}")),
             call(Some("b"), "second", text("{}")),
         ];
-        assert_eq!(assembled(Provider::OpenAiChat, &events), Ok(expected));
+        assert_eq!(assemble(Provider::OpenAiChat, &events), Ok(expected));
     }
 
     #[test]
-    fn chat_pieces_without_an_index_are_told_apart_by_id() {
+    fn chat_deltas_without_an_index_are_assembled_by_id() {
         let piece = |id: &str, arguments: &str| {
             chat(
                 json!([{"id": id, "function": {"name": "same", "arguments": arguments}}]),
                 json!("tool_calls"),
             )
         };
-        let calls = assembled(
+        let calls = assemble(
             Provider::OpenAiChat,
             &[piece("a", "{"), piece("a", "}"), piece("b", "{}")],
         );
@@ -247,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_and_anthropic_pieces_are_put_together() {
+    fn responses_and_anthropic_deltas_are_assembled() {
         let item = |arguments: &str| json!({"type": "function_call", "call_id": "c", "name": "go", "arguments": arguments});
         let mut events = vec![
             json!({"type": "response.created", "response": {"error": null}}),
@@ -258,12 +262,12 @@ mod tests {
         ];
         let provider = Provider::OpenAiResponses;
         assert!(matches!(
-            assembled(provider, &events),
-            Err(ResponseError::BrokenOff { .. })
+            assemble(provider, &events),
+            Err(ResponseError::Truncated { .. })
         ));
         events.push(json!({"type": "response.output_item.done", "output_index": 1, "item": item("{\"a\":1}")}));
         assert_eq!(
-            assembled(provider, &events),
+            assemble(provider, &events),
             Ok(vec![call(Some("c"), "go", text("{\"a\":1}"))])
         );
 
@@ -287,19 +291,19 @@ mod tests {
             delta(1, "1}"),
         ];
         assert!(matches!(
-            assembled(Provider::Anthropic, &events),
-            Err(ResponseError::BrokenOff { .. })
+            assemble(Provider::Anthropic, &events),
+            Err(ResponseError::Truncated { .. })
         ));
         events.extend([stop(1), start(2, "tool_use"), stop(2)]);
         let expected = vec![
             call(Some("t"), "go", text("{\"a\": 1}")),
             call(Some("t"), "go", Arguments::Json(json!({}))),
         ];
-        assert_eq!(assembled(Provider::Anthropic, &events), Ok(expected));
+        assert_eq!(assemble(Provider::Anthropic, &events), Ok(expected));
     }
 
     #[test]
-    fn gemini_ollama_and_mcp_calls_come_whole() {
+    fn complete_calls_of_other_providers_are_taken() {
         let expected =
             |id: Option<&str>| Ok(vec![call(id, "go", Arguments::Json(json!({"a": 1})))]);
         let gemini = [
@@ -307,34 +311,34 @@ mod tests {
             json!({"candidates": [{"content": {"parts": [{"functionCall": {"name": "go", "args": {"a": 1}}}]}}]}),
             json!({"usageMetadata": {}}),
         ];
-        assert_eq!(assembled(Provider::Gemini, &gemini), expected(None));
+        assert_eq!(assemble(Provider::Gemini, &gemini), expected(None));
         let function = json!({"function": {"name": "go", "arguments": {"a": 1}}});
         let ollama = [
             json!({"message": {"content": "", "tool_calls": [function]}, "done": false}),
             json!({"done": true}),
         ];
-        assert_eq!(assembled(Provider::Ollama, &ollama), expected(None));
+        assert_eq!(assemble(Provider::Ollama, &ollama), expected(None));
         let params = json!({"name": "go", "arguments": {"a": 1}});
         let mcp = [
             json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
             json!({"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": params}),
         ];
-        assert_eq!(assembled(Provider::Mcp, &mcp), expected(Some("x")));
+        assert_eq!(assemble(Provider::Mcp, &mcp), expected(Some("x")));
     }
 
     #[test]
-    fn hostile_streams_are_refused() {
+    fn push_hostile_streams_fails() {
         let end = json!("tool_calls");
         let far = chat(
             json!([{"index": u64::MAX, "function": {"name": "x", "arguments": "{}"}}]),
             end.clone(),
         );
         assert_eq!(
-            assembled(Provider::OpenAiChat, &[far]).map(|calls| calls.len()),
+            assemble(Provider::OpenAiChat, &[far]).map(|calls| calls.len()),
             Ok(1)
         );
         let negative = chat(json!([{"index": -1}]), end.clone());
-        let error = assembled(Provider::OpenAiChat, &[negative]).expect_err("no such place");
+        let error = assemble(Provider::OpenAiChat, &[negative]).expect_err("no such place");
         assert!(
             error
                 .to_string()
@@ -344,7 +348,7 @@ mod tests {
         let many: Vec<Value> = (0..=MAX_CALLS)
             .map(|index| chat(json!([{"index": index}]), json!(null)))
             .collect();
-        let error = assembled(Provider::OpenAiChat, &many).expect_err("they are too many");
+        let error = assemble(Provider::OpenAiChat, &many).expect_err("they are too many");
         assert!(
             matches!(error, ResponseError::TooLarge { what: "calls", .. }),
             "{error}"
@@ -353,8 +357,7 @@ mod tests {
             json!([{"index": 0, "function": {"arguments": "x".repeat(1 << 20)}}]),
             end,
         );
-        let error =
-            assembled(Provider::OpenAiChat, &vec![piece; 5]).expect_err("they are too long");
+        let error = assemble(Provider::OpenAiChat, &vec![piece; 5]).expect_err("they are too long");
         assert!(
             matches!(
                 error,
@@ -379,7 +382,7 @@ mod tests {
             (Provider::Ollama, json!({"error": "no"})),
         ];
         for (provider, event) in errors {
-            let error = assembled(provider, &[event]).expect_err("it failed");
+            let error = assemble(provider, &[event]).expect_err("it failed");
             assert!(
                 matches!(error, ResponseError::Refused { ref message, .. } if message == "no"),
                 "{error}"

@@ -1,5 +1,4 @@
-//! Tools to definitions: what goes into an API request, what a called name means, and what was
-//! changed on the way.
+//! Translation of tools to a provider's definitions, with the names and the changes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,154 +12,161 @@ use super::{Provider, naming, view};
 use crate::TranslateError;
 use picktools::catalog::Tool;
 use picktools::excerpt::cut;
-use picktools::names::{Advertised, Listed, section, shown_aliases};
+use picktools::names::{AdvertisedTool, ListedTool, section, shown_aliases};
 
-/// Tools as a provider wants them.
+/// Tools in the format of a provider.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Translation {
-    /// Whose format it is.
+    /// The provider of the format.
     pub provider: Provider,
-    /// What goes into the API request as `tools`: for Gemini a list of one object with
-    /// `functionDeclarations`, for MCP the `tools` of a `tools/list` result.
+    /// The `tools` member of an API request.
+    ///
+    /// For Gemini it is a list of one object with `functionDeclarations`; for MCP, the `tools` of a
+    /// `tools/list` result.
     pub tools: Value,
-    /// From the names that the model is shown to the ids of the tools.
+    /// The tool ids by shown name.
     pub names: BTreeMap<String, String>,
-    /// What was dropped or changed on the way, in the order of the tools.
+    /// The changes of the translation, in the order of the tools.
     pub changes: Vec<Change>,
-    /// The names in the order of the definitions.
+    /// The shown names in the order of the definitions.
     #[serde(skip)]
     order: Vec<String>,
 }
 
-/// What of a tool, or of the whole API request, is not as it was.
+/// A difference between a definition, or the API request, and the original tools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Change {
-    /// The tool's id; none for what concerns the API request.
+    /// The tool's id; `None` if the change concerns the API request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// JSON pointer into the tool's definition.
     pub pointer: String,
-    /// What was done.
+    /// The kind of change.
     pub code: ChangeCode,
-    /// The same in words.
+    /// A description of the change.
     pub detail: String,
 }
 
-/// What was done to a tool.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ChangeCode {
-    /// The name has characters that the provider refuses, or too many.
+    /// The name contains characters that the provider rejects, or is too long.
     NameMended,
-    /// Several tools came to one name, which is now qualified or numbered.
+    /// Several tools would have the same name, which is now qualified or numbered.
     NameQualified,
-    /// The description is longer than the provider takes.
+    /// The description exceeds the provider's limit.
     DescriptionShortened,
-    /// The provider wants a description and the tool has none.
+    /// The provider requires a description, and the tool has none.
     DescriptionFilled,
-    /// A property is called otherwise.
+    /// A property has another name.
     PropertyRenamed,
-    /// A keyword is not shown; a plain constraint stands in the description instead.
+    /// A keyword is omitted; a simple constraint is moved to the description.
     KeywordDropped,
-    /// A value or object that takes anything is not shown as such.
+    /// A value or object of any shape is not declared as such.
     ValueOpened,
-    /// A listed value is not shown.
+    /// A listed value is omitted.
     ValueDropped,
-    /// Listed values that are no strings are shown as strings.
+    /// Listed values of other types are shown as strings.
     ValuesAsText,
-    /// A value without a shape in the format is a string that holds JSON.
+    /// A value without a matching type in the format is a string that contains JSON.
     JsonText,
     /// The alternatives of the root are merged into one object.
     AlternativesMerged,
-    /// The root is made a plain object.
+    /// The root is converted to a plain object.
     RootMadeObject,
-    /// A reference is replaced by what it refers to.
+    /// A reference is replaced by its target.
     ReferenceInlined,
-    /// A reference that leads back to itself, or nowhere, is not followed.
+    /// A circular or broken reference is not followed.
     ReferenceCut,
-    /// Several types, or a schema for each place, are alternatives.
+    /// Several types, or a schema for each position, are shown as alternatives.
     TypesMadeAnyOf,
     /// `oneOf` is shown as `anyOf`.
     OneOfMadeAnyOf,
     /// `const` is shown as `enum`.
     ConstMadeEnum,
-    /// A keyword of an older draft is written as in 2020-12.
+    /// A keyword of an older draft is converted to 2020-12.
     OlderDraft,
-    /// An optional property may be null instead of left out.
+    /// An optional property may be null instead of absent.
     OptionalMadeNullable,
-    /// An object takes no other properties.
+    /// An object does not allow additional properties.
     ObjectClosed,
-    /// The schema is too large or too deep to be shown whole.
+    /// The schema is too large or too deep to be shown completely.
     TooLarge,
-    /// Strictness was asked for and the schema cannot be expressed so.
+    /// A strict definition was requested, but the schema cannot be expressed as one.
     NotStrict,
-    /// Strictness was asked for and the provider has none.
+    /// A strict definition was requested, but the provider does not support it.
     StrictUnavailable,
-    /// The output schema is not shown.
+    /// The output schema is omitted.
     OutputSchemaDropped,
-    /// The API request has more tools than the provider takes.
+    /// The API request has more tools than the provider accepts.
     TooManyTools,
-    /// The strict tools together are more than the provider takes.
+    /// The strict tools together exceed the provider's limits.
     TooMuchStrict,
-    /// More changes of a tool than are listed.
+    /// The tool has more changes than are listed.
     MoreChanges,
 }
 
 impl Translation {
-    /// Lists the tools that were translated for a prompt, one a line, by the names of their
-    /// definitions; empty where there are none.
+    /// Lists the translated tools for a prompt, one per line, by the names of their definitions;
+    /// empty for an empty list.
     ///
-    /// A tool's further definitions are listed as aliases, and so are its own name and its aliases
-    /// where the provider takes such names and they mean no other of the tools. By all of them a
-    /// `picktools_call::Hydrator` for this translation finds the tool.
+    /// Further definitions of a tool are listed as aliases. The tool's own name and its aliases are
+    /// listed too, if the provider accepts them and they do not name another tool. A
+    /// `picktools_call::Hydrator` for this translation resolves all of these names.
     pub fn tools_section(&self, tools: &[Arc<Tool>]) -> String {
         let rule = self.provider.format().rules().tool_names;
-        let mut owners: HashMap<&str, usize> = HashMap::new();
-        tools
-            .iter()
-            .for_each(|tool| *owners.entry(&tool.name).or_default() += 1);
-        let mut shown: HashMap<&str, Vec<&str>> = HashMap::new();
-        for name in &self.order {
-            shown.entry(&self.names[name]).or_default().push(name);
+        let mut name_counts: HashMap<&str, usize> = HashMap::new();
+        for tool in tools {
+            *name_counts.entry(&tool.name).or_default() += 1;
         }
-        let listed = tools.iter().filter_map(|tool| {
-            let (name, further) = shown.get(tool.id.as_str())?.split_first()?;
-            let own = Some(tool.name.as_str()).filter(|name| owners[name] == 1);
-            let is_free = |name: &&str| rule.allows(name) && !self.names.contains_key(*name);
-            let others = own.into_iter().chain(shown_aliases(tool)).filter(is_free);
-            let aliases = further
-                .iter()
-                .copied()
-                .chain(others)
-                .map(str::to_owned)
-                .collect();
-            Some(Listed {
+        let mut names_by_tool: HashMap<&str, Vec<&str>> = HashMap::new();
+        for name in &self.order {
+            names_by_tool
+                .entry(&self.names[name])
+                .or_default()
+                .push(name);
+        }
+        let entries = tools.iter().filter_map(|tool| {
+            let (name, further) = names_by_tool.get(tool.id.as_str())?.split_first()?;
+            let mut aliases: Vec<String> = Vec::new();
+            for name in further {
+                aliases.push((*name).to_owned());
+            }
+            let own_name = tool.name.as_str();
+            let own_name = (name_counts[own_name] == 1).then_some(own_name);
+            for name in own_name.into_iter().chain(shown_aliases(tool)) {
+                if rule.allows(name) && !self.names.contains_key(name) {
+                    aliases.push(name.to_owned());
+                }
+            }
+            Some(ListedTool {
                 name: (*name).to_owned(),
                 aliases,
                 description: &tool.description,
             })
         });
-        section(listed)
+        section(entries)
     }
 
-    /// Returns the tokens of the definitions, written as compact JSON.
+    /// Returns the number of tokens of the definitions as compact JSON.
     pub fn tokens(&self, tokenizer: super::Tokenizer) -> usize {
         tokenizer.count(&self.tools.to_string())
     }
 }
 
-/// Writes `tools` as `provider` wants them.
+/// Translates `tools` to the format of `provider`.
 ///
-/// The definitions stand in the order of the tools. Nothing is cut silently: more tools than the
-/// provider takes are all there, and said in the changes.
+/// The definitions have the order of the tools. Nothing is dropped silently: if there are more
+/// tools than the provider accepts, all are translated and a change reports the excess.
 ///
 /// # Errors
 ///
-/// [`TranslateError`] where the names to show cannot be made, or the provider cannot load
-/// definitions later.
+/// [`TranslateError`] if the advertised names are invalid, or if the provider does not support
+/// deferred loading.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -181,28 +187,36 @@ pub fn translate(
     let format = provider.format();
     let rules = format.rules();
     let search = match &rules.search {
-        Some(search) => Some(search).filter(|_| options.deferred),
+        Some(search) if options.deferred => Some(search),
         None if options.deferred => {
             return Err(TranslateError::NoDeferredLoading {
                 provider: provider.name(),
             });
         }
-        None => None,
+        _ => None,
     };
     let advertised = options.advertising.apply(tools)?;
     let reserved: Vec<&str> = search.map(SearchTool::reserved).into_iter().collect();
     let mut changes = Vec::new();
     let names = naming::tool_names(rules.tool_names, &advertised, &reserved, &mut changes);
     let mut definitions = Vec::with_capacity(advertised.len());
-    for (shown, name) in advertised.iter().zip(&names) {
-        let mut changes = ToolChanges {
-            tool: &shown.tool.id,
+    for (advertised_tool, name) in advertised.iter().zip(&names) {
+        let mut changes = ChangeLog {
+            tool: &advertised_tool.tool.id,
             all: &mut changes,
         };
-        definitions.push(definition(provider, shown, name, options, &mut changes));
+        definitions.push(definition(
+            provider,
+            advertised_tool,
+            name,
+            options,
+            &mut changes,
+        ));
     }
     check_request(provider, options, &definitions, &mut changes);
-    if let Some(search) = search.filter(|_| !definitions.is_empty()) {
+    if let Some(search) = search
+        && !definitions.is_empty()
+    {
         definitions.insert(0, search.definition());
     }
     let tools = format.tools(definitions);
@@ -210,20 +224,16 @@ pub fn translate(
     let names = names
         .into_iter()
         .zip(&advertised)
-        .map(|(name, shown)| (name, shown.tool.id.clone()))
+        .map(|(name, advertised_tool)| (name, advertised_tool.tool.id.clone()))
         .collect();
-    // By tool, and within one in the order in which things were found.
-    let places: HashMap<&str, usize> = advertised
-        .iter()
-        .enumerate()
-        .rev()
-        .map(|(index, shown)| (shown.tool.id.as_str(), index))
-        .collect();
-    changes.sort_by_key(|change| {
-        change
-            .tool
-            .as_deref()
-            .map_or(usize::MAX, |tool| places[tool])
+    // Sorted by tool; the changes of one tool keep their order.
+    let mut positions: HashMap<&str, usize> = HashMap::new();
+    for (index, advertised_tool) in advertised.iter().enumerate() {
+        positions.entry(&advertised_tool.tool.id).or_insert(index);
+    }
+    changes.sort_by_key(|change| match &change.tool {
+        Some(tool) => positions[tool.as_str()],
+        None => usize::MAX,
     });
     Ok(Translation {
         provider,
@@ -234,8 +244,8 @@ pub fn translate(
     })
 }
 
-/// Makes the content of a search's result that has Anthropic load deferred tools: for a search of
-/// one's own, in place of the provider's.
+/// Makes the content of a search result that loads deferred tools in Anthropic. It is for a custom
+/// search that replaces the provider's.
 ///
 /// Source: `platform.claude.com`, "Tool search tool", Custom tool search implementation.
 ///
@@ -258,12 +268,12 @@ pub fn tool_references<'n>(
 }
 
 /// The changes of one tool.
-pub(super) struct ToolChanges<'a> {
+pub(super) struct ChangeLog<'a> {
     tool: &'a str,
     all: &'a mut Vec<Change>,
 }
 
-impl ToolChanges<'_> {
+impl ChangeLog<'_> {
     pub(super) fn add(
         &mut self,
         pointer: impl Into<String>,
@@ -280,91 +290,90 @@ impl ToolChanges<'_> {
     }
 }
 
-/// One definition, with its changes recorded.
+/// Writes one definition and records its changes.
 fn definition(
     provider: Provider,
-    shown: &Advertised,
+    advertised: &AdvertisedTool,
     name: &str,
     options: &TranslateOptions,
-    changes: &mut ToolChanges<'_>,
+    changes: &mut ChangeLog<'_>,
 ) -> Value {
     let rules = provider.format().rules();
-    let tool = &*shown.tool;
+    let tool = &*advertised.tool;
     let open = json!({"type": "object", "additionalProperties": true});
-    let (place, schema) = match (&tool.provider_schema, &tool.parameters) {
+    let (pointer, schema) = match (&tool.provider_schema, &tool.parameters) {
         (Some(schema), _) => ("/provider_schema", schema),
         (None, Some(schema)) => ("/parameters", schema),
         (None, None) => ("/parameters", &open),
     };
-    let asked = options.strict.or(tool.strict);
-    let viewed = view::make(
+    let requested = options.strict.or(tool.strict);
+    let view = view::make(
         provider,
         schema,
-        asked.unwrap_or_else(|| provider.strict_by_default()),
+        requested.unwrap_or_else(|| provider.strict_by_default()),
     );
-    for changed in viewed.changes {
+    for change in view.changes {
         changes.add(
-            format!("{place}{}", changed.pointer),
-            changed.code,
-            changed.detail,
+            format!("{pointer}{}", change.pointer),
+            change.code,
+            change.detail,
         );
     }
     let definition = Definition {
         tool,
         name,
-        description: description(rules, shown, &viewed.notes, changes),
-        schema: viewed.schema,
-        strict: (viewed.strict || rules.strict == Strictness::ByDefault).then_some(viewed.strict),
+        description: description(rules, advertised, &view.notes, changes),
+        schema: view.schema,
+        strict: (view.strict || rules.strict == Strictness::ByDefault).then_some(view.strict),
         deferred: options.deferred,
     };
     provider.format().definition(definition, changes)
 }
 
-/// The description, with what the schema could not say, and no longer than the provider takes.
+/// Builds the description with the notes of the view, cut to the provider's limit.
 fn description(
     rules: &Rules,
-    shown: &Advertised,
+    advertised: &AdvertisedTool,
     notes: &[String],
-    changes: &mut ToolChanges<'_>,
+    changes: &mut ChangeLog<'_>,
 ) -> String {
     let notes = notes.join(" ");
-    let own = shown.description.trim_end();
-    let mut text = [own, &notes]
-        .into_iter()
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ");
+    let mut text = advertised.description.trim_end().to_owned();
+    if !text.is_empty() && !notes.is_empty() {
+        text.push(' ');
+    }
+    text.push_str(&notes);
     if text.is_empty() && rules.needs_description {
-        text = shown
+        text = advertised
             .tool
             .title
             .clone()
-            .unwrap_or_else(|| shown.tool.name.clone());
-        let detail = format!("{} wants a description: the name stands in", rules.name);
+            .unwrap_or_else(|| advertised.tool.name.clone());
+        let detail = format!("{} requires a description; the name is used", rules.name);
         changes.add("/description", ChangeCode::DescriptionFilled, detail);
     }
-    let Some(most) = rules.max_description else {
+    let Some(max_chars) = rules.max_description else {
         return text;
     };
-    if text.chars().nth(most).is_some() {
+    if text.chars().nth(max_chars).is_some() {
         changes.add(
             "/description",
             ChangeCode::DescriptionShortened,
-            format!("cut after {} characters", most - 1),
+            format!("cut after {} characters", max_chars - 1),
         );
-        text = cut(&text, most - 1).into_owned();
+        text = cut(&text, max_chars - 1).into_owned();
     }
     text
 }
 
-/// Says what is too much for one API request.
+/// Reports limits that the whole API request exceeds.
 fn check_request(
     provider: Provider,
     options: &TranslateOptions,
     definitions: &[Value],
     changes: &mut Vec<Change>,
 ) {
-    let mut too_much = |code, detail| {
+    let mut report = |code, detail| {
         changes.push(Change {
             tool: None,
             pointer: String::new(),
@@ -373,19 +382,21 @@ fn check_request(
         });
     };
     let rules = provider.format().rules();
-    let most = if options.deferred {
+    let max_tools = if options.deferred {
         rules.max_deferred
     } else {
         rules.max_tools
     };
-    if let Some(most) = most.filter(|most| definitions.len() > *most) {
+    if let Some(max_tools) = max_tools
+        && definitions.len() > max_tools
+    {
         let detail = format!(
-            "{provider} takes {most} tools in a request, and there are {}",
+            "{provider} accepts at most {max_tools} tools per request, but there are {}",
             definitions.len()
         );
-        too_much(ChangeCode::TooManyTools, detail);
+        report(ChangeCode::TooManyTools, detail);
     }
     for detail in provider.format().too_much_strict(definitions) {
-        too_much(ChangeCode::TooMuchStrict, detail);
+        report(ChangeCode::TooMuchStrict, detail);
     }
 }

@@ -1,4 +1,4 @@
-//! A cursor over what a provider sent, which knows its place for errors.
+//! A cursor over the JSON of a provider, which records its position for errors.
 
 use serde_json::{Map, Value};
 
@@ -7,16 +7,16 @@ use crate::ResponseError;
 use picktools::excerpt::cut;
 use picktools::schema::kind;
 
-/// A value of an answer, and where it stands.
+/// A JSON value with its position in an answer.
 #[derive(Debug)]
-pub(super) struct At<'v> {
+pub(super) struct JsonCursor<'v> {
     provider: Provider,
     pointer: String,
     pub(super) value: &'v Value,
 }
 
-impl<'v> At<'v> {
-    /// Opens an answer, or an event of a stream; refuses one that reports an error.
+impl<'v> JsonCursor<'v> {
+    /// Opens an answer or an event of a stream, and returns the error if it reports one.
     pub(super) fn open(provider: Provider, value: &'v Value) -> Result<Self, ResponseError> {
         let answer = Self {
             provider,
@@ -41,8 +41,8 @@ impl<'v> At<'v> {
         }
     }
 
-    /// The error that something else was expected here.
-    pub(super) fn not(&self, expected: &'static str) -> ResponseError {
+    /// Makes the error for a value of an unexpected type.
+    pub(super) fn unexpected(&self, expected: &'static str) -> ResponseError {
         ResponseError::Shape {
             provider: self.provider.name(),
             pointer: self.pointer.clone(),
@@ -51,7 +51,7 @@ impl<'v> At<'v> {
         }
     }
 
-    /// The error that the provider refused to answer.
+    /// Makes the error for an answer that reports an error.
     pub(super) fn refused(&self, message: String) -> ResponseError {
         ResponseError::Refused {
             provider: self.provider.name(),
@@ -59,9 +59,12 @@ impl<'v> At<'v> {
         }
     }
 
-    /// A member that is there and not null.
+    /// Returns a member that is present and not null.
     pub(super) fn get(&self, key: &str) -> Option<Self> {
-        let value = self.value.get(key).filter(|value| !value.is_null())?;
+        let value = self.value.get(key)?;
+        if value.is_null() {
+            return None;
+        }
         Some(Self {
             provider: self.provider,
             pointer: format!("{}/{key}", self.pointer),
@@ -77,7 +80,7 @@ impl<'v> At<'v> {
         };
         self.object()?
             .get(key)
-            .ok_or_else(|| missing.not("a value"))
+            .ok_or_else(|| missing.unexpected("a value"))
     }
 
     pub(super) fn need_object(&self, key: &str) -> Result<Self, ResponseError> {
@@ -90,31 +93,36 @@ impl<'v> At<'v> {
         if self.value.is_object() {
             Ok(self)
         } else {
-            Err(self.not("an object"))
+            Err(self.unexpected("an object"))
         }
     }
 
     pub(super) fn text(&self) -> Result<&'v str, ResponseError> {
-        self.value.as_str().ok_or_else(|| self.not("a string"))
+        self.value
+            .as_str()
+            .ok_or_else(|| self.unexpected("a string"))
     }
 
-    pub(super) fn text_of(&self, key: &str) -> Result<Option<&'v str>, ResponseError> {
+    pub(super) fn optional_text(&self, key: &str) -> Result<Option<&'v str>, ResponseError> {
         self.get(key).map(|member| member.text()).transpose()
     }
 
-    /// The text of a member; `None` where it is something else, or not there.
+    /// Returns the text of a member; `None` if it is absent or has another type.
     pub(super) fn text_if_any(&self, key: &str) -> Option<&'v str> {
-        self.value.get(key).and_then(Value::as_str)
+        self.value.get(key)?.as_str()
     }
 
     pub(super) fn whole_number(&self) -> Result<u64, ResponseError> {
         self.value
             .as_u64()
-            .ok_or_else(|| self.not("a whole number"))
+            .ok_or_else(|| self.unexpected("a whole number"))
     }
 
     pub(super) fn list(&self) -> Result<Vec<Self>, ResponseError> {
-        let items = self.value.as_array().ok_or_else(|| self.not("an array"))?;
+        let items = self
+            .value
+            .as_array()
+            .ok_or_else(|| self.unexpected("an array"))?;
         let item = |(index, value)| Self {
             provider: self.provider,
             pointer: format!("{}/{index}", self.pointer),
@@ -123,12 +131,15 @@ impl<'v> At<'v> {
         Ok(items.iter().enumerate().map(item).collect())
     }
 
-    /// A list that may not be there.
-    pub(super) fn list_of(&self, key: &str) -> Result<Vec<Self>, ResponseError> {
-        self.get(key).map_or(Ok(Vec::new()), |list| list.list())
+    /// Returns the items of a list; empty if the list is absent.
+    pub(super) fn optional_list(&self, key: &str) -> Result<Vec<Self>, ResponseError> {
+        match self.get(key) {
+            Some(list) => list.list(),
+            None => Ok(Vec::new()),
+        }
     }
 
-    /// Arguments, which are none where nothing stands.
+    /// Returns the arguments of a call; an empty object if they are absent.
     pub(super) fn arguments(&self, key: &str) -> Arguments {
         match self.value.get(key) {
             Some(Value::String(text)) => Arguments::Text(text.clone()),

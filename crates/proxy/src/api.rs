@@ -1,53 +1,54 @@
-//! The interfaces of providers: where tools, choices and conversations stand in a request.
+//! The API endpoints of providers, and the places of tools, choices and turns in their requests.
 
 use picktools_gateway::settings::{ProviderSettings, ProxySettings};
 use picktools_provider::{Turn, turns};
 use serde_json::{Value, json};
 
-use crate::members::Members;
-use crate::unchanged::Unchanged;
+use crate::members::JsonMembers;
+use crate::unchanged::UnchangedReason;
 
-/// The most messages of a conversation that is narrowed; [`turns`] reads some more, so that it
-/// reads all.
+/// The largest number of messages of a conversation that is narrowed.
+///
+/// It is below the limit of [`turns`], so that no message is lost.
 const MAX_MESSAGES: usize = 4_000;
-/// The most requests of a conversation that is narrowed.
+/// The largest number of turns of a conversation that is narrowed.
 const MAX_TURNS: usize = 512;
 
-/// An interface of a provider.
+/// An API endpoint of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Api {
+pub enum ModelApi {
     /// OpenAI's chat completions.
     Chat,
     /// OpenAI's responses.
     Responses,
     /// Anthropic's messages.
     Messages,
-    /// What such a message would cost.
+    /// Anthropic's token counting for messages.
     CountTokens,
 }
 
-/// What a request says of the choice of a tool.
+/// The `tool_choice` of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// The model chooses; as OpenAI calls it, `auto` or `required`.
+    /// The model chooses, with OpenAI's mode `auto` or `required`.
     Open(&'static str),
-    /// It must call this tool.
+    /// The model must call this tool.
     Named(String),
-    /// It may call none.
+    /// The model must not call tools.
     None,
-    /// The request itself says among which.
+    /// The request itself restricts the choice.
     Other,
 }
 
-/// What is read of a tool.
-pub(crate) struct Read {
+/// A function in `tools` of a request.
+pub(crate) struct RequestedTool {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) parameters: Value,
 }
 
-impl Api {
-    /// All of them.
+impl ModelApi {
+    /// All endpoints.
     pub const ALL: [Self; 4] = [
         Self::Chat,
         Self::Responses,
@@ -55,7 +56,7 @@ impl Api {
         Self::CountTokens,
     ];
 
-    /// Returns the path on which it is asked, below the address of its provider.
+    /// Returns the path of the endpoint, below the base URL of the provider.
     pub fn path(self) -> &'static str {
         match self {
             Self::Chat => "/chat/completions",
@@ -65,6 +66,7 @@ impl Api {
         }
     }
 
+    /// Returns the settings of the provider of this endpoint.
     pub(crate) fn provider(self, settings: &ProxySettings) -> Option<&ProviderSettings> {
         if self.is_openai() {
             settings.openai.as_ref()
@@ -73,7 +75,7 @@ impl Api {
         }
     }
 
-    /// The shape of its requests.
+    /// Returns the name of the request format.
     pub(crate) fn shape(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -86,9 +88,11 @@ impl Api {
         matches!(self, Self::Chat | Self::Responses)
     }
 
-    /// What is read of an entry of `tools`: `None` where it is no function, but something of the
-    /// provider's own.
-    pub(crate) fn tool(self, entry: &Value) -> Result<Option<Read>, Unchanged> {
+    /// Parses an entry of `tools`. Returns `None` for a tool that the provider itself defines.
+    pub(crate) fn parse_tool(
+        self,
+        entry: &Value,
+    ) -> Result<Option<RequestedTool>, UnchangedReason> {
         let kind = entry.get("type").and_then(Value::as_str);
         let (is_function, function, schema) = match self {
             Self::Chat => (
@@ -104,12 +108,12 @@ impl Api {
             ),
         };
         if !entry.is_object() || (kind.is_none() && self.is_openai()) {
-            return Err(Unchanged::Tools);
+            return Err(UnchangedReason::Tools);
         }
         if !is_function {
             return Ok(None);
         }
-        let function = function.ok_or(Unchanged::Tools)?;
+        let function = function.ok_or(UnchangedReason::Tools)?;
         let text = |name: &str| {
             function
                 .get(name)
@@ -118,41 +122,41 @@ impl Api {
         };
         let name = text("name")
             .filter(|name| !name.trim().is_empty())
-            .ok_or(Unchanged::Tools)?;
+            .ok_or(UnchangedReason::Tools)?;
         let parameters = function
             .get(schema)
             .filter(|schema| schema.is_object())
             .cloned();
         let parameters = parameters.unwrap_or_else(|| json!({}));
-        Ok(Some(Read {
+        Ok(Some(RequestedTool {
             name,
             description: text("description").unwrap_or_default(),
             parameters,
         }))
     }
 
-    /// What a request says of the choice of a tool.
-    pub(crate) fn choice(self, members: &Members<'_>) -> Result<Choice, Unchanged> {
+    /// Parses the `tool_choice` of a request.
+    pub(crate) fn parse_choice(self, members: &JsonMembers<'_>) -> Result<Choice, UnchangedReason> {
         let Some(text) = members.get("tool_choice").filter(|text| *text != "null") else {
             return Ok(Choice::Open("auto"));
         };
-        let choice: Value = serde_json::from_str(text).map_err(|_| Unchanged::Body)?;
+        let choice: Value = serde_json::from_str(text).map_err(|_| UnchangedReason::Body)?;
         let kind = choice
             .as_str()
             .or_else(|| choice.get("type")?.as_str())
             .unwrap_or_default();
-        let name = |of: Option<&Value>| {
-            of.and_then(|of| of.get("name")?.as_str())
-                .map(str::to_owned)
+        let name_member = |function: Option<&Value>| {
+            let name = function?.get("name")?.as_str()?;
+            Some(name.to_owned())
         };
-        let named = match (self, kind) {
-            (Self::Chat, "function") => name(choice.get("function")),
+        let tool_name = match (self, kind) {
+            (Self::Chat, "function") => name_member(choice.get("function")),
             (Self::Responses, "function") | (Self::Messages | Self::CountTokens, "tool") => {
-                name(Some(&choice))
+                name_member(Some(&choice))
             }
             _ => None,
         };
-        Ok(match (named, kind) {
+        Ok(match (tool_name, kind) {
             (Some(name), _) => Choice::Named(name),
             (None, "auto") => Choice::Open("auto"),
             (None, "required" | "any") => Choice::Open("required"),
@@ -161,9 +165,10 @@ impl Api {
         })
     }
 
-    /// OpenAI's choice among some of the tools: what functions are called, and the entries as they
-    /// came.
-    pub(crate) fn allowed<'t>(
+    /// Returns OpenAI's `allowed_tools` choice for some of the tools.
+    ///
+    /// Each tool has the name of a function, or `None`, and the text of its entry.
+    pub(crate) fn allowed_tools<'t>(
         self,
         mode: &str,
         tools: impl Iterator<Item = (Option<&'t str>, &'t str)>,
@@ -172,7 +177,7 @@ impl Api {
             .map(|(name, entry)| match (self, name) {
                 (Self::Chat, Some(name)) => json!({"type": "function", "function": {"name": name}}),
                 (_, Some(name)) => json!({"type": "function", "name": name}),
-                (_, None) => own(entry),
+                (_, None) => provider_tool(entry),
             })
             .collect();
         let allowed = match self {
@@ -184,54 +189,58 @@ impl Api {
         allowed.to_string()
     }
 
-    /// The conversation, as far as it is in the request.
-    pub(crate) fn turns(self, members: &Members<'_>) -> Result<Vec<Turn>, Unchanged> {
+    /// Parses the turns of the conversation in the request.
+    pub(crate) fn parse_turns(
+        self,
+        members: &JsonMembers<'_>,
+    ) -> Result<Vec<Turn>, UnchangedReason> {
         let name = if self == Self::Responses {
             "input"
         } else {
             "messages"
         };
-        let text = members.get(name).ok_or(Unchanged::Conversation)?;
+        let text = members.get(name).ok_or(UnchangedReason::Conversation)?;
         let conversation: Value =
-            serde_json::from_str(text).map_err(|_| Unchanged::Conversation)?;
+            serde_json::from_str(text).map_err(|_| UnchangedReason::Conversation)?;
         let items = match conversation {
             Value::Array(items) => items,
-            Value::String(said) if self == Self::Responses => {
-                vec![json!({"role": "user", "content": said})]
+            Value::String(text) if self == Self::Responses => {
+                vec![json!({"role": "user", "content": text})]
             }
-            _ => return Err(Unchanged::Conversation),
+            _ => return Err(UnchangedReason::Conversation),
         };
         if items.len() > MAX_MESSAGES {
-            return Err(Unchanged::Conversation);
+            return Err(UnchangedReason::Conversation);
         }
-        // What else a provider puts into a list is neither asked nor called.
-        let is_read = |item: &Value| {
+        // Other items, such as system messages and results, contain no requests and no calls.
+        let is_relevant = |item: &Value| {
             let text = |name: &str| item.get(name).and_then(Value::as_str);
             matches!(text("role"), Some("user" | "assistant"))
                 || (text("role").is_none()
                     && matches!(text("type"), Some("function_call" | "custom_tool_call")))
         };
-        let items: Vec<Value> = items.into_iter().filter(is_read).collect();
+        let items: Vec<Value> = items.into_iter().filter(is_relevant).collect();
         if items.is_empty() {
             return Ok(Vec::new());
         }
-        let turns = turns(&Value::Array(items)).ok_or(Unchanged::Conversation)?;
+        let turns = turns(&Value::Array(items)).ok_or(UnchangedReason::Conversation)?;
         if turns.len() > MAX_TURNS {
-            Err(Unchanged::Conversation)
+            Err(UnchangedReason::Conversation)
         } else {
             Ok(turns)
         }
     }
 }
 
-/// How OpenAI names a tool of its own: by its type, and where there may be several of one, by what
-/// tells them apart.
-fn own(entry: &str) -> Value {
+/// Returns OpenAI's reference to a tool that the provider defines: its type, and the members that
+/// identify it if there are several of this type.
+fn provider_tool(entry: &str) -> Value {
     let entry: Value = serde_json::from_str(entry).unwrap_or_default();
-    let kept = ["type", "name", "server_label"]
-        .into_iter()
-        .filter_map(|name| Some((name, entry.get(name)?.clone())));
-    kept.map(|(name, value)| (name.to_owned(), value))
-        .collect::<serde_json::Map<_, _>>()
-        .into()
+    let mut reference = serde_json::Map::new();
+    for name in ["type", "name", "server_label"] {
+        if let Some(value) = entry.get(name) {
+            reference.insert(name.to_owned(), value.clone());
+        }
+    }
+    reference.into()
 }

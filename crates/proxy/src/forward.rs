@@ -1,15 +1,15 @@
-//! Which headers go on, and which are between two neighbours only.
+//! The headers that are forwarded to the provider and back.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use crate::api::Api;
+use crate::api::ModelApi;
 
-/// The header of a key of ours where the client sends one of its provider's besides.
-pub(crate) const KEY: HeaderName = HeaderName::from_static("picktools-key");
-/// Anthropic's header of a key.
+/// The header of the gateway's key, for clients that also send a key of the provider.
+pub(crate) const PICKTOOLS_KEY: HeaderName = HeaderName::from_static("picktools-key");
+/// Anthropic's header of the API key.
 pub(crate) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
-/// What is said to a neighbour, not to whoever is behind (RFC 9110, 7.6.1).
-const HOP: [HeaderName; 8] = [
+/// The hop-by-hop headers (RFC 9110, 7.6.1).
+const HOP_BY_HOP: [HeaderName; 8] = [
     header::CONNECTION,
     header::PROXY_AUTHENTICATE,
     header::PROXY_AUTHORIZATION,
@@ -19,9 +19,9 @@ const HOP: [HeaderName; 8] = [
     header::UPGRADE,
     HeaderName::from_static("keep-alive"),
 ];
-/// What a provider is not told: who we are, what the browser of a page knows, and how long the
-/// request was.
-const OURS: [HeaderName; 6] = [
+/// The headers that are not forwarded to a provider: they describe the request to the proxy, or
+/// come from a browser.
+const NOT_FORWARDED: [HeaderName; 6] = [
     header::HOST,
     header::CONTENT_LENGTH,
     header::EXPECT,
@@ -30,30 +30,32 @@ const OURS: [HeaderName; 6] = [
     header::REFERER,
 ];
 
-/// The headers that a message goes on with.
-pub(crate) fn passes(headers: &HeaderMap) -> HeaderMap {
-    let named: Vec<HeaderName> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
-    let stays = |name: &HeaderName| {
-        // What we say ourselves nobody else says.
-        HOP.contains(name) || named.contains(name) || name.as_str().starts_with("picktools-")
-    };
-    headers
-        .iter()
-        .filter(|(name, _)| !stays(name))
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect()
+/// Returns the end-to-end headers of a message.
+pub(crate) fn end_to_end_headers(headers: &HeaderMap) -> HeaderMap {
+    let mut connection_names: Vec<HeaderName> = Vec::new();
+    for value in headers.get_all(header::CONNECTION) {
+        let names = value.to_str().unwrap_or_default().split(',');
+        connection_names.extend(names.filter_map(|name| name.trim().parse().ok()));
+    }
+    let mut forwarded = HeaderMap::new();
+    for (name, value) in headers {
+        // Only the proxy itself sends `picktools-` headers.
+        let is_dropped = HOP_BY_HOP.contains(name)
+            || connection_names.contains(name)
+            || name.as_str().starts_with("picktools-");
+        if !is_dropped {
+            forwarded.append(name.clone(), value.clone());
+        }
+    }
+    forwarded
 }
 
-/// The headers that a request goes on with, and with the provider's key where it is ours to send.
-pub(crate) fn to_provider(headers: &HeaderMap, api: Api, key: Option<&str>) -> HeaderMap {
-    let mut headers = passes(headers);
-    for name in OURS.iter().chain([&KEY]) {
+/// Returns the headers of a request to the provider.
+///
+/// If the gateway has the provider's key, it replaces the keys of the client.
+pub(crate) fn provider_headers(headers: &HeaderMap, api: ModelApi, key: Option<&str>) -> HeaderMap {
+    let mut headers = end_to_end_headers(headers);
+    for name in NOT_FORWARDED.iter().chain([&PICKTOOLS_KEY]) {
         headers.remove(name);
     }
     let Some(key) = key else { return headers };
@@ -75,8 +77,8 @@ pub(crate) fn to_provider(headers: &HeaderMap, api: Api, key: Option<&str>) -> H
 mod tests {
     use super::*;
 
-    fn headers(given: &[(&'static str, &'static str)]) -> HeaderMap {
-        given
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs
             .iter()
             .map(|&(name, value)| {
                 (
@@ -88,8 +90,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_between_neighbours_does_not_go_on() {
-        let given = headers(&[
+    fn hop_by_hop_headers_are_not_forwarded() {
+        let received = headers(&[
             ("connection", "close, x-hop"),
             ("x-hop", "1"),
             ("te", "trailers"),
@@ -103,12 +105,12 @@ mod tests {
             ("set-cookie", "b=2"),
             ("content-encoding", "gzip"),
         ]);
-        assert_eq!(passes(&given), expected);
+        assert_eq!(end_to_end_headers(&received), expected);
     }
 
     #[test]
-    fn a_key_of_ours_stays_with_us_and_that_of_the_provider_goes_to_it() {
-        let given = headers(&[
+    fn gateway_key_is_replaced_by_the_key_of_the_provider() {
+        let received = headers(&[
             ("authorization", "Bearer pk_1"),
             ("x-api-key", "pk_1"),
             ("picktools-key", "pk_1"),
@@ -116,12 +118,12 @@ mod tests {
             ("host", "127.0.0.1"),
             ("anthropic-version", "2023-06-01"),
         ]);
-        let sent = to_provider(&given, Api::Messages, Some("sk"));
+        let sent = provider_headers(&received, ModelApi::Messages, Some("sk"));
         assert_eq!(
             sent,
             headers(&[("x-api-key", "sk"), ("anthropic-version", "2023-06-01")])
         );
-        let sent = to_provider(&given, Api::Chat, Some("sk"));
+        let sent = provider_headers(&received, ModelApi::Chat, Some("sk"));
         assert_eq!(
             sent,
             headers(&[
@@ -129,15 +131,15 @@ mod tests {
                 ("anthropic-version", "2023-06-01")
             ])
         );
-        let own = to_provider(&given, Api::Chat, None);
+        let sent = provider_headers(&received, ModelApi::Chat, None);
         assert_eq!(
-            own["authorization"], "Bearer pk_1",
-            "where clients send keys of their own, those go on"
+            sent["authorization"], "Bearer pk_1",
+            "the client's own key is forwarded"
         );
         assert!(
-            !own.contains_key("picktools-key")
-                && !own.contains_key("cookie")
-                && !own.contains_key("host")
+            !sent.contains_key("picktools-key")
+                && !sent.contains_key("cookie")
+                && !sent.contains_key("host")
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The tools of requests, indexed once for each list.
+//! A cache of indexes for the tool lists of requests.
 
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroUsize;
@@ -14,117 +14,142 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::api::Api;
-use crate::members::{Members, place};
-use crate::unchanged::Unchanged;
+use crate::api::ModelApi;
+use crate::members::{JsonMembers, text_range};
+use crate::unchanged::UnchangedReason;
 
-/// The most tools of a request that is narrowed.
+/// The largest number of tools of a request that is narrowed.
 const MAX_TOOLS: usize = 10_000;
-/// The most tools that are kept indexed; over it, the list used longest ago goes.
+/// The largest number of tools in all cached indexes. Above it, the least recently used is evicted.
 const MAX_INDEXED: usize = 20_000;
-/// How many lists that were made for conversations are kept for each list of tools.
-const MAX_LISTS: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not 0");
+/// The number of cached conversation states for each list of tools.
+const MAX_CONVERSATIONS: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not 0");
 
-type Sha = [u8; 32];
+type Sha256Digest = [u8; 32];
 
-/// The members of a request, and its list where that is known.
-pub(crate) type Known<'t> = (Members<'t>, Option<Arc<Indexed>>);
-
-/// How many lists are known by their text, so that requests with them need not be read whole.
-const MAX_RECENT: usize = 8;
-
-/// The tools of requests, indexed once for each list.
-pub(crate) struct IndexedLists {
-    lists: Mutex<LruCache<Sha, Arc<Slot>>>,
-    /// Those that were used last, the latest first.
-    recent: Mutex<VecDeque<Arc<Indexed>>>,
+/// A parsed request.
+pub(crate) struct ParsedRequest<'t> {
+    pub(crate) members: JsonMembers<'t>,
+    /// The index of its tools, if they were used recently.
+    pub(crate) tools: Option<Arc<IndexedTools>>,
 }
 
-/// Filled by whoever comes first, for whom the others wait.
-type Slot = OnceLock<Result<Arc<Indexed>, Unchanged>>;
+/// The number of recent lists whose text is compared, so that it is not parsed again.
+const MAX_RECENT: usize = 8;
 
-/// The tools of a request.
-pub(crate) struct Indexed {
-    /// The list as it came.
+/// A cache of the indexes of tool lists.
+pub(crate) struct IndexCache {
+    slots: Mutex<LruCache<Sha256Digest, Arc<IndexSlot>>>,
+    /// The recently used indexes, the latest first.
+    recent: Mutex<VecDeque<Arc<IndexedTools>>>,
+}
+
+/// An index that the first request builds, while others wait for it.
+type IndexSlot = OnceLock<Result<Arc<IndexedTools>, UnchangedReason>>;
+
+/// The indexed tools of a request.
+pub(crate) struct IndexedTools {
+    /// The text of the list.
     pub(crate) text: Box<str>,
-    /// For which requests it was indexed: their shape, and from how many tools on.
-    of: (&'static str, usize),
-    pub(crate) entries: Vec<Entry>,
-    /// The places of functions among the entries, by name.
-    names: HashMap<String, usize>,
+    /// The name of the request format.
+    shape: &'static str,
+    /// The number of functions from which a request is narrowed.
+    min_functions: usize,
+    pub(crate) entries: Vec<ToolEntry>,
+    /// The positions of functions among the entries, by name.
+    positions: HashMap<String, usize>,
     engine: Engine,
-    /// What a choice was made for, by the digest of a conversation so far.
-    lists: Mutex<LruCache<Sha, Arc<[usize]>>>,
+    /// The needed functions, by the digest of the conversation.
+    needed: Mutex<LruCache<Sha256Digest, Arc<[usize]>>>,
 }
 
 /// An entry of `tools`.
-pub(crate) struct Entry {
-    /// Where it stands in the text of the list.
-    pub(crate) place: Range<usize>,
-    /// What it is called, where it is a function.
+pub(crate) struct ToolEntry {
+    /// The position of the entry in the text of the list.
+    pub(crate) range: Range<usize>,
+    /// The name, if the entry is a function.
     pub(crate) name: Option<String>,
-    /// Anthropic's mark that the prompt is kept up to here, and the entry without it.
-    pub(crate) cached: Option<(Value, String)>,
-    /// Whether it searches for tools, or waits for a search.
+    /// Anthropic's mark for the prompt cache, if the entry has one.
+    pub(crate) cache_mark: Option<CacheMark>,
+    /// `true` for a tool search, and for a tool that waits for a search.
     pub(crate) defers: bool,
+    /// The size of the entry, in tokens (o200k).
     pub(crate) tokens: usize,
 }
 
-impl IndexedLists {
+/// Anthropic's mark at the end of the part of a prompt that is cached.
+pub(crate) struct CacheMark {
+    pub(crate) value: Value,
+    /// The text of the entry without the mark.
+    pub(crate) unmarked_entry: String,
+}
+
+impl IndexCache {
     pub(crate) fn new() -> Self {
         Self {
-            lists: Mutex::new(LruCache::unbounded()),
+            slots: Mutex::new(LruCache::unbounded()),
             recent: Mutex::default(),
         }
     }
 
-    /// The members of a request, and its list where that was used lately: then it is not read
-    /// again.
-    pub(crate) fn read<'t>(
+    /// Parses a request. Tools that were used recently are not parsed again.
+    pub(crate) fn parse<'t>(
         &self,
-        api: Api,
-        from: usize,
+        api: ModelApi,
+        min_functions: usize,
         text: &'t str,
-    ) -> Result<Known<'t>, Unchanged> {
-        let recent: Vec<Arc<Indexed>> = lock(&self.recent).iter().cloned().collect();
-        for indexed in recent
-            .into_iter()
-            .filter(|indexed| indexed.of == (api.shape(), from))
-        {
-            if let Some(members) = Members::read_around(text, "tools", &indexed.text) {
-                self.used(&indexed);
-                return Ok((members, Some(indexed)));
+    ) -> Result<ParsedRequest<'t>, UnchangedReason> {
+        let recent: Vec<Arc<IndexedTools>> = lock(&self.recent).iter().cloned().collect();
+        for indexed in recent {
+            if indexed.shape != api.shape() || indexed.min_functions != min_functions {
+                continue;
+            }
+            if let Some(members) = JsonMembers::parse_around(text, "tools", &indexed.text) {
+                self.mark_used(&indexed);
+                return Ok(ParsedRequest {
+                    members,
+                    tools: Some(indexed),
+                });
             }
         }
-        Members::read(text)
-            .map(|members| (members, None))
-            .map_err(|_| Unchanged::Body)
+        let members = JsonMembers::parse(text).map_err(|_| UnchangedReason::Body)?;
+        Ok(ParsedRequest {
+            members,
+            tools: None,
+        })
     }
 
-    /// The index of a list, made where it is not there. `from` is how many functions are worth one.
-    pub(crate) fn get(&self, api: Api, from: usize, text: &str) -> Result<Arc<Indexed>, Unchanged> {
+    /// Returns the index of a list. If it is not cached, builds it.
+    ///
+    /// A list with fewer than `min_functions` functions is not indexed.
+    pub(crate) fn get(
+        &self,
+        api: ModelApi,
+        min_functions: usize,
+        text: &str,
+    ) -> Result<Arc<IndexedTools>, UnchangedReason> {
         let mut hash = Sha256::new();
         hash.update(api.shape());
-        hash.update(from.to_le_bytes());
+        hash.update(min_functions.to_le_bytes());
         hash.update(text);
-        let digest: Sha = hash.finalize().into();
-        let slot = Arc::clone(lock(&self.lists).get_or_insert(digest, Arc::default));
+        let digest: Sha256Digest = hash.finalize().into();
+        let slot = Arc::clone(lock(&self.slots).get_or_insert(digest, Arc::default));
         let indexed = slot
-            .get_or_init(|| Indexed::read(api, from, text).map(Arc::new))
+            .get_or_init(|| IndexedTools::build(api, min_functions, text).map(Arc::new))
             .clone();
-        self.bound();
+        self.evict();
         if let Ok(indexed) = &indexed {
-            self.used(indexed);
+            self.mark_used(indexed);
         }
         indexed
     }
 
-    /// Has a list known by its text from now on.
-    fn used(&self, indexed: &Arc<Indexed>) {
+    /// Moves an index to the front of the recent ones.
+    fn mark_used(&self, indexed: &Arc<IndexedTools>) {
         let mut recent = lock(&self.recent);
         recent.retain(|other| !Arc::ptr_eq(other, indexed));
         recent.push_front(Arc::clone(indexed));
-        let tools = |recent: &VecDeque<Arc<Indexed>>| {
+        let tools = |recent: &VecDeque<Arc<IndexedTools>>| {
             recent.iter().map(|list| list.entries.len()).sum::<usize>()
         };
         while recent.len() > MAX_RECENT || (recent.len() > 1 && tools(&recent) > MAX_INDEXED) {
@@ -132,94 +157,101 @@ impl IndexedLists {
         }
     }
 
-    fn bound(&self) {
-        let mut lists = lock(&self.lists);
-        let tools = |slot: &Slot| match slot.get() {
+    /// Evicts indexes until the number of tools is within the limit.
+    fn evict(&self) {
+        let mut slots = lock(&self.slots);
+        let tools = |slot: &IndexSlot| match slot.get() {
             Some(Ok(indexed)) => indexed.entries.len().max(1),
             _ => 1,
         };
-        let mut all: usize = lists.iter().map(|(_, slot)| tools(slot)).sum();
-        while all > MAX_INDEXED
-            && let Some((_, slot)) = lists.pop_lru()
+        let mut total: usize = slots.iter().map(|(_, slot)| tools(slot)).sum();
+        while total > MAX_INDEXED
+            && let Some((_, slot)) = slots.pop_lru()
         {
-            all -= tools(&slot);
+            total -= tools(&slot);
         }
     }
 }
 
-impl Indexed {
-    fn read(api: Api, from: usize, text: &str) -> Result<Self, Unchanged> {
-        let raw: Vec<&RawValue> = serde_json::from_str(text).map_err(|_| Unchanged::Tools)?;
-        if raw.len() > MAX_TOOLS {
-            return Err(Unchanged::Tools);
+impl IndexedTools {
+    fn build(api: ModelApi, min_functions: usize, text: &str) -> Result<Self, UnchangedReason> {
+        let raw_entries: Vec<&RawValue> =
+            serde_json::from_str(text).map_err(|_| UnchangedReason::Tools)?;
+        if raw_entries.len() > MAX_TOOLS {
+            return Err(UnchangedReason::Tools);
         }
-        let mut names = HashMap::new();
+        let mut positions = HashMap::new();
         let mut tools = Vec::new();
-        let mut entries = Vec::with_capacity(raw.len());
-        for raw in raw {
-            let mut value: Value = serde_json::from_str(raw.get()).map_err(|_| Unchanged::Tools)?;
-            let read = api.tool(&value)?;
+        let mut entries = Vec::with_capacity(raw_entries.len());
+        for raw in raw_entries {
+            let mut value: Value =
+                serde_json::from_str(raw.get()).map_err(|_| UnchangedReason::Tools)?;
+            let function = api.parse_tool(&value)?;
             let kind = value
                 .get("type")
                 .and_then(Value::as_str)
                 .unwrap_or_default();
             let defers = kind.starts_with("tool_search") || value.get("defer_loading").is_some();
-            let cached = match value
+            let cache_mark = match value
                 .as_object_mut()
                 .and_then(|entry| entry.shift_remove("cache_control"))
             {
-                Some(mark) if !api.is_openai() => Some((mark, value.to_string())),
+                Some(mark) if !api.is_openai() => Some(CacheMark {
+                    value: mark,
+                    unmarked_entry: value.to_string(),
+                }),
                 _ => None,
             };
-            let name = read.as_ref().map(|read| read.name.clone());
-            if let Some(read) = read {
-                if names.insert(read.name.clone(), entries.len()).is_some() {
-                    return Err(Unchanged::Tools);
+            let name = function.as_ref().map(|function| function.name.clone());
+            if let Some(function) = function {
+                let previous = positions.insert(function.name.clone(), entries.len());
+                if previous.is_some() {
+                    return Err(UnchangedReason::Tools);
                 }
                 tools.push(Tool::with_parameters(
-                    read.name,
-                    read.description,
-                    read.parameters,
+                    function.name,
+                    function.description,
+                    function.parameters,
                 ));
             }
-            entries.push(Entry {
-                place: place(text, raw),
+            entries.push(ToolEntry {
+                range: text_range(text, raw),
                 name,
-                cached,
+                cache_mark,
                 defers,
                 tokens: 0,
             });
         }
-        if tools.len() < from {
-            return Err(Unchanged::FewTools);
+        if tools.len() < min_functions {
+            return Err(UnchangedReason::FewTools);
         }
-        let engine = engine(tools)?;
+        let engine = build_engine(tools)?;
         for entry in &mut entries {
-            entry.tokens = Tokenizer::O200k.count(&text[entry.place.clone()]);
+            entry.tokens = Tokenizer::O200k.count(&text[entry.range.clone()]);
         }
-        let lists = Mutex::new(LruCache::new(MAX_LISTS));
         Ok(Self {
             text: text.into(),
-            of: (api.shape(), from),
+            shape: api.shape(),
+            min_functions,
             entries,
-            names,
+            positions,
             engine,
-            lists,
+            needed: Mutex::new(LruCache::new(MAX_CONVERSATIONS)),
         })
     }
 
-    /// Which functions a conversation has needed so far, in the order in which it came to need
-    /// them. What it is for the beginning of a conversation is the beginning of what it is for the
-    /// whole, so that a list only grows.
-    pub(crate) fn list(
+    /// Returns the positions of the functions that a conversation needs, in the order of need.
+    ///
+    /// The list of the first turns is a prefix of the list of all turns, so a list only grows.
+    pub(crate) fn needed_functions(
         &self,
         turns: &[Turn],
         settings: &ProxySettings,
-    ) -> Result<Arc<[usize]>, Unchanged> {
+    ) -> Result<Arc<[usize]>, UnchangedReason> {
         let mut hash = Sha256::new();
         hash.update(settings.per_turn.to_le_bytes());
         hash.update(settings.min_score.to_le_bytes());
-        let mut digests: Vec<Sha> = Vec::with_capacity(turns.len());
+        let mut digests: Vec<Sha256Digest> = Vec::with_capacity(turns.len());
         for turn in turns {
             hash.update(turn.called.len().to_le_bytes());
             for text in std::iter::once(&turn.request).chain(&turn.called) {
@@ -228,51 +260,51 @@ impl Indexed {
             }
             digests.push(hash.clone().finalize().into());
         }
-        let known = {
-            let mut lists = lock(&self.lists);
+        let cached = {
+            let mut needed = lock(&self.needed);
             digests
                 .iter()
                 .enumerate()
                 .rev()
-                .find_map(|(at, digest)| Some((at, Arc::clone(lists.get(digest)?))))
+                .find_map(|(at, digest)| Some((at, Arc::clone(needed.get(digest)?))))
         };
-        let (from, mut list): (usize, Vec<usize>) = match known {
+        let (first_turn, mut list): (usize, Vec<usize>) = match cached {
             Some((at, list)) if at + 1 == turns.len() => return Ok(list),
             Some((at, list)) => (at + 1, list.to_vec()),
             None => (0, Vec::new()),
         };
-        for at in from..turns.len() {
+        for at in first_turn..turns.len() {
             let turn = &turns[at];
             if !turn.request.is_empty() {
                 self.pick(&turns[..=at], settings, &mut list)?;
             }
             for name in &turn.called {
-                add(&mut list, self.place(name));
+                add_position(&mut list, self.position(name));
             }
-            lock(&self.lists).put(digests[at], list.as_slice().into());
+            lock(&self.needed).put(digests[at], list.as_slice().into());
         }
         Ok(list.into())
     }
 
-    /// Adds what the last of these turns asks for.
+    /// Adds the picks for the last of these turns.
     fn pick(
         &self,
         turns: &[Turn],
         settings: &ProxySettings,
         list: &mut Vec<usize>,
-    ) -> Result<(), Unchanged> {
-        let Some((turn, before)) = turns.split_last() else {
+    ) -> Result<(), UnchangedReason> {
+        let Some((turn, earlier_turns)) = turns.split_last() else {
             return Ok(());
         };
-        let earlier: Vec<&str> = before
+        let earlier: Vec<&str> = earlier_turns
             .iter()
             .map(|turn| turn.request.as_str())
-            .filter(|said| !said.is_empty())
+            .filter(|request| !request.is_empty())
             .collect();
         let query = Query::new(turn.request.as_str()).with_context(&earlier);
         let options = PickOptions {
             max_candidates: settings.per_turn,
-            // A model that is shown no tool at all cannot even ask for one.
+            // The first list has no threshold, because a model without tools cannot ask for one.
             min_score: if list.is_empty() {
                 0.0
             } else {
@@ -286,39 +318,42 @@ impl Indexed {
             ..PickOptions::default()
         };
         let selection = self.engine.pick(&query, &options).map_err(|error| {
-            tracing::warn!(target: "picktools::proxy", %error, "the tools of a request are not narrowed");
-            Unchanged::Failed
+            tracing::warn!(
+                target: "picktools::proxy", %error,
+                "pick failed; the request is forwarded unchanged"
+            );
+            UnchangedReason::Failed
         })?;
         for pick in selection.picks.iter().chain(&selection.required) {
-            add(list, self.place(&pick.tool.name));
+            add_position(list, self.position(&pick.tool.name));
         }
         Ok(())
     }
 
-    /// The place of a function among the entries.
-    pub(crate) fn place(&self, name: &str) -> Option<usize> {
-        self.names.get(name).copied()
+    /// Returns the position of a function among the entries.
+    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+        self.positions.get(name).copied()
     }
 
-    /// How many functions there are.
-    pub(crate) fn functions(&self) -> usize {
-        self.names.len()
-    }
-}
-
-/// Adds what is not there.
-pub(crate) fn add(list: &mut Vec<usize>, place: Option<usize>) {
-    if let Some(place) = place.filter(|place| !list.contains(place)) {
-        list.push(place);
+    /// Returns the number of functions.
+    pub(crate) fn count_functions(&self) -> usize {
+        self.positions.len()
     }
 }
 
-/// Indexes tools. One whose schema no catalog takes is indexed without it.
-fn engine(tools: Vec<Tool>) -> Result<Engine, Unchanged> {
+/// Adds a position, unless the list has it.
+pub(crate) fn add_position(list: &mut Vec<usize>, position: Option<usize>) {
+    if let Some(position) = position.filter(|position| !list.contains(position)) {
+        list.push(position);
+    }
+}
+
+/// Indexes tools. A tool with an invalid schema is indexed without the schema.
+fn build_engine(tools: Vec<Tool>) -> Result<Engine, UnchangedReason> {
     let catalog = Catalog::from_tools(tools.iter().cloned()).or_else(|_| {
         Catalog::from_tools(tools.into_iter().map(|tool| {
-            let is_taken = Catalog::from_tools([tool.clone()]).is_ok();
-            if is_taken {
+            let is_valid = Catalog::from_tools([tool.clone()]).is_ok();
+            if is_valid {
                 tool
             } else {
                 Tool::without_arguments(tool.name, tool.description)
@@ -326,8 +361,11 @@ fn engine(tools: Vec<Tool>) -> Result<Engine, Unchanged> {
         }))
     });
     let failed = |error: &dyn std::fmt::Display| {
-        tracing::warn!(target: "picktools::proxy", %error, "the tools of a request cannot be indexed");
-        Unchanged::Tools
+        tracing::warn!(
+            target: "picktools::proxy", %error,
+            "indexing failed; the request is forwarded unchanged"
+        );
+        UnchangedReason::Tools
     };
     Engine::new(catalog.map_err(|error| failed(&error))?).map_err(|error| failed(&error))
 }
@@ -353,16 +391,23 @@ mod tests {
         let verbs = [("send", "Sends"), ("find", "Finds"), ("delete", "Deletes")];
         let tools: Vec<Value> = subjects
             .iter()
-            .flat_map(|subject| verbs.map(|(verb, does)| (format!("{verb}_{subject}"), format!("{does} the {subject}"))))
-            .map(|(name, description)| json!({"type": "function", "function": {"name": name, "description": description}}))
+            .flat_map(|subject| verbs.map(|(verb, does)| (verb, does, subject)))
+            .map(|(verb, does, subject)| {
+                let name = format!("{verb}_{subject}");
+                let description = format!("{does} the {subject}");
+                json!({"type": "function", "function": {"name": name, "description": description}})
+            })
             .collect();
         json!(tools).to_string()
     }
 
     #[test]
-    fn a_list_only_grows_and_is_the_same_whether_or_not_it_was_worked_out_before() {
+    fn needed_functions_only_grow_and_do_not_depend_on_the_cache() {
         let say = |text: &str| json!({"role": "user", "content": text});
-        let call = |name: &str| json!({"role": "assistant", "tool_calls": [{"function": {"name": name}}], "content": null});
+        let call = |name: &str| {
+            let calls = json!([{"function": {"name": name}}]);
+            json!({"role": "assistant", "tool_calls": calls, "content": null})
+        };
         let talk = [
             call("find_ticket"),
             say("will the weather hold for the flight?"),
@@ -378,44 +423,44 @@ mod tests {
             ..ProxySettings::default()
         };
         let text = tools();
-        let kept = IndexedLists::new();
-        let list = |lists: &IndexedLists, talk: &[Value]| {
+        let cache = IndexCache::new();
+        let list = |lists: &IndexCache, talk: &[Value]| {
             let turns = turns(&json!(talk)).expect("a transcript");
             lists
-                .get(Api::Chat, 16, &text)
+                .get(ModelApi::Chat, 16, &text)
                 .expect("tools")
-                .list(&turns, &settings)
+                .needed_functions(&turns, &settings)
                 .expect("a list")
                 .to_vec()
         };
-        let mut before: Vec<usize> = Vec::new();
+        let mut previous: Vec<usize> = Vec::new();
         for end in 1..=talk.len() {
-            let now = list(&kept, &talk[..end]);
-            assert!(now.starts_with(&before), "{before:?} {now:?}");
+            let current = list(&cache, &talk[..end]);
+            assert!(current.starts_with(&previous), "{previous:?} {current:?}");
             assert_eq!(
-                now,
-                list(&IndexedLists::new(), &talk[..end]),
-                "what is remembered changes nothing"
+                current,
+                list(&IndexCache::new(), &talk[..end]),
+                "the cache changes no result"
             );
-            before = now;
+            previous = current;
         }
-        assert!(before.len() < 24, "{before:?}");
+        assert!(previous.len() < 24, "{previous:?}");
     }
 
     #[test]
-    fn a_schema_that_no_catalog_takes_does_not_keep_the_others_from_being_picked() {
+    fn invalid_schema_does_not_prevent_the_pick_of_other_tools() {
         let mut tools: Vec<Value> = serde_json::from_str(&tools()).expect("JSON");
         tools[0]["function"]["parameters"] =
             json!({"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:1/"}}});
         tools[1]["function"]["parameters"] = json!({"type": "nonsense"});
-        let lists = IndexedLists::new();
+        let lists = IndexCache::new();
         let indexed = lists
-            .get(Api::Chat, 16, &json!(tools).to_string())
+            .get(ModelApi::Chat, 16, &json!(tools).to_string())
             .expect("tools");
         let turns =
             turns(&json!([{"role": "user", "content": "send the email"}])).expect("a transcript");
         let list = indexed
-            .list(&turns, &ProxySettings::default())
+            .needed_functions(&turns, &ProxySettings::default())
             .expect("a list");
         assert_eq!(list.first(), Some(&0));
     }

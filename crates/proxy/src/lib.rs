@@ -1,13 +1,12 @@
-//! The model proxy: it passes a request to its provider with the tools that the conversation needs,
-//! and the answer back unchanged.
+//! The model proxy: it forwards API requests to the provider with only the tools that the
+//! conversation needs. It returns the response unchanged.
 //!
-//! Nothing of a conversation is kept. What a conversation needs is worked out from its own
-//! messages, turn by turn, and each turn only adds to the list, so that the provider's cache of the
-//! prompt stays good: the list of one request is the beginning of that of the next. What was worked
-//! out is remembered by the digest of the messages, for speed alone.
+//! The proxy stores no conversation. It computes the tool list from the messages of each request,
+//! turn by turn. Each turn only appends to the list, so the provider's prompt cache stays valid.
+//! Lists are cached by the digest of the messages, for speed only.
 
-// Modules stand in reading order: each uses only those above it (`tests/main/architecture.rs` of
-// the library).
+// Modules are in reading order: each uses only modules above it. A test of the library checks this
+// (`tests/main/architecture.rs`).
 mod unchanged;
 mod members;
 mod api;
@@ -16,5 +15,5 @@ mod indexed;
 mod narrow;
 mod proxy;
 
-pub use api::Api;
+pub use api::ModelApi;
 pub use proxy::{Proxy, refuse};

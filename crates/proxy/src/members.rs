@@ -1,5 +1,6 @@
-//! A JSON object as it was written: where its members stand, so that some can be replaced and no
-//! other byte changes.
+//! The positions of the members of a JSON object in its text.
+//!
+//! A member can be replaced without changing any other byte.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,37 +10,38 @@ use std::ops::Range;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The most members of an object.
+/// The largest number of members of an object.
 const MAX_MEMBERS: usize = 1_000;
 
-/// The members of an object, each with the place of its value in the text.
-pub(crate) struct Members<'t> {
+/// The members of a JSON object, with the position of each value in the text.
+pub(crate) struct JsonMembers<'t> {
     text: &'t str,
-    places: BTreeMap<String, Range<usize>>,
-    /// Where a member can be put in before all others.
+    ranges: BTreeMap<String, Range<usize>>,
+    /// The position at which a first member can be inserted.
     start: usize,
 }
 
-impl<'t> Members<'t> {
-    /// Reads an object. One that has a name twice means different things to different readers, and
-    /// is refused.
-    pub(crate) fn read(text: &'t str) -> Result<Self, serde_json::Error> {
-        let Listed(members) = serde_json::from_str(text)?;
-        let places = members
+impl<'t> JsonMembers<'t> {
+    /// Parses an object. A duplicate key is an error, because parsers disagree about its meaning.
+    pub(crate) fn parse(text: &'t str) -> Result<Self, serde_json::Error> {
+        let ObjectMembers(members) = serde_json::from_str(text)?;
+        let ranges = members
             .into_iter()
-            .map(|(name, value)| (name.into_owned(), place(text, value)))
+            .map(|(name, value)| (name.into_owned(), text_range(text, value)))
             .collect();
         let start = text.find('{').map_or(0, |at| at + 1);
         Ok(Self {
             text,
-            places,
+            ranges,
             start,
         })
     }
 
-    /// Reads an object as [`Members::read`] does, of which a part is known: a whole value, which is
-    /// not read again. `None` where that is not the value of the member `name`.
-    pub(crate) fn read_around(text: &'t str, name: &str, known: &str) -> Option<Self> {
+    /// Parses an object like [`JsonMembers::parse`] without parsing the known value of one member
+    /// again.
+    ///
+    /// Returns `None` if the member `name` does not have this value.
+    pub(crate) fn parse_around(text: &'t str, name: &str, known: &str) -> Option<Self> {
         let quoted = format!("\"{name}\"");
         let at = text.match_indices(&quoted).find_map(|(at, _)| {
             let rest = text[at + quoted.len()..]
@@ -48,67 +50,69 @@ impl<'t> Members<'t> {
                 .trim_start();
             rest.starts_with(known).then(|| text.len() - rest.len())
         })?;
-        // What is read has a null in its place.
+        // The parsed text has a null instead of the known value.
         let end = at + known.len();
         let short = format!("{}null{}", &text[..at], &text[end..]);
-        let Members {
-            mut places, start, ..
-        } = Members::read(&short).ok()?;
-        let cut = "null".len();
-        let place = places
+        let JsonMembers {
+            mut ranges, start, ..
+        } = JsonMembers::parse(&short).ok()?;
+        let null_len = "null".len();
+        let range = ranges
             .get_mut(name)
-            .filter(|place| **place == (at..at + cut))?;
-        place.end = end;
-        for place in places.values_mut().filter(|place| place.start > at) {
-            *place = place.start - cut + known.len()..place.end - cut + known.len();
+            .filter(|range| **range == (at..at + null_len))?;
+        range.end = end;
+        for range in ranges.values_mut().filter(|range| range.start > at) {
+            let start = range.start - null_len + known.len();
+            *range = start..range.end - null_len + known.len();
         }
         Some(Self {
             text,
-            places,
+            ranges,
             start,
         })
     }
 
-    /// The value of a member, as it is written.
+    /// Returns the text of the value of a member.
     pub(crate) fn get(&self, name: &str) -> Option<&'t str> {
-        self.places.get(name).map(|place| &self.text[place.clone()])
+        self.ranges.get(name).map(|range| &self.text[range.clone()])
     }
 
-    /// Returns `true` if a member is there and not null.
+    /// Returns `true` if the object has the member and it is not null.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| value != "null")
     }
 
-    /// The text with another value in a member, which is put in first where it is not there.
-    pub(crate) fn with(&self, name: &str, value: &str) -> String {
-        match self.places.get(name) {
-            Some(place) => format!(
+    /// Returns the text with another value of a member. A missing member is inserted first.
+    pub(crate) fn replace(&self, name: &str, value: &str) -> String {
+        match self.ranges.get(name) {
+            Some(range) => format!(
                 "{}{value}{}",
-                &self.text[..place.start],
-                &self.text[place.end..]
+                &self.text[..range.start],
+                &self.text[range.end..]
             ),
             None => {
-                let (before, after) = self.text.split_at(self.start);
-                let comma = if self.places.is_empty() { "" } else { "," };
-                format!("{before}\"{name}\":{value}{comma}{after}")
+                let (head, tail) = self.text.split_at(self.start);
+                let comma = if self.ranges.is_empty() { "" } else { "," };
+                format!("{head}\"{name}\":{value}{comma}{tail}")
             }
         }
     }
 }
 
-/// Where a value that was borrowed from a text stands in it.
-pub(crate) fn place(text: &str, value: &RawValue) -> Range<usize> {
+/// Returns the position of a value that was borrowed from a text.
+pub(crate) fn text_range(text: &str, value: &RawValue) -> Range<usize> {
     let start = value.get().as_ptr().addr() - text.as_ptr().addr();
     start..start + value.get().len()
 }
 
-pub(crate) struct Listed<'t>(Vec<(Cow<'t, str>, &'t RawValue)>);
+/// The members of an object in order; duplicate keys are an error.
+pub(crate) struct ObjectMembers<'t>(Vec<(Cow<'t, str>, &'t RawValue)>);
 
-impl<'de> Deserialize<'de> for Listed<'de> {
+impl<'de> Deserialize<'de> for ObjectMembers<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Listed<'de>;
+        struct ObjectVisitor;
+        impl<'de> Visitor<'de> for ObjectVisitor {
+            type Value = ObjectMembers<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
@@ -119,17 +123,17 @@ impl<'de> Deserialize<'de> for Listed<'de> {
                 let mut names = std::collections::HashSet::new();
                 while let Some((name, value)) = map.next_entry::<Cow<'de, str>, &RawValue>()? {
                     if !names.insert(name.clone()) {
-                        return Err(A::Error::custom("a name stands twice in an object"));
+                        return Err(A::Error::custom("duplicate key in an object"));
                     }
                     if members.len() == MAX_MEMBERS {
-                        return Err(A::Error::custom("an object has too many members"));
+                        return Err(A::Error::custom("too many members in an object"));
                     }
                     members.push((name, value));
                 }
-                Ok(Listed(members))
+                Ok(ObjectMembers(members))
             }
         }
-        deserializer.deserialize_map(Reader)
+        deserializer.deserialize_map(ObjectVisitor)
     }
 }
 
@@ -138,28 +142,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_that_is_known_is_found_where_it_is_the_member_and_nowhere_else() {
+    fn known_value_is_found_only_as_the_value_of_the_member() {
         let known = "[{\"name\":\"a\"}]";
         for text in [
             format!("{{\"model\":\"m\",\"tools\" : {known},\"seed\":1,\"x\":[2]}}"),
             format!("{{\"tools\":{known}}}"),
             format!(" {{ \"messages\":[\"\\\"tools\\\":\"],\"tools\":{known} }} "),
         ] {
-            let (around, whole) = (
-                Members::read_around(&text, "tools", known),
-                Members::read(&text),
-            );
-            let (around, whole) = (around.expect("it is there"), whole.expect("an object"));
+            let around = JsonMembers::parse_around(&text, "tools", known).expect("it is there");
+            let parsed = JsonMembers::parse(&text).expect("an object");
             assert_eq!(
-                (around.places.clone(), around.start),
-                (whole.places.clone(), whole.start),
+                (around.ranges.clone(), around.start),
+                (parsed.ranges.clone(), parsed.start),
                 "{text}"
             );
             assert_eq!(around.get("tools"), Some(known));
-            assert_eq!(around.with("tools", "[]"), whole.with("tools", "[]"));
+            assert_eq!(around.replace("tools", "[]"), parsed.replace("tools", "[]"));
             assert_eq!(
-                around.with("tool_choice", "1"),
-                whole.with("tool_choice", "1")
+                around.replace("tool_choice", "1"),
+                parsed.replace("tool_choice", "1")
             );
         }
         for text in [
@@ -172,30 +173,38 @@ mod tests {
             "{\"tools\":[{\"name\":\"b\"}]}".to_owned(),
         ] {
             assert!(
-                Members::read_around(&text, "tools", known).is_none(),
+                JsonMembers::parse_around(&text, "tools", known).is_none(),
                 "{text}"
             );
         }
     }
 
     #[test]
-    fn only_the_member_that_is_replaced_changes() {
-        let text = " { \"model\" : \"m\",\t\"tools\":[ 1 , 2 ], \"seed\": 9007199254740993, \"x\":\"\\u00e9\" } ";
-        let members = Members::read(text).expect("an object");
+    fn replacing_a_member_changes_no_other_byte() {
+        let text = concat!(
+            " { \"model\" : \"m\",\t\"tools\":[ 1 , 2 ], ",
+            "\"seed\": 9007199254740993, \"x\":\"\\u00e9\" } "
+        );
+        let members = JsonMembers::parse(text).expect("an object");
         assert_eq!(members.get("tools"), Some("[ 1 , 2 ]"));
-        assert_eq!(members.with("tools", "[]"), text.replace("[ 1 , 2 ]", "[]"));
         assert_eq!(
-            members.with("choice", "1"),
+            members.replace("tools", "[]"),
+            text.replace("[ 1 , 2 ]", "[]")
+        );
+        assert_eq!(
+            members.replace("choice", "1"),
             text.replacen('{', "{\"choice\":1,", 1)
         );
         assert_eq!(
-            Members::read("{}").expect("an object").with("a", "1"),
+            JsonMembers::parse("{}")
+                .expect("an object")
+                .replace("a", "1"),
             "{\"a\":1}"
         );
     }
 
     #[test]
-    fn what_readers_may_understand_differently_is_refused() {
+    fn ambiguous_or_invalid_object_is_refused() {
         for text in [
             "",
             "[]",
@@ -205,11 +214,11 @@ mod tests {
             "{\"a\":}",
             "null",
         ] {
-            assert!(Members::read(text).is_err(), "{text}");
+            assert!(JsonMembers::parse(text).is_err(), "{text}");
         }
         let many: Vec<String> = (0..=MAX_MEMBERS)
             .map(|number| format!("\"{number}\":0"))
             .collect();
-        assert!(Members::read(&format!("{{{}}}", many.join(","))).is_err());
+        assert!(JsonMembers::parse(&format!("{{{}}}", many.join(","))).is_err());
     }
 }

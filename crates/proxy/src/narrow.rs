@@ -1,81 +1,84 @@
-//! A request with the tools that its conversation needs.
+//! The reduction of a request to the tools that its conversation needs.
 
 use std::sync::Arc;
 
 use picktools_gateway::settings::{ProxyMode, ProxySettings};
 use serde_json::Value;
 
-use crate::api::{Api, Choice};
-use crate::indexed::{Indexed, IndexedLists, add};
-use crate::members::Members;
-use crate::unchanged::Unchanged;
+use crate::api::{Choice, ModelApi};
+use crate::indexed::{IndexCache, IndexedTools, ParsedRequest, add_position};
+use crate::members::JsonMembers;
+use crate::unchanged::UnchangedReason;
 
-/// Anthropic's own search, for tools that are not shown.
+/// Anthropic's tool search, which finds deferred tools.
 const SEARCH: &str = r#"{"type":"tool_search_tool_bm25_20251119","name":"tool_search_tool_bm25"}"#;
-/// How a request says that a tool waits for a search.
+/// The member that defers a tool until a search finds it.
 const DEFERRED: &str = r#""defer_loading":true,"#;
 
-/// A request as it goes on.
+/// A request with narrowed tools.
 #[derive(Debug)]
-pub(crate) struct Narrowed {
+pub(crate) struct NarrowedRequest {
     pub(crate) body: String,
     pub(crate) mode: ProxyMode,
     /// The functions that the model is shown.
     pub(crate) names: Vec<String>,
-    /// How many functions the model is shown, and of how many.
+    /// The number of functions that the model is shown.
     pub(crate) shown: usize,
-    pub(crate) of: usize,
-    /// The tokens (o200k) of the definitions that it is not shown.
+    /// The number of functions of the request.
+    pub(crate) total: usize,
+    /// The tokens (o200k) of the definitions that the model is not shown.
     pub(crate) saved: usize,
 }
 
-/// Narrows the tools of a request, or says why it goes on as it came.
+/// Narrows the tools of a request, or returns the reason why it is forwarded unchanged.
 pub(crate) fn narrow(
-    lists: &IndexedLists,
-    api: Api,
+    cache: &IndexCache,
+    api: ModelApi,
     settings: &ProxySettings,
     body: &[u8],
-) -> Result<Narrowed, Unchanged> {
+) -> Result<NarrowedRequest, UnchangedReason> {
     let mode = api
         .provider(settings)
         .map_or(ProxyMode::Off, |provider| provider.mode);
     if mode == ProxyMode::Off {
-        return Err(Unchanged::FewTools);
+        return Err(UnchangedReason::FewTools);
     }
-    let text = std::str::from_utf8(body).map_err(|_| Unchanged::Body)?;
-    let (members, known) = lists.read(api, settings.from_tools, text)?;
+    let text = std::str::from_utf8(body).map_err(|_| UnchangedReason::Body)?;
+    let ParsedRequest {
+        members,
+        tools: recent_tools,
+    } = cache.parse(api, settings.from_tools, text)?;
     let tools = members
         .get("tools")
         .filter(|text| text.starts_with('['))
-        .ok_or(Unchanged::FewTools)?;
-    // What was said before is with the provider, and with it what the list was.
+        .ok_or(UnchangedReason::FewTools)?;
+    // The provider stores the earlier turns, so the earlier list is unknown.
     if mode != ProxyMode::Allowed
         && (members.has("previous_response_id") || members.has("conversation"))
     {
-        return Err(Unchanged::Conversation);
+        return Err(UnchangedReason::Conversation);
     }
-    let choice = api.choice(&members)?;
+    let choice = api.parse_choice(&members)?;
     if choice == Choice::Other {
-        return Err(Unchanged::Choice);
+        return Err(UnchangedReason::Choice);
     }
-    let indexed = match known {
-        Some(known) => known,
-        None => lists.get(api, settings.from_tools, tools)?,
+    let indexed = match recent_tools {
+        Some(indexed) => indexed,
+        None => cache.get(api, settings.from_tools, tools)?,
     };
     if indexed.entries.iter().any(|entry| entry.defers) {
-        return Err(Unchanged::Choice);
+        return Err(UnchangedReason::Choice);
     }
-    let mut list = indexed.list(&api.turns(&members)?, settings)?.to_vec();
+    let turns = api.parse_turns(&members)?;
+    let mut list = indexed.needed_functions(&turns, settings)?.to_vec();
     if let Choice::Named(name) = &choice {
-        add(
-            &mut list,
-            Some(indexed.place(name).ok_or(Unchanged::Tools)?),
-        );
+        let position = indexed.position(name).ok_or(UnchangedReason::Tools)?;
+        add_position(&mut list, Some(position));
     }
     if list.is_empty() {
-        return Err(Unchanged::Conversation);
+        return Err(UnchangedReason::Conversation);
     }
-    let request = Request {
+    let request = NarrowRequest {
         api,
         members: &members,
         tools,
@@ -83,120 +86,121 @@ pub(crate) fn narrow(
         list: &list,
     };
     let body = match mode {
-        ProxyMode::Allowed => request.allowed(&choice)?,
-        mode => request.narrowed(mode),
+        ProxyMode::Allowed => request.body_with_allowed_tools(&choice)?,
+        mode => request.body_with_fewer_tools(mode),
     };
     let shown_tokens: usize = list
         .iter()
-        .map(|&place| indexed.entries[place].tokens)
+        .map(|&position| indexed.entries[position].tokens)
         .sum();
-    let all = indexed
-        .entries
-        .iter()
-        .filter(|entry| entry.name.is_some())
-        .map(|entry| entry.tokens)
-        .sum::<usize>();
+    let functions = indexed.entries.iter().filter(|entry| entry.name.is_some());
+    let all_tokens: usize = functions.map(|entry| entry.tokens).sum();
     let saved = if mode == ProxyMode::Allowed {
         0
     } else {
-        all.saturating_sub(shown_tokens)
+        all_tokens.saturating_sub(shown_tokens)
     };
     let names = list
         .iter()
-        .filter_map(|&place| indexed.entries[place].name.clone())
+        .filter_map(|&position| indexed.entries[position].name.clone())
         .collect();
-    Ok(Narrowed {
+    Ok(NarrowedRequest {
         body,
         mode,
         names,
         shown: list.len(),
-        of: indexed.functions(),
+        total: indexed.count_functions(),
         saved,
     })
 }
 
-struct Request<'r> {
-    api: Api,
-    members: &'r Members<'r>,
-    /// The list as it came.
+/// A request with the positions of the functions that it needs.
+struct NarrowRequest<'r> {
+    api: ModelApi,
+    members: &'r JsonMembers<'r>,
+    /// The text of the original list.
     tools: &'r str,
-    indexed: &'r Arc<Indexed>,
-    /// The places of functions that are shown.
+    indexed: &'r Arc<IndexedTools>,
+    /// The positions of the functions that are shown.
     list: &'r [usize],
 }
 
-impl<'r> Request<'r> {
-    /// An entry as it came.
-    fn entry(&self, place: usize) -> &'r str {
-        &self.tools[self.indexed.entries[place].place.clone()]
+impl<'r> NarrowRequest<'r> {
+    /// Returns the original text of an entry.
+    fn entry(&self, position: usize) -> &'r str {
+        &self.tools[self.indexed.entries[position].range.clone()]
     }
 
-    /// What is no function stays, and before all others: it is there from the first turn to the
-    /// last.
-    fn own(&self) -> impl Iterator<Item = usize> {
-        (0..self.indexed.entries.len()).filter(|&place| self.indexed.entries[place].name.is_none())
+    /// Returns the positions of the tools that the provider defines.
+    ///
+    /// They are always shown, before the functions, so that the list only grows at its end.
+    fn provider_tools(&self) -> impl Iterator<Item = usize> {
+        let entries = &self.indexed.entries;
+        (0..entries.len()).filter(|&position| entries[position].name.is_none())
     }
 
-    /// All tools stay, and the model is told among which to choose.
-    fn allowed(&self, choice: &Choice) -> Result<String, Unchanged> {
+    /// Returns the body with all tools, and with the needed ones as OpenAI's `allowed_tools`.
+    fn body_with_allowed_tools(&self, choice: &Choice) -> Result<String, UnchangedReason> {
         let Choice::Open(mode) = choice else {
-            return Err(Unchanged::Choice);
+            return Err(UnchangedReason::Choice);
         };
-        let mut places: Vec<usize> = self.own().chain(self.list.iter().copied()).collect();
-        places.sort_unstable();
-        let tools = places.iter().map(|&place| {
-            (
-                self.indexed.entries[place].name.as_deref(),
-                self.entry(place),
-            )
+        let functions = self.list.iter().copied();
+        let mut positions: Vec<usize> = self.provider_tools().chain(functions).collect();
+        positions.sort_unstable();
+        let tools = positions.iter().map(|&position| {
+            let name = self.indexed.entries[position].name.as_deref();
+            (name, self.entry(position))
         });
-        Ok(self
-            .members
-            .with("tool_choice", &self.api.allowed(mode, tools)))
+        let choice = self.api.allowed_tools(mode, tools);
+        Ok(self.members.replace("tool_choice", &choice))
     }
 
-    /// The tools that are needed, in the order in which they came to be; with `defer` the others
-    /// behind a search.
-    fn narrowed(&self, mode: ProxyMode) -> String {
-        let shown: Vec<usize> = self.own().chain(self.list.iter().copied()).collect();
-        // Where the client wants the prompt kept up to a tool, it is kept up to the last of those
-        // that are shown.
+    /// Returns the body with the needed tools, in the order of need.
+    ///
+    /// In mode `defer` the other tools follow, deferred behind a search.
+    fn body_with_fewer_tools(&self, mode: ProxyMode) -> String {
+        let functions = self.list.iter().copied();
+        let positions: Vec<usize> = self.provider_tools().chain(functions).collect();
+        // If the client marks a tool for the prompt cache, the mark moves to the last shown tool.
         let mark = self
             .indexed
             .entries
             .iter()
             .rev()
-            .find_map(|entry| Some(&entry.cached.as_ref()?.0));
+            .find_map(|entry| Some(&entry.cache_mark.as_ref()?.value));
         let mut tools: Vec<String> = Vec::new();
-        for (number, &place) in shown.iter().enumerate() {
-            let mark = mark.filter(|_| number + 1 == shown.len());
-            tools.push(marked(self.without_mark(place), mark));
+        for (number, &position) in positions.iter().enumerate() {
+            let mark = mark.filter(|_| number + 1 == positions.len());
+            tools.push(add_mark(self.unmarked_entry(position), mark));
         }
         if mode == ProxyMode::Defer {
             tools.insert(0, SEARCH.to_owned());
-            let others = (0..self.indexed.entries.len()).filter(|place| !shown.contains(place));
-            tools.extend(others.map(|place| first(self.without_mark(place), DEFERRED)));
+            for position in 0..self.indexed.entries.len() {
+                if !positions.contains(&position) {
+                    tools.push(add_first(self.unmarked_entry(position), DEFERRED));
+                }
+            }
         }
         self.members
-            .with("tools", &format!("[{}]", tools.join(",")))
+            .replace("tools", &format!("[{}]", tools.join(",")))
     }
 
-    fn without_mark(&self, place: usize) -> &str {
-        self.indexed.entries[place]
-            .cached
-            .as_ref()
-            .map_or_else(|| self.entry(place), |(_, without)| without)
+    fn unmarked_entry(&self, position: usize) -> &str {
+        match &self.indexed.entries[position].cache_mark {
+            Some(mark) => &mark.unmarked_entry,
+            None => self.entry(position),
+        }
     }
 }
 
-fn marked(entry: &str, mark: Option<&Value>) -> String {
+fn add_mark(entry: &str, mark: Option<&Value>) -> String {
     match mark {
-        Some(mark) => first(entry, &format!("\"cache_control\":{mark},")),
+        Some(mark) => add_first(entry, &format!("\"cache_control\":{mark},")),
         None => entry.to_owned(),
     }
 }
 
-/// An entry with something put in before all of its members, of which it has some.
-fn first(entry: &str, member: &str) -> String {
+/// Inserts a member in front of the others. The entry must have members.
+fn add_first(entry: &str, member: &str) -> String {
     entry.replacen('{', &format!("{{{member}"), 1)
 }

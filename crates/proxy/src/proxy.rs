@@ -1,4 +1,4 @@
-//! What becomes of a request to a model, from its arrival until its answer goes back.
+//! The forwarding of API requests to providers.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -9,47 +9,47 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
-use picktools_gateway::guests::{Refused, Sender, bearer, only};
+use picktools_gateway::api_keys::{HttpRefusal, RequestIdentity, bearer_token, single_header};
 use picktools_gateway::hub::Hub;
 use picktools_gateway::journal::Narrowing;
 use picktools_gateway::settings::ProxySettings;
-use picktools_gateway::{Event, GatewayError};
+use picktools_gateway::{GatewayError, GatewayEvent};
 use picktools_state::lock;
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::api::Api;
-use crate::forward::{API_KEY, KEY, passes, to_provider};
-use crate::indexed::IndexedLists;
-use crate::narrow::{Narrowed, narrow};
-use crate::unchanged::Unchanged;
+use crate::api::ModelApi;
+use crate::forward::{API_KEY, PICKTOOLS_KEY, end_to_end_headers, provider_headers};
+use crate::indexed::IndexCache;
+use crate::narrow::{NarrowedRequest, narrow};
+use crate::unchanged::UnchangedReason;
 
-/// Requests with more bytes are large.
-const LARGE: usize = 1 << 20;
-/// How long a client may take to send a request.
-const SENDING: Duration = Duration::from_secs(60);
-/// How long a provider may take until it can be spoken with.
-const CONNECTING: Duration = Duration::from_secs(10);
+/// The size above which requests are parsed one at a time, in bytes.
+const LARGE_REQUEST: usize = 1 << 20;
+/// The time in which a client has to send a request.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// The timeout of a connection to a provider.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The way to models.
+/// The model proxy.
 pub struct Proxy {
     hub: Arc<Hub>,
     client: reqwest::Client,
-    lists: IndexedLists,
-    /// Large requests are read one at a time: read, they take many times their size.
-    large: Mutex<()>,
+    index_cache: IndexCache,
+    /// Held while a large request is parsed, because parsing takes many times its size in memory.
+    large_request: Mutex<()>,
 }
 
 impl Proxy {
-    /// Makes a way to the models of the gateway's settings.
+    /// Creates a proxy for the providers of the gateway's settings.
     ///
     /// # Errors
     ///
-    /// [`GatewayError::Client`] when no client can be made.
+    /// [`GatewayError::Client`] if the HTTP client cannot be created.
     pub fn new(hub: Arc<Hub>) -> Result<Self, GatewayError> {
         let builder = picktools_net::client_builder().map_err(GatewayError::Client)?;
         let client = builder
-            .connect_timeout(CONNECTING)
+            .connect_timeout(CONNECT_TIMEOUT)
             .no_gzip()
             .no_brotli()
             .no_deflate()
@@ -59,163 +59,164 @@ impl Proxy {
         Ok(Self {
             hub,
             client,
-            lists: IndexedLists::new(),
-            large: Mutex::default(),
+            index_cache: IndexCache::new(),
+            large_request: Mutex::default(),
         })
     }
 
-    /// Finds the key of ours that a request has. Where a provider's key is ours to send, it is
-    /// where clients put that.
+    /// Returns the gateway's key in a request.
+    ///
+    /// If the gateway has the provider's key, clients send the gateway's key in its place.
     ///
     /// # Errors
     ///
-    /// [`Refused`] where the header of a key cannot be read.
-    pub fn key<'h>(
+    /// [`HttpRefusal`] if a header with a key is malformed.
+    pub fn find_key<'h>(
         &self,
-        api: Api,
+        api: ModelApi,
         headers: &'h HeaderMap,
-        have_no_keys: bool,
-    ) -> Result<Option<&'h str>, Refused> {
-        if let Some(key) = only(headers, &KEY)? {
+        is_keyless: bool,
+    ) -> Result<Option<&'h str>, HttpRefusal> {
+        if let Some(key) = single_header(headers, &PICKTOOLS_KEY)? {
             return Ok(Some(key));
         }
         let settings = self.hub.settings();
-        let is_ours = api
+        let has_provider_key = api
             .provider(&settings.proxy)
             .is_some_and(|provider| provider.key_env.is_some());
-        // Clients of a provider always send some key; without keys of ours it is not one that could
-        // be wrong.
-        if !is_ours || have_no_keys {
+        // Clients always send a key to a provider. It is ignored if the gateway has no keys.
+        if !has_provider_key || is_keyless {
             return Ok(None);
         }
-        match only(headers, &API_KEY)? {
+        match single_header(headers, &API_KEY)? {
             Some(key) => Ok(Some(key)),
-            None => bearer(headers),
+            None => bearer_token(headers),
         }
     }
 
-    /// Passes a request on, and the answer back.
-    pub fn pass_on<'a>(
+    /// Forwards a request to its provider, and returns the response.
+    pub fn forward<'a>(
         self: &'a Arc<Self>,
-        api: Api,
-        sender: &'a Sender,
+        api: ModelApi,
+        sender: &'a RequestIdentity,
         request: Request,
     ) -> BoxFuture<'a, Response> {
-        let pass_on = async move {
-            if let Err(refusal) = self.hub.journal.ready() {
-                return problem(StatusCode::SERVICE_UNAVAILABLE, &refusal.message);
+        let forward = async move {
+            match self.try_forward(api, sender, request).await {
+                Ok(response) => response,
+                Err(failure) => problem(failure.status, &failure.message),
             }
-            let settings = Arc::clone(&self.hub.settings());
-            let Some(provider) = api.provider(&settings.proxy) else {
-                let message = "no provider is set for this; see `proxy` of the settings";
-                return problem(StatusCode::NOT_FOUND, message);
-            };
-            let key = match &provider.key_env {
-                None => None,
-                Some(name) => {
-                    match (self.hub.environment)(name).and_then(|key| key.into_string().ok()) {
-                        Some(key) if !key.is_empty() => Some(key),
-                        _ => {
-                            tracing::error!(target: "picktools::proxy", variable = %name, "the provider's key is not set");
-                            return problem(
-                                StatusCode::BAD_GATEWAY,
-                                "the key of the provider is not set",
-                            );
-                        }
-                    }
-                }
-            };
-            let (head, body) = request.into_parts();
-            let body = match timeout(
-                SENDING,
-                axum::body::to_bytes(body, settings.proxy.max_bytes),
-            )
-            .await
-            {
-                Ok(Ok(body)) => body,
-                Ok(Err(error)) => return too_large_or_broken(&error),
-                Err(_) => {
-                    return problem(
-                        StatusCode::REQUEST_TIMEOUT,
-                        "the request took too long to arrive",
-                    );
-                }
-            };
-            let started = Instant::now();
-            let is_plain = head.headers.get(header::CONTENT_ENCODING).is_none();
-            let mut narrowed = if is_plain {
-                self.narrow(api, settings.proxy.clone(), body.clone()).await
-            } else {
-                Err(Unchanged::Body)
-            };
-            let ours = started.elapsed();
-            self.hub.journal.narrowed(Narrowing {
-                key: Arc::clone(&sender.key),
-                role: Arc::clone(&sender.role),
-                api: api.path(),
-                shown: match &narrowed {
-                    Ok(narrowed) => Ok((narrowed.names.clone(), narrowed.of)),
-                    Err(why) => Err(why.word()),
-                },
-                time: ours,
-            });
-            let sent = match &mut narrowed {
-                Ok(narrowed) => Bytes::from(std::mem::take(&mut narrowed.body)),
-                Err(_) => body,
-            };
-            let mut url = format!("{}{}", provider.url.trim_end_matches('/'), api.path());
-            if let Some(query) = head.uri.query() {
-                url.push('?');
-                url.push_str(query);
-            }
-            let request = self
-                .client
-                .post(url)
-                .headers(to_provider(&head.headers, api, key.as_deref()))
-                .body(sent);
-            let answer = match request.send().await {
-                Ok(answer) => answer,
-                Err(error) => {
-                    let error = error.without_url();
-                    tracing::warn!(target: "picktools::proxy", error = ?error, "the provider cannot be reached");
-                    return problem(StatusCode::BAD_GATEWAY, "the provider cannot be reached");
-                }
-            };
-            let mut response = Response::new(Body::empty());
-            *response.status_mut() = answer.status();
-            *response.headers_mut() = passes(answer.headers());
-            self.tell(&narrowed, ours, response.headers_mut());
-            // What came before a stream breaks off is sent before ours does.
-            let parts = answer.bytes_stream().then(|part| async move {
-                if part.is_err() {
-                    tokio::task::yield_now().await;
-                }
-                part
-            });
-            *response.body_mut() = Body::from_stream(parts);
-            response
         };
-        pass_on.boxed()
+        forward.boxed()
+    }
+
+    async fn try_forward(
+        self: &Arc<Self>,
+        api: ModelApi,
+        sender: &RequestIdentity,
+        request: Request,
+    ) -> Result<Response, ProxyFailure> {
+        if let Err(refusal) = self.hub.journal.ready() {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            return Err(ProxyFailure::new(status, refusal.message));
+        }
+        let settings = Arc::clone(&self.hub.settings());
+        let Some(provider) = api.provider(&settings.proxy) else {
+            let message = "no provider is configured for this API; see `proxy` in the settings";
+            return Err(ProxyFailure::new(StatusCode::NOT_FOUND, message));
+        };
+        let key = match &provider.key_env {
+            None => None,
+            Some(variable) => Some(self.provider_key(variable)?),
+        };
+        let (head, body) = request.into_parts();
+        let body = read_body(body, settings.proxy.max_bytes).await?;
+        let started = Instant::now();
+        let is_compressed = head.headers.contains_key(header::CONTENT_ENCODING);
+        let mut narrowed = if is_compressed {
+            Err(UnchangedReason::Body)
+        } else {
+            self.narrow(api, settings.proxy.clone(), body.clone()).await
+        };
+        let time = started.elapsed();
+        self.hub.journal.record_narrowing(Narrowing {
+            key: Arc::clone(&sender.key),
+            role: Arc::clone(&sender.role),
+            api: api.path(),
+            shown: match &narrowed {
+                Ok(narrowed) => Ok((narrowed.names.clone(), narrowed.total)),
+                Err(reason) => Err(reason.name()),
+            },
+            time,
+        });
+        let sent_body = match &mut narrowed {
+            Ok(narrowed) => Bytes::from(std::mem::take(&mut narrowed.body)),
+            Err(_) => body,
+        };
+        let mut url = format!("{}{}", provider.url.trim_end_matches('/'), api.path());
+        if let Some(query) = head.uri.query() {
+            url.push('?');
+            url.push_str(query);
+        }
+        let request = self
+            .client
+            .post(url)
+            .headers(provider_headers(&head.headers, api, key.as_deref()))
+            .body(sent_body);
+        let answer = request.send().await.map_err(|error| {
+            let error = error.without_url();
+            tracing::warn!(target: "picktools::proxy", ?error, "the provider cannot be reached");
+            ProxyFailure::new(StatusCode::BAD_GATEWAY, "the provider cannot be reached")
+        })?;
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = answer.status();
+        *response.headers_mut() = end_to_end_headers(answer.headers());
+        self.report(&narrowed, time, response.headers_mut());
+        // If the stream breaks off, the data before the error is sent first.
+        let parts = answer.bytes_stream().then(|part| async move {
+            if part.is_err() {
+                tokio::task::yield_now().await;
+            }
+            part
+        });
+        *response.body_mut() = Body::from_stream(parts);
+        Ok(response)
+    }
+
+    /// Reads the provider's key from an environment variable.
+    fn provider_key(&self, variable: &str) -> Result<String, ProxyFailure> {
+        let value = (self.hub.environment)(variable).and_then(|key| key.into_string().ok());
+        match value {
+            Some(key) if !key.is_empty() => Ok(key),
+            _ => {
+                tracing::error!(
+                    target: "picktools::proxy", %variable,
+                    "the provider's key is not set"
+                );
+                let message = "the key of the provider is not set";
+                Err(ProxyFailure::new(StatusCode::BAD_GATEWAY, message))
+            }
+        }
     }
 
     async fn narrow(
         self: &Arc<Self>,
-        api: Api,
+        api: ModelApi,
         settings: ProxySettings,
         body: Bytes,
-    ) -> Result<Narrowed, Unchanged> {
+    ) -> Result<NarrowedRequest, UnchangedReason> {
         let proxy = Arc::clone(self);
         let narrowed = tokio::task::spawn_blocking(move || {
-            let _one = (body.len() > LARGE).then(|| lock(&proxy.large));
-            narrow(&proxy.lists, api, &settings, &body)
+            let _guard = (body.len() > LARGE_REQUEST).then(|| lock(&proxy.large_request));
+            narrow(&proxy.index_cache, api, &settings, &body)
         });
-        narrowed.await.unwrap_or(Err(Unchanged::Failed))
+        narrowed.await.unwrap_or(Err(UnchangedReason::Failed))
     }
 
-    /// Says in headers, and to whoever counts, what became of a request.
-    fn tell(
+    /// Reports the result of the narrowing in response headers and metrics.
+    fn report(
         &self,
-        narrowed: &Result<Narrowed, Unchanged>,
+        narrowed: &Result<NarrowedRequest, UnchangedReason>,
         time: Duration,
         headers: &mut HeaderMap,
     ) {
@@ -230,17 +231,17 @@ impl Proxy {
                 put("picktools-mode", narrowed.mode.name().to_owned());
                 put(
                     "picktools-tools",
-                    format!("{}/{}", narrowed.shown, narrowed.of),
+                    format!("{}/{}", narrowed.shown, narrowed.total),
                 );
                 put("picktools-saved-tokens", narrowed.saved.to_string());
             }
-            Err(why) => put("picktools-unchanged", why.word().to_owned()),
+            Err(reason) => put("picktools-unchanged", reason.name().to_owned()),
         }
         let (saved, unchanged) = match narrowed {
             Ok(narrowed) => (narrowed.saved, None),
-            Err(why) => (0, Some(why.word())),
+            Err(reason) => (0, Some(reason.name())),
         };
-        self.hub.meter.record(&Event::Model {
+        self.hub.meter.record(&GatewayEvent::Model {
             unchanged,
             saved,
             time,
@@ -248,28 +249,55 @@ impl Proxy {
     }
 }
 
-fn too_large_or_broken(error: &axum::Error) -> Response {
+/// An error of the proxy itself.
+struct ProxyFailure {
+    status: StatusCode,
+    message: String,
+}
+
+impl ProxyFailure {
+    fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            message: message.into(),
+        }
+    }
+}
+
+async fn read_body(body: Body, max_bytes: usize) -> Result<Bytes, ProxyFailure> {
+    match timeout(BODY_TIMEOUT, axum::body::to_bytes(body, max_bytes)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(error)) => Err(body_failure(&error)),
+        Err(_) => Err(ProxyFailure::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "the request did not arrive within 60 s",
+        )),
+    }
+}
+
+fn body_failure(error: &axum::Error) -> ProxyFailure {
     let mut cause: Option<&dyn std::error::Error> = Some(error);
     while let Some(error) = cause {
         if error.is::<http_body_util::LengthLimitError>() {
-            return problem(
+            return ProxyFailure::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "the request is larger than `proxy.max_bytes`",
             );
         }
         cause = error.source();
     }
-    problem(StatusCode::BAD_REQUEST, "the request broke off")
+    ProxyFailure::new(StatusCode::BAD_REQUEST, "the request ended early")
 }
 
-/// Answers a request that is not let in.
-pub fn refuse(refused: &Refused) -> Response {
-    let mut response = problem(refused.status, refused.message);
-    refused.advise(response.headers_mut());
+/// Returns the response to a refused request.
+pub fn refuse(refusal: &HttpRefusal) -> Response {
+    let mut response = problem(refusal.status, refusal.message);
+    refusal.advise(response.headers_mut());
     response
 }
 
-/// An error of ours: as RFC 9457 has it, with what clients of either provider look for.
+/// Returns an error as a problem (RFC 9457), with the members that OpenAI and Anthropic clients
+/// read.
 fn problem(status: StatusCode, message: &str) -> Response {
     let title = status.canonical_reason().unwrap_or_default();
     let body = json!({

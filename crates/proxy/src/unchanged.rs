@@ -1,25 +1,25 @@
-//! Why a request goes on as it came.
+//! The reasons for which a request is forwarded unchanged.
 
-/// Why a request goes on as it came.
+/// The reason for which a request is forwarded unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unchanged {
-    /// It has no tools, or too few to be worth it.
+pub(crate) enum UnchangedReason {
+    /// The request has no tools, or fewer than `proxy.from_tools`.
     FewTools,
-    /// It is compressed, no JSON, or an object with a name twice.
+    /// The body is compressed, not JSON, or has a duplicate key.
     Body,
-    /// Its tools cannot be told apart, are too many, or are no tools.
+    /// The tools have duplicate names, are too many, or are malformed.
     Tools,
-    /// Its conversation cannot be read, is too long, or is kept by the provider.
+    /// The conversation is malformed, too long, or stored by the provider.
     Conversation,
-    /// It says itself among which tools the model shall choose, or which wait for a search.
+    /// The request itself restricts the choice of tools, or defers tools.
     Choice,
-    /// Something of ours failed.
+    /// The proxy failed.
     Failed,
 }
 
-impl Unchanged {
-    /// The stable word for it.
-    pub(crate) fn word(self) -> &'static str {
+impl UnchangedReason {
+    /// Returns the stable name of the reason.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::FewTools => "few-tools",
             Self::Body => "body",

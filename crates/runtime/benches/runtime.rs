@@ -1,12 +1,12 @@
-//! What is measured: what the pipeline costs over calling a tool's function itself, for a call that
-//! is resolved by an alias, validated, held to what the caller may do, looked for among the calls
-//! of its turn, run on a thread of its own and recorded; and how many events reach 10,000
-//! subscribers.
+//! Measurements of the tool manager.
 //!
-//! On what: a tool of five parameters that gives back two fields at once; nobody listens but in the
-//! last.
+//! - `execute`: the cost of the pipeline, compared with a direct call of the tool's function. The
+//!   call is resolved by an alias, validated, checked against the access policy and the calls of
+//!   its turn, run on its own thread, and recorded. There is no subscriber.
+//! - `deliver`: the events that reach 10,000 subscribers.
 //!
-//! Criterion gives the mean; the medians are printed before, from 20,000 calls each.
+//! The tool has five parameters and returns two fields immediately. Criterion reports the mean. The
+//! medians of 20,000 calls are printed first.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -22,9 +22,18 @@ use tokio::runtime::Runtime;
 const SUBSCRIBERS: usize = 10_000;
 
 fn definition() -> Tool {
-    let parameters = json!({"type": "object", "required": ["owner", "title"], "additionalProperties": false,
-        "properties": {"owner": {"type": "string"}, "title": {"type": "string"}, "body": {"type": "string"},
-            "labels": {"type": "array", "items": {"type": "string"}}, "number": {"type": "integer"}}});
+    let parameters = json!({
+        "type": "object",
+        "required": ["owner", "title"],
+        "additionalProperties": false,
+        "properties": {
+            "owner": {"type": "string"},
+            "title": {"type": "string"},
+            "body": {"type": "string"},
+            "labels": {"type": "array", "items": {"type": "string"}},
+            "number": {"type": "integer"},
+        },
+    });
     let mut tool = Tool::with_parameters("create_issue", "Opens an issue", parameters);
     tool.aliases = vec![Alias {
         name: "open_issue".to_owned(),
@@ -34,8 +43,13 @@ fn definition() -> Tool {
 }
 
 fn arguments(number: usize) -> Value {
-    json!({"owner": "harbour", "title": "The table of March is a day late", "body": "Low water on the 3rd is listed for the 4th.",
-        "labels": ["bug", "data"], "number": number})
+    json!({
+        "owner": "harbour",
+        "title": "The table of March is a day late",
+        "body": "Low water on the 3rd is listed for the 4th.",
+        "labels": ["bug", "data"],
+        "number": number,
+    })
 }
 
 async fn function(arguments: Value) -> ToolResult {
@@ -70,19 +84,19 @@ fn median(mut times: Vec<Duration>) -> Duration {
     reason = "criterion reports no medians of single calls"
 )]
 fn pipeline(criterion: &mut Criterion) {
-    let runtime = Runtime::new().expect("it can be started");
+    let runtime = Runtime::new().expect("the runtime starts");
     let manager = manager();
     let calls: Vec<ToolCall> = (0..20_000).map(call).collect();
     let (direct, piped) = runtime.block_on(async {
         let (mut direct, mut piped) = (Vec::new(), Vec::new());
         for (number, call) in calls.iter().enumerate() {
-            let given = arguments(number);
-            let begun = Instant::now();
-            black_box(function(given).await);
-            direct.push(begun.elapsed());
-            let begun = Instant::now();
+            let arguments = arguments(number);
+            let start = Instant::now();
+            black_box(function(arguments).await);
+            direct.push(start.elapsed());
+            let start = Instant::now();
             let executed = manager.execute(call).await;
-            piped.push(begun.elapsed());
+            piped.push(start.elapsed());
             assert!(executed.result.is_success());
         }
         (median(direct), median(piped))
@@ -97,25 +111,25 @@ fn pipeline(criterion: &mut Criterion) {
                     call(number)
                 })
                 .collect();
-            let begun = Instant::now();
+            let start = Instant::now();
             runtime.block_on(async {
                 for call in &calls {
                     black_box(manager.execute(call).await);
                 }
             });
-            begun.elapsed()
+            start.elapsed()
         });
     });
 }
 
 fn deliveries(criterion: &mut Criterion) {
-    let runtime = Runtime::new().expect("it can be started");
+    let runtime = Runtime::new().expect("the runtime starts");
     let manager = manager();
     let mut subscribers: Vec<Subscription> = (0..SUBSCRIBERS)
         .map(|_| manager.events().subscribe(Topic::All))
         .collect();
     let mut group = criterion.benchmark_group("deliver");
-    // A call has two events, which each subscriber takes.
+    // Each subscriber receives the two events of a call.
     group
         .throughput(Throughput::Elements(2 * SUBSCRIBERS as u64))
         .sample_size(20);

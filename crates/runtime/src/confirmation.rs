@@ -1,4 +1,4 @@
-//! Who is asked before a tool runs that must not run unasked.
+//! Confirmation of calls by a person or a policy before they run.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -11,41 +11,40 @@ use tokio::time::timeout;
 use super::lock;
 use picktools_call::{ApprovalError, ApprovalQueue, PendingCall, ValidCall};
 
-/// What becomes of a call.
+/// A decision on a call that needs a confirmation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Decision {
-    /// It is run.
+pub enum ConfirmationDecision {
+    /// The call runs.
     Allow,
-    /// It is not, for this reason, which the model is told.
+    /// The call does not run. The model receives the reason.
     Deny(String),
-    /// It waits in [`ToolManager::approvals`](super::ToolManager::approvals) until somebody
-    /// decides.
+    /// The call waits in [`ToolManager::approvals`](super::ToolManager::approvals) for a decision.
     Ask,
 }
 
-/// The answer of a [`Confirm`].
-pub type DecisionFuture<'a> = Pin<Box<dyn Future<Output = Decision> + Send + 'a>>;
+/// The future of [`Confirm::decide`].
+pub type DecisionFuture<'a> = Pin<Box<dyn Future<Output = ConfirmationDecision> + Send + 'a>>;
 
-/// Decides on calls that must not be run unasked. Without one they are not run at all.
+/// Decides on calls that need a confirmation. Without a decider such calls do not run.
 pub trait Confirm: Send + Sync {
-    /// Decides on a call; [`PendingCall::awaits`] says why it is asked.
+    /// Decides on a call; [`PendingCall::awaits`] says why it needs a confirmation.
     fn decide<'a>(&'a self, call: &'a PendingCall) -> DecisionFuture<'a>;
 }
 
 /// A function that decides at once is a [`Confirm`].
-impl<F: Fn(&PendingCall) -> Decision + Send + Sync> Confirm for F {
+impl<F: Fn(&PendingCall) -> ConfirmationDecision + Send + Sync> Confirm for F {
     fn decide<'a>(&'a self, call: &'a PendingCall) -> DecisionFuture<'a> {
         Box::pin(std::future::ready(self(call)))
     }
 }
 
-/// Calls that wait for somebody to decide on them.
+/// The calls that wait for a decision.
 #[derive(Debug)]
 pub struct Approvals {
     lifetime: Duration,
     queue: Mutex<ApprovalQueue>,
-    /// Who waits for the decision, by ticket.
+    /// The channels that deliver the decisions to the waiting calls, by ticket.
     deciding: Mutex<HashMap<u64, oneshot::Sender<Result<ValidCall, String>>>>,
     arrived: Notify,
 }
@@ -61,30 +60,32 @@ impl Approvals {
         }
     }
 
-    /// Returns the calls that wait, longest first, with their tickets.
+    /// Returns the waiting calls with their tickets, oldest first.
     pub fn waiting(&self) -> Vec<(u64, PendingCall)> {
-        lock(&self.queue)
-            .waiting(Instant::now())
-            .map(|(ticket, call)| (ticket, call.clone()))
-            .collect()
+        let mut queue = lock(&self.queue);
+        let mut calls = Vec::new();
+        for (ticket, call) in queue.waiting(Instant::now()) {
+            calls.push((ticket, call.clone()));
+        }
+        calls
     }
 
-    /// Waits until a call arrives that waits.
+    /// Waits until a call starts to wait for a decision.
     pub async fn arrived(&self) {
         self.arrived.notified().await;
     }
 
-    /// Lets a call run.
+    /// Approves a call, which then runs.
     ///
     /// # Errors
     ///
-    /// [`ApprovalError::NotWaiting`] when the ticket is unknown, used or expired.
+    /// [`ApprovalError::NotWaiting`] if the ticket is unknown, used or expired.
     pub fn approve(&self, ticket: u64) -> Result<(), ApprovalError> {
         let call = lock(&self.queue).approve(ticket, Instant::now())?;
         self.decide(ticket, Ok(call))
     }
 
-    /// Refuses a call; the model is told the reason.
+    /// Denies a call. The model receives the reason.
     ///
     /// # Errors
     ///
@@ -99,17 +100,17 @@ impl Approvals {
         ticket: u64,
         decision: Result<ValidCall, String>,
     ) -> Result<(), ApprovalError> {
-        let waits = lock(&self.deciding).remove(&ticket);
-        // Who has given up on the call waits no longer.
-        let sent = waits.is_some_and(|waits| waits.send(decision).is_ok());
-        if sent {
+        let sender = lock(&self.deciding).remove(&ticket);
+        // The receiver is gone if the call was cancelled.
+        let is_delivered = sender.is_some_and(|sender| sender.send(decision).is_ok());
+        if is_delivered {
             Ok(())
         } else {
             Err(ApprovalError::NotWaiting { ticket })
         }
     }
 
-    /// Lets a call wait, and returns it once somebody lets it run, else why it may not.
+    /// Waits for the decision on a call. Returns the call if it is approved, else the reason.
     pub(super) async fn ask(&self, call: PendingCall) -> Result<ValidCall, String> {
         let (sender, decision) = oneshot::channel();
         let ticket = {
@@ -120,28 +121,31 @@ impl Approvals {
             lock(&self.deciding).insert(ticket, sender);
             ticket
         };
-        let _waits = Waits {
+        let _guard = PendingCallGuard {
             approvals: self,
             ticket,
         };
         self.arrived.notify_one();
         match timeout(self.lifetime, decision).await {
             Ok(Ok(decision)) => decision,
-            Ok(Err(_)) | Err(_) => Err(format!("nobody approved it within {:?}", self.lifetime)),
+            Ok(Err(_)) | Err(_) => Err(format!(
+                "the call was not approved within {:?}",
+                self.lifetime
+            )),
         }
     }
 }
 
-/// A call that waits for as long as this lives.
-struct Waits<'a> {
+/// A guard that removes a waiting call when it is dropped.
+struct PendingCallGuard<'a> {
     approvals: &'a Approvals,
     ticket: u64,
 }
 
-impl Drop for Waits<'_> {
+impl Drop for PendingCallGuard<'_> {
     fn drop(&mut self) {
         lock(&self.approvals.deciding).remove(&self.ticket);
-        // It is not there any more where it was decided on.
+        // The queue no longer has the call if there was a decision.
         let _decided = lock(&self.approvals.queue).deny(self.ticket, Instant::now());
     }
 }

@@ -1,4 +1,4 @@
-//! What a running tool knows of its call, and by what it tells how it goes.
+//! The context of a running call: its id, deadline, cancellation, and output events.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -10,12 +10,12 @@ use super::events::{CallInfo, EventKind, EventType, Events};
 use super::files::FileLedger;
 use super::lock;
 
-/// The most bytes of one chunk; longer output is told in several.
+/// The most bytes of one chunk; longer output becomes several chunks.
 const MAX_CHUNK_BYTES: usize = 16 << 10;
-/// The most bytes of output that one call tells of.
+/// The most bytes of output that the events of one call carry.
 const MAX_OUTPUT_BYTES: usize = 16 << 20;
 
-/// What a running tool knows of its call. Each call has its own.
+/// The context of one running call.
 #[derive(Debug, Clone)]
 pub struct Context {
     pub(super) call: Arc<CallInfo>,
@@ -27,14 +27,14 @@ pub struct Context {
     pub(super) output: Arc<Output>,
 }
 
-/// What a call has told of its output.
+/// The output that a call has published so far.
 #[derive(Debug, Default)]
 pub(super) struct Output(Mutex<OutputState>);
 
 #[derive(Debug, Default)]
 struct OutputState {
     bytes: usize,
-    /// The call has ended: what comes now comes too late.
+    /// The call has ended; later output is ignored.
     closed: bool,
 }
 
@@ -45,18 +45,18 @@ impl Output {
 }
 
 impl Context {
-    /// Returns the call's id, which stands in all its events.
+    /// Returns the call's id, which all its events carry.
     pub fn call_id(&self) -> &str {
         &self.call.call_id
     }
 
-    /// Tells of output at once. More than 16 MiB of one call is not told, which the last chunk
-    /// says.
+    /// Publishes output at once. Output beyond 16 MiB of one call is dropped, and the last chunk
+    /// says so.
     pub fn emit_output_chunk(&self, text: &str) {
-        if text.is_empty() || !self.events.are_heard(EventType::Chunk) {
+        if text.is_empty() || !self.events.has_subscribers(EventType::Chunk) {
             return;
         }
-        // Held while it is told, so that no chunk comes behind the end of the call.
+        // The lock is held while publishing, so that no chunk follows the end of the call.
         let mut output = lock(&self.output.0);
         if output.closed || output.bytes >= MAX_OUTPUT_BYTES {
             return;
@@ -65,16 +65,16 @@ impl Context {
         output.bytes += text.len();
         while !rest.is_empty() {
             let (chunk, after) = rest.split_at(rest.floor_char_boundary(MAX_CHUNK_BYTES));
-            self.tell(chunk);
+            self.publish_chunk(chunk);
             rest = after;
         }
         if output.bytes >= MAX_OUTPUT_BYTES {
-            self.tell("\n[more output of this call is not shown]\n");
+            self.publish_chunk("\n[more output of this call is not shown]\n");
         }
     }
 
-    fn tell(&self, chunk: &str) {
-        self.events.tell(
+    fn publish_chunk(&self, chunk: &str) {
+        self.events.publish(
             &self.call,
             EventKind::Chunk {
                 chunk: chunk.to_owned(),
@@ -82,13 +82,13 @@ impl Context {
         );
     }
 
-    /// Returns `true` once the result is no longer waited for: the call was cancelled, or its time
-    /// is over.
+    /// Returns `true` once the manager no longer waits for the result: the call was cancelled or
+    /// reached its deadline.
     pub fn is_cancelled(&self) -> bool {
         self.cancellation.is_cancelled()
     }
 
-    /// Waits until the result is no longer waited for.
+    /// Waits until the call is cancelled or reaches its deadline.
     pub fn cancelled(&self) -> WaitForCancellationFuture<'_> {
         self.cancellation.cancelled()
     }
@@ -98,12 +98,12 @@ impl Context {
         self.deadline
     }
 
-    /// Returns the folder that tools work in, and that those of ours stay in.
+    /// Returns the working folder of tools. The built-in tools stay inside it.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Returns which files were read and written.
+    /// Returns the record of files that tools have read and written.
     pub fn files(&self) -> &FileLedger {
         &self.files
     }

@@ -1,8 +1,8 @@
-//! What happens while tools run, told to whoever listens.
+//! The events of running calls, and the subscriptions to them.
 //!
-//! Each call tells of itself in this order: `tool_call_start`, chunks of output, and then
-//! `tool_call_end` or `error`. A call that is refused before it runs has no start, only its
-//! `error`. Nobody who listens holds up a run: who is slow loses events, and is told how many.
+//! Each call has its events in this order: `tool_call_start`, chunks of output, and then
+//! `tool_call_end` or `error`. A call that is refused before it runs has only an `error`. A
+//! subscriber never delays a call: a slow subscriber loses events and receives their number.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,19 +20,19 @@ use super::result::ToolResult;
 use picktools::catalog::NoSchemaMode;
 use picktools_call::CallNames;
 
-/// The most chunks that wait for a subscriber; of other events twice as many may.
-const MAX_WAITING: usize = 1_024;
+/// The most chunks in the queue of a subscriber. The queue also has room for twice as many other
+/// events.
+const MAX_QUEUED_CHUNKS: usize = 1_024;
 
 /// The call that an event is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallInfo {
-    /// Unique among the calls of a [`ToolManager`](super::ToolManager), whatever the provider sent.
+    /// The manager's id, unique among the calls of a [`ToolManager`](super::ToolManager).
     pub call_id: String,
-    /// What the provider sent.
+    /// The provider's id of the call.
     pub provider_id: Option<String>,
-    /// The tool's names that are in play. Of a tool that is not known, `canonical` is what was
-    /// called.
+    /// The names of the tool. For an unknown tool, `canonical` is the requested name.
     pub names: CallNames,
 }
 
@@ -40,45 +40,45 @@ pub struct CallInfo {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Event {
-    /// The call that it is about.
+    /// The call that the event is about.
     pub call: Arc<CallInfo>,
-    /// When it happened.
+    /// The time of the event.
     pub time: SystemTime,
-    /// What happened.
+    /// The type of the event with its data.
     pub kind: EventKind,
 }
 
-/// What happened.
+/// The data of an event, by its type.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// A tool begins to run.
+    /// A tool starts to run.
     Start {
-        /// With secrets redacted.
+        /// The arguments, with redacted secrets.
         arguments: Value,
-        /// Whether they were held to a schema.
+        /// `true` if the arguments were validated against a schema.
         validated: bool,
-        /// How a tool without one may be called.
+        /// The mode for calls of tools without a schema; `None` if the tool has a schema.
         no_schema_mode: Option<NoSchemaMode>,
     },
-    /// A piece of what it puts out.
+    /// A piece of the tool's output.
     Chunk {
-        /// The piece.
+        /// The text.
         chunk: String,
     },
-    /// It did what it should.
+    /// The call succeeded.
     End {
-        /// What it gave.
+        /// The result.
         result: Arc<ToolResult>,
     },
-    /// It did not, or never ran.
+    /// The call failed, or did not run.
     Error {
-        /// Why.
+        /// The result with the error.
         result: Arc<ToolResult>,
     },
 }
 
-/// The type of an event, by which it is subscribed to.
+/// The type of an event, used to subscribe to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventType {
     /// `tool_call_start`.
@@ -91,26 +91,27 @@ pub enum EventType {
     Error,
 }
 
-/// A word that is no type of event.
+/// An error from a text that is not an event type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no type of event; write tool_call_start, tool_output_chunk, tool_call_end, error, or * for all of them"
+    "unknown event type {0:?}; use tool_call_start, tool_output_chunk, tool_call_end, error, \
+     or * for all"
 )]
 pub struct UnknownTopic(String);
 
-/// Which events are subscribed to.
+/// The events of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Topic {
-    /// All of them, which is written `*`.
+    /// All events, written `*`.
     All,
-    /// Those of one type.
+    /// The events of one type.
     Only(EventType),
 }
 
 impl EventType {
     const ALL: [Self; 4] = [Self::Start, Self::Chunk, Self::End, Self::Error];
 
-    /// Returns the name as it stands in JSON.
+    /// Returns the name of the type in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Start => "tool_call_start",
@@ -131,22 +132,24 @@ impl FromStr for Topic {
     type Err = UnknownTopic;
 
     fn from_str(text: &str) -> Result<Self, UnknownTopic> {
-        let known = EventType::ALL
-            .into_iter()
-            .find(|known| known.name() == text)
-            .map(Self::Only);
-        known
-            .or((text == "*").then_some(Self::All))
-            .ok_or_else(|| UnknownTopic(text.to_owned()))
+        if text == "*" {
+            return Ok(Self::All);
+        }
+        for event_type in EventType::ALL {
+            if event_type.name() == text {
+                return Ok(Self::Only(event_type));
+            }
+        }
+        Err(UnknownTopic(text.to_owned()))
     }
 }
 
 impl Topic {
     /// Returns `true` if an event of this type belongs to the topic.
-    pub fn holds(self, event: EventType) -> bool {
+    pub fn includes(self, event: EventType) -> bool {
         match self {
             Self::All => true,
-            Self::Only(wanted) => wanted == event,
+            Self::Only(event_type) => event_type == event,
         }
     }
 }
@@ -163,23 +166,23 @@ impl Event {
     }
 }
 
-/// `{"type": …, "data": {…}}`, with the call's id, its names and the time in milliseconds since
-/// 1970 in each.
+/// Writes `{"type": …, "data": {…}}`. The data always has the call's id, its names, and the time in
+/// milliseconds since 1970.
 impl Serialize for Event {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(2))?;
         map.serialize_entry("type", self.event_type().name())?;
-        map.serialize_entry("data", &Data(self))?;
+        map.serialize_entry("data", &EventData(self))?;
         map.end()
     }
 }
 
-struct Data<'a>(&'a Event);
+struct EventData<'a>(&'a Event);
 
-impl Serialize for Data<'_> {
+impl Serialize for EventData<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Event { call, time, kind } = self.0;
-        let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("call_id", &call.call_id)?;
         if let Some(id) = &call.provider_id {
@@ -189,7 +192,7 @@ impl Serialize for Data<'_> {
         map.serialize_entry("names", &call.names)?;
         map.serialize_entry(
             "time_ms",
-            &u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+            &u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX),
         )?;
         match kind {
             EventKind::Start {
@@ -218,7 +221,7 @@ impl Serialize for Data<'_> {
     }
 }
 
-/// Where events are told and subscribed to; clones tell the same subscribers.
+/// The events of a manager: the place to subscribe. Clones share the subscribers.
 ///
 /// ```
 /// use picktools_runtime::{EventType, Events, Topic};
@@ -236,60 +239,60 @@ pub struct Events {
     subscribers: Arc<Subscribers>,
 }
 
-/// Who listens, for as long as there is somebody who could tell anything.
+/// The queues of all subscribers. They live as long as anything can publish events.
 #[derive(Debug, Default)]
-struct Subscribers(Mutex<Vec<(Topic, Weak<Waiting>)>>);
+struct Subscribers(Mutex<Vec<(Topic, Weak<EventQueue>)>>);
 
 impl Drop for Subscribers {
     fn drop(&mut self) {
         for (_, subscriber) in lock(&self.0).iter() {
-            if let Some(waiting) = subscriber.upgrade() {
-                waiting.arrived.notify_one();
+            if let Some(queue) = subscriber.upgrade() {
+                queue.arrived.notify_one();
             }
         }
     }
 }
 
-/// What waits for a subscriber.
+/// The queue of one subscriber.
 #[derive(Debug, Default)]
-struct Waiting {
-    state: Mutex<WaitingState>,
+struct EventQueue {
+    state: Mutex<EventQueueState>,
     arrived: Notify,
 }
 
 #[derive(Debug, Default)]
-struct WaitingState {
-    events: VecDeque<Received>,
+struct EventQueueState {
+    events: VecDeque<ReceivedEvent>,
     chunks: usize,
-    /// Events that there was no room for since the last that there was.
+    /// The number of events that were dropped since the last event that fit.
     lost: u64,
 }
 
-/// An event as a subscriber gets it.
+/// An event in the queue of a subscriber.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Received {
+pub struct ReceivedEvent {
     /// The event.
     pub event: Arc<Event>,
-    /// How many events were lost just before it, because the subscriber was slow.
+    /// The number of events that were lost just before it because the subscriber was slow.
     pub lost: u64,
 }
 
-/// Gets events until it is dropped, which ends the subscription.
+/// A subscription to events. Dropping it ends the subscription.
 #[derive(Debug)]
 pub struct Subscription {
-    waiting: Arc<Waiting>,
-    hub: Weak<Subscribers>,
+    queue: Arc<EventQueue>,
+    subscribers: Weak<Subscribers>,
 }
 
 impl Events {
-    /// Subscribes to events from now on.
+    /// Subscribes to future events.
     pub fn subscribe(&self, topic: Topic) -> Subscription {
-        let waiting = Arc::new(Waiting::default());
-        lock(&self.subscribers.0).push((topic, Arc::downgrade(&waiting)));
+        let queue = Arc::new(EventQueue::default());
+        lock(&self.subscribers.0).push((topic, Arc::downgrade(&queue)));
         Subscription {
-            waiting,
-            hub: Arc::downgrade(&self.subscribers),
+            queue,
+            subscribers: Arc::downgrade(&self.subscribers),
         }
     }
 
@@ -298,14 +301,14 @@ impl Events {
         lock(&self.subscribers.0).len()
     }
 
-    /// Returns `true` if somebody listens to events of this type.
-    pub(super) fn are_heard(&self, event: EventType) -> bool {
+    /// Returns `true` if there is a subscription to events of this type.
+    pub(super) fn has_subscribers(&self, event: EventType) -> bool {
         lock(&self.subscribers.0)
             .iter()
-            .any(|(topic, _)| topic.holds(event))
+            .any(|(topic, _)| topic.includes(event))
     }
 
-    pub(super) fn tell(&self, call: &Arc<CallInfo>, kind: EventKind) {
+    pub(super) fn publish(&self, call: &Arc<CallInfo>, kind: EventKind) {
         let event = Event {
             call: Arc::clone(call),
             time: SystemTime::now(),
@@ -314,23 +317,23 @@ impl Events {
         let event_type = event.event_type();
         let event = Arc::new(event);
         for (topic, subscriber) in lock(&self.subscribers.0).iter() {
-            if topic.holds(event_type)
-                && let Some(waiting) = subscriber.upgrade()
+            if topic.includes(event_type)
+                && let Some(queue) = subscriber.upgrade()
             {
-                waiting.add(&event);
+                queue.push(&event);
             }
         }
     }
 }
 
-impl Waiting {
-    fn add(&self, event: &Arc<Event>) {
+impl EventQueue {
+    fn push(&self, event: &Arc<Event>) {
         let mut state = lock(&self.state);
         let is_chunk = event.event_type() == EventType::Chunk;
         let is_full = if is_chunk {
-            state.chunks >= MAX_WAITING
+            state.chunks >= MAX_QUEUED_CHUNKS
         } else {
-            state.events.len() >= 3 * MAX_WAITING
+            state.events.len() >= 3 * MAX_QUEUED_CHUNKS
         };
         if is_full {
             state.lost += 1;
@@ -338,7 +341,7 @@ impl Waiting {
         }
         state.chunks += usize::from(is_chunk);
         let lost = std::mem::take(&mut state.lost);
-        state.events.push_back(Received {
+        state.events.push_back(ReceivedEvent {
             event: Arc::clone(event),
             lost,
         });
@@ -348,23 +351,23 @@ impl Waiting {
 }
 
 impl Subscription {
-    /// Waits for the next event; `None` once there are no more, because all that could tell any is
-    /// gone.
-    pub async fn next(&mut self) -> Option<Received> {
+    /// Waits for the next event; `None` once the queue is empty and nothing can publish events any
+    /// longer.
+    pub async fn next(&mut self) -> Option<ReceivedEvent> {
         loop {
             if let Some(received) = self.try_next() {
                 return Some(received);
             }
-            if self.hub.strong_count() == 0 {
+            if self.subscribers.strong_count() == 0 {
                 return self.try_next();
             }
-            self.waiting.arrived.notified().await;
+            self.queue.arrived.notified().await;
         }
     }
 
-    /// Returns the next event if there is one already.
-    pub fn try_next(&mut self) -> Option<Received> {
-        let mut state = lock(&self.waiting.state);
+    /// Returns the next event of the queue without waiting.
+    pub fn try_next(&mut self) -> Option<ReceivedEvent> {
+        let mut state = lock(&self.queue.state);
         let received = state.events.pop_front()?;
         state.chunks -= usize::from(received.event.event_type() == EventType::Chunk);
         Some(received)
@@ -373,9 +376,9 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        if let Some(hub) = self.hub.upgrade() {
-            lock(&hub.0).retain(|(_, subscriber)| {
-                !std::ptr::eq(subscriber.as_ptr(), Arc::as_ptr(&self.waiting))
+        if let Some(subscribers) = self.subscribers.upgrade() {
+            lock(&subscribers.0).retain(|(_, subscriber)| {
+                !std::ptr::eq(subscriber.as_ptr(), Arc::as_ptr(&self.queue))
             });
         }
     }

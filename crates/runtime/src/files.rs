@@ -1,5 +1,5 @@
-//! Which files tools have read and written, so that none is written that a model has not seen as it
-//! is.
+//! The record of files that tools read and write. It prevents a tool from overwriting a file whose
+//! current content the model has not read.
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
@@ -9,70 +9,71 @@ use std::time::SystemTime;
 
 use super::lock;
 
-/// The most files that are kept; of more, those that were noted first are forgotten and have to be
-/// read again.
+/// The most files in the record. Beyond it, the least recently used file is dropped and must be
+/// read again before a write.
 const MAX_FILES: usize = 10_000;
 
-/// Which files tools have read and written; clones share it.
+/// The record of files that tools have read and written. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct FileLedger {
-    known: Arc<Mutex<Known>>,
+    state: Arc<Mutex<FileLedgerState>>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct FileLedgerState {
     files: BTreeMap<PathBuf, FileUse>,
-    next: u64,
+    next_order: u64,
 }
 
-/// What became of a file.
+/// The uses of one file by tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileUse {
-    /// How often it was read.
+    /// The number of reads.
     pub reads: u64,
-    /// How often it was written.
+    /// The number of writes.
     pub writes: u64,
-    /// How it was when it was last read or written.
+    /// The stamp of the file at its last use.
     stamp: Stamp,
-    noted: u64,
+    /// The position of the last use among all uses.
+    order: u64,
 }
 
-/// What changes when a file does.
+/// The metadata that changes with the content of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     length: u64,
     modified: Option<SystemTime>,
 }
 
-/// Why a file may not be written.
+/// An error from a write that is not allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// It was never read.
+    /// The file was never read.
     #[error("{path} was not read yet")]
     NotRead {
         /// The file.
         path: String,
     },
-    /// It is otherwise than when it was read.
+    /// The file changed since it was read.
     #[error("{path} was changed since it was read")]
     Changed {
         /// The file.
         path: String,
     },
-    /// Whether it is there cannot be told.
-    #[error("{path} cannot be looked at: {reason}")]
+    /// The metadata of the file cannot be read.
+    #[error("cannot inspect {path}: {reason}")]
     Unreadable {
         /// The file.
         path: String,
-        /// Why.
+        /// The cause.
         reason: String,
     },
 }
 
 impl Stamp {
-    fn of(metadata: &Metadata) -> Self {
+    fn from_metadata(metadata: &Metadata) -> Self {
         Self {
             length: metadata.len(),
             modified: metadata.modified().ok(),
@@ -81,46 +82,51 @@ impl Stamp {
 }
 
 impl FileLedger {
-    /// Notes that a file was read when it was as `metadata` says: taken from the opened file before
-    /// its content was read, so that a change meanwhile is noticed.
+    /// Records a read. `metadata` must come from the opened file before its content was read, so
+    /// that a concurrent change is noticed.
     pub fn note_read(&self, path: &Path, metadata: &Metadata) {
-        self.note(path, Stamp::of(metadata), |file| file.reads += 1);
+        self.note(path, Stamp::from_metadata(metadata), |file| file.reads += 1);
     }
 
-    /// Notes that a file was written, as it is now; one that cannot be looked at is forgotten.
+    /// Records a write with the current metadata of the file. If the metadata cannot be read, the
+    /// file is dropped from the record.
     pub fn note_written(&self, path: &Path) {
         match path.metadata() {
-            Ok(metadata) => self.note(path, Stamp::of(&metadata), |file| file.writes += 1),
-            Err(_) => drop(lock(&self.known).files.remove(&canonical(path))),
+            Ok(metadata) => {
+                let stamp = Stamp::from_metadata(&metadata);
+                self.note(path, stamp, |file| file.writes += 1);
+            }
+            Err(_) => drop(lock(&self.state).files.remove(&canonical(path))),
         }
     }
 
-    /// Returns what became of a file; `None` of one that no tool has touched.
+    /// Returns the uses of a file; `None` if no tool has read or written it.
     pub fn get(&self, path: &Path) -> Option<FileUse> {
-        lock(&self.known).files.get(&canonical(path)).copied()
+        lock(&self.state).files.get(&canonical(path)).copied()
     }
 
-    /// Tells whether a file may be written: it is not there, or was read and is as it was then.
+    /// Checks that a file may be written: it does not exist, or it is unchanged since a tool read
+    /// it.
     ///
     /// # Errors
     ///
-    /// [`FileError`] when it may not.
+    /// [`FileError`] if the file may not be written.
     pub fn check_write(&self, path: &Path) -> Result<(), FileError> {
-        let shown = || path.display().to_string();
+        let path_text = || path.display().to_string();
         let metadata = match path.metadata() {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(error) => {
                 return Err(FileError::Unreadable {
-                    path: shown(),
+                    path: path_text(),
                     reason: error.to_string(),
                 });
             }
         };
         match self.get(path) {
-            None => Err(FileError::NotRead { path: shown() }),
-            Some(file) if file.stamp != Stamp::of(&metadata) => {
-                Err(FileError::Changed { path: shown() })
+            None => Err(FileError::NotRead { path: path_text() }),
+            Some(file) if file.stamp != Stamp::from_metadata(&metadata) => {
+                Err(FileError::Changed { path: path_text() })
             }
             Some(_) => Ok(()),
         }
@@ -128,34 +134,33 @@ impl FileLedger {
 
     /// Forgets all files.
     pub fn clear(&self) {
-        *lock(&self.known) = Known::default();
+        *lock(&self.state) = FileLedgerState::default();
     }
 
     fn note(&self, path: &Path, stamp: Stamp, count: impl FnOnce(&mut FileUse)) {
         let path = canonical(path);
-        let mut known = lock(&self.known);
-        let noted = known.next;
-        known.next += 1;
-        let file = known.files.entry(path).or_insert(FileUse {
+        let mut state = lock(&self.state);
+        let order = state.next_order;
+        state.next_order += 1;
+        let file = state.files.entry(path).or_insert(FileUse {
             reads: 0,
             writes: 0,
             stamp,
-            noted,
+            order,
         });
-        (file.stamp, file.noted) = (stamp, noted);
+        (file.stamp, file.order) = (stamp, order);
         count(file);
-        if known.files.len() > MAX_FILES {
-            let oldest = known
-                .files
-                .iter()
-                .min_by_key(|(_, file)| file.noted)
-                .map(|(path, _)| path.clone());
-            oldest.map(|path| known.files.remove(&path));
+        if state.files.len() > MAX_FILES {
+            let oldest = state.files.iter().min_by_key(|(_, file)| file.order);
+            if let Some((oldest_path, _)) = oldest {
+                let oldest_path = oldest_path.clone();
+                state.files.remove(&oldest_path);
+            }
         }
     }
 }
 
-/// One path for all ways of writing it; of a file that is not there, the path as it is.
+/// Returns the canonical path of a file, or the path itself if the file does not exist.
 fn canonical(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }

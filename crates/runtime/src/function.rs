@@ -1,4 +1,4 @@
-//! A function as a tool.
+//! A tool that calls a Rust function.
 
 use serde_json::Value;
 
@@ -8,13 +8,14 @@ use super::tool::{RunFuture, RunnableTool};
 use picktools::catalog::Tool;
 use picktools_call::ValidCall;
 
-/// A tool that is one function of its arguments.
+/// A tool that calls one asynchronous function.
 ///
 /// ```
 /// use picktools::Tool;
 /// use picktools_runtime::{FunctionTool, ToolResult};
 ///
-/// let now = FunctionTool::new(Tool::without_arguments("get_time", "The time"), |_arguments, _context| async {
+/// let definition = Tool::without_arguments("get_time", "The time");
+/// let now = FunctionTool::new(definition, |_arguments, _context| async {
 ///     ToolResult::success().field("time", "12:00")
 /// });
 /// ```
@@ -28,7 +29,8 @@ where
     F: Fn(Value, Context) -> R + Send + Sync,
     R: Future<Output = ToolResult> + Send + 'static,
 {
-    /// Makes a tool of a function, which gets arguments that fit the definition's schema.
+    /// Makes a tool from a function. The function gets arguments that are valid for the schema of
+    /// the definition.
     pub fn new(definition: Tool, function: F) -> Self {
         Self {
             definition,

@@ -1,5 +1,4 @@
-//! Running what a model calls: tools, the pipeline that every call passes, and what happens told as
-//! events.
+//! The tool manager: tools, the pipeline that runs every call of a model, and the events of a call.
 //!
 //! ```
 //! # #[tokio::main(flavor = "multi_thread")]
@@ -9,26 +8,41 @@
 //! use picktools::{Access, Tool};
 //! use serde_json::json;
 //!
-//! let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+//! let schema = json!({
+//!     "type": "object",
+//!     "properties": {"city": {"type": "string"}},
+//!     "required": ["city"],
+//! });
 //! let weather = Tool::with_parameters("get_weather", "The weather in a city", schema);
 //! let weather = FunctionTool::new(weather, |arguments, _context| async move {
 //!     ToolResult::success().field("weather", format!("rain in {}", arguments["city"]))
 //! });
 //! let manager = ToolManager::builder(Access::default()).tool(weather).build()?;
 //!
-//! let call = |arguments| ToolCall { id: None, name: "getWeather".to_owned(), arguments: Arguments::Json(arguments) };
+//! let call = |arguments| ToolCall {
+//!     id: None,
+//!     name: "getWeather".to_owned(),
+//!     arguments: Arguments::Json(arguments),
+//! };
 //! let executed = manager.execute(&call(json!({"city": "Bergen"}))).await;
 //! assert_eq!(executed.result.fields["weather"], "rain in \"Bergen\"");
-//! let refused = manager.execute(&call(json!({}))).await;
-//! assert!(refused.result.error().contains("city is required"));
+//! let invalid = manager.execute(&call(json!({}))).await;
+//! assert!(invalid.result.error().contains("city is required"));
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Every call passes one pipeline ([`ToolManager::execute`]): it is resolved, held to the caller's
-//! [`Access`](picktools::Access), validated, confirmed where it must be, refused where it repeats
-//! another of the turn, run with a time limit on a thread of its own, and recorded. What a pick may
-//! not show is not run, by whatever name.
+//! Every call takes the same steps ([`ToolManager::execute`]):
+//!
+//! 1. resolve the tool name,
+//! 2. check the caller's [`Access`](picktools::Access),
+//! 3. validate the arguments,
+//! 4. ask for a confirmation if the tool requires one,
+//! 5. reject the call if it repeats an earlier call of the turn,
+//! 6. run the tool with a time limit on its own thread,
+//! 7. record the result.
+//!
+//! A tool that a pick may not show does not run under any name.
 
 mod confirmation;
 mod context;
@@ -46,47 +60,47 @@ mod waiting;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use confirmation::{Approvals, Confirm, Decision, DecisionFuture};
+pub use confirmation::{Approvals, Confirm, ConfirmationDecision, DecisionFuture};
 pub use context::Context;
 pub use events::{
-    CallInfo, Event, EventKind, EventType, Events, Received, Subscription, Topic, UnknownTopic,
+    CallInfo, Event, EventKind, EventType, Events, ReceivedEvent, Subscription, Topic, UnknownTopic,
 };
 pub use files::{FileError, FileLedger, FileUse};
 pub use function::FunctionTool;
 pub use http::{HttpClient, HttpOptions, HttpTool};
-pub use manager::{Executed, ManagerError, ToolManager, ToolManagerBuilder};
+pub use manager::{ExecutedCall, ManagerError, ToolManager, ToolManagerBuilder};
 pub use mcp::{McpServer, McpTool};
 pub use result::{ErrorType, Failure, PREVIEW_LINES, ToolResult};
 pub use tool::{CloseFuture, RunFuture, RunnableTool};
 
 use picktools_call::ValidCall;
 
-/// Writes a call for people, `tool(param="value")`: short, on one line, and with each secret
-/// replaced.
-pub fn told(call: &ValidCall) -> String {
-    let (arguments, _) = redaction::redacted(call.arguments(), call.tool().parameters.as_ref());
-    redaction::call(call.tool().id.as_str(), &arguments)
+/// Formats a call for people as `tool(param="value")`, on one short line with redacted secrets.
+pub fn describe_call(call: &ValidCall) -> String {
+    let (arguments, _) = redaction::redact(call.arguments(), call.tool().parameters.as_ref());
+    redaction::format_call(call.tool().id.as_str(), &arguments)
 }
 
-/// Returns the arguments of a call with each secret replaced: what the schema says is one
-/// (`writeOnly`, `format: password`), and what is called like one. `schema` is that of the tool's
-/// parameters, where there is one.
+/// Returns the arguments of a call with each secret replaced.
+///
+/// A value is secret if its schema says so (`writeOnly`, `format: password`) or if its name looks
+/// like the name of a secret. `schema` is the schema of the tool's parameters, if it has one.
 ///
 /// ```
-/// use picktools_runtime::told_arguments;
+/// use picktools_runtime::redact_arguments;
 /// use serde_json::json;
 ///
-/// let told = told_arguments(&json!({"user": "ada", "password": "hunter2"}), None);
-/// assert_eq!(told, json!({"user": "ada", "password": "[redacted]"}));
+/// let redacted = redact_arguments(&json!({"user": "ada", "password": "hunter2"}), None);
+/// assert_eq!(redacted, json!({"user": "ada", "password": "[redacted]"}));
 /// ```
-pub fn told_arguments(
+pub fn redact_arguments(
     arguments: &serde_json::Value,
     schema: Option<&serde_json::Value>,
 ) -> serde_json::Value {
-    redaction::redacted(arguments, schema).0
+    redaction::redact(arguments, schema).0
 }
 
-/// Locks what no panic leaves half-changed.
+/// Locks a mutex and ignores poisoning: no panic leaves the data half-changed.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

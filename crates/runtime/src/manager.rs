@@ -1,4 +1,4 @@
-//! The one way from a model's call to a result.
+//! The tool manager: the only path from a model's call to its result.
 
 mod builder;
 mod run;
@@ -17,101 +17,103 @@ use tokio_util::sync::CancellationToken;
 
 pub use builder::{ManagerError, ToolManagerBuilder};
 
-use super::confirmation::{Approvals, Confirm, Decision};
+use super::confirmation::{Approvals, Confirm, ConfirmationDecision};
 use super::events::{CallInfo, EventKind, Events};
 use super::files::{FileError, FileLedger};
 use super::lock;
 use super::redaction;
 use super::result::{ErrorType, ToolResult};
 use super::tool::RunnableTool;
-use super::turn::Turn;
+use super::turn::TurnCalls;
 use picktools::access::Access;
 use picktools::catalog::{Catalog, Tool};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools_call::{
-    ArgumentFault, Awaited, CallError, CallNames, Hydrated, Hydrator, PendingCall, ValidCall,
+    ArgumentFault, CallError, CallNames, HydratedCall, Hydrator, PendingCall, PendingReason,
+    ValidCall,
 };
 use picktools_provider::{
     Arguments, CallResult, Provider, ToolCall, TranslateError, TranslateOptions, Translation,
     translate,
 };
 
-/// Tools that can be run by one caller, and what happened so far; clones share both.
+/// The tools that one caller can run, with the state of the calls so far. Clones share both.
 ///
-/// It needs a Tokio runtime, on which tools find timers, processes and sockets.
+/// It needs a Tokio runtime, which provides timers, processes and sockets to the tools.
 #[derive(Clone)]
 pub struct ToolManager {
     hydrator: Hydrator,
-    shared: Arc<Shared>,
+    shared: Arc<ManagerState>,
 }
 
-struct Shared {
-    /// By the id of the tool.
+struct ManagerState {
+    /// The tools by id.
     runners: HashMap<String, Arc<dyn RunnableTool>>,
     confirm: Option<Box<dyn Confirm>>,
     approvals: Approvals,
     events: Events,
     files: FileLedger,
-    turn: Turn,
+    turn: TurnCalls,
     root: Arc<Path>,
     time_limit: Duration,
     running: Semaphore,
     next_call: AtomicU64,
-    /// What ends the calls that are under way, by their ids.
-    under_way: Mutex<HashMap<String, CancellationToken>>,
+    /// The cancellation tokens of the running calls, by call id.
+    cancellations: Mutex<HashMap<String, CancellationToken>>,
 }
 
-/// A call, and what came of it.
+/// A call with its result.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Executed {
-    /// The call as its events tell of it.
+pub struct ExecutedCall {
+    /// The call as in its events.
     pub call: Arc<CallInfo>,
-    /// What came of it.
+    /// The result.
     pub result: Arc<ToolResult>,
-    /// What a user interface shows of it, in three lines.
+    /// The preview for a user interface, at most three lines.
     pub preview: Vec<String>,
 }
 
-impl Executed {
-    /// Makes what the model is told, for [`Provider::results`]: the fields of the result, or the
-    /// error with what helps to mend the call.
+impl ExecutedCall {
+    /// Makes the result for the model, for [`Provider::results`]: the fields, or the error with a
+    /// suggestion to correct the call.
     pub fn call_result(&self) -> CallResult {
         CallResult {
             id: self.call.provider_id.clone(),
             name: self.call.names.requested.clone(),
-            outcome: self.result.told(),
+            outcome: self.result.model_outcome(),
         }
     }
 }
 
-/// A call on its way: what is told of it, and under which secrets.
-struct Told {
+/// A call as it may be reported, with the secrets that no report may contain.
+struct RedactedCall {
     call: Arc<CallInfo>,
-    /// As it stands before an error.
+    /// The call as text, used as the prefix of an error.
     text: String,
     arguments: Value,
     secrets: Vec<String>,
 }
 
 impl ToolManager {
-    /// Begins a manager for one caller.
+    /// Returns a builder of a manager for one caller.
     pub fn builder(access: Access) -> ToolManagerBuilder {
         ToolManagerBuilder::new(access)
     }
 
-    /// Returns the catalog of all tools, those that this caller may not use included.
+    /// Returns the catalog of all tools, including the tools that this caller may not use.
     pub fn catalog(&self) -> &Catalog {
         self.hydrator.catalog()
     }
 
-    /// Returns the tool of a name, alias, or variant spelling of either, if the caller may use it.
+    /// Returns the tool with a name, an alias, or a variant spelling of them, if the caller may use
+    /// it.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn RunnableTool>> {
-        let tool = self.hydrator.tool_of(name).ok()?;
+        let tool = self.hydrator.find_tool(name).ok()?;
         self.shared.runners.get(&tool.id)
     }
 
-    /// Writes the tools that this caller may use as a provider wants them.
+    /// Translates the tools that this caller may use to a provider's format.
     ///
     /// # Errors
     ///
@@ -121,15 +123,17 @@ impl ToolManager {
         provider: Provider,
         options: &TranslateOptions,
     ) -> Result<Translation, TranslateError> {
-        let tools = self
-            .hydrator
-            .admitted()
-            .filter(|tool| self.shared.runners.contains_key(&tool.id));
-        translate(&tools.cloned().collect::<Vec<_>>(), provider, options)
+        let mut tools = Vec::new();
+        for tool in self.hydrator.admitted() {
+            if self.shared.runners.contains_key(&tool.id) {
+                tools.push(Arc::clone(tool));
+            }
+        }
+        translate(&tools, provider, options)
     }
 
-    /// Returns a manager that expects calls of what the model was shown, as
-    /// [`Hydrator::translated`] does. It shares everything else with this one.
+    /// Returns a manager that expects calls in the form of a translation, as
+    /// [`Hydrator::translated`] does. It shares everything else with this manager.
     #[must_use]
     pub fn translated(&self, translation: &Translation) -> Self {
         Self {
@@ -138,122 +142,125 @@ impl ToolManager {
         }
     }
 
-    /// Returns where events are told.
+    /// Returns the events, to subscribe to them.
     pub fn events(&self) -> &Events {
         &self.shared.events
     }
 
-    /// Returns the calls that wait for somebody to decide on them.
+    /// Returns the calls that wait for a decision.
     pub fn approvals(&self) -> &Approvals {
         &self.shared.approvals
     }
 
-    /// Returns which files tools have read and written.
+    /// Returns the record of files that tools have read and written.
     pub fn files(&self) -> &FileLedger {
         &self.shared.files
     }
 
-    /// Ends a turn: calls of it may be made again. Files that were read stay known.
+    /// Ends the turn, after which its calls may be repeated. The record of files stays.
     pub fn clear_current_turn(&self) {
         self.shared.turn.clear();
     }
 
-    /// Forgets everything that happened: calls and files.
+    /// Forgets the calls of the turn and the record of files.
     pub fn clear_state(&self) {
         self.clear_current_turn();
         self.shared.files.clear();
     }
 
-    /// Cancels a call that is under way; `false` where there is none of this id.
+    /// Cancels a running call; `false` if no running call has this id.
     pub fn cancel(&self, call_id: &str) -> bool {
-        let token = lock(&self.shared.under_way).get(call_id).cloned();
+        let token = lock(&self.shared.cancellations).get(call_id).cloned();
         token.inspect(CancellationToken::cancel).is_some()
     }
 
-    /// Cancels all calls that are under way.
+    /// Cancels all running calls.
     pub fn cancel_all(&self) {
-        lock(&self.shared.under_way)
-            .values()
-            .for_each(CancellationToken::cancel);
+        for token in lock(&self.shared.cancellations).values() {
+            token.cancel();
+        }
     }
 
-    /// Cancels all calls, and ends what tools keep between them, such as connections and the
-    /// programs that these started.
+    /// Cancels all calls, and releases everything that tools keep between calls: connections and
+    /// the programs behind them.
     pub async fn close(&self) {
         self.cancel_all();
         join_all(self.shared.runners.values().map(|tool| tool.close())).await;
     }
 
-    /// Runs the calls of one answer, some of them at once, and returns what came of them in their
+    /// Runs the calls of one answer concurrently, and returns them with their results in the same
     /// order.
-    pub async fn execute_all(&self, calls: &[ToolCall]) -> Vec<Executed> {
+    pub async fn execute_all(&self, calls: &[ToolCall]) -> Vec<ExecutedCall> {
         join_all(calls.iter().map(|call| self.execute(call))).await
     }
 
-    /// Runs a call: resolves its name, holds it to what the caller may do and to the tool's schema,
-    /// has it confirmed where it must be, refuses it where it was made in this turn already, runs
-    /// it and records it.
+    /// Runs a call. It resolves the name, checks the access policy, validates the arguments, asks
+    /// for a confirmation if needed, and rejects a repeated call of the turn. It then runs the tool
+    /// and records the result.
     ///
-    /// Nothing escapes: whatever goes wrong is a result. Letting go of the future cancels the call.
-    pub fn execute<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Executed> {
-        // Boxed, as what is within an `async fn` is compiled once more in each crate that awaits
-        // it.
-        self.executing(call).boxed()
+    /// Every failure becomes a result. Dropping the future cancels the call.
+    pub fn execute<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ExecutedCall> {
+        // Boxed because every crate that awaits an `async fn` compiles its body again.
+        self.execute_unboxed(call).boxed()
     }
 
-    async fn executing(&self, call: &ToolCall) -> Executed {
+    async fn execute_unboxed(&self, call: &ToolCall) -> ExecutedCall {
         let call_id = format!(
             "call_{}",
             self.shared.next_call.fetch_add(1, Ordering::Relaxed)
         );
         let cancellation = CancellationToken::new();
-        lock(&self.shared.under_way).insert(call_id.clone(), cancellation.clone());
-        let _under_way = UnderWay {
+        lock(&self.shared.cancellations).insert(call_id.clone(), cancellation.clone());
+        let _guard = RunningCallGuard {
             shared: &self.shared,
             call_id: &call_id,
             _cancelled: cancellation.clone().drop_guard(),
         };
         match self.hydrator.hydrate(call) {
-            Err(error) => self.refused(&call_id, call, &error),
-            Ok(Hydrated::Ready(valid)) => self.confirmed(&call_id, valid, None, cancellation).await,
-            Ok(Hydrated::NeedsApproval(pending)) => {
+            Err(error) => self.reject(&call_id, call, &error),
+            Ok(HydratedCall::Ready(valid)) => {
+                self.confirm_and_run(&call_id, valid, None, cancellation)
+                    .await
+            }
+            Ok(HydratedCall::NeedsApproval(pending)) => {
                 let (valid, awaits) = pending.into_parts();
-                self.confirmed(&call_id, valid, Some(awaits), cancellation)
+                self.confirm_and_run(&call_id, valid, Some(awaits), cancellation)
                     .await
             }
         }
     }
 
-    /// Has a call confirmed where it must be, and runs it.
-    async fn confirmed(
+    /// Asks for a confirmation if the call needs one, and runs the call.
+    async fn confirm_and_run(
         &self,
         call_id: &str,
         valid: ValidCall,
-        awaits: Option<Awaited>,
+        awaits: Option<PendingReason>,
         cancellation: CancellationToken,
-    ) -> Executed {
-        let told = Told::of(call_id, &valid);
+    ) -> ExecutedCall {
+        let redacted = RedactedCall::from_valid(call_id, &valid);
         let Some(tool) = self.shared.runners.get(&valid.tool().id) else {
-            let failure = ToolResult::failure(ErrorType::System, "nothing runs this tool here");
-            return self.executed(&told, None, failure);
+            let failure =
+                ToolResult::failure(ErrorType::System, "no runner is registered for this tool");
+            return self.finish(&redacted, None, failure);
         };
-        let asks = valid.tool().is_unsafe() || tool.requires_confirmation();
-        let awaits = awaits.or(asks.then_some(Awaited::Confirmation));
+        let needs_confirmation = valid.tool().is_unsafe() || tool.requires_confirmation();
+        let awaits = awaits.or(needs_confirmation.then_some(PendingReason::Confirmation));
         let valid = match awaits {
             None => valid,
             Some(awaits) => {
-                let decided = tokio::select! {
-                    decided = self.decide(PendingCall::new(valid, awaits)) => decided,
+                let decision = tokio::select! {
+                    decision = self.decide(PendingCall::new(valid, awaits)) => decision,
                     () = cancellation.cancelled() => Err("the call was cancelled".to_owned()),
                 };
-                match decided {
+                match decision {
                     Ok(valid) => valid,
                     Err(reason) => {
                         let failure = ToolResult::failure(
                             ErrorType::Permission,
-                            format!("it was not confirmed: {reason}"),
+                            format!("the call was not confirmed: {reason}"),
                         );
-                        return self.executed(&told, Some(tool), failure);
+                        return self.finish(&redacted, Some(tool), failure);
                     }
                 }
             }
@@ -265,83 +272,83 @@ impl ToolManager {
             );
             let failure =
                 failure.suggest("Use the earlier result, or call it with other arguments.");
-            return self.executed(&told, Some(tool), failure);
+            return self.finish(&redacted, Some(tool), failure);
         };
-        let writes: Vec<_> = tool
-            .writes(valid.arguments())
-            .into_iter()
-            .map(|path| self.shared.root.join(path))
-            .collect();
-        if let Some(error) = writes
-            .iter()
-            .find_map(|path| self.shared.files.check_write(path).err())
-        {
-            return self.executed(&told, Some(tool), unwritable(&error));
+        let mut written_paths = tool.writes(valid.arguments());
+        for path in &mut written_paths {
+            *path = self.shared.root.join(&*path);
         }
-        let unheard = Unheard {
+        for path in &written_paths {
+            if let Err(error) = self.shared.files.check_write(path) {
+                return self.finish(&redacted, Some(tool), write_failure(&error));
+            }
+        }
+        let guard = CancelledCallGuard {
             manager: self,
-            told: &told,
+            redacted: &redacted,
             tool,
         };
-        let result = self.run(&told, tool, valid, cancellation).await;
-        std::mem::forget(unheard);
+        let result = self.run(&redacted, tool, valid, cancellation).await;
+        std::mem::forget(guard);
         if result.is_success() {
             claim.keep();
         }
-        writes
-            .iter()
-            .for_each(|path| self.shared.files.note_written(path));
-        self.executed(&told, Some(tool), result)
+        for path in &written_paths {
+            self.shared.files.note_written(path);
+        }
+        self.finish(&redacted, Some(tool), result)
     }
 
+    /// Asks for the decision on a call. Returns the call if it is approved, else the reason.
     async fn decide(&self, pending: PendingCall) -> Result<ValidCall, String> {
         let Some(confirm) = &self.shared.confirm else {
-            return Err(format!("{}, and nobody can be asked", pending.awaits()));
+            return Err(format!(
+                "{}, but no confirmation handler is set",
+                pending.awaits()
+            ));
         };
         match confirm.decide(&pending).await {
-            Decision::Allow => Ok(pending.into_parts().0),
-            Decision::Deny(reason) => Err(reason),
-            Decision::Ask => self.shared.approvals.ask(pending).await,
+            ConfirmationDecision::Allow => Ok(pending.into_parts().0),
+            ConfirmationDecision::Deny(reason) => Err(reason),
+            ConfirmationDecision::Ask => self.shared.approvals.ask(pending).await,
         }
     }
 
-    /// What comes of a call that is none.
-    fn refused(&self, call_id: &str, call: &ToolCall, error: &CallError) -> Executed {
-        let known = self.hydrator.tool_of(&call.name).ok();
+    /// Returns the result of a call that is not valid.
+    fn reject(&self, call_id: &str, call: &ToolCall, error: &CallError) -> ExecutedCall {
+        let tool = self.hydrator.find_tool(&call.name).ok();
         let arguments = match &call.arguments {
             _ if matches!(error, CallError::TooLarge { .. }) => json!({}),
             Arguments::Json(value) => value.clone(),
-            // What cannot be read is not told either: it may hold secrets that nobody recognises.
+            // A text that cannot be parsed is not reported: secrets in it cannot be recognised.
             Arguments::Text(text) => serde_json::from_str(text).unwrap_or_default(),
         };
         let requested = marked(&call.name, MAX_NAME_CHARS).into_owned();
-        let canonical = known.map_or_else(|| requested.clone(), |tool| tool.name.clone());
+        let canonical = match tool {
+            Some(tool) => tool.name.clone(),
+            None => requested.clone(),
+        };
         let names = CallNames {
             requested,
             advertised: None,
             canonical,
         };
-        let told = Told::new(
-            call_id,
-            call.id.clone(),
-            names,
-            &arguments,
-            known.map(AsRef::as_ref),
-        );
+        let definition = tool.map(AsRef::as_ref);
+        let redacted = RedactedCall::new(call_id, call.id.clone(), names, &arguments, definition);
         let message = self
             .hydrator
             .error_result(call, error)
             .outcome
             .err()
             .unwrap_or_default();
+        let runner = match tool {
+            Some(tool) => self.shared.runners.get(&tool.id),
+            None => None,
+        };
         let result = match error {
             CallError::UnknownTool { .. } => {
                 let result = ToolResult::failure(ErrorType::Validation, message);
-                return self.told(
-                    &told,
-                    known.and_then(|tool| self.shared.runners.get(&tool.id)),
-                    result,
-                );
+                return self.publish_end(&redacted, runner, result);
             }
             CallError::Ineligible { .. } | CallError::NotReadOnly { .. } => {
                 ToolResult::failure(ErrorType::Permission, message)
@@ -349,64 +356,48 @@ impl ToolManager {
             CallError::Invalid {
                 faults, example, ..
             } => {
-                let missing = faults.iter().filter_map(ArgumentFault::missing);
-                let missing: Vec<String> =
-                    missing.map(|name| format!("{name} is required")).collect();
-                let others = faults
-                    .iter()
-                    .filter(|fault| fault.missing().is_none())
-                    .map(ToString::to_string);
-                let message = missing
-                    .into_iter()
-                    .chain(others)
-                    .collect::<Vec<_>>()
-                    .join("; ");
-                let result = ToolResult::failure(ErrorType::Validation, message);
+                let result = ToolResult::failure(ErrorType::Validation, format_faults(faults));
                 match example {
                     Some(example) => result.suggest(format!(
                         "Example: {}",
-                        redaction::call(&told.call.names.requested, example)
+                        redaction::format_call(&redacted.call.names.requested, example)
                     )),
                     None => result,
                 }
             }
             _ => ToolResult::failure(ErrorType::Validation, message),
         };
-        self.executed(
-            &told,
-            known.and_then(|tool| self.shared.runners.get(&tool.id)),
-            result,
-        )
+        self.finish(&redacted, runner, result)
     }
 
-    /// Tells what came of a call, in words that keep its secrets.
-    fn executed(
+    /// Prepends the call to an error, redacts the error, and publishes the end of the call.
+    fn finish(
         &self,
-        told: &Told,
+        redacted: &RedactedCall,
         tool: Option<&Arc<dyn RunnableTool>>,
         mut result: ToolResult,
-    ) -> Executed {
+    ) -> ExecutedCall {
         if let Some(failure) = &mut result.failure {
             failure.error = format!(
                 "{}: {}",
-                told.text,
-                redaction::without(&failure.error, &told.secrets)
+                redacted.text,
+                redaction::redact_text(&failure.error, &redacted.secrets)
             );
         }
-        self.told(told, tool, result)
+        self.publish_end(redacted, tool, result)
     }
 
-    fn told(
+    /// Publishes the end of a call, and returns the call with its result and preview.
+    fn publish_end(
         &self,
-        told: &Told,
+        redacted: &RedactedCall,
         tool: Option<&Arc<dyn RunnableTool>>,
         mut result: ToolResult,
-    ) -> Executed {
-        if let Some(failure) = &mut result.failure {
-            failure.suggestion = failure
-                .suggestion
-                .as_ref()
-                .map(|text| redaction::without(text, &told.secrets));
+    ) -> ExecutedCall {
+        if let Some(failure) = &mut result.failure
+            && let Some(suggestion) = &mut failure.suggestion
+        {
+            *suggestion = redaction::redact_text(suggestion, &redacted.secrets);
         }
         let result = Arc::new(result);
         let kind = match result.is_success() {
@@ -417,21 +408,21 @@ impl ToolManager {
                 result: Arc::clone(&result),
             },
         };
-        self.shared.events.tell(&told.call, kind);
+        self.shared.events.publish(&redacted.call, kind);
         let preview = match tool {
             Some(tool) => run::preview(tool.as_ref(), &result),
             None => result.preview(super::PREVIEW_LINES),
         };
-        Executed {
-            call: Arc::clone(&told.call),
+        ExecutedCall {
+            call: Arc::clone(&redacted.call),
             result,
             preview,
         }
     }
 }
 
-impl Told {
-    fn of(call_id: &str, valid: &ValidCall) -> Self {
+impl RedactedCall {
+    fn from_valid(call_id: &str, valid: &ValidCall) -> Self {
         let id = valid.id().map(str::to_owned);
         Self::new(
             call_id,
@@ -450,8 +441,8 @@ impl Told {
         tool: Option<&Tool>,
     ) -> Self {
         let schema = tool.and_then(|tool| tool.parameters.as_ref());
-        let (arguments, secrets) = redaction::redacted(arguments, schema);
-        let text = redaction::call(&names.requested, &arguments);
+        let (arguments, secrets) = redaction::redact(arguments, schema);
+        let text = redaction::format_call(&names.requested, &arguments);
         let call = Arc::new(CallInfo {
             call_id: call_id.to_owned(),
             provider_id,
@@ -466,34 +457,47 @@ impl Told {
     }
 }
 
-/// Tells the end of a call that is let go of while it runs.
-struct Unheard<'a> {
+/// A guard that publishes the end of a call if its future is dropped while the tool runs.
+struct CancelledCallGuard<'a> {
     manager: &'a ToolManager,
-    told: &'a Told,
+    redacted: &'a RedactedCall,
     tool: &'a Arc<dyn RunnableTool>,
 }
 
-impl Drop for Unheard<'_> {
+impl Drop for CancelledCallGuard<'_> {
     fn drop(&mut self) {
         self.manager
-            .executed(self.told, Some(self.tool), run::cancelled());
+            .finish(self.redacted, Some(self.tool), run::cancelled());
     }
 }
 
-fn unwritable(error: &FileError) -> ToolResult {
+/// Formats argument faults as one line, missing arguments first.
+fn format_faults(faults: &[ArgumentFault]) -> String {
+    let (mut missing, mut others) = (Vec::new(), Vec::new());
+    for fault in faults {
+        match fault.missing() {
+            Some(name) => missing.push(format!("{name} is required")),
+            None => others.push(fault.to_string()),
+        }
+    }
+    missing.append(&mut others);
+    missing.join("; ")
+}
+
+fn write_failure(error: &FileError) -> ToolResult {
     ToolResult::failure(ErrorType::Validation, error.to_string())
         .suggest("Read the file first, then write it.")
 }
 
-/// A call that is under way; it is cancelled when nobody waits for it any longer.
-struct UnderWay<'a> {
-    shared: &'a Shared,
+/// A guard that cancels a running call and removes its token when it is dropped.
+struct RunningCallGuard<'a> {
+    shared: &'a ManagerState,
     call_id: &'a str,
     _cancelled: tokio_util::sync::DropGuard,
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for RunningCallGuard<'_> {
     fn drop(&mut self) {
-        lock(&self.shared.under_way).remove(self.call_id);
+        lock(&self.shared.cancellations).remove(self.call_id);
     }
 }

@@ -1,4 +1,4 @@
-//! Tools of MCP servers.
+//! Tools that MCP servers run.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -23,37 +23,47 @@ use picktools::catalog::Tool;
 use picktools::excerpt::{MAX_NAME_CHARS, cut, marked};
 use picktools_call::ValidCall;
 use picktools_import::mcp::Server;
-use picktools_mcp::{Begun, Connection, Handshake, Limits, Said, Silent, Tail, Unreachable};
+use picktools_mcp::{
+    ConnectError, Connection, Handshake, Limits, PendingRequest, RequestUpdate, SilentHandler,
+    StderrTail,
+};
 
-/// The most bytes that are kept of what a tool gives: its text, its data in base64, and its
-/// structured content.
+/// The most bytes of content in a result: its text, its data in base64, and its structured content.
 const MAX_CONTENT_BYTES: usize = 1 << 20;
-/// The most parts beside text that are told.
+/// The most parts other than text in a result.
 const MAX_PARTS: usize = 100;
-/// The most characters of what a server says is wrong.
+/// The most characters of a server's error message.
 const MAX_ERROR_CHARS: usize = 4_000;
-/// The most characters of what it says of how far it is.
+/// The most characters of a server's progress message.
 const MAX_PROGRESS_CHARS: usize = 300;
-/// How long what is known of the end of a server is waited for.
-const END: Duration = Duration::from_secs(3);
+/// The most characters of a member that identifies a part, such as its URI.
+const MAX_MEMBER_CHARS: usize = 2_000;
+/// The time to wait for the last output of a server that ended.
+const END_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long a server may take to say that it is there.
-const PING: Duration = Duration::from_secs(3);
+/// The time to wait for the answer to a ping.
+const PING_TIMEOUT: Duration = Duration::from_secs(3);
 
 type Environment = dyn Fn(&str) -> Option<OsString> + Send + Sync;
 
-/// A server of a configuration of MCP servers, which runs tools. It is started or called when the
-/// first of them is called, and again when it has ended, or left a call unanswered and answers no
-/// ping either; calls share one connection. Dropped, it is killed, with all that it started.
+/// An MCP server from a configuration, which runs tools.
+///
+/// The first call of a tool opens the connection, and all calls share it. A later call opens it
+/// again if the server has ended, or if it left a call and a ping unanswered. Dropping the value
+/// kills the server with all its child processes.
 ///
 /// ```no_run
 /// use std::sync::Arc;
 /// use picktools::Tool;
-/// use picktools_import::mcp::{Server, Way};
+/// use picktools_import::mcp::{Server, ServerTransport};
 /// use picktools_runtime::{McpServer, McpTool};
 ///
-/// let way = Way::Http { url: "https://wiki.example/mcp".to_owned(), headers: Default::default(), credentials: None };
-/// let server = Arc::new(McpServer::new(Server { name: "wiki".to_owned(), way }));
+/// let transport = ServerTransport::Http {
+///     url: "https://wiki.example/mcp".to_owned(),
+///     headers: Default::default(),
+///     credentials: None,
+/// };
+/// let server = Arc::new(McpServer::new(Server { name: "wiki".to_owned(), transport }));
 /// let search = McpTool::new(Tool::without_arguments("search", "Searches the wiki"), server);
 /// ```
 pub struct McpServer {
@@ -63,12 +73,12 @@ pub struct McpServer {
     connection: Mutex<Option<Arc<Connection>>>,
     /// The calls that wait for an answer.
     waiting: std::sync::Mutex<Vec<Context>>,
-    /// Whether a call was given up since it was last seen that the server answers.
-    unanswered: AtomicBool,
+    /// `true` if a call was abandoned since the last check of the connection.
+    has_abandoned_call: AtomicBool,
 }
 
 impl McpServer {
-    /// Names a server; nothing is started yet.
+    /// Makes a server without starting it.
     pub fn new(server: Server) -> Self {
         Self {
             server,
@@ -76,13 +86,12 @@ impl McpServer {
             limits: Limits::default(),
             connection: Mutex::default(),
             waiting: std::sync::Mutex::default(),
-            unanswered: AtomicBool::new(false),
+            has_abandoned_call: AtomicBool::new(false),
         }
     }
 
-    /// Where a program that is started finds the variables that tell of user, language and
-    /// temporary files; it gets no others but those of its configuration. Without this it gets
-    /// those alone.
+    /// Sets the source of the environment variables for user, language and temporary files. A
+    /// server program gets these and the variables of its configuration, and no others.
     #[must_use]
     pub fn environment(
         self,
@@ -94,19 +103,18 @@ impl McpServer {
         }
     }
 
-    /// How long start and handshake may take, and how long a message may be.
+    /// Sets the time limit of start and handshake, and the size limit of a message.
     #[must_use]
     pub fn limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
     }
 
-    /// Returns what the configuration calls it.
+    /// Returns the name of the server in the configuration.
     pub fn name(&self) -> &str {
         &self.server.name
     }
 
-    /// Ends the server in good order: its input is closed, and it is killed if it does not end
-    /// within a second.
+    /// Shuts the server down: closes its input, and kills it if it does not end within a second.
     pub async fn end(&self) {
         let connection = self.connection.lock().await.take();
         if let Some(connection) = connection {
@@ -114,17 +122,19 @@ impl McpServer {
         }
     }
 
-    /// The connection; a new one where there is none, or none any longer.
-    async fn connection(&self, deadline: Instant) -> Result<Arc<Connection>, Unreachable> {
-        let mut kept = self.connection.lock().await;
-        if let Some(connection) = kept.as_ref().filter(|connection| !connection.is_closed()) {
-            // What left a call without an answer may have forgotten who calls, or hang.
-            if !self.has_left_unanswered() || is_there(connection).await {
+    /// Returns the open connection, or opens a new one.
+    async fn connection(&self, deadline: Instant) -> Result<Arc<Connection>, ConnectError> {
+        let mut current = self.connection.lock().await;
+        if let Some(connection) = &*current
+            && !connection.is_closed()
+        {
+            // A server that left a call unanswered may have lost the session, or may hang.
+            if !self.take_abandoned_call() || answers_ping(connection).await {
                 return Ok(Arc::clone(connection));
             }
         }
-        // What is left of the old one ends before there is a new one.
-        *kept = None;
+        // The old connection ends before the new one opens.
+        *current = None;
         let deadline = deadline.min(Instant::now() + self.limits.time);
         let (environment, handshake) = (&*self.environment, Handshake::NewestFirst);
         let connection = Connection::open(
@@ -133,37 +143,37 @@ impl McpServer {
             deadline,
             &self.limits,
             handshake,
-            Silent,
+            SilentHandler,
         )
         .await?;
         let connection = Arc::new(connection);
-        *kept = Some(Arc::clone(&connection));
+        *current = Some(Arc::clone(&connection));
         Ok(connection)
     }
 
-    /// Whether a call was given up since this was last asked. One that was is told of at once, and
-    /// drops its future later.
-    fn has_left_unanswered(&self) -> bool {
-        self.unanswered.swap(false, Ordering::Relaxed)
+    /// Returns `true` if a call was abandoned since the last use of this method, and resets the
+    /// flag. A cancelled call counts at once, although it drops its future later.
+    fn take_abandoned_call(&self) -> bool {
+        self.has_abandoned_call.swap(false, Ordering::Relaxed)
             || lock(&self.waiting).iter().any(Context::is_cancelled)
     }
 
-    /// Gives a connection up that failed, and returns the last words of the server.
-    async fn give_up(&self, failed: &Arc<Connection>) -> Vec<String> {
+    /// Drops a connection that failed, and returns the last lines of the server's error output.
+    async fn drop_connection(&self, failed: &Arc<Connection>) -> Vec<String> {
         {
-            let mut kept = self.connection.lock().await;
-            if kept
+            let mut current = self.connection.lock().await;
+            if current
                 .as_ref()
                 .is_some_and(|connection| Arc::ptr_eq(connection, failed))
             {
-                *kept = None;
+                *current = None;
             }
         }
-        timeout(END, failed.end()).await.unwrap_or_default()
+        timeout(END_TIMEOUT, failed.end()).await.unwrap_or_default()
     }
 
-    /// The server in messages.
-    fn shown(&self) -> String {
+    /// Returns the description of the server for messages.
+    fn describe(&self) -> String {
         format!(
             "the MCP server {:?}",
             marked(&self.server.name, MAX_NAME_CHARS)
@@ -171,7 +181,7 @@ impl McpServer {
     }
 
     fn failure(&self, message: &str, stderr: &[String]) -> ToolResult {
-        let message = format!("{}: {message}{}", self.shown(), Tail(stderr));
+        let message = format!("{}: {message}{}", self.describe(), StderrTail(stderr));
         ToolResult::failure(ErrorType::System, message)
     }
 
@@ -183,30 +193,30 @@ impl McpServer {
     ) -> ToolResult {
         let connection = match self.connection(context.deadline()).await {
             Ok(connection) => connection,
-            Err(Unreachable { message, stderr }) => {
+            Err(ConnectError { message, stderr }) => {
                 return self
                     .failure(&message, &stderr)
-                    .suggest("See whether the server starts by itself.");
+                    .suggest("Check that the server starts on its own.");
             }
         };
         let params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
         let request = CallToolRequest::new(params);
-        let context_of_progress = context.clone();
-        let hear = move |said| {
-            if let Said::Progress(progress) = said {
-                context_of_progress.emit_output_chunk(&told(&progress));
+        let progress_context = context.clone();
+        let on_update = move |update| {
+            if let RequestUpdate::Progress(progress) = update {
+                progress_context.emit_output_chunk(&format_progress(&progress));
             }
         };
         let options = PeerRequestOptions::no_options();
         let answer = match connection
-            .begin(ClientRequest::CallToolRequest(request), options, hear)
+            .begin(ClientRequest::CallToolRequest(request), options, on_update)
             .await
         {
-            Ok(begun) => Asked::new(self, context).answer(begun).await,
+            Ok(pending) => OutstandingCall::new(self, context).answer(pending).await,
             Err(error) => Err(error),
         };
         match answer {
-            Ok(answer) => result(answer),
+            Ok(answer) => result_from_answer(answer),
             Err(ServiceError::McpError(error)) => {
                 let kind = match error.code {
                     ErrorCode::INVALID_PARAMS => ErrorType::Validation,
@@ -216,57 +226,58 @@ impl McpServer {
                     kind,
                     format!(
                         "{}: {}",
-                        self.shown(),
+                        self.describe(),
                         marked(&error.message, MAX_ERROR_CHARS)
                     ),
                 )
             }
             Err(error) => {
-                let stderr = self.give_up(&connection).await;
-                self.failure(&connection.said(&error), &stderr)
-                    .suggest("Call it again: the server is then started anew.")
+                let stderr = self.drop_connection(&connection).await;
+                self.failure(&connection.describe_error(&error), &stderr)
+                    .suggest("Call the tool again; the server is then restarted.")
             }
         }
     }
 }
 
-/// Whether a server answers at all; that it does not know the question is an answer too.
-async fn is_there(connection: &Connection) -> bool {
+/// Returns `true` if a server answers a ping. An error response is an answer too.
+async fn answers_ping(connection: &Connection) -> bool {
     let ping = connection
         .peer()
         .send_request(ClientRequest::PingRequest(PingRequest::default()));
     matches!(
-        timeout(PING, ping).await,
+        timeout(PING_TIMEOUT, ping).await,
         Ok(Ok(_) | Err(ServiceError::McpError(_)))
     )
 }
 
-/// Writes how far a request is, as a line.
-fn told(progress: &ProgressNotificationParam) -> String {
+/// Formats a progress notification as a line.
+fn format_progress(progress: &ProgressNotificationParam) -> String {
     let ProgressNotificationParam {
         progress,
         total,
         message,
         ..
     } = progress;
-    let of = total
-        .map(|total| format!(" of {total}"))
-        .unwrap_or_default();
-    let message = message
-        .as_ref()
-        .map(|text| format!(": {}", marked(text, MAX_PROGRESS_CHARS)))
-        .unwrap_or_default();
-    format!("{progress}{of}{message}\n")
+    let mut line = progress.to_string();
+    if let Some(total) = total {
+        line.push_str(&format!(" of {total}"));
+    }
+    if let Some(text) = message {
+        line.push_str(&format!(": {}", marked(text, MAX_PROGRESS_CHARS)));
+    }
+    line.push('\n');
+    line
 }
 
 /// A call that waits for its answer.
-struct Asked<'a> {
+struct OutstandingCall<'a> {
     server: &'a McpServer,
     context: &'a Context,
     answered: bool,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> OutstandingCall<'a> {
     fn new(server: &'a McpServer, context: &'a Context) -> Self {
         lock(&server.waiting).push(context.clone());
         Self {
@@ -276,17 +287,19 @@ impl<'a> Asked<'a> {
         }
     }
 
-    async fn answer(mut self, begun: Begun) -> Result<ServerResult, ServiceError> {
-        let answer = begun.answer().await;
+    async fn answer(mut self, pending: PendingRequest) -> Result<ServerResult, ServiceError> {
+        let answer = pending.answer().await;
         self.answered = true;
         answer
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for OutstandingCall<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            self.server.unanswered.store(true, Ordering::Relaxed);
+            self.server
+                .has_abandoned_call
+                .store(true, Ordering::Relaxed);
         }
         lock(&self.server.waiting)
             .retain(|waiting| !Arc::ptr_eq(&waiting.output, &self.context.output));
@@ -295,9 +308,9 @@ impl Drop for Asked<'_> {
 
 /// A tool of an MCP server.
 ///
-/// Its result has `text`, the texts of the answer; `structured`, its structured content; and
-/// `parts`, what else it holds, with media type and size. An answer that the server marks as an
-/// error is a `user_error`: it says what a model can do better.
+/// Its result has the fields `text` (the texts of the answer), `structured` (the structured
+/// content), and `parts` (all other parts, with media type and size). An answer that the server
+/// marks as an error is a `user_error`, because the model can correct its call.
 pub struct McpTool {
     definition: Tool,
     server: Arc<McpServer>,
@@ -305,7 +318,7 @@ pub struct McpTool {
 }
 
 impl McpTool {
-    /// Makes a tool that the server calls by the name of the definition.
+    /// Makes a tool that has the same name in the definition and on the server.
     pub fn new(definition: Tool, server: Arc<McpServer>) -> Self {
         let name = definition.name.clone();
         Self {
@@ -315,9 +328,9 @@ impl McpTool {
         }
     }
 
-    /// Says what the server calls the tool, where that is another name.
+    /// Sets the name of the tool on the server, if it differs from the definition.
     #[must_use]
-    pub fn called(self, name: impl Into<String>) -> Self {
+    pub fn with_server_name(self, name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
             ..self
@@ -333,9 +346,9 @@ impl RunnableTool for McpTool {
     fn run<'a>(&'a self, call: &'a ValidCall, context: &'a Context) -> RunFuture<'a> {
         Box::pin(async move {
             let arguments = call.arguments().as_object().cloned().unwrap_or_default();
-            waiting::telling(
+            waiting::report_while(
                 context,
-                &self.server.shown(),
+                &self.server.describe(),
                 self.server.call(&self.name, arguments, context),
             )
             .await
@@ -347,10 +360,11 @@ impl RunnableTool for McpTool {
     }
 }
 
-fn result(answer: ServerResult) -> ToolResult {
+/// Converts the answer of a server to a result.
+fn result_from_answer(answer: ServerResult) -> ToolResult {
     let value = match answer {
         ServerResult::CallToolResult(result) => json!(result),
-        // One part that is not as the protocol has it would lose the rest.
+        // An answer with one malformed part arrives here; its other parts are still used.
         ServerResult::CustomResult(result)
             if result.0.get("content").is_some_and(Value::is_array) =>
         {
@@ -360,79 +374,77 @@ fn result(answer: ServerResult) -> ToolResult {
         ServerResult::InputRequiredResult(_) => {
             return ToolResult::failure(
                 ErrorType::System,
-                "the server asks for more input, which nobody can give here",
+                "the server asks for more input, which cannot be given here",
             );
         }
         _ => {
             return ToolResult::failure(
                 ErrorType::System,
-                "the answer of the server is no result of a tool",
+                "the server's answer is not a tool result",
             );
         }
     };
     let mut room = MAX_CONTENT_BYTES;
-    let content = value
-        .get("content")
-        .and_then(Value::as_array)
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    let (texts, others): (Vec<&Value>, Vec<&Value>) =
-        content.iter().partition(|part| part_text(part).is_some());
-    let mut text = texts
-        .into_iter()
-        .filter_map(part_text)
-        .collect::<Vec<_>>()
-        .join("\n");
-    let structured = value
-        .get("structuredContent")
-        .filter(|structured| !structured.is_null());
-    // Servers send structured content as text too, for clients that do not know it.
+    let (mut texts, mut others) = (Vec::new(), Vec::new());
+    if let Some(Value::Array(content)) = value.get("content") {
+        for part in content {
+            match part_text(part) {
+                Some(text) => texts.push(text),
+                None => others.push(part),
+            }
+        }
+    }
+    let mut text = texts.join("\n");
+    let structured = match value.get("structuredContent") {
+        None | Some(Value::Null) => None,
+        structured => structured,
+    };
+    // Servers repeat structured content as text for clients that do not support it.
     if structured.is_some_and(|structured| {
-        serde_json::from_str(&text).is_ok_and(|said: Value| said == *structured)
+        serde_json::from_str(&text).is_ok_and(|parsed: Value| parsed == *structured)
     }) {
         text.clear();
     }
     let is_error = value.get("isError") == Some(&Value::Bool(true));
-    let mut made = match is_error {
+    let mut result = match is_error {
         true if text.trim().is_empty() => {
-            ToolResult::failure(ErrorType::User, "the tool failed, and does not say why")
+            ToolResult::failure(ErrorType::User, "the tool failed without an error message")
         }
         true => ToolResult::failure(ErrorType::User, cut(&text, MAX_ERROR_CHARS)),
         false if text.is_empty() => ToolResult::success(),
         false => {
-            let whole = text.len();
+            let total_bytes = text.len();
             text.truncate(text.floor_char_boundary(room));
             room -= text.len();
-            let kept = text.len();
-            let made = ToolResult::success().field("text", text);
-            if kept < whole {
-                made.field("text_left_out", format!("{} bytes", whole - kept))
+            let cut_bytes = total_bytes - text.len();
+            let result = ToolResult::success().field("text", text);
+            if cut_bytes > 0 {
+                result.field("text_left_out", format!("{cut_bytes} bytes"))
             } else {
-                made
+                result
             }
         }
     };
     if let Some(structured) = structured {
-        made = match picktools_call::size(structured, room) {
+        result = match picktools_call::size(structured, room) {
             Some(bytes) if bytes <= room => {
                 room -= bytes;
-                made.field("structured", structured.clone())
+                result.field("structured", structured.clone())
             }
-            _ => made.field("structured_left_out", "it is too large"),
+            _ => result.field("structured_left_out", "it is too large"),
         };
     }
     if !others.is_empty() {
-        let parts: Vec<Value> = others
-            .iter()
-            .take(MAX_PARTS)
-            .map(|part| described(part, &mut room))
-            .collect();
-        made = made.field("parts", parts);
+        let mut parts = Vec::new();
+        for part in others.iter().take(MAX_PARTS) {
+            parts.push(describe_part(part, &mut room));
+        }
+        result = result.field("parts", parts);
         if others.len() > MAX_PARTS {
-            made = made.field("parts_left_out", others.len() - MAX_PARTS);
+            result = result.field("parts_left_out", others.len() - MAX_PARTS);
         }
     }
-    made
+    result
 }
 
 fn part_text(part: &Value) -> Option<&str> {
@@ -443,27 +455,23 @@ fn part_text(part: &Value) -> Option<&str> {
     }
 }
 
-/// A part of an answer that is no text: what it is, and its data where there is room.
-fn described(part: &Value, room: &mut usize) -> Value {
-    let mut made = Map::new();
-    let text =
-        |holder: &Value, key: &str| holder.get(key).and_then(Value::as_str).map(str::to_owned);
-    let resource = part.get("resource");
-    let holder = resource.unwrap_or(part);
-    made.insert(
-        "type".to_owned(),
-        text(part, "type")
-            .map(|kind| cut(&kind, MAX_NAME_CHARS).into_owned())
-            .into(),
-    );
+/// Describes a part of an answer that is not text. The data is included if it fits into `room`.
+fn describe_part(part: &Value, room: &mut usize) -> Value {
+    let mut description = Map::new();
+    let holder = part.get("resource").unwrap_or(part);
+    let part_type = match part.get("type") {
+        Some(Value::String(name)) => cut(name, MAX_NAME_CHARS).into(),
+        _ => Value::Null,
+    };
+    description.insert("type".to_owned(), part_type);
     for (key, name) in [
         ("uri", "uri"),
         ("name", "name"),
         ("title", "title"),
         ("mimeType", "mime_type"),
     ] {
-        if let Some(value) = text(holder, key) {
-            made.insert(name.to_owned(), cut(&value, 2_000).into());
+        if let Some(Value::String(value)) = holder.get(key) {
+            description.insert(name.to_owned(), cut(value, MAX_MEMBER_CHARS).into());
         }
     }
     let data = [
@@ -475,24 +483,22 @@ fn described(part: &Value, room: &mut usize) -> Value {
         .into_iter()
         .find_map(|(holder, key, coded)| Some((holder.get(key)?.as_str()?, key, coded)));
     if let Some((data, key, coded)) = data {
-        // Base64 writes three bytes as four.
+        // Base64 encodes three bytes as four characters.
         let bytes = if coded {
             data.trim_end_matches('=').len() * 3 / 4
         } else {
             data.len()
         };
-        made.insert("bytes".to_owned(), bytes.into());
+        description.insert("bytes".to_owned(), bytes.into());
         if data.len() <= *room {
             *room -= data.len();
-            made.insert(
-                if key == "text" { "text" } else { "data" }.to_owned(),
-                data.into(),
-            );
+            let member = if key == "text" { "text" } else { "data" };
+            description.insert(member.to_owned(), data.into());
         } else {
-            made.insert("data_left_out".to_owned(), true.into());
+            description.insert("data_left_out".to_owned(), true.into());
         }
-    } else if let Some(size) = holder.get("size").filter(|size| size.is_number()) {
-        made.insert("bytes".to_owned(), size.clone());
+    } else if let Some(size @ Value::Number(_)) = holder.get("size") {
+        description.insert("bytes".to_owned(), size.clone());
     }
-    Value::Object(made)
+    Value::Object(description)
 }

@@ -1,4 +1,4 @@
-//! Calls as they are told in errors and events: short, and without secrets.
+//! Short descriptions of calls for errors and events, with redacted secrets.
 
 use std::sync::LazyLock;
 
@@ -6,19 +6,21 @@ use serde_json::{Value, json};
 
 use picktools::excerpt::marked;
 
-/// What stands in the place of a secret.
+/// The replacement of a secret.
 const REDACTED: &str = "[redacted]";
-/// The most characters of one value, and of all of them.
+/// The most characters of one value.
 const MAX_VALUE_CHARS: usize = 80;
+/// The most characters of all values.
 const MAX_CALL_CHARS: usize = 500;
-/// The most of a schema that is looked through, in levels.
+/// The most levels of a value that are examined. Deeper values are redacted.
 const MAX_DEPTH: usize = 32;
-/// More schemas do not say anything of one value.
-const MAX_PARTS: usize = 100;
-/// Shorter secrets are not looked for in messages: they stand in words.
-const LEAST_SECRET: usize = 4;
-/// Parameters whose names hold one of these take secrets; case and signs do not count.
-const HELD: [&str; 9] = [
+/// The most schemas that are examined for one value.
+const MAX_SCHEMAS: usize = 100;
+/// The shortest secret, in characters, that is searched for in messages. Shorter ones are part of
+/// ordinary words.
+const MIN_SECRET_CHARS: usize = 4;
+/// Parts of parameter names that mark a secret. Case and punctuation do not matter.
+const SECRET_NAME_PARTS: [&str; 9] = [
     "password",
     "passwd",
     "passphrase",
@@ -29,38 +31,34 @@ const HELD: [&str; 9] = [
     "accesskey",
     "authorization",
 ];
-/// So do those that end with one of these.
-const ENDS: [&str; 7] = ["token", "auth", "bearer", "cookie", "otp", "cvv", "pwd"];
+/// Ends of parameter names that mark a secret.
+const SECRET_NAME_ENDS: [&str; 7] = ["token", "auth", "bearer", "cookie", "otp", "cvv", "pwd"];
 
-/// What stands for the schema of a parameter that is secret by its name.
-static SECRET: LazyLock<Value> = LazyLock::new(|| json!({"writeOnly": true}));
+/// The schema that is used for a parameter with the name of a secret.
+static SECRET_SCHEMA: LazyLock<Value> = LazyLock::new(|| json!({"writeOnly": true}));
 
-/// The arguments of a call with each secret replaced, and the secrets.
-pub(super) fn redacted(arguments: &Value, schema: Option<&Value>) -> (Value, Vec<String>) {
+/// Replaces the secrets in the arguments of a call. Returns the new arguments and the secrets.
+pub(super) fn redact(arguments: &Value, schema: Option<&Value>) -> (Value, Vec<String>) {
     let mut redaction = Redaction {
-        whole: schema,
+        root_schema: schema,
         secrets: Vec::new(),
     };
-    let mut told = arguments.clone();
-    redaction.redact(&mut told, &redaction.parts(schema.into_iter().collect()), 0);
-    (told, redaction.secrets)
+    let mut redacted = arguments.clone();
+    let schemas = redaction.expand_schemas(schema.into_iter().collect());
+    redaction.redact(&mut redacted, &schemas, 0);
+    (redacted, redaction.secrets)
 }
 
-/// A call as text: `tool(param="value")`, of redacted arguments.
-pub(super) fn call(name: &str, arguments: &Value) -> String {
-    let parameter = |(name, value): (&String, &Value)| {
+/// Formats a call with redacted arguments as `tool(param="value")`.
+pub(super) fn format_call(name: &str, arguments: &Value) -> String {
+    let mut parameters = Vec::new();
+    for (parameter, value) in arguments.as_object().into_iter().flatten() {
         let value = match value {
             Value::String(text) => format!("{:?}", marked(text, MAX_VALUE_CHARS)),
             other => marked(&other.to_string(), MAX_VALUE_CHARS).into_owned(),
         };
-        format!("{}={value}", marked(name, MAX_VALUE_CHARS))
-    };
-    let parameters: Vec<String> = arguments
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(parameter)
-        .collect();
+        parameters.push(format!("{}={value}", marked(parameter, MAX_VALUE_CHARS)));
+    }
     format!(
         "{}({})",
         marked(name, MAX_VALUE_CHARS),
@@ -68,24 +66,25 @@ pub(super) fn call(name: &str, arguments: &Value) -> String {
     )
 }
 
-/// A text without the secrets of the call that it is about.
-pub(super) fn without(text: &str, secrets: &[String]) -> String {
-    let long = secrets
-        .iter()
-        .filter(|secret| secret.chars().count() >= LEAST_SECRET);
-    long.fold(text.to_owned(), |text, secret| {
-        text.replace(secret.as_str(), REDACTED)
-    })
+/// Replaces the secrets of a call in a text about it.
+pub(super) fn redact_text(text: &str, secrets: &[String]) -> String {
+    let mut redacted = text.to_owned();
+    for secret in secrets {
+        if secret.chars().count() >= MIN_SECRET_CHARS {
+            redacted = redacted.replace(secret.as_str(), REDACTED);
+        }
+    }
+    redacted
 }
 
 struct Redaction<'a> {
     /// The schema that references point into.
-    whole: Option<&'a Value>,
+    root_schema: Option<&'a Value>,
     secrets: Vec<String>,
 }
 
 impl<'a> Redaction<'a> {
-    /// Hides what is secret in a value, of which all of `schemas` say something.
+    /// Replaces the secrets in a value that all of `schemas` describe.
     fn redact(&mut self, value: &mut Value, schemas: &[&'a Value], depth: usize) {
         if depth > MAX_DEPTH || schemas.iter().any(|schema| is_secret_schema(schema)) {
             self.collect(value);
@@ -95,30 +94,30 @@ impl<'a> Redaction<'a> {
         match value {
             Value::Object(members) => {
                 for (name, member) in members {
-                    let of = |part: &&'a Value| {
-                        let listed = part
-                            .get("properties")
-                            .and_then(|properties| properties.get(name));
-                        listed.or_else(|| part.get("additionalProperties"))
-                    };
                     if is_secret_name(name) {
-                        self.redact(member, &[&SECRET], depth);
-                    } else {
-                        let schemas = self.parts(schemas.iter().filter_map(of).collect());
-                        self.redact(member, &schemas, depth + 1);
+                        self.redact(member, &[&SECRET_SCHEMA], depth);
+                        continue;
                     }
+                    let mut member_schemas: Vec<&'a Value> = Vec::new();
+                    for schema in schemas {
+                        let properties = schema.get("properties");
+                        let listed = properties.and_then(|properties| properties.get(name));
+                        member_schemas
+                            .extend(listed.or_else(|| schema.get("additionalProperties")));
+                    }
+                    let member_schemas = self.expand_schemas(member_schemas);
+                    self.redact(member, &member_schemas, depth + 1);
                 }
             }
             Value::Array(items) => {
-                let schemas = self.parts(
-                    schemas
-                        .iter()
-                        .filter_map(|part| part.get("items"))
-                        .collect(),
-                );
-                items
-                    .iter_mut()
-                    .for_each(|item| self.redact(item, &schemas, depth + 1));
+                let mut item_schemas: Vec<&'a Value> = Vec::new();
+                for schema in schemas {
+                    item_schemas.extend(schema.get("items"));
+                }
+                let item_schemas = self.expand_schemas(item_schemas);
+                for item in items {
+                    self.redact(item, &item_schemas, depth + 1);
+                }
             }
             _ => {}
         }
@@ -134,28 +133,33 @@ impl<'a> Redaction<'a> {
         }
     }
 
-    /// The schemas, and those that they are made of.
-    fn parts(&self, mut parts: Vec<&'a Value>) -> Vec<&'a Value> {
-        let mut at = 0;
-        while let Some(part) = parts.get(at).copied()
-            && parts.len() < MAX_PARTS
+    /// Returns the schemas with all schemas that they refer to or combine.
+    fn expand_schemas(&self, mut schemas: Vec<&'a Value>) -> Vec<&'a Value> {
+        let mut next = 0;
+        while let Some(schema) = schemas.get(next).copied()
+            && schemas.len() < MAX_SCHEMAS
         {
-            at += 1;
-            let pointer = part
-                .get("$ref")
-                .and_then(Value::as_str)
-                .and_then(|text| text.strip_prefix('#'));
-            let target = pointer.and_then(|pointer| self.whole?.pointer(pointer));
-            let listed = ["allOf", "anyOf", "oneOf"]
-                .into_iter()
-                .filter_map(|keyword| part.get(keyword)?.as_array());
-            for more in listed.flatten().chain(target) {
-                if !parts.iter().any(|known| std::ptr::eq(*known, more)) {
-                    parts.push(more);
+            next += 1;
+            let mut subschemas: Vec<&'a Value> = Vec::new();
+            for keyword in ["allOf", "anyOf", "oneOf"] {
+                if let Some(Value::Array(members)) = schema.get(keyword) {
+                    subschemas.extend(members);
+                }
+            }
+            subschemas.extend(self.resolve_reference(schema));
+            for subschema in subschemas {
+                if !schemas.iter().any(|seen| std::ptr::eq(*seen, subschema)) {
+                    schemas.push(subschema);
                 }
             }
         }
-        parts
+        schemas
+    }
+
+    /// Returns the schema that a `$ref` within the document points to.
+    fn resolve_reference(&self, schema: &Value) -> Option<&'a Value> {
+        let reference = schema.get("$ref")?.as_str()?;
+        self.root_schema?.pointer(reference.strip_prefix('#')?)
     }
 }
 
@@ -170,5 +174,6 @@ fn is_secret_name(name: &str) -> bool {
         .filter(|c| c.is_alphanumeric())
         .flat_map(char::to_lowercase)
         .collect();
-    HELD.iter().any(|held| plain.contains(held)) || ENDS.iter().any(|end| plain.ends_with(end))
+    SECRET_NAME_PARTS.iter().any(|part| plain.contains(part))
+        || SECRET_NAME_ENDS.iter().any(|end| plain.ends_with(end))
 }

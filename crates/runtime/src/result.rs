@@ -1,4 +1,4 @@
-//! What a tool gives back, in one form for all tools.
+//! The result of a call, in one form for all tools.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -6,15 +6,15 @@ use serde_json::{Map, Value};
 
 use picktools::excerpt::cut;
 
-/// The lines that a preview has unless told otherwise.
+/// The default number of lines of a preview.
 pub const PREVIEW_LINES: usize = 3;
 /// The most characters of a line of a preview.
 const MAX_PREVIEW_CHARS: usize = 200;
 /// The members that every result has; fields of these names are left out.
 const RESERVED: [&str; 4] = ["success", "error", "error_type", "suggestion"];
 
-/// What a tool gives back. As JSON it is one object: `success`, `error` (empty on success),
-/// `error_type` and `suggestion` where there are such, and the tool's own fields.
+/// The result of a call. As JSON it is one object with `success`, `error` (empty on success),
+/// optional `error_type` and `suggestion`, and the tool's own fields.
 ///
 /// ```
 /// use picktools_runtime::{ErrorType, ToolResult};
@@ -22,45 +22,46 @@ const RESERVED: [&str; 4] = ["success", "error", "error_type", "suggestion"];
 ///
 /// let done = ToolResult::success().field("count", 42);
 /// assert_eq!(json!(done), json!({"success": true, "error": "", "count": 42}));
-/// let missing = ToolResult::failure(ErrorType::User, "file not found").suggest("list the folder first");
+/// let missing = ToolResult::failure(ErrorType::User, "file not found");
+/// let missing = missing.suggest("list the folder first");
 /// assert_eq!(missing.preview(3), ["file not found"]);
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ToolResult {
-    /// What went wrong, for a model to read; `None` where the tool did what it should.
+    /// The failure, described for a model; `None` on success.
     pub failure: Option<Failure>,
-    /// What the tool gave, by name.
+    /// The tool's own fields, by name.
     pub fields: Map<String, Value>,
 }
 
-/// Why a tool did not do what it should.
+/// The failure of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failure {
-    /// What went wrong. A [`ToolManager`](super::ToolManager) puts the call before it:
+    /// The message. A [`ToolManager`](super::ToolManager) prepends the call:
     /// `tool(param="value"): message`.
     pub error: String,
-    /// Of which kind it is.
+    /// The kind of the failure.
     pub error_type: ErrorType,
-    /// What to do about it.
+    /// A suggestion to resolve it.
     pub suggestion: Option<String>,
 }
 
-/// Of which kind an error is.
+/// The kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[non_exhaustive]
 pub enum ErrorType {
-    /// The call is wrong: its name, its arguments, or when it comes.
+    /// The call is invalid: its name, its arguments, or its position in the turn.
     #[serde(rename = "validation_error")]
     Validation,
-    /// What the call is about is not there, or not as the caller believes.
+    /// The object of the call does not exist, or is not as the caller expects.
     #[serde(rename = "user_error")]
     User,
-    /// The tool or what it stands on failed.
+    /// The tool or a system that it uses failed.
     #[serde(rename = "system_error")]
     System,
-    /// The caller may not do this, or nobody confirmed it.
+    /// The caller may not do this, or the call was not confirmed.
     #[serde(rename = "permission_error")]
     Permission,
     /// The call was refused because it is dangerous.
@@ -69,7 +70,7 @@ pub enum ErrorType {
 }
 
 impl ErrorType {
-    /// Returns the name as it stands in JSON.
+    /// Returns the name of the kind in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Validation => "validation_error",
@@ -82,7 +83,7 @@ impl ErrorType {
 }
 
 impl ToolResult {
-    /// Makes the result of a tool that did what it should.
+    /// Makes a successful result without fields.
     pub fn success() -> Self {
         Self {
             failure: None,
@@ -90,8 +91,7 @@ impl ToolResult {
         }
     }
 
-    /// Makes the result of a tool that did not. The message stands by itself: which call it was is
-    /// put before it.
+    /// Makes a failed result. The message does not repeat the call, which the manager prepends.
     pub fn failure(error_type: ErrorType, error: impl Into<String>) -> Self {
         let failure = Failure {
             error: error.into(),
@@ -104,7 +104,7 @@ impl ToolResult {
         }
     }
 
-    /// Says what to do about a failure.
+    /// Sets the suggestion of a failed result.
     #[must_use]
     pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
         if let Some(failure) = &mut self.failure {
@@ -113,8 +113,8 @@ impl ToolResult {
         self
     }
 
-    /// Adds a field. `success`, `error`, `error_type` and `suggestion` are no fields, and are left
-    /// out.
+    /// Adds a field. The reserved names `success`, `error`, `error_type` and `suggestion` are
+    /// ignored.
     #[must_use]
     pub fn field(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         let name = name.into();
@@ -124,35 +124,25 @@ impl ToolResult {
         self
     }
 
-    /// Returns `true` if the tool did what it should.
+    /// Returns `true` if the call succeeded.
     pub fn is_success(&self) -> bool {
         self.failure.is_none()
     }
 
     /// Returns the error; empty on success.
     pub fn error(&self) -> &str {
-        self.failure.as_ref().map_or("", |failure| &failure.error)
+        match &self.failure {
+            Some(failure) => &failure.error,
+            None => "",
+        }
     }
 
-    /// Returns the first lines of the result: the error, else what its fields say, text first. At
-    /// most `lines`, of at most 200 characters each.
+    /// Returns the first lines of the error, or of the fields with texts first. There are at most
+    /// `lines` lines of at most 200 characters each.
     pub fn preview(&self, lines: usize) -> Vec<String> {
         let text = match &self.failure {
             Some(failure) => failure.error.clone(),
-            None => {
-                let texts = self
-                    .fields
-                    .values()
-                    .filter_map(Value::as_str)
-                    .filter(|text| !text.is_empty());
-                let others = self.fields.iter().filter(|(_, value)| !value.is_string());
-                let others = others.map(|(name, value)| format!("{name}: {value}"));
-                texts
-                    .map(str::to_owned)
-                    .chain(others)
-                    .collect::<Vec<_>>()
-                    .join("\n")
-            }
+            None => self.format_fields(),
         };
         text.lines()
             .take(lines)
@@ -160,9 +150,25 @@ impl ToolResult {
             .collect()
     }
 
-    /// What a model is told: the fields, of one text the text itself; else the error, with fields
-    /// and suggestion where there are such.
-    pub(super) fn told(&self) -> Result<Value, String> {
+    /// Formats the fields as lines: the texts, then the other values with their names.
+    fn format_fields(&self) -> String {
+        let (mut texts, mut others) = (Vec::new(), Vec::new());
+        for (name, value) in &self.fields {
+            match value {
+                Value::String(text) if text.is_empty() => {}
+                Value::String(text) => texts.push(text.clone()),
+                other => others.push(format!("{name}: {other}")),
+            }
+        }
+        texts.append(&mut others);
+        texts.join("\n")
+    }
+
+    /// Returns the outcome that the model receives.
+    ///
+    /// A success gives the fields, or the text itself if the only field is a text. A failure gives
+    /// the error with its suggestion and fields, if any.
+    pub(super) fn model_outcome(&self) -> Result<Value, String> {
         let Some(failure) = &self.failure else {
             let mut fields = self.fields.values();
             return Ok(match (fields.next(), fields.next()) {
@@ -191,12 +197,10 @@ impl Serialize for ToolResult {
                 map.serialize_entry("suggestion", suggestion)?;
             }
         }
-        for (name, value) in self
-            .fields
-            .iter()
-            .filter(|(name, _)| !RESERVED.contains(&name.as_str()))
-        {
-            map.serialize_entry(name, value)?;
+        for (name, value) in &self.fields {
+            if !RESERVED.contains(&name.as_str()) {
+                map.serialize_entry(name, value)?;
+            }
         }
         map.end()
     }

@@ -1,4 +1,4 @@
-//! A tool that can be run.
+//! The trait of tools that can be run.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -11,13 +11,13 @@ use super::result::ToolResult;
 use picktools::catalog::Tool;
 use picktools_call::ValidCall;
 
-/// What a tool's `run` returns.
+/// The future of [`RunnableTool::run`].
 pub type RunFuture<'a> = Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>>;
 
-/// What a tool's `close` returns.
+/// The future of [`RunnableTool::close`].
 pub type CloseFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// A tool that can be run: its definition, and what it does.
+/// A tool that can be run: its definition and its code.
 ///
 /// ```
 /// use picktools::Tool;
@@ -42,16 +42,20 @@ pub type CloseFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 /// }
 ///
 /// let number = json!({"type": "number"});
-/// let schema = json!({"type": "object", "properties": {"a": number, "b": number}, "required": ["a", "b"]});
+/// let schema = json!({
+///     "type": "object",
+///     "properties": {"a": number, "b": number},
+///     "required": ["a", "b"],
+/// });
 /// let add = Add(Tool::with_parameters("add", "Adds two numbers", schema));
 /// assert!(!add.requires_confirmation());
 /// ```
 pub trait RunnableTool: Send + Sync {
-    /// Returns the definition: name, description, schema, and who may use the tool.
+    /// Returns the definition: name, description, schema and policy.
     fn definition(&self) -> &Tool;
 
-    /// Returns `true` if somebody must confirm each call; so they must for an unsafe tool, whatever
-    /// this says.
+    /// Returns `true` if a person must confirm each call. Calls of an unsafe tool always need a
+    /// confirmation, even if this is `false`.
     fn requires_confirmation(&self) -> bool {
         self.definition().is_unsafe()
     }
@@ -61,31 +65,31 @@ pub trait RunnableTool: Send + Sync {
         false
     }
 
-    /// Returns how long a call with these arguments may run, where it is not as long as for any
-    /// other.
+    /// Returns the time limit of a call with these arguments; `None` for the manager's limit.
     fn time_limit(&self, _arguments: &Value) -> Option<Duration> {
         None
     }
 
-    /// Returns the files that a call writes: one that is there must have been read before, and be
-    /// as it was then.
+    /// Returns the files that a call writes. If such a file exists, it must have been read before
+    /// and must be unchanged since.
     fn writes(&self, _arguments: &Value) -> Vec<PathBuf> {
         Vec::new()
     }
 
-    /// Runs a call, whose arguments fit the tool's schema where it has one.
+    /// Runs a call. Its arguments are valid for the tool's schema, if the tool has one.
     ///
-    /// A panic is an error. When [`Context::cancelled`] is done, the result is waited for a few
-    /// milliseconds more; then the future is dropped. It has a thread to itself, which it may
-    /// block; a blocked thread is not waited for either.
+    /// A panic becomes an error. After [`Context::cancelled`] completes, the manager waits a few
+    /// more milliseconds for the result and then drops the future. The future has its own thread
+    /// and may block it; the manager does not wait for a blocked thread.
     fn run<'a>(&'a self, call: &'a ValidCall, context: &'a Context) -> RunFuture<'a>;
 
-    /// Returns what a user interface shows of a result, in at most so many lines.
+    /// Returns the preview of a result for a user interface, in at most `lines` lines.
     fn preview(&self, result: &ToolResult, lines: usize) -> Vec<String> {
         result.preview(lines)
     }
 
-    /// Ends what the tool keeps between calls, such as a connection; a later call begins it anew.
+    /// Releases everything that the tool keeps between calls, such as a connection. A later call
+    /// opens it again.
     fn close(&self) -> CloseFuture<'_> {
         Box::pin(std::future::ready(()))
     }

@@ -1,4 +1,4 @@
-//! Which calls were made in a turn, so that none is made twice.
+//! The calls of a turn, recorded so that the same call does not run twice.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -8,74 +8,74 @@ use sha2::{Digest, Sha256};
 
 use super::lock;
 
-/// The calls of a turn. One that failed may be made again.
+/// The calls of the current turn. A call that failed may be repeated.
 #[derive(Debug, Default)]
-pub(super) struct Turn(Mutex<Calls>);
+pub(super) struct TurnCalls(Mutex<TurnState>);
 
 #[derive(Debug, Default)]
-struct Calls {
-    made: HashSet<Key>,
-    /// How many turns there were.
+struct TurnState {
+    claimed: HashSet<CallDigest>,
+    /// The number of turns that have ended.
     number: u64,
 }
 
-/// A tool and its arguments, whatever the order of their members.
-type Key = [u8; 32];
+/// A digest of a tool and its arguments; the order of members does not matter.
+type CallDigest = [u8; 32];
 
-/// A call that is being made. It counts as made unless it is let go of before [`Claim::keep`].
-pub(super) struct Claim<'a> {
-    turn: &'a Turn,
-    key: Key,
+/// The right to run a call in this turn. Dropped before [`CallClaim::keep`], it is released.
+pub(super) struct CallClaim<'a> {
+    turn: &'a TurnCalls,
+    key: CallDigest,
     number: u64,
-    kept: bool,
+    is_kept: bool,
 }
 
-impl Turn {
-    /// Begins a call; `None` where it was made or is being made in this turn.
-    pub(super) fn claim(&self, tool: &str, arguments: &Value) -> Option<Claim<'_>> {
+impl TurnCalls {
+    /// Claims a call; `None` if the same call ran or is running in this turn.
+    pub(super) fn claim(&self, tool: &str, arguments: &Value) -> Option<CallClaim<'_>> {
         let mut hasher = Sha256::new();
         hasher.update(tool);
         hasher.update([0]);
         digest(arguments, &mut hasher);
         let key = hasher.finalize().into();
-        let mut calls = lock(&self.0);
-        if !calls.made.insert(key) {
+        let mut state = lock(&self.0);
+        if !state.claimed.insert(key) {
             return None;
         }
-        Some(Claim {
+        Some(CallClaim {
             turn: self,
             key,
-            number: calls.number,
-            kept: false,
+            number: state.number,
+            is_kept: false,
         })
     }
 
     /// Forgets all calls.
     pub(super) fn clear(&self) {
-        let mut calls = lock(&self.0);
-        calls.made.clear();
-        calls.number += 1;
+        let mut state = lock(&self.0);
+        state.claimed.clear();
+        state.number += 1;
     }
 }
 
-impl Claim<'_> {
-    /// The call was made: it shall not be made again in this turn.
+impl CallClaim<'_> {
+    /// Keeps the claim, so that the call does not run again in this turn.
     pub(super) fn keep(mut self) {
-        self.kept = true;
+        self.is_kept = true;
     }
 }
 
-impl Drop for Claim<'_> {
+impl Drop for CallClaim<'_> {
     fn drop(&mut self) {
-        let mut calls = lock(&self.turn.0);
-        if !self.kept && calls.number == self.number {
-            calls.made.remove(&self.key);
+        let mut state = lock(&self.turn.0);
+        if !self.is_kept && state.number == self.number {
+            state.claimed.remove(&self.key);
         }
     }
 }
 
-/// Digests a value so that equal ones have one digest; `1` and `1.0` are equal. Validated arguments
-/// are not deep.
+/// Digests a value so that equal values have equal digests; `1` and `1.0` are equal. The recursion
+/// is bounded because validated arguments have a bounded depth.
 fn digest(value: &Value, hasher: &mut Sha256) {
     match value {
         Value::Object(members) => {
@@ -83,7 +83,7 @@ fn digest(value: &Value, hasher: &mut Sha256) {
             members.sort_by_key(|(name, _)| *name);
             hasher.update(format!("{{{}:", members.len()));
             for (name, member) in members {
-                text(name, hasher);
+                digest_text(name, hasher);
                 digest(member, hasher);
             }
         }
@@ -91,19 +91,18 @@ fn digest(value: &Value, hasher: &mut Sha256) {
             hasher.update(format!("[{}:", items.len()));
             items.iter().for_each(|item| digest(item, hasher));
         }
-        Value::String(string) => text(string, hasher),
-        Value::Number(number) => match number
-            .as_f64()
-            .filter(|float| float.fract() == 0.0 && float.abs() < 1e15)
-        {
-            Some(float) => hasher.update(format!("#{float};")),
-            None => hasher.update(format!("#{number};")),
+        Value::String(string) => digest_text(string, hasher),
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if float.fract() == 0.0 && float.abs() < 1e15 => {
+                hasher.update(format!("#{float};"));
+            }
+            _ => hasher.update(format!("#{number};")),
         },
         Value::Bool(_) | Value::Null => hasher.update(value.to_string()),
     }
 }
 
-fn text(string: &str, hasher: &mut Sha256) {
+fn digest_text(string: &str, hasher: &mut Sha256) {
     hasher.update(format!("\"{}:", string.len()));
     hasher.update(string);
 }

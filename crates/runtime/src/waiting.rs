@@ -1,4 +1,4 @@
-//! Telling that something is waited for.
+//! Progress reports of a tool that waits.
 
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -7,21 +7,27 @@ use tokio::time::sleep;
 
 use super::context::Context;
 
-/// When it is told for the first time, and how long after that each time.
+/// The time until the first report.
 const FIRST: Duration = Duration::from_secs(1);
+/// The time between later reports.
 const NEXT: Duration = Duration::from_secs(5);
 
-/// Does the work, and tells from time to time that `what` is waited for.
-pub(super) async fn telling<T>(context: &Context, what: &str, work: impl Future<Output = T>) -> T {
+/// Awaits `work`, and reports from time to time that the call waits for `subject`.
+pub(super) async fn report_while<T>(
+    context: &Context,
+    subject: &str,
+    work: impl Future<Output = T>,
+) -> T {
     let mut work = pin!(work);
     let started = Instant::now();
     let mut pause = FIRST;
     loop {
         tokio::select! {
             biased;
-            done = &mut work => return done,
+            output = &mut work => return output,
             () = sleep(pause) => {
-                context.emit_output_chunk(&format!("waiting for {what}: {} s\n", started.elapsed().as_secs()));
+                let seconds = started.elapsed().as_secs();
+                context.emit_output_chunk(&format!("waiting for {subject}: {seconds} s\n"));
                 pause = NEXT;
             }
         }

@@ -1,5 +1,5 @@
-//! Finding skills below a folder: bounded in depth, number and size, links followed but never round
-//! and round.
+//! The search for skills below a folder: limited in depth, number and size. Symbolic links are
+//! followed, but cycles are not.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -12,82 +12,84 @@ use picktools::skills::Skill;
 
 use crate::{SkillError, front_matter};
 
-/// The file that makes a folder a skill.
+/// The name of a skill's file.
 const FILE_NAME: &str = "SKILL.md";
-/// Folders that hold no skills and may be large.
-const PASSED_OVER: [&str; 2] = [".git", "node_modules"];
-/// How far below the folder a file may stand.
+/// Folders that are skipped: they have no skills and may be large.
+const SKIPPED_FOLDERS: [&str; 2] = [".git", "node_modules"];
+/// The largest depth of a file below the folder.
 const MAX_DEPTH: usize = 8;
-/// The most files and folders that are looked at.
+/// The largest number of visited files and folders.
 const MAX_ENTRIES: usize = 20_000;
-/// The most skills that are read.
+/// The largest number of skills.
 const MAX_SKILLS: usize = 1_000;
-/// The most bytes of a file.
+/// The largest size of a file, in bytes.
 const MAX_BYTES: u64 = 256 * 1024;
 
-/// What was found below a folder of skills.
+/// The result of the search below a folder of skills.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SkillFolder {
     /// The skills, in the order of their paths.
     pub skills: Vec<Skill>,
-    /// What could not be read or used, and skills whose folders have other names, which the
-    /// specification forbids and nothing here needs. None of it stands in the way of the others.
+    /// Files that cannot be read or are not valid, and skills whose folders have other names. The
+    /// specification forbids other names, but such skills work. An error does not affect other
+    /// skills.
     pub errors: Vec<SkillError>,
 }
 
 impl SkillFolder {
-    /// Reads every `SKILL.md` below a folder, the folder's own as well.
+    /// Reads every `SKILL.md` in a folder and below it.
     ///
-    /// Symbolic links are followed. What lies more than 8 levels deep, or in `.git` and
-    /// `node_modules`, is not looked at, nor are more than 20,000 files and folders; at most 1,000
-    /// skills of at most 256 KiB each are read. Of skills with one name the first counts.
+    /// Symbolic links are followed. Files more than 8 levels deep and the folders `.git` and
+    /// `node_modules` are skipped. At most 20,000 files and folders are visited, and at most 1,000
+    /// skills of at most 256 KiB each are read. If two skills have one name, the first is used.
     ///
     /// # Errors
     ///
-    /// [`SkillError::Read`] when the folder cannot be read, and [`SkillError::NoSkills`] when there
-    /// is no `SKILL.md` in it. Faults of single files stand in [`SkillFolder::errors`].
+    /// [`SkillError::Read`] if the folder cannot be read, and [`SkillError::NoSkills`] if it has no
+    /// `SKILL.md`. Errors of single files are in [`SkillFolder::errors`].
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, SkillError> {
         let folder = folder.as_ref();
         fs::read_dir(folder).map_err(|source| SkillError::Read {
             path: folder.to_owned(),
             source,
         })?;
-        let (files, mut errors) = files(folder);
+        let (files, mut errors) = find_files(folder);
         if files.is_empty() {
-            let none = SkillError::NoSkills {
+            let no_skills = SkillError::NoSkills {
                 path: folder.to_owned(),
             };
-            // What was in the way says more than that there is nothing.
-            return Err(errors.into_iter().next().unwrap_or(none));
+            // An obstacle explains more than the absence of skills.
+            return Err(errors.into_iter().next().unwrap_or(no_skills));
         }
         let mut skills: Vec<Skill> = Vec::new();
-        let mut known: HashMap<String, PathBuf> = HashMap::new();
+        let mut files_by_name: HashMap<String, PathBuf> = HashMap::new();
         for file in files {
-            match read(folder, &file) {
-                Ok(skill) => match known.get(&skill.name) {
-                    Some(first) => {
-                        errors.push(SkillError::Duplicate {
-                            path: file,
-                            name: skill.name,
-                            first: first.clone(),
-                        });
-                    }
-                    None => {
-                        errors.extend(misnamed(folder, &file, &skill.name));
-                        known.insert(skill.name.clone(), file);
-                        skills.push(skill);
-                    }
-                },
-                Err(error) => errors.push(error),
+            let skill = match read_skill(folder, &file) {
+                Ok(skill) => skill,
+                Err(error) => {
+                    errors.push(error);
+                    continue;
+                }
+            };
+            if let Some(first) = files_by_name.get(&skill.name) {
+                errors.push(SkillError::Duplicate {
+                    path: file,
+                    name: skill.name,
+                    first: first.clone(),
+                });
+                continue;
             }
+            errors.extend(check_folder_name(folder, &file, &skill.name));
+            files_by_name.insert(skill.name.clone(), file);
+            skills.push(skill);
         }
         Ok(Self { skills, errors })
     }
 }
 
-/// Finds the files, in the order of their paths, with what was in the way.
-fn files(folder: &Path) -> (Vec<PathBuf>, Vec<SkillError>) {
+/// Finds the files, in the order of their paths, with the errors of the search.
+fn find_files(folder: &Path) -> (Vec<PathBuf>, Vec<SkillError>) {
     let mut files = Vec::new();
     let mut errors = Vec::new();
     let mut too_deep = None;
@@ -95,7 +97,7 @@ fn files(folder: &Path) -> (Vec<PathBuf>, Vec<SkillError>) {
         .follow_links(true)
         .max_depth(MAX_DEPTH)
         .sort_by_file_name();
-    for (count, entry) in walk.into_iter().filter_entry(is_looked_at).enumerate() {
+    for (count, entry) in walk.into_iter().filter_entry(is_visited).enumerate() {
         if count == MAX_ENTRIES {
             errors.push(SkillError::TooMany {
                 path: folder.to_owned(),
@@ -120,21 +122,26 @@ fn files(folder: &Path) -> (Vec<PathBuf>, Vec<SkillError>) {
                 files.push(entry.into_path());
             }
             Ok(_) => {}
-            Err(error) => errors.push(in_the_way(folder, error)),
+            Err(error) => errors.push(search_error(folder, error)),
         }
     }
-    errors.extend(too_deep.map(|path| SkillError::TooDeep {
-        path,
-        limit: MAX_DEPTH,
-    }));
+    if let Some(path) = too_deep {
+        errors.push(SkillError::TooDeep {
+            path,
+            limit: MAX_DEPTH,
+        });
+    }
     (files, errors)
 }
 
-fn is_looked_at(entry: &DirEntry) -> bool {
-    entry.depth() == 0 || !PASSED_OVER.iter().any(|name| entry.file_name() == *name)
+fn is_visited(entry: &DirEntry) -> bool {
+    let is_skipped = SKIPPED_FOLDERS
+        .iter()
+        .any(|name| entry.file_name() == *name);
+    entry.depth() == 0 || !is_skipped
 }
 
-fn in_the_way(folder: &Path, error: walkdir::Error) -> SkillError {
+fn search_error(folder: &Path, error: walkdir::Error) -> SkillError {
     let path = error.path().unwrap_or(folder).to_owned();
     match error.loop_ancestor() {
         Some(ancestor) => SkillError::Loop {
@@ -148,7 +155,7 @@ fn in_the_way(folder: &Path, error: walkdir::Error) -> SkillError {
     }
 }
 
-fn read(folder: &Path, path: &Path) -> Result<Skill, SkillError> {
+fn read_skill(folder: &Path, path: &Path) -> Result<Skill, SkillError> {
     let failed = |source| SkillError::Read {
         path: path.to_owned(),
         source,
@@ -170,7 +177,7 @@ fn read(folder: &Path, path: &Path) -> Result<Skill, SkillError> {
             path: path.to_owned(),
         });
     };
-    let skill = front_matter::read(&text).map_err(|faults| SkillError::Invalid {
+    let skill = front_matter::parse(&text).map_err(|faults| SkillError::Invalid {
         path: path.to_owned(),
         faults,
     })?;
@@ -180,24 +187,23 @@ fn read(folder: &Path, path: &Path) -> Result<Skill, SkillError> {
     })
 }
 
-/// A skill's folder should have the skill's name; the folder that was searched may be called
-/// anything.
-fn misnamed(folder: &Path, path: &Path, name: &str) -> Option<SkillError> {
-    let parent = path.parent().filter(|parent| *parent != folder)?;
-    let is_other = parent
-        .file_name()
-        .is_some_and(|of_folder| of_folder != name);
-    is_other.then(|| SkillError::Misnamed {
+/// Reports a skill whose folder has another name. The searched folder itself may have any name.
+fn check_folder_name(folder: &Path, path: &Path, name: &str) -> Option<SkillError> {
+    let parent = path.parent()?;
+    if parent == folder || parent.file_name()? == name {
+        return None;
+    }
+    Some(SkillError::Misnamed {
         path: path.to_owned(),
         name: name.to_owned(),
     })
 }
 
-/// Writes a path the same way everywhere.
+/// Formats a path with slashes, which is the same on every platform.
 pub(super) fn with_slashes(path: &Path) -> String {
-    let parts: Vec<_> = path
-        .components()
-        .map(|part| part.as_os_str().to_string_lossy())
-        .collect();
+    let mut parts = Vec::new();
+    for part in path.components() {
+        parts.push(part.as_os_str().to_string_lossy());
+    }
     parts.join("/")
 }

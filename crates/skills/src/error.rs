@@ -12,37 +12,47 @@ pub enum SkillError {
     /// A file or folder cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// What was to be read.
+        /// The file or folder.
         path: PathBuf,
-        /// Why it failed.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The folder holds no skill.
-    #[error("the folder {} holds no SKILL.md, nor does one below it; name a folder of skills", path.display())]
+    /// The folder has no skill.
+    #[error("the folder {} has no SKILL.md at any level; name a folder of skills", path.display())]
     NoSkills {
         /// The folder.
         path: PathBuf,
     },
-    /// The folder holds more than is looked at.
-    #[error("the folder {} holds more than {limit} {what}, the rest is passed over; name a smaller one", path.display())]
+    /// The folder has more entries than are visited.
+    #[error(
+        "the folder {} has more than {limit} {what}, and the rest is skipped; name a smaller one",
+        path.display()
+    )]
     TooMany {
         /// The folder.
         path: PathBuf,
-        /// What there is too much of.
+        /// The kind of entries: `skills` or `files and folders`.
         what: &'static str,
-        /// How many are looked at.
+        /// The largest number of entries.
         limit: usize,
     },
-    /// A folder lies deeper than is looked at.
-    #[error("what lies in {} is passed over: it is more than {limit} levels deep; move it up", path.display())]
+    /// A folder is deeper than the search.
+    #[error(
+        "the content of {} is skipped, because it is more than {limit} levels deep; move it up",
+        path.display()
+    )]
     TooDeep {
         /// The first such folder.
         path: PathBuf,
-        /// How deep is looked.
+        /// The depth of the search.
         limit: usize,
     },
-    /// A symbolic link leads to a folder that it stands in.
-    #[error("the symbolic link {} leads back to {} and is not followed; remove it", path.display(), ancestor.display())]
+    /// A symbolic link leads to a folder that contains it.
+    #[error(
+        "the symbolic link {} leads back to {} and is not followed; remove it",
+        path.display(),
+        ancestor.display()
+    )]
     Loop {
         /// The link.
         path: PathBuf,
@@ -50,11 +60,11 @@ pub enum SkillError {
         ancestor: PathBuf,
     },
     /// A file is too large.
-    #[error("{} is larger than {limit} bytes; move what is long into files beside it", path.display())]
+    #[error("{} is larger than {limit} bytes; move long parts to other files", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// The most bytes.
+        /// The largest size, in bytes.
         limit: u64,
     },
     /// A file is not UTF-8.
@@ -63,16 +73,19 @@ pub enum SkillError {
         /// The file.
         path: PathBuf,
     },
-    /// A file is not as a skill's must be.
+    /// A file is not a valid skill.
     #[error("{}: {}", path.display(), OneLine(faults))]
     Invalid {
         /// The file.
         path: PathBuf,
-        /// Every fault found.
+        /// All faults.
         faults: Vec<SkillFault>,
     },
-    /// A skill's folder has another name; the skill can be used all the same.
-    #[error("{}: the skill is called {name:?} and its folder is not; give both the same name", path.display())]
+    /// A skill's folder has another name; the skill can be used anyway.
+    #[error(
+        "{}: the folder does not have the name of the skill, {name:?}; give both the same name",
+        path.display()
+    )]
     Misnamed {
         /// The file.
         path: PathBuf,
@@ -80,13 +93,17 @@ pub enum SkillError {
         name: String,
     },
     /// A name is taken.
-    #[error("{}: the name {name:?} is taken by {}; rename one of them", path.display(), first.display())]
+    #[error(
+        "{}: the name {name:?} is taken by {}; rename one of them",
+        path.display(),
+        first.display()
+    )]
     Duplicate {
-        /// The file that is passed over.
+        /// The skipped file.
         path: PathBuf,
         /// The name.
         name: String,
-        /// The file that has it.
+        /// The file that has the name.
         first: PathBuf,
     },
 }
@@ -95,11 +112,11 @@ pub enum SkillError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SkillFault {
-    /// Line, from 1, where the fault has one.
+    /// Line, from 1, if the fault has one.
     pub line: Option<usize>,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
-    /// How to mend it.
+    /// The advice.
     pub remedy: String,
 }
 
@@ -116,7 +133,10 @@ struct OneLine<'a>(&'a [SkillFault]);
 
 impl fmt::Display for OneLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let faults: Vec<String> = self.0.iter().map(ToString::to_string).collect();
-        f.write_str(&faults.join(". "))
+        for (index, fault) in self.0.iter().enumerate() {
+            let separator = if index > 0 { ". " } else { "" };
+            write!(f, "{separator}{fault}")?;
+        }
+        Ok(())
     }
 }

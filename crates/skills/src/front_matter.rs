@@ -1,4 +1,4 @@
-//! From the text of a `SKILL.md` to a [`Skill`], with every fault that it has.
+//! The parser of a `SKILL.md`: it returns a [`Skill`], or every fault of the text.
 
 use std::fmt;
 
@@ -11,100 +11,101 @@ use picktools::skills::{AllowedTool, Skill};
 
 use crate::SkillFault;
 
-/// The most characters of a name, as the specification has it.
+/// The longest name of the specification, in characters.
 const MAX_NAME_CHARS: usize = 64;
-/// The most characters of a description, as the specification has it.
+/// The longest description of the specification, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 1024;
-/// The most bytes of front matter.
+/// The largest front matter, in bytes.
 const MAX_FRONT_MATTER_BYTES: usize = 64 * 1024;
-/// The most tools that a skill may name.
+/// The largest number of tools that a skill may name.
 const MAX_ALLOWED_TOOLS: usize = 64;
-/// The most characters of one of them.
+/// The longest entry of a tool, in characters.
 const MAX_ALLOWED_TOOL_CHARS: usize = 512;
-/// The line between which and the first line front matter stands.
+/// The line before and after front matter.
 const FENCE: &str = "---";
 
-/// What is read of the front matter; other members are passed over.
+/// The members of the front matter that are read; others are ignored.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct FrontMatter {
     name: Option<Spanned<String>>,
     description: Option<Spanned<String>>,
-    allowed_tools: Option<Spanned<Entries>>,
+    allowed_tools: Option<Spanned<ToolEntries>>,
 }
 
-/// The value of `allowed-tools`, in either form, as entries.
-struct Entries(Vec<String>);
+/// The entries of `allowed-tools`, which is a list or a text.
+struct ToolEntries(Vec<String>);
 
-impl<'de> Deserialize<'de> for Entries {
+impl<'de> Deserialize<'de> for ToolEntries {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct EitherForm;
+        struct ToolEntriesVisitor;
 
-        impl<'de> Visitor<'de> for EitherForm {
-            type Value = Entries;
+        impl<'de> Visitor<'de> for ToolEntriesVisitor {
+            type Value = ToolEntries;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(
-                    "a list of tools, or a text with the tools separated by blanks or commas",
+                    "a list of tools, or a text with the tools separated by spaces or commas",
                 )
             }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Entries, E> {
-                Ok(Entries(
-                    split(text).into_iter().map(str::to_owned).collect(),
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<ToolEntries, E> {
+                let entries = split_entries(text);
+                Ok(ToolEntries(
+                    entries.into_iter().map(str::to_owned).collect(),
                 ))
             }
 
-            fn visit_unit<E: de::Error>(self) -> Result<Entries, E> {
-                Ok(Entries(Vec::new()))
+            fn visit_unit<E: de::Error>(self) -> Result<ToolEntries, E> {
+                Ok(ToolEntries(Vec::new()))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Entries, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<ToolEntries, A::Error> {
                 let mut entries = Vec::new();
                 while let Some(entry) = list.next_element::<String>()? {
                     entries.push(entry);
                 }
-                Ok(Entries(entries))
+                Ok(ToolEntries(entries))
             }
         }
 
-        deserializer.deserialize_any(EitherForm)
+        deserializer.deserialize_any(ToolEntriesVisitor)
     }
 }
 
-/// Reads a `SKILL.md`. Its `path` is left empty.
-pub(super) fn read(text: &str) -> Result<Skill, Vec<SkillFault>> {
+/// Parses a `SKILL.md`. The `path` of the result is empty.
+pub(super) fn parse(text: &str) -> Result<Skill, Vec<SkillFault>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (yaml, body) = split_fences(text).map_err(|fault| vec![fault])?;
-    let read = serde_saphyr::from_str_with_options::<FrontMatter>(yaml, options());
-    let front_matter = read.map_err(|error| vec![syntax(&error)])?;
+    let front_matter = serde_saphyr::from_str_with_options::<FrontMatter>(yaml, options())
+        .map_err(|error| vec![syntax_fault(&error)])?;
     let mut faults = Vec::new();
-    let given = [
-        ("name", front_matter.name.is_some()),
-        ("description", front_matter.description.is_some()),
-    ];
-    let name = front_matter
-        .name
-        .and_then(|name| check(&mut faults, &name, name_problem));
-    let description = front_matter
-        .description
-        .and_then(|text| check(&mut faults, &text, description_problem));
-    for (field, _) in given.into_iter().filter(|(_, given)| !given) {
-        let message = format!("the {field} is missing");
+    let mut missing = Vec::new();
+    let mut name = None;
+    match &front_matter.name {
+        Some(text) => name = check(&mut faults, text, name_problem),
+        None => missing.push("name"),
+    }
+    let mut description = None;
+    match &front_matter.description {
+        Some(text) => description = check(&mut faults, text, description_problem),
+        None => missing.push("description"),
+    }
+    for field in missing {
         faults.push(SkillFault {
             line: None,
-            message,
+            message: format!("the {field} is missing"),
             remedy: format!("write `{field}: …` into the front matter"),
         });
     }
-    let allowed_tools = front_matter
-        .allowed_tools
-        .map_or_else(Vec::new, |entries| allowed(&mut faults, &entries));
+    let allowed_tools = match &front_matter.allowed_tools {
+        Some(entries) => parse_allowed_tools(&mut faults, entries),
+        None => Vec::new(),
+    };
     if body.trim().is_empty() {
-        let message = "nothing stands below the front matter".to_owned();
         faults.push(SkillFault {
             line: None,
-            message,
+            message: "the text below the front matter is empty".to_owned(),
             remedy: "write the instructions there".to_owned(),
         });
     }
@@ -120,8 +121,8 @@ pub(super) fn read(text: &str) -> Result<Skill, Vec<SkillFault>> {
     }
 }
 
-/// Parts the front matter, with the line that opens it so that lines keep their numbers, from the
-/// body.
+/// Splits the front matter from the body. The front matter keeps its first line, so that line
+/// numbers are right.
 fn split_fences(text: &str) -> Result<(&str, &str), SkillFault> {
     let fault = |line, message: &str, remedy: &str| SkillFault {
         line: Some(line),
@@ -148,7 +149,7 @@ fn split_fences(text: &str) -> Result<(&str, &str), SkillFault> {
             return Err(fault(
                 number + 1,
                 &message,
-                "move what is long below the line that closes it",
+                "move long parts below the line that closes it",
             ));
         }
     }
@@ -159,7 +160,8 @@ fn split_fences(text: &str) -> Result<(&str, &str), SkillFault> {
     ))
 }
 
-/// The reader's limits: front matter is small and flat, and whatever is not may be an attack.
+/// Returns the limits of the YAML parser: front matter is small and flat, and anything else may be
+/// an attack.
 fn options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -183,14 +185,14 @@ fn options() -> serde_saphyr::Options {
     }
 }
 
-fn syntax(error: &serde_saphyr::Error) -> SkillFault {
-    let line = error
-        .location()
-        .and_then(|location| usize::try_from(location.line()).ok())
-        .filter(|&line| line > 0);
+fn syntax_fault(error: &serde_saphyr::Error) -> SkillFault {
     use serde_saphyr::Error;
+    let mut line = None;
+    if let Some(location) = error.location() {
+        line = line_number(location.line());
+    }
     let (message, remedy) = match error {
-        Error::DuplicateMappingKey { .. } => ("a key stands twice", "keep one of them"),
+        Error::DuplicateMappingKey { .. } => ("duplicate key", "keep one of them"),
         Error::Budget { .. }
         | Error::AliasReplayCounterOverflow { .. }
         | Error::AliasReplayLimitExceeded { .. }
@@ -202,12 +204,12 @@ fn syntax(error: &serde_saphyr::Error) -> SkillFault {
         Error::SerdeInvalidType { .. }
         | Error::Unexpected { .. }
         | Error::NullIntoString { .. } => (
-            "the value is of another kind than is expected here",
-            "name and description are texts, allowed-tools a list of tools or a text",
+            "the value has the wrong type",
+            "name and description are texts, allowed-tools is a list of tools or a text",
         ),
         _ => (
             "the front matter cannot be read as YAML",
-            "write `key: value` lines, and put a value that holds `: ` or `#` in quotation marks",
+            "write `key: value` lines, and quote a value that contains `: ` or `#`",
         ),
     };
     SkillFault {
@@ -217,72 +219,90 @@ fn syntax(error: &serde_saphyr::Error) -> SkillFault {
     }
 }
 
-/// Returns the trimmed text, or adds what `problem` finds in it to the faults: what is wrong, and
-/// the remedy.
+/// The fault of a value, without its line.
+struct ValueProblem {
+    message: String,
+    remedy: String,
+}
+
+/// Returns the trimmed text, or adds the problem that `find_problem` finds in it to the faults.
 fn check(
     faults: &mut Vec<SkillFault>,
     text: &Spanned<String>,
-    problem: impl Fn(&str) -> Option<(String, String)>,
+    find_problem: impl Fn(&str) -> Option<ValueProblem>,
 ) -> Option<String> {
     let value = text.value.trim();
-    match problem(value) {
-        Some((message, remedy)) => {
-            faults.push(SkillFault {
-                line: line(text),
-                message,
-                remedy,
-            });
-            None
-        }
-        None => Some(value.to_owned()),
-    }
+    let Some(ValueProblem { message, remedy }) = find_problem(value) else {
+        return Some(value.to_owned());
+    };
+    faults.push(SkillFault {
+        line: line(text),
+        message,
+        remedy,
+    });
+    None
 }
 
 fn line<T>(spanned: &Spanned<T>) -> Option<usize> {
-    usize::try_from(spanned.referenced.line())
-        .ok()
-        .filter(|&line| line > 0)
+    line_number(spanned.referenced.line())
 }
 
-fn name_problem(name: &str) -> Option<(String, String)> {
-    let fine = |c: char| c == '-' || (c.is_alphanumeric() && !c.is_uppercase());
+/// Converts a line number of the parser, which is 0 for an unknown line.
+fn line_number(line: u64) -> Option<usize> {
+    match usize::try_from(line) {
+        Ok(line) if line > 0 => Some(line),
+        _ => None,
+    }
+}
+
+fn name_problem(name: &str) -> Option<ValueProblem> {
+    let is_allowed = |c: char| c == '-' || (c.is_alphanumeric() && !c.is_uppercase());
     let rule = "use lowercase letters, digits, and single hyphens between them";
     let length = name.chars().count();
-    let problem = if length == 0 {
+    let message = if length == 0 {
         "the name is empty".to_owned()
     } else if length > MAX_NAME_CHARS {
-        return Some((
-            format!("the name has {length} characters"),
-            format!("shorten it to {MAX_NAME_CHARS}"),
-        ));
-    } else if let Some(c) = name.chars().find(|&c| !fine(c)) {
-        format!("the name {name:?} holds {c:?}")
+        return Some(ValueProblem {
+            message: format!("the name has {length} characters"),
+            remedy: format!("shorten it to {MAX_NAME_CHARS}"),
+        });
+    } else if let Some(c) = name.chars().find(|&c| !is_allowed(c)) {
+        format!("the name {name:?} contains {c:?}")
     } else if name.starts_with('-') || name.ends_with('-') {
         format!("the name {name:?} begins or ends with a hyphen")
     } else if name.contains("--") {
-        format!("the name {name:?} holds two hyphens in a row")
+        format!("the name {name:?} contains two hyphens in a row")
     } else {
         return None;
     };
-    Some((problem, rule.to_owned()))
-}
-
-fn description_problem(description: &str) -> Option<(String, String)> {
-    let length = description.chars().count();
-    if length == 0 {
-        return Some((
-            "the description is empty".to_owned(),
-            "say what the skill does and when to use it".to_owned(),
-        ));
-    }
-    (length > MAX_DESCRIPTION_CHARS).then(|| {
-        let message = format!("the description has {length} characters");
-        (message, format!("shorten it to {MAX_DESCRIPTION_CHARS}"))
+    Some(ValueProblem {
+        message,
+        remedy: rule.to_owned(),
     })
 }
 
-fn allowed(faults: &mut Vec<SkillFault>, entries: &Spanned<Entries>) -> Vec<AllowedTool> {
-    let mut fault = |message: String, remedy: &str| {
+fn description_problem(description: &str) -> Option<ValueProblem> {
+    let length = description.chars().count();
+    if length == 0 {
+        return Some(ValueProblem {
+            message: "the description is empty".to_owned(),
+            remedy: "say what the skill does and when to use it".to_owned(),
+        });
+    }
+    if length > MAX_DESCRIPTION_CHARS {
+        return Some(ValueProblem {
+            message: format!("the description has {length} characters"),
+            remedy: format!("shorten it to {MAX_DESCRIPTION_CHARS}"),
+        });
+    }
+    None
+}
+
+fn parse_allowed_tools(
+    faults: &mut Vec<SkillFault>,
+    entries: &Spanned<ToolEntries>,
+) -> Vec<AllowedTool> {
+    let mut add_fault = |message: String, remedy: &str| {
         faults.push(SkillFault {
             line: line(entries),
             message,
@@ -292,17 +312,17 @@ fn allowed(faults: &mut Vec<SkillFault>, entries: &Spanned<Entries>) -> Vec<Allo
     let count = entries.value.0.len();
     if count > MAX_ALLOWED_TOOLS {
         let message = format!("allowed-tools names {count} tools, more than {MAX_ALLOWED_TOOLS}");
-        fault(message, "name only those that the skill needs");
+        add_fault(message, "name only those that the skill needs");
         return Vec::new();
     }
     let mut tools = Vec::new();
     for entry in &entries.value.0 {
-        match tool(entry.trim()) {
+        match parse_tool(entry.trim()) {
             Ok(tool) => tools.push(tool),
             Err(problem) => {
-                let shown = cut(entry, MAX_NAME_CHARS);
-                fault(
-                    format!("allowed-tools has {shown:?}, {problem}"),
+                let excerpt = cut(entry, MAX_NAME_CHARS);
+                add_fault(
+                    format!("allowed-tools has {excerpt:?}, {problem}"),
                     "write `Name` or `Name(scope)`",
                 );
             }
@@ -311,46 +331,42 @@ fn allowed(faults: &mut Vec<SkillFault>, entries: &Spanned<Entries>) -> Vec<Allo
     tools
 }
 
-/// Splits a text at blanks and commas that stand outside of brackets.
-fn split(text: &str) -> Vec<&str> {
+/// Splits a text at spaces and commas outside of brackets.
+fn split_entries(text: &str) -> Vec<&str> {
     let mut depth = 0_usize;
-    let parts = text.split(|c: char| {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        depth == 0 && (c == ',' || c.is_whitespace())
-    });
-    parts.filter(|part| !part.is_empty()).collect()
+    let mut entries: Vec<&str> = text
+        .split(|c: char| {
+            match c {
+                '(' => depth += 1,
+                ')' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            depth == 0 && (c == ',' || c.is_whitespace())
+        })
+        .collect();
+    entries.retain(|entry| !entry.is_empty());
+    entries
 }
 
-/// Reads `Name` or `Name(scope)`.
-fn tool(entry: &str) -> Result<AllowedTool, &'static str> {
+/// Parses `Name` or `Name(scope)`.
+fn parse_tool(entry: &str) -> Result<AllowedTool, &'static str> {
     if entry.chars().count() > MAX_ALLOWED_TOOL_CHARS {
         return Err("which is too long");
     }
     let (name, scope) = match entry.split_once('(') {
-        Some((name, rest)) => (
-            name,
-            Some(
-                rest.strip_suffix(')')
-                    .ok_or("whose bracket is not closed at its end")?,
-            ),
-        ),
+        Some((name, rest)) => match rest.strip_suffix(')') {
+            Some(scope) => (name, scope.trim()),
+            None => return Err("whose bracket is not closed at its end"),
+        },
         None if entry.contains(')') => return Err("whose bracket is not opened"),
-        None => (entry, None),
+        None => (entry, ""),
     };
     if name.trim().is_empty() {
         return Err("which has no name");
     }
-    let scope = scope
-        .map(str::trim)
-        .filter(|scope| !scope.is_empty())
-        .map(str::to_owned);
     Ok(AllowedTool {
         name: name.trim().to_owned(),
-        scope,
+        scope: (!scope.is_empty()).then(|| scope.to_owned()),
     })
 }
 
@@ -368,7 +384,7 @@ mod tests {
 
     fn tools(value: &str) -> Vec<String> {
         let text = file(&format!("name: a\ndescription: b\nallowed-tools: {value}"));
-        let skill = read(&text).unwrap_or_else(|faults| panic!("{value}: {faults:?}"));
+        let skill = parse(&text).unwrap_or_else(|faults| panic!("{value}: {faults:?}"));
         skill
             .allowed_tools
             .iter()
@@ -377,7 +393,7 @@ mod tests {
     }
 
     fn faults(text: &str) -> Vec<(Option<usize>, String)> {
-        let faults = read(text).expect_err("it is not sound");
+        let faults = parse(text).expect_err("the text is not valid");
         faults
             .into_iter()
             .map(|fault| (fault.line, fault.message))
@@ -385,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn allowed_tools_are_a_list_or_a_text_and_may_have_a_scope() {
+    fn allowed_tools_are_a_list_or_a_text_with_optional_scopes() {
         let expected = ["Bash|git commit:*", "Read|", "Write|a, b"];
         assert_eq!(
             tools("['Bash(git commit:*)', Read, 'Write(a, b)']"),
@@ -411,10 +427,10 @@ mod tests {
     }
 
     #[test]
-    fn other_members_are_passed_over_and_any_line_end_will_do() {
+    fn other_members_are_ignored_and_any_line_end_is_accepted() {
         let text = "\u{feff}---\r\nname: a-1\r\nlicense: MIT\r\nmetadata:\r\n  owner: {b: [c]}\r\n\
                     description: >\r\n  one\r\n  two\r\n---\r\nDo this.\r\n";
-        let skill = read(text).expect("it is valid");
+        let skill = parse(text).expect("it is valid");
         assert_eq!(
             (skill.name.as_str(), skill.description.as_str()),
             ("a-1", "one two")
@@ -423,25 +439,25 @@ mod tests {
     }
 
     #[test]
-    fn all_faults_are_reported_with_their_lines() {
+    fn every_fault_has_its_line() {
         let long = "x".repeat(1025);
         let text = format!(
             "---\nname: Deploy Now\ndescription: {long}\nallowed-tools: Read Bash(git (x\n---\n"
         );
-        let found = faults(&text);
-        let lines: Vec<_> = found.iter().map(|fault| fault.0).collect();
-        assert_eq!(lines, [Some(2), Some(3), Some(4), None], "{found:?}");
+        let reported = faults(&text);
+        let lines: Vec<_> = reported.iter().map(|fault| fault.0).collect();
+        assert_eq!(lines, [Some(2), Some(3), Some(4), None], "{reported:?}");
         assert!(
-            found[0].1.contains("holds 'D'")
-                && found[1].1.contains("1025")
-                && found[2].1.contains("not closed")
+            reported[0].1.contains("contains 'D'")
+                && reported[1].1.contains("1025")
+                && reported[2].1.contains("not closed")
         );
-        let found = faults("---\nlicense: MIT\n---\nDo this.");
-        assert_eq!(found.len(), 2, "{found:?}");
+        let reported = faults("---\nlicense: MIT\n---\nDo this.");
+        assert_eq!(reported.len(), 2, "{reported:?}");
     }
 
     #[test]
-    fn names_are_as_the_specification_wants_them() {
+    fn names_follow_the_specification() {
         for (name, part) in [
             ("-a", "hyphen"),
             ("a-", "hyphen"),
@@ -450,17 +466,17 @@ mod tests {
             ("''", "is empty"),
             (&*"a".repeat(65), "65 characters"),
         ] {
-            let found = faults(&file(&format!("name: {name}\ndescription: b")));
+            let reported = faults(&file(&format!("name: {name}\ndescription: b")));
             assert!(
-                found.len() == 1 && found[0].0 == Some(2) && found[0].1.contains(part),
-                "{name}: {found:?}"
+                reported.len() == 1 && reported[0].0 == Some(2) && reported[0].1.contains(part),
+                "{name}: {reported:?}"
             );
         }
-        assert!(read(&file("name: größe-2\ndescription: b")).is_ok());
+        assert!(parse(&file("name: größe-2\ndescription: b")).is_ok());
     }
 
     #[test]
-    fn what_is_no_front_matter_is_told_with_its_line() {
+    fn invalid_front_matter_is_reported_with_its_line() {
         for (text, line, part) in [
             ("", None, "no end"),
             ("Do this.", Some(1), "does not begin with"),
@@ -473,69 +489,69 @@ mod tests {
             (
                 "---\nname: a\nname: b\ndescription: c\n---\nx",
                 Some(3),
-                "twice",
+                "duplicate key",
             ),
             (
                 "---\nname: [a]\ndescription: c\n---\nx",
                 Some(2),
-                "another kind",
+                "wrong type",
             ),
             (
                 "---\nname: a\ndescription: c\nallowed-tools: {a: b}\n---\nx",
                 Some(4),
-                "another kind",
+                "wrong type",
             ),
-            ("---\n- a\n---\nx", None, "another kind"),
+            ("---\n- a\n---\nx", None, "wrong type"),
         ] {
-            let found = faults(text);
+            let reported = faults(text);
             assert!(
-                found[0].1.contains(part) && (line.is_none() || found[0].0 == line),
-                "{text:?}: {found:?}"
+                reported[0].1.contains(part) && (line.is_none() || reported[0].0 == line),
+                "{text:?}: {reported:?}"
             );
         }
     }
 
     #[test]
-    fn bombs_are_refused_in_no_time() {
+    fn expanding_documents_are_refused_quickly() {
         let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
         for level in 1..12 {
-            let before = level - 1;
+            let previous = level - 1;
             bomb.push_str(&format!(
                 "a{level}: &a{level} [{}]\n",
-                vec![format!("*a{before}"); 10].join(", ")
+                vec![format!("*a{previous}"); 10].join(", ")
             ));
         }
         let deep = format!("x: {}{}", "[".repeat(30_000), "]".repeat(30_000));
         let braces = format!("x: {}", "{a: ".repeat(15_000));
         let long = format!("x: {}", "y".repeat(70_000));
-        let began = Instant::now();
+        let started = Instant::now();
         for text in [bomb, deep, braces, long] {
             let text = file(&format!("{text}\nname: a\ndescription: b"));
-            assert_eq!(read(&text).expect_err("it is refused").len(), 1);
+            assert_eq!(parse(&text).expect_err("it is refused").len(), 1);
         }
         assert!(
-            began.elapsed() < Duration::from_secs(5),
+            started.elapsed() < Duration::from_secs(5),
             "{:?}",
-            began.elapsed()
+            started.elapsed()
         );
     }
 
     proptest! {
         #[test]
-        fn no_text_breaks_the_reader(text in "\\PC*", yaml in "[-a-z0-9:#&*!|>'\"%@{}\\[\\](), \n\t]{0,200}") {
+        fn no_text_panics(text in "\\PC*", yaml in "[-a-z0-9:#&*!|>'\"%@{}\\[\\](), \n\t]{0,200}") {
             for text in [&text, &yaml, &file(&text), &file(&yaml), &file(&format!("allowed-tools: {yaml}"))] {
-                if let Err(faults) = read(text) {
+                if let Err(faults) = parse(text) {
                     prop_assert!(!faults.is_empty());
                 }
             }
-            for part in split(&text).into_iter().chain(split(&yaml)) {
+            for part in split_entries(&text).into_iter().chain(split_entries(&yaml)) {
                 prop_assert!(!part.is_empty());
-                let _either = tool(part);
+                let _either = parse_tool(part);
             }
         }
 
         #[test]
-        fn what_is_written_with_blanks_or_commas_is_read_again(
+        fn tools_separated_by_spaces_or_commas_read_back(
             tools in proptest::collection::vec(("[A-Za-z_/]{1,9}", proptest::option::of("[a-z:* ,]{0,5}[a-z*]")), 0..9),
             comma in any::<bool>(),
         ) {
@@ -545,8 +561,8 @@ mod tests {
                 .collect();
             let written: Vec<String> = tools.iter().map(ToString::to_string).collect();
             let text = written.join(if comma { "," } else { " " });
-            let read = split(&text).into_iter().map(|part| tool(part).expect("it is valid"));
-            prop_assert_eq!(read.collect::<Vec<_>>(), tools);
+            let parsed = split_entries(&text).into_iter().map(|part| parse_tool(part).expect("it is valid"));
+            prop_assert_eq!(parsed.collect::<Vec<_>>(), tools);
         }
     }
 }

@@ -13,11 +13,12 @@ use picktools::skills::Skill;
 pub use discovery::SkillFolder;
 pub use error::{SkillError, SkillFault};
 
-/// Reads the text of the `SKILL.md` at `path`.
+/// Parses the text of the `SKILL.md` at `path`.
 ///
 /// ```
-/// let text = "---\nname: notes\ndescription: Takes notes.\nallowed-tools: write_file\n---\nWrite them down.";
-/// let skill = picktools_skills::parse(text, "notes/SKILL.md")?;
+/// let front_matter = "name: notes\ndescription: Takes notes.\nallowed-tools: write_file";
+/// let text = format!("---\n{front_matter}\n---\nWrite them down.");
+/// let skill = picktools_skills::parse(&text, "notes/SKILL.md")?;
 /// assert_eq!(skill.allowed_tools[0].name, "write_file");
 /// # Ok::<(), picktools_skills::SkillError>(())
 /// ```
@@ -27,7 +28,7 @@ pub use error::{SkillError, SkillFault};
 /// [`SkillError::Invalid`] with every fault.
 pub fn parse(text: &str, path: impl AsRef<Path>) -> Result<Skill, SkillError> {
     let path = path.as_ref();
-    let skill = front_matter::read(text).map_err(|faults| SkillError::Invalid {
+    let skill = front_matter::parse(text).map_err(|faults| SkillError::Invalid {
         path: path.to_owned(),
         faults,
     })?;
@@ -73,10 +74,10 @@ mod tests {
     }
 
     #[test]
-    fn every_tool_is_reported_with_what_it_means_and_by_what() {
-        let found = report("[bash, terminalRun, 'Bash(git log:*)', mail/send]");
-        assert!(found.is_compatible(), "{found}");
-        let meant = found.tools.iter().map(|tool| match &tool.meaning {
+    fn every_tool_is_reported_with_its_meaning() {
+        let report = report("[bash, terminalRun, 'Bash(git log:*)', mail/send]");
+        assert!(report.is_compatible(), "{report}");
+        let meanings = report.tools.iter().map(|tool| match &tool.meaning {
             ToolMeaning::Tool { tool, via, .. } => (tool.as_str(), *via),
             other => panic!("{other:?}"),
         });
@@ -86,23 +87,23 @@ mod tests {
             ("terminalRun", ResolvedVia::Normalised),
             ("mail/send", ResolvedVia::Name),
         ];
-        assert_eq!(meant.collect::<Vec<_>>(), expected);
-        assert_eq!(found.tools[2].allowed.scope.as_deref(), Some("git log:*"));
+        assert_eq!(meanings.collect::<Vec<_>>(), expected);
+        assert_eq!(report.tools[2].allowed.scope.as_deref(), Some("git log:*"));
     }
 
     #[test]
-    fn what_is_missing_or_ambiguous_is_told_in_one_line() {
-        let found = report("terminalRunn send zzz bash");
-        assert!(!found.is_compatible());
+    fn missing_and_ambiguous_tools_are_reported_in_one_line() {
+        let report = report("terminalRunn send zzz bash");
+        assert!(!report.is_compatible());
         assert_eq!(
-            found.to_string(),
+            report.to_string(),
             "the skill \"a\" (a/SKILL.md) cannot be used: there is no tool \"terminalRunn\", did you mean \
              terminalRun?; \"send\" is ambiguous, write one of mail/send, chat/send; there is no tool \"zzz\""
         );
     }
 
     #[test]
-    fn a_skill_without_tools_needs_none() {
+    fn skill_without_tools_is_compatible() {
         assert!(report("[]").is_compatible());
         assert!(report("''").is_compatible());
     }

@@ -1,48 +1,48 @@
-//! Keys of callers: 256 bits, of which only the digest is stored.
+//! Keys of callers: 256 random bits, of which only the digest is stored.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest, Sha256};
 
-/// How a key begins, so that it is known where it does not belong.
+/// The prefix of a key, by which a leaked key is recognised.
 const PREFIX: &str = "pk_";
 
-/// Returns the digest of a key. It has 256 bits that nobody can guess, so that a slow one would
-/// gain nothing.
+/// Returns the digest of a key. A key has 256 random bits, so a slow hash function would add
+/// nothing.
 pub fn digest(key: &str) -> [u8; 32] {
     Sha256::digest(key).into()
 }
 
-/// Returns the seconds since 1970.
+/// Returns the current time in seconds since 1970.
 pub fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |time| time.as_secs())
 }
 
-/// Makes a key: what its holder sends, and what the settings hold.
+/// Creates a key. Returns the key for its holder and the digest for the settings.
 ///
 /// # Errors
 ///
-/// When the system has no random numbers.
+/// An I/O error if the system has no random numbers.
 pub fn new_key() -> std::io::Result<(String, String)> {
     let key = format!("{PREFIX}{}", random()?);
     let stored = hex(&digest(&key));
     Ok((key, stored))
 }
 
-/// Returns 256 random bits, in hexadecimal digits.
+/// Returns 256 random bits as hexadecimal digits.
 ///
 /// # Errors
 ///
-/// When the system has no random numbers.
+/// An I/O error if the system has no random numbers.
 pub fn random() -> std::io::Result<String> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
     Ok(hex(&bytes))
 }
 
-/// Writes bytes in hexadecimal digits.
+/// Formats bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_differ_and_only_their_digest_is_stored() {
+    fn new_keys_differ_and_store_only_digests() {
         let (first, second) = (
             new_key().expect("random numbers"),
             new_key().expect("random numbers"),

@@ -1,11 +1,11 @@
 //! State that gateways keep in files, or share in Redis or Valkey.
 //!
-//! What several processes read and change is a [`Shared`]: JSON in a [file](SharedFile) of this
-//! machine, or in a [`Store`]. A store is asked for a [`Purpose`], and whoever asks decides what
-//! follows where there is no answer.
+//! [`StateHandle`] is state that several processes read and change: JSON in a [file](SharedFile) of
+//! this machine, or in a [`StateStore`]. Each command to a store has a [`Purpose`]. The caller
+//! decides what to do if there is no reply.
 
-// Modules stand in reading order: each uses only those above it (`tests/main/architecture.rs` of
-// the library).
+// Modules are in reading order: each uses only those above it. The library's
+// `tests/main/architecture.rs` checks this.
 mod lock;
 pub mod keys;
 mod shared_file;
@@ -13,6 +13,10 @@ mod shared_store;
 mod shared;
 
 pub use lock::lock;
-pub use shared::{Keeps, Lost, Shared, Stamp, Stored};
-pub use shared_file::{FileStamp, SharedFile, StateError, folder_for_owner, write_for_owner};
-pub use shared_store::{Answer, Failure, Fault, FaultListener, Purpose, Store, told_in_words};
+pub use shared::{SharedState, StateHandle, StateStamp, StoreHash, StoreRollback};
+pub use shared_file::{
+    FileStamp, SharedFile, StateError, create_private_folder, write_private_file,
+};
+pub use shared_store::{
+    FaultListener, Purpose, StateStore, StoreFailure, StoreFault, StoreReply, describe_faults,
+};

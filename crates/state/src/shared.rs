@@ -1,11 +1,13 @@
-//! What several gateways read and change: in a file of this machine, or in a store.
+//! State that several gateways read and change: in a file of this machine, or in a shared store.
 //!
-//! In a store it lies in one hash: `revision`, a number and a random word, and `data`, JSON, in
-//! which the revisions before stand too. A change is written only where the revision is still the
-//! one that was read, so of two at once one begins again with what the other wrote, and none is
-//! lost. By the revisions before is noticed that a store came back with an older copy: what was
-//! seen last is then not among them. That is told loudly, what was lost is put aside in `aside`,
-//! and [`Keeps::was_lost`] says what follows from it.
+//! In a store the state is one hash. `revision` is a change number and a random word; `data` is
+//! JSON, which also lists the previous revisions. A change is written only if the revision is still
+//! the one that was read. If two gateways change the state at the same time, one of them starts
+//! again from the other's version, so no change is lost.
+//!
+//! The previous revisions also reveal a rollback: the store came back with an older copy if the
+//! last seen revision is not among them. A rollback is logged as an error. The lost version is
+//! saved in `aside`, and [`SharedState::on_rollback`] decides how the state reacts.
 
 use std::fmt;
 use std::fs;
@@ -20,21 +22,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::keys::{now, random};
 use crate::lock::lock;
-use crate::shared_file::{FileStamp, SharedFile, StateError, write_for_owner};
-use crate::shared_store::{Answer, Failure, Fault, Purpose, Store};
+use crate::shared_file::{FileStamp, SharedFile, StateError, write_private_file};
+use crate::shared_store::{Purpose, StateStore, StoreFailure, StoreFault, StoreReply};
 
-/// How many revisions before are remembered: a gateway that missed more than these takes the store
-/// for another one.
-const MAX_BEFORE: usize = 256;
-/// How often a change is tried again that others were quicker than.
-const TRIES: u32 = 32;
+/// The number of previous revisions that are kept. A gateway that missed more changes than this
+/// cannot tell the store from another one.
+const MAX_PREVIOUS_REVISIONS: usize = 256;
+/// The most attempts at a change while other gateways change the state too.
+const MAX_ATTEMPTS: u32 = 32;
 /// The hexadecimal digits of a revision's random word.
-const WORD: usize = 8;
-/// The revision of what nobody has written yet.
-const NONE: &str = "0";
+const WORD_DIGITS: usize = 8;
+/// The revision of a state that nobody has written yet.
+const NO_REVISION: &str = "0";
 
-/// Writes where nobody else has written: tells which revision there is then. What was lost is put
-/// aside, the latest of it.
+/// Writes the state if the revision is still the expected one, and returns the current revision.
+/// After a rollback it also saves the newest lost version.
 const WRITE: &str = "\
 local now = redis.call('HGET', KEYS[1], 'revision') or '0'
 if now ~= ARGV[1] then return now end
@@ -47,48 +49,50 @@ if ARGV[4] ~= '' then
 end
 return ARGV[2]";
 
-/// State that can be kept so.
-pub trait Keeps: Clone + Default + PartialEq + Serialize + DeserializeOwned {
-    /// Takes back what must not be believed of an older copy.
-    fn was_lost(&mut self, lost: &Lost);
+/// State that can be shared between gateways.
+pub trait SharedState: Clone + Default + PartialEq + Serialize + DeserializeOwned {
+    /// Withdraws trust from an older copy after a rollback.
+    fn on_rollback(&mut self, rollback: &StoreRollback);
 
-    /// Returns what of that nobody has seen to yet.
-    fn lost(&self) -> Option<&Lost>;
+    /// Returns the rollback that no operator has resolved yet.
+    fn rollback(&self) -> Option<&StoreRollback>;
 }
 
-/// That a store came back with an older copy.
+/// A rollback: a store came back with an older copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
-pub struct Lost {
-    /// When that was noticed, in seconds since 1970.
+pub struct StoreRollback {
+    /// The time at which it was detected, in seconds since 1970.
     pub at: u64,
     /// The number of the last change that was known before.
-    pub known: u64,
-    /// The number of the last change that the copy has.
-    pub found: u64,
+    #[serde(rename = "known")]
+    pub known_change: u64,
+    /// The number of the last change in the older copy.
+    #[serde(rename = "found")]
+    pub found_change: u64,
 }
 
-/// The sign by which is told that somebody has changed something.
+/// A stamp that differs after every change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stamp {
-    /// That of a file; `None` where it is not there.
+pub enum StateStamp {
+    /// The stamp of a file; `None` if the file does not exist.
     File(Option<FileStamp>),
     /// The revision in a store.
     Store(String),
 }
 
-/// State that lies in a file of this machine, or in a store.
+/// State in a file of this machine, or in a shared store.
 #[derive(Debug, Clone)]
-pub enum Shared<T> {
+pub enum StateHandle<T> {
     /// In a file.
     File(SharedFile<T>),
-    /// In a store.
-    Store(Stored<T>),
+    /// In a shared store.
+    Store(StoreHash<T>),
 }
 
-impl<T: Keeps> Shared<T> {
-    /// Tells what is wrong with it, and where it lies.
+impl<T: SharedState> StateHandle<T> {
+    /// Creates an error that names the location of the state.
     pub fn error(&self, message: impl Into<String>) -> StateError {
         match self {
             Self::File(file) => file.error(message),
@@ -96,11 +100,11 @@ impl<T: Keeps> Shared<T> {
         }
     }
 
-    /// Reads it.
+    /// Reads the state.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when it cannot be read, or is not whole.
+    /// [`StateError`] if it cannot be read or is invalid.
     pub fn read(&self) -> Result<T, StateError> {
         match self {
             Self::File(file) => file.read(),
@@ -108,21 +112,21 @@ impl<T: Keeps> Shared<T> {
         }
     }
 
-    /// Returns what is told of it without reading all of it. A store that does not answer has not
-    /// changed.
-    pub fn stamp(&self) -> Stamp {
+    /// Returns the current stamp without reading the whole state. If a store does not reply, the
+    /// last seen revision is returned.
+    pub fn stamp(&self) -> StateStamp {
         match self {
-            Self::File(file) => Stamp::File(file.stamp()),
-            Self::Store(stored) => Stamp::Store(stored.revision()),
+            Self::File(file) => StateStamp::File(file.stamp()),
+            Self::Store(stored) => StateStamp::Store(stored.revision()),
         }
     }
 
-    /// Changes it, as one of several who do. What `change` does it may have to do again, with what
-    /// another wrote meanwhile.
+    /// Changes the state while others may change it too. `change` runs again if another process
+    /// wrote first.
     ///
     /// # Errors
     ///
-    /// [`StateError`] with what `change` says, or when it cannot be read or written.
+    /// [`StateError`] with the message of `change`, or if the state cannot be read or written.
     pub fn change<U>(
         &self,
         change: impl FnMut(&mut T) -> Result<U, String>,
@@ -130,7 +134,8 @@ impl<T: Keeps> Shared<T> {
         Ok(self.change_and_stamp(change)?.0)
     }
 
-    /// Changes it, and tells how to know when somebody else has changed it after that.
+    /// Changes the state, and returns the stamp after the change. A different stamp later means
+    /// that another process changed it.
     ///
     /// # Errors
     ///
@@ -138,168 +143,178 @@ impl<T: Keeps> Shared<T> {
     pub fn change_and_stamp<U>(
         &self,
         change: impl FnMut(&mut T) -> Result<U, String>,
-    ) -> Result<(U, Stamp), StateError> {
+    ) -> Result<(U, StateStamp), StateError> {
         match self {
-            Self::File(file) => file
-                .change_and_stamp(change)
-                .map(|(changed, stamp)| (changed, Stamp::File(stamp))),
-            Self::Store(stored) => stored
-                .change(change)
-                .map(|(changed, revision)| (changed, Stamp::Store(revision))),
+            Self::File(file) => {
+                let (result, stamp) = file.change_and_stamp(change)?;
+                Ok((result, StateStamp::File(stamp)))
+            }
+            Self::Store(stored) => {
+                let (result, revision) = stored.change(change)?;
+                Ok((result, StateStamp::Store(revision)))
+            }
         }
     }
 
-    /// Returns what a store had and came back without, where something is put aside.
+    /// Returns the version that a store lost in a rollback, if one is saved.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when the store does not answer, or it is not whole.
-    pub fn aside(&self) -> Result<Option<T>, StateError> {
+    /// [`StateError`] if the store does not reply or the saved version is invalid.
+    pub fn lost_version(&self) -> Result<Option<T>, StateError> {
         match self {
             Self::File(_) => Ok(None),
-            Self::Store(stored) => stored.aside(),
+            Self::Store(stored) => stored.lost_version(),
         }
     }
 }
 
-/// State that lies in a store.
-pub struct Stored<T> {
-    store: Store,
+/// State in one hash of a shared store.
+pub struct StoreHash<T> {
+    store: StateStore,
     purpose: Purpose,
     key: String,
     version: u32,
-    /// What was read or written last by any clone. It is held while the store is asked, so that
-    /// what is older is not noted last.
-    seen: Arc<Mutex<Seen>>,
-    holds: PhantomData<fn() -> T>,
+    /// The state that any clone read or wrote last. The lock is held during a command, so that an
+    /// older reply cannot overwrite a newer one.
+    last_seen: Arc<Mutex<LastSeenRevision>>,
+    state: PhantomData<fn() -> T>,
 }
 
-impl<T> Clone for Stored<T> {
+impl<T> Clone for StoreHash<T> {
     fn clone(&self) -> Self {
         let Self {
             store,
             purpose,
             key,
             version,
-            seen,
+            last_seen,
             ..
         } = self;
-        let (store, key, seen) = (store.clone(), key.clone(), Arc::clone(seen));
+        let (store, key, last_seen) = (store.clone(), key.clone(), Arc::clone(last_seen));
         Self {
             store,
             purpose: *purpose,
             key,
             version: *version,
-            seen,
-            holds: PhantomData,
+            last_seen,
+            state: PhantomData,
         }
     }
 }
 
-impl<T> fmt::Debug for Stored<T> {
+impl<T> fmt::Debug for StoreHash<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stored")
+        f.debug_struct("StoreHash")
             .field("store", &self.store)
             .field("key", &self.key)
             .finish_non_exhaustive()
     }
 }
 
-/// What was last seen of a key. A gateway that remembers it in a file notices an older copy after
-/// its own restart too.
+/// The last seen revision of a key. A gateway that saves it in a file also detects a rollback that
+/// happened while it was down.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Seen {
-    /// Empty where nothing was.
+struct LastSeenRevision {
+    /// Empty if nothing was seen yet.
     revision: String,
     data: String,
-    /// That an older copy was found, until that is written.
+    /// The detected rollback, until it is written to the store.
     #[serde(skip)]
-    lost: Option<Lost>,
-    /// Where it is remembered.
+    rollback: Option<StoreRollback>,
+    /// The file in which it is saved.
     #[serde(skip)]
     file: Option<PathBuf>,
 }
 
-impl Seen {
-    /// What was seen before this process began.
+impl LastSeenRevision {
+    /// Reads the revision that was saved before this process started.
     fn open(file: Option<PathBuf>) -> Result<Self, StateError> {
         let Some(path) = file else {
             return Ok(Self::default());
         };
-        let wrong = |why: &dyn fmt::Display| {
-            let remedy =
-                "remove it, where the store has certainly not come back with an older copy";
+        let invalid = |cause: &dyn fmt::Display| {
+            let remedy = "remove it if the store has certainly not been rolled back";
             StateError {
                 path: path.clone(),
-                message: format!("cannot be read: {why}; {remedy}"),
+                message: format!("cannot be read: {cause}; {remedy}"),
             }
         };
-        let mut seen = match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| wrong(&error))?,
+        let mut last_seen = match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| invalid(&error))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::default(),
-            Err(error) => return Err(wrong(&error)),
+            Err(error) => return Err(invalid(&error)),
         };
-        seen.file = Some(path);
-        Ok(seen)
+        last_seen.file = Some(path);
+        Ok(last_seen)
     }
 
-    /// Notes what there is now.
-    fn see(&mut self, revision: &str, data: String) {
+    /// Remembers the current revision.
+    fn update(&mut self, revision: &str, data: String) {
         let is_other = self.revision != revision;
-        (self.revision, self.data, self.lost) = (revision.to_owned(), data, None);
-        if let Some(path) = self.file.as_ref().filter(|_| is_other) {
-            let written = serde_json::to_vec(self).map_err(|error| error.to_string());
-            let written = written
-                .and_then(|text| write_for_owner(path, &text).map_err(|error| error.to_string()));
-            if let Err(why) = written {
+        (self.revision, self.data, self.rollback) = (revision.to_owned(), data, None);
+        if let Some(path) = &self.file
+            && is_other
+        {
+            let written = serde_json::to_vec(self)
+                .map_err(|error| error.to_string())
+                .and_then(|text| {
+                    write_private_file(path, &text).map_err(|error| error.to_string())
+                });
+            if let Err(cause) = written {
                 let path = path.display();
-                tracing::warn!(target: "picktools::store", %path, %why, "what was seen of the store is not remembered");
+                tracing::warn!(
+                    target: "picktools::store", %path, %cause,
+                    "cannot save the last seen revision of the store"
+                );
             }
         }
     }
 }
 
-/// What a key holds.
+/// The content of a hash.
 #[derive(Clone, Serialize, Deserialize)]
-struct Whole<T> {
+struct RevisionedState<T> {
     version: u32,
-    /// The revisions before, the latest last.
-    before: Vec<String>,
+    /// The previous revisions, the latest last.
+    #[serde(rename = "before")]
+    previous_revisions: Vec<String>,
     #[serde(flatten)]
-    holds: T,
+    state: T,
 }
 
-/// The number of a revision.
-fn number_of(revision: &str) -> u64 {
-    revision
-        .split(':')
-        .next()
-        .and_then(|number| number.parse().ok())
-        .unwrap_or(0)
+/// Returns the change number of a revision.
+fn change_number(revision: &str) -> u64 {
+    let number = revision.split(':').next().unwrap_or_default();
+    number.parse().unwrap_or(0)
 }
 
-impl<T: Keeps> Stored<T> {
-    /// Opens what lies under a name. It is read, so that what is not ours is told at once.
+impl<T: SharedState> StoreHash<T> {
+    /// Opens the state under a name, and reads it once so that foreign data is reported
+    /// immediately.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when the store does not answer, or what lies there is not ours.
+    /// [`StateError`] if the store does not reply, or the key holds foreign data.
     pub fn open(
-        store: &Store,
+        store: &StateStore,
         purpose: Purpose,
         name: &str,
         version: u32,
     ) -> Result<Self, StateError> {
-        let (key, seen) = (store.key(name), Seen::open(store.memory(name)?)?);
-        let seen = Arc::new(Mutex::new(seen));
+        let (key, last_seen) = (
+            store.key(name),
+            LastSeenRevision::open(store.memory_file(name)?)?,
+        );
+        let last_seen = Arc::new(Mutex::new(last_seen));
         let stored = Self {
             store: store.clone(),
             purpose,
             key,
             version,
-            seen,
-            holds: PhantomData,
+            last_seen,
+            state: PhantomData,
         };
         stored.read()?;
         Ok(stored)
@@ -307,181 +322,198 @@ impl<T: Keeps> Stored<T> {
 
     fn error(&self, message: impl Into<String>) -> StateError {
         StateError {
-            path: self.store.place(&self.key),
+            path: self.store.describe_key(&self.key),
             message: message.into(),
         }
     }
 
-    fn failed(&self, failure: &Failure) -> StateError {
+    fn store_error(&self, failure: &StoreFailure) -> StateError {
         self.error(failure.to_string())
     }
 
-    /// What is under the key is nothing that a gateway wrote.
-    fn foreign(&self, why: &dyn fmt::Display) -> StateError {
-        let failure = Failure::new(Fault::Foreign, format!("it is not whole ({why})"));
-        self.store.note(self.purpose, Some(&failure));
-        self.failed(&failure)
+    /// Reports that the key holds data that no gateway wrote.
+    fn foreign_data(&self, cause: &dyn fmt::Display) -> StateError {
+        let failure = StoreFailure::new(StoreFault::Foreign, format!("invalid data ({cause})"));
+        self.store.report_fault(self.purpose, Some(&failure));
+        self.store_error(&failure)
     }
 
     fn read(&self) -> Result<T, StateError> {
-        let mut seen = lock(&self.seen);
-        let (_, mut whole) = self.fetch(&mut seen)?;
-        if let Some(lost) = seen.lost.clone() {
-            whole.holds.was_lost(&lost);
-            // So that gateways know that were not there. Where it cannot be written, this one knows
-            // all the same.
-            drop(seen);
+        let mut last_seen = lock(&self.last_seen);
+        let (_, mut content) = self.fetch(&mut last_seen)?;
+        if let Some(rollback) = last_seen.rollback.clone() {
+            content.state.on_rollback(&rollback);
+            // The rollback is written so that gateways that start later know of it. This gateway
+            // knows of it even if the write fails.
+            drop(last_seen);
             drop(self.change(|_| Ok(())));
         }
-        Ok(whole.holds)
+        Ok(content.state)
     }
 
     fn revision(&self) -> String {
         let answer = self
             .store
-            .ask(self.purpose, &[b"HGET", self.key.as_bytes(), b"revision"]);
+            .execute(self.purpose, &[b"HGET", self.key.as_bytes(), b"revision"]);
         match answer {
-            Ok(answer) => answer.text().unwrap_or(NONE).to_owned(),
-            Err(_) => lock(&self.seen).revision.clone(),
+            Ok(answer) => answer.text().unwrap_or(NO_REVISION).to_owned(),
+            Err(_) => lock(&self.last_seen).revision.clone(),
         }
     }
 
-    /// Reads what there is, and notices where it is an older copy.
-    fn fetch(&self, seen: &mut Seen) -> Result<(String, Whole<T>), StateError> {
+    /// Reads the current state, and detects a rollback.
+    fn fetch(
+        &self,
+        last_seen: &mut LastSeenRevision,
+    ) -> Result<(String, RevisionedState<T>), StateError> {
         let command: [&[u8]; 4] = [b"HMGET", self.key.as_bytes(), b"revision", b"data"];
         let answer = self
             .store
-            .ask(self.purpose, &command)
-            .map_err(|failure| self.failed(&failure))?;
-        let (revision, data, whole) = match answer.parts() {
-            [Answer::Nothing, Answer::Nothing] => (
-                NONE.to_owned(),
+            .execute(self.purpose, &command)
+            .map_err(|failure| self.store_error(&failure))?;
+        let (revision, data, content) = match answer.parts() {
+            [StoreReply::Nothing, StoreReply::Nothing] => (
+                NO_REVISION.to_owned(),
                 String::new(),
-                Whole {
+                RevisionedState {
                     version: self.version,
-                    before: Vec::new(),
-                    holds: T::default(),
+                    previous_revisions: Vec::new(),
+                    state: T::default(),
                 },
             ),
             [revision, data] => {
                 let (Some(revision), Some(data)) = (revision.text(), data.text()) else {
-                    return Err(self.foreign(&"it has no revision, or no data"));
+                    return Err(self.foreign_data(&"the revision or the data is missing"));
                 };
-                let whole: Whole<T> =
-                    serde_json::from_str(data).map_err(|error| self.foreign(&error))?;
-                if whole.version != self.version {
+                let content: RevisionedState<T> =
+                    serde_json::from_str(data).map_err(|error| self.foreign_data(&error))?;
+                if content.version != self.version {
                     return Err(self.error(format!(
-                        "is of version {}, and this program knows {}; use the program that wrote it",
-                        whole.version, self.version
+                        "unsupported version {}, expected {}; use the program that wrote it",
+                        content.version, self.version
                     )));
                 }
-                (revision.to_owned(), data.to_owned(), whole)
+                (revision.to_owned(), data.to_owned(), content)
             }
-            _ => return Err(self.foreign(&"it is no hash of ours")),
+            _ => return Err(self.foreign_data(&"unexpected reply to HMGET")),
         };
-        let is_known = seen.revision.is_empty()
-            || seen.revision == NONE
-            || seen.revision == revision
-            || whole.before.contains(&seen.revision);
+        let is_known = last_seen.revision.is_empty()
+            || last_seen.revision == NO_REVISION
+            || last_seen.revision == revision
+            || content.previous_revisions.contains(&last_seen.revision);
         if !is_known {
-            let lost = Lost {
+            let rollback = StoreRollback {
                 at: now(),
-                known: number_of(&seen.revision),
-                found: number_of(&revision),
+                known_change: change_number(&last_seen.revision),
+                found_change: change_number(&revision),
             };
-            self.tell(Some(&lost));
-            // What is put aside is what was known before, until it is written.
-            seen.lost.get_or_insert(lost);
-            return Ok((revision, whole));
+            self.report_rollback(Some(&rollback));
+            // `last_seen` keeps the version before the rollback until that version is saved in the
+            // store.
+            last_seen.rollback.get_or_insert(rollback);
+            return Ok((revision, content));
         }
-        self.tell(whole.holds.lost());
-        seen.see(&revision, data);
-        Ok((revision, whole))
+        self.report_rollback(content.state.rollback());
+        last_seen.update(&revision, data);
+        Ok((revision, content))
     }
 
-    /// Tells what was lost and nobody has seen to.
-    fn tell(&self, lost: Option<&Lost>) {
-        let failure = lost.map(|Lost { known, found, .. }| {
-            Failure::new(
-                Fault::Older,
-                format!(
-                    "it came back with an older copy: change {known} was known, and the last that it had was {found}; what was \
-                     decided between them is not there, and nothing new is believed"
-                ),
-            )
-        });
-        self.store.note(self.purpose, failure.as_ref());
+    /// Reports an unresolved rollback, or that there is none.
+    fn report_rollback(&self, rollback: Option<&StoreRollback>) {
+        let failure = rollback.map(
+            |StoreRollback {
+                 known_change,
+                 found_change,
+                 ..
+             }| {
+                StoreFailure::new(
+                    StoreFault::RolledBack,
+                    format!(
+                        "the store was rolled back: change {known_change} was known, but its last \
+                     change is {found_change}; decisions between them are missing, and new \
+                     definitions are quarantined"
+                    ),
+                )
+            },
+        );
+        self.store.report_fault(self.purpose, failure.as_ref());
     }
 
     fn change<U>(
         &self,
         mut change: impl FnMut(&mut T) -> Result<U, String>,
     ) -> Result<(U, String), StateError> {
-        for attempt in 0..TRIES {
-            let mut seen = lock(&self.seen);
-            let (revision, before) = self.fetch(&mut seen)?;
-            let mut holds = before.holds.clone();
-            if let Some(lost) = &seen.lost {
-                holds.was_lost(lost);
+        for attempt in 0..MAX_ATTEMPTS {
+            let mut last_seen = lock(&self.last_seen);
+            let (revision, current) = self.fetch(&mut last_seen)?;
+            let mut state = current.state.clone();
+            if let Some(rollback) = &last_seen.rollback {
+                state.on_rollback(rollback);
             }
-            let changed = change(&mut holds).map_err(|message| self.error(message))?;
-            if holds == before.holds && seen.lost.is_none() {
-                return Ok((changed, revision));
+            let result = change(&mut state).map_err(|message| self.error(message))?;
+            if state == current.state && last_seen.rollback.is_none() {
+                return Ok((result, revision));
             }
-            let lost = holds.lost().cloned();
-            let Whole { mut before, .. } = before;
-            before.push(revision.clone());
-            before.drain(..before.len().saturating_sub(MAX_BEFORE));
-            let data = serde_json::to_string(&Whole {
+            let rollback = state.rollback().cloned();
+            let mut previous_revisions = current.previous_revisions;
+            previous_revisions.push(revision.clone());
+            let surplus = previous_revisions
+                .len()
+                .saturating_sub(MAX_PREVIOUS_REVISIONS);
+            previous_revisions.drain(..surplus);
+            let data = serde_json::to_string(&RevisionedState {
                 version: self.version,
-                before,
-                holds,
+                previous_revisions,
+                state,
             });
             let data = data.map_err(|error| self.error(error.to_string()))?;
-            let word = random()
-                .map_err(|error| self.error(format!("there are no random numbers: {error}")))?;
-            // A number that was known before does not come again.
-            let number = number_of(&revision)
-                .max(number_of(&seen.revision))
+            let word =
+                random().map_err(|error| self.error(format!("no random numbers: {error}")))?;
+            // A change number that was known before is never used again.
+            let number = change_number(&revision)
+                .max(change_number(&last_seen.revision))
                 .saturating_add(1);
-            let next = format!("{number}:{}", &word[..WORD]);
-            let aside = seen
-                .lost
+            let next = format!("{number}:{}", &word[..WORD_DIGITS]);
+            let lost_change = last_seen
+                .rollback
                 .as_ref()
-                .map(|lost| lost.known.to_string())
+                .map(|rollback| rollback.known_change.to_string())
                 .unwrap_or_default();
             let values: [&[u8]; 5] = [
                 revision.as_bytes(),
                 next.as_bytes(),
                 data.as_bytes(),
-                aside.as_bytes(),
-                seen.data.as_bytes(),
+                lost_change.as_bytes(),
+                last_seen.data.as_bytes(),
             ];
-            let answer = self.store.run(self.purpose, WRITE, &[&self.key], &values);
-            let answer = answer.map_err(|failure| self.failed(&failure))?;
+            let answer = self
+                .store
+                .run_script(self.purpose, WRITE, &[&self.key], &values);
+            let answer = answer.map_err(|failure| self.store_error(&failure))?;
             if answer.text() == Some(&next) {
-                seen.see(&next, data);
-                self.tell(lost.as_ref());
-                return Ok((changed, next));
+                last_seen.update(&next, data);
+                self.report_rollback(rollback.as_ref());
+                return Ok((result, next));
             }
-            drop(seen);
-            // Another was quicker.
+            drop(last_seen);
+            // Another gateway wrote first.
             std::thread::sleep(Duration::from_millis(
                 u64::from(attempt % 8) + u64::from(word.as_bytes()[0] % 8),
             ));
         }
-        Err(self.error("others change it all the time; try again"))
+        Err(self.error("too many concurrent changes; try again"))
     }
 
-    fn aside(&self) -> Result<Option<T>, StateError> {
+    fn lost_version(&self) -> Result<Option<T>, StateError> {
         let answer = self
             .store
-            .ask(self.purpose, &[b"HGET", self.key.as_bytes(), b"aside"]);
-        let answer = answer.map_err(|failure| self.failed(&failure))?;
+            .execute(self.purpose, &[b"HGET", self.key.as_bytes(), b"aside"]);
+        let answer = answer.map_err(|failure| self.store_error(&failure))?;
         let Some(data) = answer.text() else {
             return Ok(None);
         };
-        let whole: Whole<T> = serde_json::from_str(data).map_err(|error| self.foreign(&error))?;
-        Ok(Some(whole.holds))
+        let content: RevisionedState<T> =
+            serde_json::from_str(data).map_err(|error| self.foreign_data(&error))?;
+        Ok(Some(content.state))
     }
 }

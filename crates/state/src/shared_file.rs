@@ -10,18 +10,18 @@ use picktools::disk;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Why what gateways keep cannot be used.
+/// An error of shared state.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {message}", .path.display())]
 pub struct StateError {
-    /// The file or folder, or what of a store.
+    /// The file or folder, or a description of a store's key.
     pub path: PathBuf,
-    /// What is wrong, and what to do.
+    /// The cause, and what to do.
     pub message: String,
 }
 
 impl StateError {
-    /// Tells what is wrong with a file or folder.
+    /// Creates an error about a file or folder.
     pub fn new(path: &Path, message: impl Into<String>) -> Self {
         Self {
             path: path.to_owned(),
@@ -30,79 +30,79 @@ impl StateError {
     }
 }
 
-/// The sign by which is told that a file has changed: when it was written, its length, and which
-/// file it is, as each change makes another.
+/// A stamp that changes with a file: modification time, length and inode number. Each change writes
+/// another file.
 pub type FileStamp = (SystemTime, u64, u64);
 
-/// A file in a folder that only its owner can read. One that is not whole is an error, never an
-/// empty one.
+/// A JSON file in a folder that only its owner can read. Invalid content is an error; it never
+/// counts as an empty file.
 #[derive(Debug)]
 pub struct SharedFile<T> {
     folder: PathBuf,
     name: &'static str,
     version: u32,
     remedy: &'static str,
-    holds: PhantomData<fn() -> T>,
+    state: PhantomData<fn() -> T>,
 }
 
 impl<T> Clone for SharedFile<T> {
     fn clone(&self) -> Self {
         Self {
             folder: self.folder.clone(),
-            holds: PhantomData,
+            state: PhantomData,
             ..*self
         }
     }
 }
 
-/// What a file holds, and how it is written.
+/// The content of a file.
 #[derive(Clone, PartialEq, Serialize, serde::Deserialize)]
-struct Whole<T> {
+struct VersionedFile<T> {
     version: u32,
     #[serde(flatten)]
-    holds: T,
+    state: T,
 }
 
 impl<T: Clone + Default + PartialEq + Serialize + DeserializeOwned> SharedFile<T> {
-    /// Opens a file of a folder, which is made where it is not there.
+    /// Opens a file of a folder. The folder is created if it does not exist.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when the folder cannot be made, or the file is not whole or of another
-    /// version: then `remedy` says what to do.
+    /// [`StateError`] if the folder cannot be created, or the file is invalid or has another
+    /// version. Then `remedy` says what to do.
     pub fn open(
         folder: PathBuf,
         name: &'static str,
         version: u32,
         remedy: &'static str,
     ) -> Result<Self, StateError> {
-        folder_for_owner(&folder)?;
+        create_private_folder(&folder)?;
         let file = Self {
             folder,
             name,
             version,
             remedy,
-            holds: PhantomData,
+            state: PhantomData,
         };
         file.read()?;
         Ok(file)
     }
 
-    /// Returns where it lies.
+    /// Returns the path of the file.
     pub fn path(&self) -> PathBuf {
         self.folder.join(self.name)
     }
 
-    /// Tells what is wrong with the file.
+    /// Creates an error about the file.
     pub fn error(&self, message: impl Into<String>) -> StateError {
         StateError::new(&self.path(), message)
     }
 
-    /// Reads the file; nothing where there is none.
+    /// Reads the file; a missing file is an empty state.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when it cannot be read, is not whole or is of another version.
+    /// [`StateError`] if it cannot be read, is invalid or has another version.
     pub fn read(&self) -> Result<T, StateError> {
         let path = self.path();
         let bytes = match fs::read(&path) {
@@ -110,20 +110,20 @@ impl<T: Clone + Default + PartialEq + Serialize + DeserializeOwned> SharedFile<T
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(T::default()),
             Err(error) => return Err(StateError::new(&path, format!("cannot be read: {error}"))),
         };
-        let file: Whole<T> = serde_json::from_slice(&bytes).map_err(|error| {
-            StateError::new(&path, format!("is not whole ({error}); {}", self.remedy))
+        let file: VersionedFile<T> = serde_json::from_slice(&bytes).map_err(|error| {
+            StateError::new(&path, format!("invalid content ({error}); {}", self.remedy))
         })?;
         if file.version != self.version {
             let message = format!(
-                "is of version {}, not {}; {}",
+                "unsupported version {}, expected {}; {}",
                 file.version, self.version, self.remedy
             );
             return Err(StateError::new(&path, message));
         }
-        Ok(file.holds)
+        Ok(file.state)
     }
 
-    /// Returns what is told of the file without reading it.
+    /// Returns the current stamp without reading the file.
     pub fn stamp(&self) -> Option<FileStamp> {
         let metadata = fs::metadata(self.path()).ok()?;
         #[cfg(unix)]
@@ -133,65 +133,68 @@ impl<T: Clone + Default + PartialEq + Serialize + DeserializeOwned> SharedFile<T
         Some((metadata.modified().ok()?, metadata.len(), number))
     }
 
-    /// Changes the file, as one of several who do, and tells how to know when somebody else has
-    /// changed it after that.
+    /// Changes the file while other processes may change it too, and returns the stamp after the
+    /// change. A different stamp later means that another process changed it.
     ///
     /// # Errors
     ///
-    /// [`StateError`] with what `change` says, or when the file cannot be locked, read or written.
+    /// [`StateError`] with the message of `change`, or if the file cannot be locked, read or
+    /// written.
     pub fn change_and_stamp<U>(
         &self,
         change: impl FnOnce(&mut T) -> Result<U, String>,
     ) -> Result<(U, Option<FileStamp>), StateError> {
         let path = self.path();
         let lock = path.with_extension("lock");
-        let failed =
+        let lock_error =
             |error: io::Error| StateError::new(&lock, format!("cannot be locked: {error}"));
-        let locked = File::options()
+        let lock_file = File::options()
             .create(true)
             .append(true)
             .open(&lock)
-            .map_err(failed)?;
-        locked.lock().map_err(failed)?;
-        let before = self.read()?;
-        let mut holds = before.clone();
-        let changed = change(&mut holds).map_err(|message| StateError::new(&path, message))?;
-        if holds != before {
-            let text = serde_json::to_vec_pretty(&Whole {
+            .map_err(lock_error)?;
+        lock_file.lock().map_err(lock_error)?;
+        let previous = self.read()?;
+        let mut state = previous.clone();
+        let result = change(&mut state).map_err(|message| StateError::new(&path, message))?;
+        if state != previous {
+            let text = serde_json::to_vec_pretty(&VersionedFile {
                 version: self.version,
-                holds,
+                state,
             })
             .map_err(|error| StateError::new(&path, error.to_string()))?;
-            write_for_owner(&path, &text)
+            write_private_file(&path, &text)
                 .map_err(|error| StateError::new(&path, format!("cannot be written: {error}")))?;
         }
-        // Before the lock is free again: what others write from now on has another one.
-        Ok((changed, self.stamp()))
+        // The stamp is taken before the lock is released: later writes of others have another
+        // stamp.
+        Ok((result, self.stamp()))
     }
 }
 
-/// Makes a folder that its owner alone can read.
+/// Creates a folder that only its owner can read.
 ///
 /// # Errors
 ///
-/// [`StateError`] when it cannot be made.
-pub fn folder_for_owner(folder: &Path) -> Result<(), StateError> {
-    let failed = |error: io::Error| StateError::new(folder, format!("cannot be made: {error}"));
-    fs::create_dir_all(folder).map_err(failed)?;
+/// [`StateError`] if it cannot be created.
+pub fn create_private_folder(folder: &Path) -> Result<(), StateError> {
+    let create_error =
+        |error: io::Error| StateError::new(folder, format!("cannot be created: {error}"));
+    fs::create_dir_all(folder).map_err(create_error)?;
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(failed)?;
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(create_error)?;
     }
     Ok(())
 }
 
-/// Writes a file that its owner alone can read.
+/// Writes a file that only its owner can read.
 ///
 /// # Errors
 ///
-/// When it cannot be written.
-pub fn write_for_owner(path: &Path, text: &[u8]) -> Result<(), disk::DiskError> {
+/// [`picktools::disk::DiskError`] if it cannot be written.
+pub fn write_private_file(path: &Path, text: &[u8]) -> Result<(), disk::DiskError> {
     #[cfg(unix)]
     return disk::write_as(
         path,
@@ -209,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_another_writes_after_a_change_is_told_by_its_stamp() {
+    fn stamp_differs_after_another_process_writes() {
         let folder = tempfile::tempdir().expect("a folder");
         let open = || {
             SharedFile::<BTreeMap<String, u32>>::open(folder.path().to_owned(), "map.json", 1, "")
@@ -219,8 +222,8 @@ mod tests {
             move |map: &mut BTreeMap<String, u32>| Ok(map.insert("a".to_owned(), number))
         };
         let (_, stamp) = one.change_and_stamp(put(1)).expect("it is changed");
-        assert_eq!(stamp, one.stamp(), "nobody else has written");
-        // As long, and within the same tick of the clock.
+        assert_eq!(stamp, one.stamp(), "no other process has written");
+        // Both writes have the same length and happen within one tick of the clock.
         other.change_and_stamp(put(2)).expect("it is changed");
         assert_ne!(stamp, one.stamp());
     }

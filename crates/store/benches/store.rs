@@ -1,18 +1,19 @@
-//! What is measured: a catalog in a store. Publishing it anew, picks, publishing a change of 1,000
-//! tools, and how soon two engines have that.
+//! Measures a shared catalog: a complete publication, picks, the publication of 1,000 changed
+//! tools, and the time until two engines have the change.
 //!
-//! On what: the fixture catalog, or another one with its requests:
+//! The data is the fixture catalog, or another catalog with its requests:
 //!
 //! ```text
 //! cargo bench --bench store -- target/corpora/tools-1000000.jsonl target/corpora/requests.jsonl
 //! ```
 //!
-//! The store is the one that `scripts/fetch-store.sh` has fetched, started here with nothing in it;
-//! without it a line says that it is left out. All requests are asked in turn, three times, for
-//! three tools with evidence on one thread, and nothing is kept whole, so that every pick asks the
-//! store; by a process of its own, as one that picks from a store does not hold the catalog.
-//! Criterion is not used: a pick out of a store has a tail, and a publication cannot be repeated a
-//! hundred times.
+//! The store is an empty server from `scripts/fetch-store.sh`. Without it, the measurement is
+//! skipped with a message. A separate process picks for all requests in turn, three times, for
+//! three tools with evidence on one thread. No snapshot is loaded completely, so every pick uses
+//! the store.
+//!
+//! Criterion is not used, because the tail of the distribution matters and a publication takes too
+//! long for a hundred repetitions.
 
 #![expect(clippy::print_stdout, reason = "these are the results")]
 
@@ -32,15 +33,16 @@ use picktools_testing::{fixture, root};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What the process that asks is started with.
-const ASK: &str = "--ask";
-/// How many rows are kept: the usual number, and one that leaves none of a large catalog to be read
-/// anew.
-const KEEP: [usize; 2] = [50_000, 200_000];
+/// The argument of the process that picks.
+const PICK_ARGUMENT: &str = "--ask";
+/// The numbers of cached rows: the default, and enough for a large catalog.
+const CACHED_ROWS: [usize; 2] = [50_000, 200_000];
+/// The number of repetitions.
 const ROUNDS: usize = 3;
-const CHANGED: usize = 1_000;
-/// The least share of requests whose best tool is the local engine's.
-const LEAST_ALIKE: f64 = 0.9;
+/// The number of changed tools.
+const CHANGED_TOOLS: usize = 1_000;
+/// The smallest share of requests with the best tool of the local engine.
+const MIN_AGREEMENT: f64 = 0.9;
 
 fn main() {
     let arguments: Vec<String> = env::args()
@@ -48,11 +50,11 @@ fn main() {
         .filter(|argument| argument != "--bench")
         .collect();
     if let [first, url, requests, keep] = &arguments[..]
-        && first == ASK
+        && first == PICK_ARGUMENT
     {
-        return ask(
+        return measure_picks(
             url,
-            &read(requests.as_ref()),
+            &read_requests(requests.as_ref()),
             keep.parse().expect("a number"),
         );
     }
@@ -61,39 +63,41 @@ fn main() {
     let (catalog, requests) = match &paths[..] {
         [] => (fixture.join("tools.jsonl"), fixture.join("queries.jsonl")),
         [catalog, requests] => (catalog.clone(), requests.clone()),
-        // What others are filtered by.
+        // Other arguments, such as filters of other benches.
         _ => {
-            return println!(
-                "the store is left out: name a catalog and a file of requests, or neither"
-            );
+            return println!("skipped: name a catalog and a file of requests, or neither");
         }
     };
     if !root("target/store/valkey-server").is_file() {
-        return println!("the store is left out: run scripts/fetch-store.sh");
+        return println!("skipped: no store; run scripts/fetch-store.sh");
     }
     let server = StoreServer::with_search(&[]);
     let store = RedisStore::new(RedisOptions::new(server.url())).expect("an address");
     let engine = timed("indexed", || {
         Engine::new(Catalog::open(&catalog).expect("a catalog")).expect("it is indexed")
     });
-    let asked = read(&requests);
-    println!("{} tools, {} requests", engine.catalog().len(), asked.len());
-    let publication = timed("published anew", || {
+    let queries = read_requests(&requests);
+    println!(
+        "{} tools, {} requests",
+        engine.catalog().len(),
+        queries.len()
+    );
+    let publication = timed("complete publication", || {
         publish(&engine, &store, &|_, _| {}).expect("it is published")
     });
     assert!(publication.anew);
-    compare(&engine, &open(&store, KEEP[0]), &asked);
-    for keep in KEEP {
-        let mut asking = Command::new(env::current_exe().expect("this program"));
-        asking
-            .arg(ASK)
+    compare(&engine, &open(&store, CACHED_ROWS[0]), &queries);
+    for keep in CACHED_ROWS {
+        let mut command = Command::new(env::current_exe().expect("this program"));
+        command
+            .arg(PICK_ARGUMENT)
             .arg(server.url())
             .arg(&requests)
             .arg(keep.to_string());
-        assert!(asking.status().expect("it runs").success());
+        assert!(command.status().expect("it runs").success());
     }
     for round in 1..=ROUNDS {
-        change(&engine, &store, round);
+        measure_change(&engine, &store, round);
     }
     let memory = status(&store).ok().and_then(|status| status.memory);
     println!(
@@ -102,7 +106,7 @@ fn main() {
     );
 }
 
-fn read(requests: &Path) -> Vec<Query> {
+fn read_requests(requests: &Path) -> Vec<Query> {
     let requests = QuerySet::read(requests).expect("requests");
     requests
         .into_iter()
@@ -112,8 +116,8 @@ fn read(requests: &Path) -> Vec<Query> {
 
 fn open(store: &RedisStore, keep: usize) -> SharedEngine {
     let options = SharedOptions {
-        keep,
-        whole: 0,
+        max_cached_tools: keep,
+        max_local_tools: 0,
         ..SharedOptions::default()
     };
     SharedEngine::open(store.clone(), options).expect("it opens")
@@ -126,30 +130,30 @@ fn options() -> PickOptions {
     }
 }
 
-fn timed<T>(what: &str, work: impl FnOnce() -> T) -> T {
+fn timed<T>(name: &str, work: impl FnOnce() -> T) -> T {
     let started = Instant::now();
-    let made = work();
-    println!("{what}: {:.2?}", started.elapsed());
-    made
+    let result = work();
+    println!("{name}: {:.2?}", started.elapsed());
+    result
 }
 
-/// Sees to it that the store answers as the catalog itself does.
+/// Checks that the shared engine picks like the local engine.
 fn compare(engine: &Engine, shared: &SharedEngine, requests: &[Query]) {
     let best = |selection: Selection| selection.picks.first().map(|pick| pick.tool.id.clone());
     let is_alike = |request: &&Query| {
-        let there = shared.pick(request, &options()).expect("it picks");
-        best(there) == best(engine.pick(request, &options()).expect("it picks"))
+        let selection = shared.pick(request, &options()).expect("it picks");
+        best(selection) == best(engine.pick(request, &options()).expect("it picks"))
     };
     let share = requests.iter().filter(is_alike).count() as f64 / requests.len() as f64;
     assert!(
-        share >= LEAST_ALIKE,
-        "only {share} of the best tools are those of a local engine"
+        share >= MIN_AGREEMENT,
+        "only {share} of the best tools equal those of the local engine"
     );
 }
 
-/// Asks all requests in turn. In the first round the engine was never asked them, and has the rows
-/// of those before at most.
-fn ask(url: &str, requests: &[Query], keep: usize) {
+/// Measures picks for all requests. In the first round, the cache has only rows of earlier
+/// requests.
+fn measure_picks(url: &str, requests: &[Query], keep: usize) {
     let store = RedisStore::new(RedisOptions::new(url)).expect("an address");
     let shared = open(&store, keep);
     for round in 1..=ROUNDS {
@@ -164,18 +168,19 @@ fn ask(url: &str, requests: &[Query], keep: usize) {
             p50, p90, p99, max, ..
         } = Latency::from_durations(&times).expect("there are requests");
         println!(
-            "pick, keep {keep}, round {round}: p50 {p50:.0} us, p90 {p90:.0}, p99 {p99:.0}, at most {max:.0}"
+            "pick, keep {keep}, round {round}: p50 {p50:.0} us, p90 {p90:.0}, p99 {p99:.0}, \
+             at most {max:.0}"
         );
     }
 }
 
-/// Publishes a change, which two engines follow, and takes it back.
-fn change(engine: &Engine, store: &RedisStore, round: usize) {
+/// Publishes a change that two engines follow, and reverts it.
+fn measure_change(engine: &Engine, store: &RedisStore, round: usize) {
     let tools = engine.catalog().tools();
     let changed = tools
         .iter()
-        .step_by((tools.len() / CHANGED).max(1))
-        .take(CHANGED);
+        .step_by((tools.len() / CHANGED_TOOLS).max(1))
+        .take(CHANGED_TOOLS);
     let put = changed.map(|tool| Tool {
         description: format!("{} Revised.", tool.description),
         ..Tool::clone(tool)
@@ -186,7 +191,7 @@ fn change(engine: &Engine, store: &RedisStore, round: usize) {
             ..Changes::default()
         })
         .expect("it is indexed");
-    let followers = [open(store, KEEP[0]), open(store, KEEP[0])];
+    let followers = [open(store, CACHED_ROWS[0]), open(store, CACHED_ROWS[0])];
     let publication = publish(&changed, store, &|_, _| {}).expect("it is published");
     let published = Instant::now();
     while followers
@@ -195,12 +200,13 @@ fn change(engine: &Engine, store: &RedisStore, round: usize) {
     {
         assert!(
             published.elapsed() < Duration::from_secs(60),
-            "it is never seen"
+            "the engines do not follow"
         );
         std::thread::sleep(Duration::from_millis(1));
     }
     println!(
-        "change, round {round}: {} tools written and {} removed in {} ms, and two engines had it {:.0?} later",
+        "change, round {round}: {} tools written and {} removed in {} ms; two engines had it \
+         {:.0?} later",
         publication.written,
         publication.removed,
         publication.took_ms,

@@ -1,4 +1,4 @@
-//! The definitions of a shared catalog, for whoever indexes them.
+//! The definitions of a shared catalog, for a process that indexes them itself.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,40 +6,42 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashMapExt};
 use rayon::prelude::*;
 
-use super::head::Current;
-use super::reading::{definition, read_rows};
-use super::{READ, ROWS_AT_ONCE, RedisStore, SnapshotStatus, Store, StoreError};
-use picktools::catalog::{Catalog, PartTool};
+use super::head::CurrentSnapshot;
+use super::reading::{read_definition, read_rows};
+use super::{READ_TIMEOUT, ROWS_AT_ONCE, RedisStore, SnapshotStatus, Store, StoreError};
+use picktools::catalog::{Catalog, ShardTool};
 use picktools::shard::RowKey;
 
-/// A catalog that lies in a store, whole and without its index; a gateway puts the tools of its
-/// servers beside it. Where another is published, only definitions that are new are read.
+/// The complete catalog of a store, without its index.
+///
+/// A gateway adds the tools of its servers to it. After another publication, only new definitions
+/// are read.
 #[derive(Debug)]
 pub struct SharedCatalog {
     store: RedisStore,
-    current: Current,
-    definitions: HashMap<RowKey, Definition>,
+    current: CurrentSnapshot,
+    definitions: HashMap<RowKey, SharedDefinition>,
     catalog: Catalog,
 }
 
 #[derive(Debug, Clone)]
-struct Definition {
-    /// By this and its key the tools are in order.
-    place: u32,
-    tool: PartTool,
+struct SharedDefinition {
+    /// The position of the tool in the catalog; the key orders tools with equal positions.
+    position: u32,
+    tool: ShardTool,
 }
 
 impl SharedCatalog {
-    /// Opens the catalog that was published last.
+    /// Opens the catalog of the latest publication.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when the store cannot be reached, holds nothing, or holds something damaged.
+    /// [`StoreError`] if the store cannot be reached, is empty, or contains damaged data.
     pub fn open(store: RedisStore) -> Result<Self, StoreError> {
         let current = store
             .current(store.timeout())?
             .ok_or_else(|| store.empty())?;
-        let (definitions, catalog) = read(&store, &current, &HashMap::new())?;
+        let (definitions, catalog) = read_catalog(&store, &current, &HashMap::new())?;
         Ok(Self {
             store,
             current,
@@ -48,11 +50,11 @@ impl SharedCatalog {
         })
     }
 
-    /// Takes over what was published since; returns `true` if something was.
+    /// Updates to the latest publication. Returns `true` if there was a new one.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open); what there was stays.
+    /// Like [`open`](Self::open). After an error the catalog is unchanged.
     pub fn follow(&mut self) -> Result<bool, StoreError> {
         let current = self
             .store
@@ -61,7 +63,7 @@ impl SharedCatalog {
         if current == self.current {
             return Ok(false);
         }
-        (self.definitions, self.catalog) = read(&self.store, &current, &self.definitions)?;
+        (self.definitions, self.catalog) = read_catalog(&self.store, &current, &self.definitions)?;
         self.current = current;
         Ok(true)
     }
@@ -71,25 +73,25 @@ impl SharedCatalog {
         &self.catalog
     }
 
-    /// Returns what is known of the snapshot that it is of.
+    /// Returns the status of the snapshot of this catalog.
     pub fn snapshot(&self) -> SnapshotStatus {
         SnapshotStatus::from(&self.current)
     }
 }
 
-/// Reads the definitions of a snapshot, but for those that are known.
-fn read(
+/// Reads the definitions of a snapshot, except those that are known.
+fn read_catalog(
     store: &RedisStore,
-    current: &Current,
-    known: &HashMap<RowKey, Definition>,
-) -> Result<(HashMap<RowKey, Definition>, Catalog), StoreError> {
-    let head = store.head(current, READ)?;
-    let whole = Arc::new(
-        head.whole()
+    current: &CurrentSnapshot,
+    known: &HashMap<RowKey, SharedDefinition>,
+) -> Result<(HashMap<RowKey, SharedDefinition>, Catalog), StoreError> {
+    let head = store.head(current, READ_TIMEOUT)?;
+    let stats = Arc::new(
+        head.catalog_stats()
             .map_err(|reason| store.damaged("the snapshot", reason))?,
     );
-    let keys: HashSet<RowKey> = store.keys(&head, READ)?.into_iter().collect();
-    let mut definitions: HashMap<RowKey, Definition> = HashMap::with_capacity(keys.len());
+    let keys: HashSet<RowKey> = store.keys(&head, READ_TIMEOUT)?.into_iter().collect();
+    let mut definitions: HashMap<RowKey, SharedDefinition> = HashMap::with_capacity(keys.len());
     definitions.extend(
         keys.iter()
             .filter_map(|key| Some((*key, known.get(key)?.clone()))),
@@ -99,36 +101,36 @@ fn read(
         .filter(|key| !definitions.contains_key(key))
         .collect();
     for unknown in unknown.chunks(ROWS_AT_ONCE) {
-        let read = read_rows(store, &head, unknown, READ)?
+        let new_definitions = read_rows(store, &head, unknown, READ_TIMEOUT)?
             .into_par_iter()
             .map(|(key, row)| {
-                let whole = Arc::clone(definition(store, &key, &row)?);
-                let tool = PartTool {
-                    tool: Arc::new(whole.into()),
-                    ..row.part_tool()
+                let definition = Arc::clone(read_definition(store, &key, &row)?);
+                let tool = ShardTool {
+                    tool: Arc::new(definition.into()),
+                    ..row.shard_tool()
                 };
                 Ok((
                     key,
-                    Definition {
-                        place: row.place,
+                    SharedDefinition {
+                        position: row.position,
                         tool,
                     },
                 ))
             });
-        definitions.extend(read.collect::<Result<Vec<_>, StoreError>>()?);
+        definitions.extend(new_definitions.collect::<Result<Vec<_>, StoreError>>()?);
     }
     if definitions.len() != current.tools {
         let reason = format!(
-            "it has {} tools, and {} of them lie there",
+            "it has {} tools, but only {} rows",
             current.tools,
             definitions.len()
         );
         return Err(store.damaged("the snapshot", reason));
     }
-    let mut ordered: Vec<(&RowKey, &Definition)> = definitions.iter().collect();
-    ordered.sort_unstable_by_key(|(key, definition)| (definition.place, **key));
-    let catalog = Catalog::part(
-        &whole,
+    let mut ordered: Vec<(&RowKey, &SharedDefinition)> = definitions.iter().collect();
+    ordered.sort_unstable_by_key(|(key, definition)| (definition.position, **key));
+    let catalog = Catalog::shard(
+        &stats,
         ordered
             .into_iter()
             .map(|(_, definition)| definition.tool.clone())

@@ -1,40 +1,40 @@
-//! What can go wrong with a store.
+//! Errors of a shared store.
 
 use picktools::shard::IndexError;
 
-/// An error of a shared store. The store's address is given without its password.
+/// An error of a shared store. Messages contain the store's address without its password.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The address cannot be read.
+    /// The address is invalid.
     #[error(
-        "{address:?} is no address of a store: {reason}; write redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]"
+        "invalid store address {address:?}: {reason}; \
+         write redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]"
     )]
     Address {
         /// The address, without its password.
         address: String,
-        /// What is wrong with it.
+        /// The cause.
         reason: String,
     },
-    /// A tenant is not called so.
-    #[error(
-        "{tenant:?} is no name of a tenant: use 1 to 64 lower-case letters, digits and hyphens"
-    )]
+    /// The name of the tenant is invalid.
+    #[error("invalid tenant name {tenant:?}; use 1 to 64 lower-case letters, digits and hyphens")]
     Tenant {
         /// The name.
         tenant: String,
     },
-    /// The store cannot be reached, is too slow, or refuses what is asked of it.
-    #[error("the store {address}: {reason}")]
+    /// The store cannot be reached, is too slow, or refuses a command.
+    #[error("the store {address} cannot be used: {reason}")]
     Unavailable {
         /// The address, without its password.
         address: String,
-        /// What happened.
+        /// The cause.
         reason: String,
     },
-    /// Nothing was published.
+    /// The store has no catalog of the tenant.
     #[error(
-        "the store {address} holds no catalog of the tenant {tenant:?}; publish one with: picktools index --store"
+        "the store {address} has no catalog of the tenant {tenant:?}; \
+         publish one with: picktools index --store"
     )]
     Empty {
         /// The address, without its password.
@@ -42,45 +42,50 @@ pub enum StoreError {
         /// The tenant.
         tenant: String,
     },
-    /// What lies in the store is not what was published.
+    /// The data in the store differs from the published data.
     #[error(
-        "the store {address}: {place} is damaged: {reason}; publish the catalog again, with `index --store … --anew`"
+        "the store {address}: {place} is damaged: {reason}; \
+         publish the catalog again, with `index --store … --anew`"
     )]
     Damaged {
         /// The address, without its password.
         address: String,
-        /// The key.
+        /// The damaged key or object.
         place: String,
-        /// What is wrong with it.
+        /// The cause.
         reason: String,
     },
-    /// The snapshot was published with models that this engine does not have.
+    /// The snapshot was published with other models than those of this engine.
     #[error(
-        "the catalog was published with {published}, and this engine has {here}; open it with the same model"
+        "the catalog was published with {published}, but this engine has {here}; \
+         open it with the same model"
     )]
     Models {
-        /// Those of the snapshot.
+        /// The models of the snapshot.
         published: String,
-        /// Those of the engine.
+        /// The models of the engine.
         here: String,
     },
-    /// Somebody else publishes, or has published since this publication began. Nothing has changed.
+    /// Another publisher is active, or has published since this publication began.
+    ///
+    /// Nothing has changed.
     #[error(
-        "the store {address}: {reason}; try again when that is done, or in a minute, should it have been cut off"
+        "the store {address} is busy: {reason}; \
+         try again later (the lock of an interrupted publisher expires after a minute)"
     )]
     Busy {
         /// The address, without its password.
         address: String,
-        /// What is going on.
+        /// The cause.
         reason: String,
     },
-    /// A catalog that cannot be published.
+    /// The catalog cannot be published.
     #[error("the catalog cannot be published: {reason}")]
     Catalog {
-        /// Why not.
+        /// The cause.
         reason: String,
     },
-    /// What came from the store cannot be indexed.
+    /// The rows of the store cannot be indexed.
     #[error(transparent)]
     Index(#[from] IndexError),
 }

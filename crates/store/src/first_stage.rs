@@ -1,8 +1,7 @@
-//! What a store is asked for a request: which words, which vectors and which names, among the tools
-//! that may be seen.
+//! The search of the store for a request: words, vectors and names, among the eligible tools.
 //!
-//! Nothing of a request or of a policy goes to the store as it is written: words, names, sources
-//! and policies are hashes, so that no text can be taken for a part of a query.
+//! The text of requests and policies is never sent to the store. Words, names, sources and policies
+//! are sent as hashes, so no text can inject query syntax.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -13,7 +12,7 @@ use super::head::{policy_tag, source_tag};
 use picktools::Mode;
 use picktools::access::Access;
 use picktools::catalog::spelling::normalise;
-use picktools::catalog::{Whole, WholeGroup};
+use picktools::catalog::{CatalogStats, PolicyGroup};
 use picktools::names::{possible_mentions, qualified};
 use picktools::options::PickOptions;
 use picktools::query::Query;
@@ -21,227 +20,232 @@ use picktools::saved::fnv1a;
 use picktools::shard::query_terms;
 use picktools::text::TermKind;
 
-/// The most parts of a request that are asked for by themselves.
+/// The largest number of parts of a request that are searched separately.
 const MAX_PARTS: usize = 4;
-/// How many candidates the whole request has for each tool that may be picked, by words and by each
-/// model; each of its parts has half as many. `docs/results.md` has what fewer and more give.
-const FOR_A_PICK: usize = 4;
-/// The fewest and the most of those.
-const OF_WHOLE: RangeInclusive<usize> = 32..=128;
-/// The most names that a request is read for.
+/// The number of candidates per pick that the complete request gets, by words and by each model.
+///
+/// Each part of the request gets half as many. `docs/results.md` compares other values.
+const CANDIDATES_PER_PICK: usize = 4;
+/// The range of the number of candidates of the complete request.
+const CANDIDATES: RangeInclusive<usize> = 32..=128;
+/// The largest number of names that are searched in a request.
 const MAX_MENTIONS: usize = 32;
 
-/// What a store is asked for a request.
+/// The search of the store for a request.
 #[derive(Debug)]
 pub(crate) struct FirstStage {
-    pub(crate) texts: Vec<Words>,
-    pub(crate) vectors: Vec<Nearest>,
-    /// Hashes of names in one writing; tools that have them come whether or not they may be seen,
-    /// for reasons to be given.
+    pub(crate) texts: Vec<WordQuery>,
+    pub(crate) vectors: Vec<VectorQuery>,
+    /// The hashes of normalised names.
+    ///
+    /// Tools with these names are returned even if they are ineligible, so that the selection can
+    /// give the reasons.
     pub(crate) names: BTreeSet<u64>,
-    pub(crate) filter: Filter,
+    pub(crate) filter: AccessFilter,
 }
 
-/// Words of a text: hashes of terms.
+/// A search for the words of a text.
 #[derive(Debug, Default)]
-pub(crate) struct Words {
-    /// Each with what it counts.
+pub(crate) struct WordQuery {
+    /// The hashes of the terms, with their weights.
     pub(crate) terms: Vec<(u64, f32)>,
-    /// How many tools are wanted.
-    pub(crate) most: usize,
+    /// The largest number of tools to return.
+    pub(crate) limit: usize,
 }
 
-/// What is wanted near a vector of a text.
+/// A search for the tools near the vector of a text.
 #[derive(Debug)]
-pub(crate) struct Nearest {
+pub(crate) struct VectorQuery {
     /// The number of the model.
     pub(crate) model: usize,
     pub(crate) vector: Vec<f32>,
-    /// How many tools are wanted.
-    pub(crate) most: usize,
+    /// The largest number of tools to return.
+    pub(crate) limit: usize,
 }
 
-/// Which tools may be seen.
+/// The tools that a caller may see.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Filter {
-    /// How many tools pass, of how many.
-    pub(crate) admitted: usize,
+pub(crate) struct AccessFilter {
+    /// The number of eligible tools.
+    pub(crate) eligible: usize,
+    /// The number of all tools.
     pub(crate) tools: usize,
-    pub(crate) policies: Tags,
-    pub(crate) sources: Tags,
-    /// Hashes of names whose tools do not pass.
-    pub(crate) but_named: BTreeSet<u64>,
+    pub(crate) policies: TagFilter,
+    pub(crate) sources: TagFilter,
+    /// The hashes of the names of tools that are not eligible.
+    pub(crate) excluded_names: BTreeSet<u64>,
 }
 
-/// Which tags pass.
+/// A filter by tags.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) enum Tags {
-    /// All.
+pub(crate) enum TagFilter {
+    /// All tags pass.
     #[default]
     Any,
-    /// These.
+    /// Only these tags pass.
     Only(BTreeSet<u64>),
-    /// All but these.
+    /// All tags except these pass.
     AllBut(BTreeSet<u64>),
 }
 
-impl Tags {
-    /// Takes tags with whether they pass, and keeps the fewer. Of one tag may be what passes and
-    /// what does not: that does not pass.
+impl TagFilter {
+    /// Creates the shorter filter from tags with `true` for those that pass.
+    ///
+    /// A tag that is listed with both values does not pass.
     fn new(tags: impl Iterator<Item = (u64, bool)>) -> Self {
         let (passing, failing): (Vec<_>, Vec<_>) = tags.partition(|(_, passes)| *passes);
-        let tags = |tags: Vec<(u64, bool)>| {
-            tags.into_iter()
-                .map(|(tag, _)| tag)
-                .collect::<BTreeSet<u64>>()
-        };
-        match (passing.len(), failing.len()) {
-            (_, 0) => Self::Any,
-            (passes, fails) if passes < fails => {
-                let failing = tags(failing);
-                Self::Only(tags(passing).difference(&failing).copied().collect())
-            }
-            _ => Self::AllBut(tags(failing)),
+        let has_fewer_passing = passing.len() < failing.len();
+        let passing: BTreeSet<u64> = passing.into_iter().map(|(tag, _)| tag).collect();
+        let failing: BTreeSet<u64> = failing.into_iter().map(|(tag, _)| tag).collect();
+        if failing.is_empty() {
+            Self::Any
+        } else if has_fewer_passing {
+            Self::Only(passing.difference(&failing).copied().collect())
+        } else {
+            Self::AllBut(failing)
         }
     }
 }
 
-/// The hash of a name, in whatever writing.
+/// Returns the hash of a normalised name.
 pub(super) fn name_tag(name: &str) -> u64 {
     fnv1a(&normalise(name))
 }
 
-impl Filter {
-    /// Says of a snapshot which tools a caller may see.
-    pub(super) fn new(access: &Access, whole: &Whole) -> Self {
-        let decided = access.decide_whole(whole);
-        let (mut admitted, mut sources) = (0, Tags::Any);
+impl AccessFilter {
+    /// Computes the filter of a caller for a snapshot.
+    pub(super) fn new(access: &Access, stats: &CatalogStats) -> Self {
+        let decided = access.decide_for_stats(stats);
+        let (mut eligible, mut sources) = (0, TagFilter::Any);
         if decided.admits_all_sources {
-            let of_policies = whole.of_policies.iter().zip(&decided.policies);
-            admitted = of_policies
+            let policy_sizes = stats.policy_sizes.iter().zip(&decided.policies);
+            eligible = policy_sizes
                 .filter(|(_, passes)| **passes)
                 .map(|(size, _)| size)
                 .sum();
         } else {
-            let names = whole.sources.names().iter().map(|name| Some(name.as_str()));
-            // Tools without a source stand last.
-            let named: Vec<(Option<&str>, bool)> = names
+            let names = stats.sources.names().iter().map(|name| Some(name.as_str()));
+            // Tools without a source are last.
+            let admitted_sources: Vec<(Option<&str>, bool)> = names
                 .chain([None])
                 .map(|name| (name, decided.admits_source(name)))
                 .collect();
-            for &WholeGroup {
+            for &PolicyGroup {
                 policy,
                 source,
                 size,
-            } in &whole.groups
+            } in &stats.groups
             {
-                let source = source.map_or(named.len() - 1, |source| source as usize);
-                admitted += if named[source].1 && decided.policies[policy as usize] {
+                let last = admitted_sources.len() - 1;
+                let source = source.map_or(last, |source| source as usize);
+                eligible += if admitted_sources[source].1 && decided.policies[policy as usize] {
                     size
                 } else {
                     0
                 };
             }
-            sources = Tags::new(
-                named
+            sources = TagFilter::new(
+                admitted_sources
                     .iter()
                     .map(|&(name, passes)| (source_tag(name), passes)),
             );
         }
-        let policies = whole
+        let policies = stats
             .policies
             .iter()
             .map(policy_tag)
             .zip(decided.policies.iter().copied());
-        let policies = Tags::new(policies);
+        let policies = TagFilter::new(policies);
         let by_name = access.exclude.iter().chain(&access.quarantine);
-        let used_up = access
+        let exhausted_quotas = access
             .quotas
             .iter()
-            .filter(|(_, left)| **left == 0)
+            .filter(|(_, remaining)| **remaining == 0)
             .map(|(name, _)| name);
+        let excluded_names = by_name.chain(exhausted_quotas);
         Self {
-            admitted,
-            tools: whole.tools(),
+            eligible,
+            tools: stats.tools(),
             policies,
             sources,
-            but_named: by_name.chain(used_up).map(|name| name_tag(name)).collect(),
+            excluded_names: excluded_names.map(|name| name_tag(name)).collect(),
         }
     }
 }
 
 impl FirstStage {
-    /// Reads a request. `embedded` has its vectors by each model, that of the whole first and then
-    /// those of its sentences.
+    /// Creates the search for a request.
+    ///
+    /// `embedded` has the vectors of the request by model: first that of the complete text, then
+    /// those of the sentences.
     pub(super) fn new(
         query: &Query,
         options: &PickOptions,
         mode: Mode,
         embedded: &[(usize, Array2<f32>)],
-        whole: &Whole,
+        stats: &CatalogStats,
     ) -> Self {
-        let of_whole = options
+        let request_limit = options
             .max_candidates
-            .saturating_mul(FOR_A_PICK)
-            .clamp(*OF_WHOLE.start(), *OF_WHOLE.end());
-        let of_part = of_whole / 2;
+            .saturating_mul(CANDIDATES_PER_PICK)
+            .clamp(*CANDIDATES.start(), *CANDIDATES.end());
+        let part_limit = request_limit / 2;
         let mut texts = Vec::new();
         if mode.uses_keyword() {
             let sentences = query.sentences();
-            texts.push(Words::of(&sentences, of_whole));
-            texts.push(Words::of(&query.conversation_sentences(), of_whole));
+            let conversation = query.conversation_sentences();
+            texts.push(WordQuery::new(&sentences, request_limit));
+            texts.push(WordQuery::new(&conversation, request_limit));
             let parts = query.clauses();
-            let parts = if parts.len() > 1 { parts } else { Vec::new() };
-            texts.extend(
-                parts
-                    .into_iter()
-                    .take(MAX_PARTS)
-                    .map(|part| Words::of(&[part], of_part)),
-            );
+            if parts.len() > 1 {
+                for part in parts.into_iter().take(MAX_PARTS) {
+                    texts.push(WordQuery::new(&[part], part_limit));
+                }
+            }
             texts.retain(|words| !words.terms.is_empty());
         }
-        let nearest = |&(model, ref rows): &(usize, Array2<f32>)| {
-            let near = move |(place, row): (usize, ndarray::ArrayView1<'_, f32>)| {
-                let most = if place == 0 { of_whole } else { of_part };
-                let says_something = row.iter().any(|&value| value != 0.0);
-                says_something.then(|| Nearest {
-                    model,
+        let mut vectors = Vec::new();
+        for (model, rows) in embedded {
+            for (position, row) in rows.rows().into_iter().take(1 + MAX_PARTS).enumerate() {
+                if row.iter().all(|&value| value == 0.0) {
+                    continue;
+                }
+                vectors.push(VectorQuery {
+                    model: *model,
                     vector: row.to_vec(),
-                    most,
-                })
-            };
-            rows.rows()
-                .into_iter()
-                .take(1 + MAX_PARTS)
-                .enumerate()
-                .filter_map(near)
-                .collect::<Vec<_>>()
-        };
-        let mentions = possible_mentions(query.wanted())
+                    limit: if position == 0 {
+                        request_limit
+                    } else {
+                        part_limit
+                    },
+                });
+            }
+        }
+        let mentions = possible_mentions(query.search_text())
             .into_iter()
             .map(name_tag)
             .take(MAX_MENTIONS);
         let in_use = options.in_use.iter().chain(query.called());
         let in_use = in_use.flat_map(|name| std::iter::once(name.clone()).chain(qualified(name)));
         let access = &options.access;
-        let named = options
+        let names_of_options = options
             .always_include
             .iter()
             .chain(&access.exclude)
-            .chain(&access.quarantine);
-        let named = named.chain(access.quotas.keys()).map(|name| name_tag(name));
+            .chain(&access.quarantine)
+            .chain(access.quotas.keys());
+        let mut names: BTreeSet<u64> = mentions.collect();
+        names.extend(in_use.map(|name| name_tag(&name)));
+        names.extend(names_of_options.map(|name| name_tag(name)));
         Self {
-            vectors: embedded.iter().flat_map(nearest).collect(),
+            vectors,
             texts,
-            names: mentions
-                .chain(in_use.map(|name| name_tag(&name)))
-                .chain(named)
-                .collect(),
-            filter: Filter::new(access, whole),
+            names,
+            filter: AccessFilter::new(access, stats),
         }
     }
 
-    /// Returns the terms of all texts, each once.
+    /// Returns the distinct terms of all texts.
     pub(super) fn terms(&self) -> BTreeSet<u64> {
         self.texts
             .iter()
@@ -251,15 +255,15 @@ impl FirstStage {
     }
 }
 
-impl Words {
-    fn of(sentences: &[&str], most: usize) -> Self {
+impl WordQuery {
+    fn new(sentences: &[&str], limit: usize) -> Self {
         let share = |kind: TermKind| if kind == TermKind::Pair { 0.25 } else { 1.0 };
         let terms = query_terms(sentences)
             .into_iter()
             .map(|term| (term.key.0, term.weight * share(term.kind)));
         Self {
             terms: terms.collect(),
-            most,
+            limit,
         }
     }
 }

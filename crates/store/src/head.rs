@@ -1,65 +1,65 @@
-//! What a snapshot says of all its tools, and how that lies in a store.
+//! The head of a snapshot: the data about all its tools, and its form in a store.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use picktools::catalog::{
-    CatalogOptions, Conflicts, KnownSources, Tool, Whole, WholeGroup, policy,
+    CatalogOptions, CatalogStats, Conflicts, KnownSources, PolicyGroup, Tool, policy,
 };
 use picktools::embed::Embedder;
 use picktools::saved::fnv1a;
-use picktools::shard::Counts;
+use picktools::shard::SnapshotCounts;
 
-/// The version of how a catalog lies in a store. A process reads no other.
+/// The version of the store format. A process reads no other version.
 pub(super) const FORMAT: u32 = 3;
 
-/// Which snapshot is the current one.
+/// The identity of the current snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Current {
+pub(crate) struct CurrentSnapshot {
     pub(crate) format: u32,
-    /// The part of the keyspace that it lies in.
+    /// The part of the keyspace that contains the snapshot.
     pub(crate) generation: u64,
-    /// Grows with each publication of the tenant, whatever generation it is in.
+    /// A number that grows with each publication of the tenant, in every generation.
     pub(crate) version: u64,
-    /// Digest of the catalog.
+    /// The digest of the catalog.
     pub(crate) catalog: String,
     pub(crate) tools: usize,
-    /// When it was published, in milliseconds since 1970.
+    /// The time of the publication, in milliseconds since 1970.
     pub(crate) published: u64,
 }
 
-impl Current {
-    /// Whether this program can read it.
+impl CurrentSnapshot {
+    /// Returns `true` if this program can read the snapshot.
     pub(super) fn is_readable(&self) -> bool {
         self.format == FORMAT
     }
 }
 
-/// What a snapshot says of all its tools.
+/// The data of a snapshot about all its tools.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Head {
-    pub(crate) current: Current,
-    /// By what the vectors are, in the order of the rows, each with its dimensions.
+pub(crate) struct SnapshotHead {
+    pub(crate) current: CurrentSnapshot,
+    /// The models of the vectors and their dimensions, in the order of the rows.
     pub(crate) models: Vec<(String, usize)>,
-    /// In how many parts the counts of terms lie.
+    /// The number of buckets for the counts of terms.
     pub(crate) buckets: u64,
-    pub(crate) counts: Counts,
+    pub(crate) counts: SnapshotCounts,
     policies: Vec<Tool>,
     sources: Vec<String>,
-    groups: Vec<WholeGroup>,
+    groups: Vec<PolicyGroup>,
     untrusted_sources: std::collections::BTreeSet<String>,
 }
 
-impl Head {
+impl SnapshotHead {
     pub(super) fn new(
-        current: Current,
+        current: CurrentSnapshot,
         models: &[Arc<dyn Embedder>],
         buckets: u64,
-        whole: &Whole,
-        counts: Counts,
+        stats: &CatalogStats,
+        counts: SnapshotCounts,
     ) -> Self {
         Self {
             current,
@@ -69,16 +69,16 @@ impl Head {
                 .collect(),
             buckets,
             counts,
-            policies: whole.policies.clone(),
-            sources: whole.sources.names().to_vec(),
-            groups: whole.groups.clone(),
-            untrusted_sources: whole.options.untrusted_sources.clone(),
+            policies: stats.policies.clone(),
+            sources: stats.sources.names().to_vec(),
+            groups: stats.groups.clone(),
+            untrusted_sources: stats.options.untrusted_sources.clone(),
         }
     }
 
-    /// Returns what decisions on parts of the catalog rest on, if the numbers make sense together.
-    pub(super) fn whole(&self) -> Result<Whole, String> {
-        let is_known = |group: &WholeGroup| {
+    /// Returns the statistics of the complete catalog, or an error if the numbers are inconsistent.
+    pub(super) fn catalog_stats(&self) -> Result<CatalogStats, String> {
+        let is_known = |group: &PolicyGroup| {
             (group.policy as usize) < self.policies.len()
                 && group
                     .source
@@ -92,18 +92,18 @@ impl Head {
             || tools != Some(self.counts.tools)
             || self.counts.tools != self.current.tools
         {
-            return Err("the numbers of its tools do not agree".to_owned());
+            return Err("the numbers of tools are inconsistent".to_owned());
         }
         if self.buckets == 0 {
-            return Err("its counts lie nowhere".to_owned());
+            return Err("the number of count buckets is 0".to_owned());
         }
-        Ok(Whole {
+        Ok(CatalogStats {
             digest: self.current.catalog.clone(),
             policies: self.policies.clone(),
             sources: Arc::new(KnownSources::new(self.sources.clone())),
-            of_policies: WholeGroup::sizes(&self.groups, self.policies.len()),
+            policy_sizes: PolicyGroup::sizes(&self.groups, self.policies.len()),
             groups: self.groups.clone(),
-            // What is added to it is another's, and takes nothing away.
+            // Tools that are added later belong to other sources, and cannot displace these.
             options: CatalogOptions {
                 conflicts: Conflicts::Warn,
                 untrusted_sources: self.untrusted_sources.clone(),
@@ -112,41 +112,42 @@ impl Head {
         })
     }
 
-    /// Returns the part in which the count of a term lies.
+    /// Returns the bucket of the counts of a term.
     pub(super) fn bucket(&self, term: u64) -> u64 {
         term % self.buckets
     }
 }
 
-/// By what tools are found that are decided on alike.
+/// Returns the hash of the policy of a tool. Tools with the same policy get the same access
+/// decision.
 pub(super) fn policy_tag(tool: &Tool) -> u64 {
     fnv1a(&format!("{:?}", policy(tool)))
 }
 
-/// By what tools of a source are found.
+/// Returns the hash of a source.
 pub(super) fn source_tag(source: Option<&str>) -> u64 {
     source.map_or(0, fnv1a)
 }
 
-/// What is known of a snapshot in a store.
+/// The identity and size of a snapshot in a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SnapshotStatus {
-    /// The part of the keyspace that it lies in.
+    /// The part of the keyspace that contains the snapshot.
     pub generation: u64,
-    /// Its number.
+    /// The version of the snapshot.
     pub version: u64,
-    /// Digest of the catalog.
+    /// The digest of the catalog.
     pub catalog: String,
-    /// How many tools it holds.
+    /// The number of tools.
     pub tools: usize,
-    /// When it was published, in milliseconds since 1970.
+    /// The time of the publication, in milliseconds since 1970.
     pub published: u64,
 }
 
-impl From<&Current> for SnapshotStatus {
-    fn from(current: &Current) -> Self {
-        let Current {
+impl From<&CurrentSnapshot> for SnapshotStatus {
+    fn from(current: &CurrentSnapshot) -> Self {
+        let CurrentSnapshot {
             generation,
             version,
             catalog,

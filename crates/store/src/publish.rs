@@ -1,97 +1,202 @@
-//! Publishing: what is written of a catalog so that others can pick from it.
+//! The publication of an engine's catalog and index.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use foldhash::{HashSet, HashSetExt};
+use foldhash::HashSet;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::head::{Current, FORMAT, Head};
-use super::redis::TermChanges;
-use super::{READ, ROWS_AT_ONCE, RedisStore, Store, StoreError, milliseconds};
-use picktools::catalog::{ToolId, Whole};
+use super::head::{CurrentSnapshot, FORMAT, SnapshotHead};
+use super::redis::{GenerationChanges, Publisher, TermChanges};
+use super::{READ_TIMEOUT, ROWS_AT_ONCE, RedisStore, Store, StoreError, milliseconds};
+use picktools::catalog::{CatalogStats, ToolId};
 use picktools::embed::Embedder;
 use picktools::engine::Engine;
-use picktools::shard::{ExampleIndex, Row, RowKey, SourceKey, SourceRow};
+use picktools::shard::{
+    ExampleIndex, Row, RowKey, SnapshotCounts, SourceKey, SourceRow, ToolRelations,
+};
 
-/// Where more than one tool of so many has changed, all is written anew beside.
-const FEW: usize = 4;
-/// How many terms lie together: so few that they lie densely.
-const TERMS_A_BUCKET: usize = 64;
+/// The share of changed tools, as its reciprocal, above which a new generation is written.
+const MIN_TOOLS_PER_CHANGE: usize = 4;
+/// The number of terms per bucket. Small hashes are stored compactly.
+const TERMS_PER_BUCKET: usize = 64;
 
-/// What became of a publication.
+/// The result of a publication.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Publication {
-    /// The number of the snapshot.
+    /// The version of the snapshot.
     pub version: u64,
-    /// The part of the keyspace that it lies in.
+    /// The part of the keyspace that contains the snapshot.
     pub generation: u64,
-    /// Digest of the catalog.
+    /// The digest of the catalog.
     pub catalog: String,
-    /// How many tools it holds.
+    /// The number of tools of the catalog.
     pub tools: usize,
-    /// How many tools were written.
+    /// The number of tools that were written.
     pub written: usize,
-    /// How many tools went.
+    /// The number of tools that were removed.
     pub removed: usize,
-    /// Whether all of it was written anew.
+    /// `true` if a new generation was written.
     pub anew: bool,
-    /// How long it took, in milliseconds.
+    /// The duration, in milliseconds.
     pub took_ms: u64,
 }
 
-/// Publishes the catalog of an engine with its index: only what has changed since the last
-/// publication is written, and others see all of it at once or nothing. Skills, sequences and
-/// examples of files are not published. `progress` is told how many tools were written, of how
-/// many.
+/// Publishes the catalog of an engine with its index.
+///
+/// Only changes since the last publication are written. Readers see the complete publication or
+/// nothing of it. Skills, sequences and example files are not published. `progress` receives the
+/// number of tools written and the number of tools to write. Damaged data is replaced by a complete
+/// publication.
 ///
 /// # Errors
 ///
-/// [`StoreError`] when the store cannot be reached or is full, or somebody else publishes: nothing
-/// has changed then for those who pick. What lies there damaged is written anew.
+/// [`StoreError`] if the store cannot be reached or is full, or if another publisher is active.
+/// Readers then keep the previous snapshot.
 pub fn publish(
     engine: &Engine,
     store: &RedisStore,
     progress: &dyn Fn(usize, usize),
 ) -> Result<Publication, StoreError> {
-    match publish_what_changed(engine, store, false, progress) {
+    match publish_as(engine, store, PublishMode::Changes, progress) {
         Err(error @ StoreError::Damaged { .. }) => {
-            tracing::warn!(target: "picktools::store", %error, "all of it is written anew");
+            tracing::warn!(
+                target: "picktools::store", %error,
+                "damaged data; publishing everything again"
+            );
             publish_anew(engine, store, progress)
         }
-        published => published,
+        result => result,
     }
 }
 
-/// As [`publish`]; all of it is written, whatever lies there, and what is damaged there goes.
+/// Publishes the complete catalog in a new generation, and removes all other data.
 ///
 /// # Errors
 ///
-/// As [`publish`].
+/// Like [`publish`].
 pub fn publish_anew(
     engine: &Engine,
     store: &RedisStore,
     progress: &dyn Fn(usize, usize),
 ) -> Result<Publication, StoreError> {
-    publish_what_changed(engine, store, true, progress)
+    publish_as(engine, store, PublishMode::Everything, progress)
 }
 
-/// Publishes, where `all` is not set, what has changed since the last publication.
-fn publish_what_changed(
+/// The extent of a publication.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PublishMode {
+    Changes,
+    Everything,
+}
+
+/// The data of an engine that is published.
+struct PublicationSource<'e> {
+    engine: &'e Engine,
+    embedders: Vec<Arc<dyn Embedder>>,
+    /// The key and the relations of each tool, in the order of the catalog.
+    tool_relations: Vec<(RowKey, ToolRelations)>,
+    stats: CatalogStats,
+    counts: SnapshotCounts,
+}
+
+/// The rows that a publication adds and removes.
+struct RowChanges {
+    added: Vec<RowKey>,
+    added_tools: Vec<ToolId>,
+    removed: Vec<RowKey>,
+}
+
+fn publish_as(
     engine: &Engine,
     store: &RedisStore,
-    all: bool,
+    mode: PublishMode,
     progress: &dyn Fn(usize, usize),
 ) -> Result<Publication, StoreError> {
     let started = Instant::now();
+    let models = check_engine(engine)?;
+    let publisher = store.begin()?;
+    publisher.repair()?;
+    let previous = store.current(READ_TIMEOUT)?;
+    // A complete publication replaces all data, and removes the rest afterwards.
+    if mode == PublishMode::Changes {
+        publisher.collect(previous.as_ref())?;
+    }
+    // A snapshot in another format or with other models is replaced completely.
+    let old = previous
+        .as_ref()
+        .filter(|current| current.is_readable() && mode == PublishMode::Changes);
+    let old = old
+        .map(|current| store.head(current, READ_TIMEOUT))
+        .transpose()?;
+    let old = old.filter(|old| old.models.iter().map(|(name, _)| name).eq(&models.names));
+    let read_known_keys = || {
+        old.as_ref()
+            .map_or_else(|| Ok(Vec::new()), |old| store.keys(old, READ_TIMEOUT))
+    };
+    // Reading the keys of a million tools takes as long as computing the new ones.
+    let (known_keys, catalog) =
+        rayon::join(read_known_keys, || PublicationSource::new(engine, models));
+    // Sorting a million keys is faster than hashing them.
+    let mut known_keys = known_keys?;
+    known_keys.par_sort_unstable();
+    known_keys.dedup();
+    if let Some(old) = &old
+        && store.count_documents(old, READ_TIMEOUT)? < known_keys.len() as u64
+    {
+        return Err(store.damaged("the index", "it has fewer documents than tools"));
+    }
+    let changes = catalog.changes(&known_keys)?;
+    let publication =
+        |current: &CurrentSnapshot, anew: bool, written: usize, removed: usize| Publication {
+            version: current.version,
+            generation: current.generation,
+            catalog: current.catalog.clone(),
+            tools: current.tools,
+            written,
+            removed,
+            anew,
+            took_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        };
+    let (added, removed) = (changes.added.len(), changes.removed.len());
+    if let Some(old) = &old
+        && added + removed == 0
+        && old.current.catalog == engine.catalog().digest()
+    {
+        return Ok(publication(&old.current, false, 0, 0));
+    }
+    let tools = catalog.tool_relations.len();
+    let old = old.filter(|_| (added + removed) * MIN_TOOLS_PER_CHANGE <= tools);
+    let version = publisher.next_number(previous.as_ref())?;
+    if let Some(old) = old {
+        let current = catalog.current(old.current.generation, version);
+        let head = write_changes(&publisher, &catalog, &old, current, changes, progress)?;
+        return Ok(publication(&head.current, false, added, removed));
+    }
+    let current = catalog.current(version, version);
+    let head = write_generation(&publisher, &catalog, previous.as_ref(), current, progress)?;
+    if mode == PublishMode::Everything {
+        publisher.remove_other_generations(version)?;
+    }
+    Ok(publication(&head.current, true, tools, known_keys.len()))
+}
+
+/// The models of an engine.
+struct EngineModels {
+    embedders: Vec<Arc<dyn Embedder>>,
+    names: Vec<String>,
+}
+
+/// Returns the models of an engine, or an error if its catalog cannot be published.
+fn check_engine(engine: &Engine) -> Result<EngineModels, StoreError> {
     let index = engine.index();
-    if let Some(reason) = index
+    let missing_model = index
         .left_out
         .as_ref()
-        .or_else(|| engine.examples()?.left_out.as_ref())
-    {
+        .or_else(|| engine.examples()?.left_out.as_ref());
+    if let Some(reason) = missing_model {
         return Err(StoreError::Catalog {
             reason: format!("a model is missing: {reason}"),
         });
@@ -106,185 +211,174 @@ fn publish_what_changed(
         .iter()
         .map(|vectors| Arc::clone(vectors.embedder()))
         .collect();
-    let models: Vec<String> = embedders
+    let names = embedders
         .iter()
         .map(|embedder| embedder.identity().to_owned())
         .collect();
-    let publishing = store.begin()?;
-    publishing.mend()?;
-    let before = store.current(READ)?;
-    // What is written anew takes the place of all that lies there, which goes afterwards.
-    if !all {
-        publishing.collect(before.as_ref())?;
-    }
-    // What was published in another form is replaced as a whole.
-    let old = before
-        .as_ref()
-        .filter(|current| current.is_readable() && !all);
-    let old = old.map(|current| store.head(current, READ)).transpose()?;
-    // What lies there by other models is no use.
-    let old = old.filter(|old| old.models.iter().map(|(name, _)| name).eq(&models));
-    let known = || {
-        old.as_ref()
-            .map_or_else(|| Ok(Vec::new()), |old| store.keys(old, READ))
-    };
-    // What is read of a million tools takes as long here as there.
-    let (known, (standings, whole, counts)) = rayon::join(known, || {
-        (
-            index.standings(&models),
-            Whole::of(engine.catalog()),
-            index.counts(engine.examples()),
-        )
-    });
-    // A million keys are sorted sooner than hashed.
-    let mut known = known?;
-    known.par_sort_unstable();
-    known.dedup();
-    let mut placed: Vec<(RowKey, ToolId)> = standings
-        .iter()
-        .map(|(key, _)| *key)
-        .zip(engine.catalog().ids())
-        .collect();
-    placed.par_sort_unstable();
-    if !placed.is_sorted_by(|(one, _), (other, _)| one < other) {
-        return Err(StoreError::Catalog {
-            reason: "two of its tools are the same in all that they say".to_owned(),
-        });
-    }
-    if let Some(old) = &old
-        && store.indexed(old, READ)? < known.len() as u64
-    {
-        return Err(store.damaged("the index", "it has fewer documents than there are tools"));
-    }
-    let publication = |current: &Current, anew: bool, written: usize, removed: usize| Publication {
-        version: current.version,
-        generation: current.generation,
-        catalog: current.catalog.clone(),
-        tools: current.tools,
-        written,
-        removed,
-        anew,
-        took_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-    };
-    let (come, to_write): (Vec<RowKey>, Vec<ToolId>) = placed
-        .iter()
-        .filter(|(key, _)| known.binary_search(key).is_err())
-        .copied()
-        .unzip();
-    let is_gone = |key: &&RowKey| placed.binary_search_by_key(*key, |(key, _)| *key).is_err();
-    let gone: Vec<RowKey> = known.iter().filter(is_gone).copied().collect();
-    if let Some(old) = &old
-        && come.is_empty()
-        && gone.is_empty()
-        && old.current.catalog == engine.catalog().digest()
-    {
-        return Ok(publication(&old.current, false, 0, 0));
-    }
-    let old = old.filter(|_| (come.len() + gone.len()) * FEW <= standings.len());
-    let version = publishing.next_number(before.as_ref())?;
-    let current = |generation: u64| Current {
-        format: FORMAT,
-        generation,
-        version,
-        catalog: engine.catalog().digest().to_owned(),
-        tools: standings.len(),
-        published: milliseconds(),
-    };
-    let row = |tool: ToolId| {
-        let (key, standing) = &standings[tool.index()];
-        (
-            *key,
-            Row::of(index, engine.examples(), tool, standing.clone()),
-        )
-    };
-    let Some(old) = old else {
-        let terms: Vec<(u64, u32)> = index.term_counts().collect();
-        let of_examples = engine
-            .examples()
-            .into_iter()
-            .flat_map(ExampleIndex::term_counts)
-            .collect();
-        let buckets = (terms.len() / TERMS_A_BUCKET).next_power_of_two() as u64;
-        let head = Head::new(current(version), &embedders, buckets, &whole, counts);
-        let dimensions: Vec<usize> = embedders
-            .iter()
-            .map(|embedder| embedder.dimensions())
-            .collect();
-        publishing.begin_generation(version, &dimensions)?;
-        let keys: Vec<RowKey> = standings.iter().map(|(key, _)| *key).collect();
-        publishing.write_rows(&head, engine.catalog().ids().map(row), |done| {
-            progress(done, keys.len())
-        })?;
-        let (sources, of_sources) = (index.source_rows(|_| true), index.source_term_counts());
-        publishing.write_counts(&head, &keys, &sources, [terms, of_sources, of_examples])?;
-        publishing.switch(before.as_ref(), &head)?;
-        if all {
-            publishing.remove_others(version)?;
-        }
-        return Ok(publication(&head.current, true, keys.len(), known.len()));
-    };
-    let head = Head::new(
-        current(old.current.generation),
-        &embedders,
-        old.buckets,
-        &whole,
-        counts,
-    );
-    let mut changes = Changes {
-        terms: TermChanges::default(),
-        sources: HashSet::new(),
-    };
-    publishing.write_rows(
-        &head,
-        to_write
-            .into_iter()
-            .map(row)
-            .inspect(|(_, row)| changes.note(row, 1)),
-        |done| {
-            progress(done, come.len());
-        },
-    )?;
-    for gone in gone.chunks(ROWS_AT_ONCE) {
-        for (key, bytes) in gone.iter().zip(store.rows(&old, gone, READ)?) {
-            let bytes =
-                bytes.ok_or_else(|| store.damaged(format!("the row {key}"), "it is not there"))?;
-            let row = Row::of_bytes(&bytes, *key, &old.models)
-                .map_err(|damaged| store.damaged(format!("the row {key}"), damaged))?;
-            changes.note(&row, -1);
-        }
-    }
-    let sources: Vec<SourceKey> = changes.sources.iter().copied().collect();
-    let put = index.source_rows(|key| changes.sources.contains(key));
-    for bytes in store.sources(&old, &sources, READ)?.into_iter().flatten() {
-        let row = SourceRow::of_bytes(&bytes, &old.models)
-            .map_err(|damaged| store.damaged("a source", damaged))?;
-        changes.count(row.held(), -1);
-    }
-    put.iter().for_each(|(_, row)| changes.count(row.held(), 1));
-    let left: Vec<SourceKey> = sources
-        .into_iter()
-        .filter(|key| put.iter().all(|(other, _)| other != key))
-        .collect();
-    publishing.change(
-        &old.current,
-        &head,
-        (&come, &gone),
-        (&put, &left),
-        &changes.terms,
-    )?;
-    Ok(publication(&head.current, false, come.len(), gone.len()))
+    Ok(EngineModels { embedders, names })
 }
 
-/// What a publication changes of what is counted.
-struct Changes {
+impl<'e> PublicationSource<'e> {
+    fn new(engine: &'e Engine, models: EngineModels) -> Self {
+        let index = engine.index();
+        Self {
+            engine,
+            tool_relations: index.tool_relations(&models.names),
+            stats: CatalogStats::from_catalog(engine.catalog()),
+            counts: index.counts(engine.examples()),
+            embedders: models.embedders,
+        }
+    }
+
+    /// Compares the rows with the sorted keys of the previous snapshot.
+    fn changes(&self, known_keys: &[RowKey]) -> Result<RowChanges, StoreError> {
+        let mut rows: Vec<(RowKey, ToolId)> = self
+            .tool_relations
+            .iter()
+            .map(|(key, _)| *key)
+            .zip(self.engine.catalog().ids())
+            .collect();
+        rows.par_sort_unstable();
+        if !rows.is_sorted_by(|(one, _), (other, _)| one < other) {
+            return Err(StoreError::Catalog {
+                reason: "two of its tools are identical".to_owned(),
+            });
+        }
+        let is_added = |(key, _): &&(RowKey, ToolId)| known_keys.binary_search(key).is_err();
+        let (added, added_tools) = rows.iter().filter(is_added).copied().unzip();
+        let is_removed = |key: &&RowKey| rows.binary_search_by_key(*key, |(key, _)| *key).is_err();
+        let removed = known_keys.iter().filter(is_removed).copied().collect();
+        Ok(RowChanges {
+            added,
+            added_tools,
+            removed,
+        })
+    }
+
+    fn current(&self, generation: u64, version: u64) -> CurrentSnapshot {
+        CurrentSnapshot {
+            format: FORMAT,
+            generation,
+            version,
+            catalog: self.engine.catalog().digest().to_owned(),
+            tools: self.tool_relations.len(),
+            published: milliseconds(),
+        }
+    }
+
+    fn head(&self, current: CurrentSnapshot, buckets: u64) -> SnapshotHead {
+        let counts = self.counts.clone();
+        SnapshotHead::new(current, &self.embedders, buckets, &self.stats, counts)
+    }
+
+    fn row(&self, tool: ToolId) -> (RowKey, Row) {
+        let (key, relations) = &self.tool_relations[tool.index()];
+        let (index, examples) = (self.engine.index(), self.engine.examples());
+        (*key, Row::collect(index, examples, tool, relations.clone()))
+    }
+}
+
+/// Writes the complete catalog in a new generation.
+fn write_generation(
+    publisher: &Publisher<'_>,
+    catalog: &PublicationSource<'_>,
+    previous: Option<&CurrentSnapshot>,
+    current: CurrentSnapshot,
+    progress: &dyn Fn(usize, usize),
+) -> Result<SnapshotHead, StoreError> {
+    let engine = catalog.engine;
+    let index = engine.index();
+    let terms: Vec<(u64, u32)> = index.term_counts().collect();
+    let example_terms = engine
+        .examples()
+        .into_iter()
+        .flat_map(ExampleIndex::term_counts)
+        .collect();
+    let buckets = (terms.len() / TERMS_PER_BUCKET).next_power_of_two() as u64;
+    let head = catalog.head(current, buckets);
+    let dimensions: Vec<usize> = catalog
+        .embedders
+        .iter()
+        .map(|embedder| embedder.dimensions())
+        .collect();
+    publisher.begin_generation(head.current.generation, &dimensions)?;
+    let keys: Vec<RowKey> = catalog.tool_relations.iter().map(|(key, _)| *key).collect();
+    let rows = engine.catalog().ids().map(|tool| catalog.row(tool));
+    publisher.write_rows(&head, rows, |written| progress(written, keys.len()))?;
+    let (sources, source_terms) = (index.source_rows(|_| true), index.source_term_counts());
+    publisher.write_counts(&head, &keys, &sources, [terms, source_terms, example_terms])?;
+    publisher.switch(previous, &head)?;
+    Ok(head)
+}
+
+/// Writes the changes to the generation of the previous snapshot.
+fn write_changes(
+    publisher: &Publisher<'_>,
+    catalog: &PublicationSource<'_>,
+    old: &SnapshotHead,
+    current: CurrentSnapshot,
+    rows: RowChanges,
+    progress: &dyn Fn(usize, usize),
+) -> Result<SnapshotHead, StoreError> {
+    let store = publisher.store();
+    let head = catalog.head(current, old.buckets);
+    let mut counts = CountChanges::default();
+    let added = rows.added_tools.into_iter().map(|tool| catalog.row(tool));
+    let added = added.inspect(|(_, row)| counts.add_row(row, 1));
+    publisher.write_rows(&head, added, |written| progress(written, rows.added.len()))?;
+    for keys in rows.removed.chunks(ROWS_AT_ONCE) {
+        for (key, bytes) in keys.iter().zip(store.rows(old, keys, READ_TIMEOUT)?) {
+            let damaged =
+                |reason: &dyn std::fmt::Display| store.damaged(format!("the row {key}"), reason);
+            let bytes = bytes.ok_or_else(|| damaged(&"it is missing"))?;
+            let row =
+                Row::from_bytes(&bytes, *key, &old.models).map_err(|error| damaged(&error))?;
+            counts.add_row(&row, -1);
+        }
+    }
+    let sources: Vec<SourceKey> = counts.sources.iter().copied().collect();
+    let changed_sources = catalog
+        .engine
+        .index()
+        .source_rows(|key| counts.sources.contains(key));
+    for bytes in store
+        .sources(old, &sources, READ_TIMEOUT)?
+        .into_iter()
+        .flatten()
+    {
+        let row = SourceRow::from_bytes(&bytes, &old.models)
+            .map_err(|damaged| store.damaged("a source", damaged))?;
+        counts.add_source_terms(row.term_hashes(), -1);
+    }
+    for (_, row) in &changed_sources {
+        counts.add_source_terms(row.term_hashes(), 1);
+    }
+    let removed_sources: Vec<SourceKey> = sources
+        .into_iter()
+        .filter(|key| changed_sources.iter().all(|(other, _)| other != key))
+        .collect();
+    let changes = GenerationChanges {
+        added: &rows.added,
+        removed: &rows.removed,
+        changed_sources: &changed_sources,
+        removed_sources: &removed_sources,
+        terms: &counts.terms,
+    };
+    publisher.change(&old.current, &head, &changes)?;
+    Ok(head)
+}
+
+/// The changes of counts by a publication.
+#[derive(Default)]
+struct CountChanges {
     terms: TermChanges,
-    /// Sources whose tools have changed.
+    /// The sources whose tools have changed.
     sources: HashSet<SourceKey>,
 }
 
-impl Changes {
-    /// Notes that a tool comes or goes.
-    fn note(&mut self, row: &Row, by: i64) {
+impl CountChanges {
+    /// Counts an added (`1`) or removed (`-1`) row.
+    fn add_row(&mut self, row: &Row, by: i64) {
         for (term, ..) in row.terms() {
             self.terms.entry(term).or_default()[0] += by;
         }
@@ -293,13 +387,15 @@ impl Changes {
         }
         match row.source {
             Some(source) => drop(self.sources.insert(source)),
-            // It is a source of its own.
-            None => self.count(row.terms().map(|(term, ..)| term), by),
+            // A tool without a source counts as a source.
+            None => self.add_source_terms(row.terms().map(|(term, ..)| term), by),
         }
     }
 
-    /// Counts that so many more sources hold terms.
-    fn count(&mut self, terms: impl Iterator<Item = u64>, by: i64) {
-        terms.for_each(|term| self.terms.entry(term).or_default()[1] += by);
+    /// Adds `by` to the number of sources that contain each of the terms.
+    fn add_source_terms(&mut self, terms: impl Iterator<Item = u64>, by: i64) {
+        for term in terms {
+            self.terms.entry(term).or_default()[1] += by;
+        }
     }
 }

@@ -1,18 +1,19 @@
-//! Picking from a catalog that lies in a store.
+//! An engine that picks from the catalog of a store.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use foldhash::HashMap;
+use ndarray::Array2;
 use rayon::prelude::*;
 use serde::Serialize;
 
 use super::first_stage::{FirstStage, name_tag};
-use super::head::{Current, Head};
-use super::kept::Kept;
-use super::reading::{definition, gather, in_order, of_bytes};
-use super::{READ, ROWS_AT_ONCE, RedisStore, SnapshotStatus, Store, StoreError, lock};
+use super::head::{CurrentSnapshot, SnapshotHead};
+use super::reading::{gather, parse_rows, read_definition, sort_rows};
+use super::row_cache::RowCache;
+use super::{READ_TIMEOUT, ROWS_AT_ONCE, RedisStore, SnapshotStatus, Store, StoreError, lock};
 use picktools::Mode;
 use picktools::deadline::Deadline;
 use picktools::embed::{Embedder, ModelKind, StaticEmbedder};
@@ -21,31 +22,33 @@ use picktools::options::{PickError, PickOptions};
 use picktools::query::Query;
 use picktools::selection::{Degraded, Selection, SnapshotReport, Stage, StageReport, StageStatus};
 use picktools::shard::{
-    Index, IndexError, NumberedModel, PartOf, RequestTerms, Row, RowKey, SourceKey, SourceRow,
-    TermCounts,
+    Index, IndexError, NumberedModel, RequestTerms, Row, RowKey, SnapshotContext, SourceKey,
+    SourceRow, TermCounts,
 };
 use picktools::tokens::TokenCounter;
 
-/// How often is looked whether another snapshot was published.
-const LOOK: Duration = Duration::from_millis(200);
-/// How far it is from a tool to what it requires, and what that requires.
-const MOST_STEPS: usize = 16;
-/// How long a store that failed is not asked for.
+/// The interval of checks for a new snapshot.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
+/// The largest depth of tools that are required by candidates.
+const MAX_REQUIREMENT_DEPTH: usize = 16;
+/// The time for which a failed store is not used.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How a shared catalog is picked from.
+/// The options of a shared engine.
 #[derive(Clone)]
 pub struct SharedOptions {
-    /// The model beside the static one, where the catalog was published with one.
+    /// The model that is used with the static one, if the catalog was published with it.
     pub model: Option<Arc<dyn Embedder>>,
-    /// How many tools are kept here that were candidates last, some 4 KiB each: what picks rest on
-    /// while the store cannot be reached.
-    pub keep: usize,
-    /// A snapshot of at most so many tools is kept here whole and picked from here: the store is
-    /// then needed for changes alone.
-    pub whole: usize,
-    /// Counts definitions for token budgets, as
-    /// [`EngineBuilder::token_counter`](picktools::EngineBuilder::token_counter) does.
+    /// The number of recent candidates that are cached, about 4 KiB each.
+    ///
+    /// Picks use them while the store cannot be reached.
+    pub max_cached_tools: usize,
+    /// The largest number of tools of a snapshot that is loaded completely.
+    ///
+    /// Picks then run locally, and the store is only needed for changes.
+    pub max_local_tools: usize,
+    /// The counter of tokens for token budgets, as in
+    /// [`EngineBuilder::token_counter`](picktools::EngineBuilder::token_counter).
     pub token_counter: Option<Arc<dyn TokenCounter>>,
 }
 
@@ -53,8 +56,8 @@ impl Default for SharedOptions {
     fn default() -> Self {
         Self {
             model: None,
-            keep: 50_000,
-            whole: 50_000,
+            max_cached_tools: 50_000,
+            max_local_tools: 50_000,
             token_counter: None,
         }
     }
@@ -65,82 +68,92 @@ impl std::fmt::Debug for SharedOptions {
         let model = self.model.as_ref().map(|model| model.identity());
         f.debug_struct("SharedOptions")
             .field("model", &model)
-            .field("keep", &self.keep)
-            .field("whole", &self.whole)
+            .field("max_cached_tools", &self.max_cached_tools)
+            .field("max_local_tools", &self.max_local_tools)
             .finish_non_exhaustive()
     }
 }
 
-/// How it stands with a store, as far as is known.
+/// The state of a shared engine and its store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct SharedState {
-    /// The snapshot that picks rest on.
+pub struct SharedEngineState {
+    /// The snapshot that picks use.
     pub snapshot: SnapshotStatus,
-    /// How many of its tools are kept here.
-    pub kept: usize,
-    /// Whether the snapshot is kept here whole.
-    pub whole: bool,
-    /// What is wrong with the store; absent where it answers.
+    /// The number of tools that are cached locally.
+    #[serde(rename = "kept")]
+    pub cached: usize,
+    /// `true` if the complete snapshot is cached locally.
+    #[serde(rename = "whole")]
+    pub is_complete: bool,
+    /// The fault of the store, or `None` if it answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
-    /// How often it could not be used since this engine was opened.
+    /// The number of failures of the store since this engine was opened.
     pub failures: u64,
 }
 
-/// A catalog in a store, to be picked from. It follows what is published: a thread looks five times
-/// a second. Cloning is cheap.
+/// An engine that picks from the catalog of a store.
+///
+/// A thread checks for new publications five times a second. Clones are cheap.
 #[derive(Clone)]
-pub struct SharedEngine(Arc<Shared>);
+pub struct SharedEngine(Arc<SharedEngineInner>);
 
-struct Shared {
+struct SharedEngineInner {
     store: RedisStore,
     parts: EngineParts,
-    /// The most tools of a snapshot that is kept whole.
-    whole: usize,
-    kept: Kept,
-    snapshot: Mutex<Arc<Snapshot>>,
-    fault: Mutex<Fault>,
+    /// The largest number of tools of a snapshot that is loaded completely.
+    max_local_tools: usize,
+    cache: RowCache,
+    snapshot: Mutex<Arc<LoadedSnapshot>>,
+    outage: Mutex<StoreOutage>,
+    /// Set to `true` to end the thread that follows publications.
     stop: Arc<(Mutex<bool>, Condvar)>,
 }
 
-/// The parts that engines over a snapshot are built with.
+/// The components of the engines that are built from rows.
 struct EngineParts {
-    here: Vec<Arc<dyn Embedder>>,
-    /// The one that was asked for, beside or in place of the static one.
-    asked: Option<String>,
+    embedders: Vec<Arc<dyn Embedder>>,
+    /// The identity of the model in the options, if there is one.
+    required_model: Option<String>,
     token_counter: Option<Arc<dyn TokenCounter>>,
 }
 
 impl EngineParts {
-    /// Returns those that a snapshot has vectors by, each with its number there. Of others that
-    /// were published the vectors are not used; one that is asked for must be among them.
-    fn of(&self, head: &Head) -> Result<Vec<NumberedModel>, StoreError> {
-        let find = |(number, (name, dimensions)): (usize, &(String, usize))| {
-            let is_it = |embedder: &&Arc<dyn Embedder>| {
+    /// Returns the models whose vectors a snapshot has, with their numbers in the snapshot.
+    ///
+    /// Vectors of other published models are not used. The model of the options must be among the
+    /// published ones.
+    fn models_of_snapshot(&self, head: &SnapshotHead) -> Result<Vec<NumberedModel>, StoreError> {
+        let mut common: Vec<NumberedModel> = Vec::new();
+        for (number, (name, dimensions)) in head.models.iter().enumerate() {
+            let embedder = self.embedders.iter().find(|embedder| {
                 embedder.identity() == name && embedder.dimensions() == *dimensions
-            };
-            Some((number, Arc::clone(self.here.iter().find(is_it)?)))
-        };
-        let found: Vec<NumberedModel> = head.models.iter().enumerate().filter_map(find).collect();
-        let is_among = |asked: &String| {
-            found
+            });
+            if let Some(embedder) = embedder {
+                common.push((number, Arc::clone(embedder)));
+            }
+        }
+        let is_missing = |model: &String| {
+            common
                 .iter()
-                .any(|(_, embedder)| embedder.identity() == asked)
+                .all(|(_, embedder)| embedder.identity() != model)
         };
-        if self.asked.as_ref().is_some_and(|asked| !is_among(asked))
-            || found.is_empty() && !head.models.is_empty()
+        if self.required_model.as_ref().is_some_and(is_missing)
+            || common.is_empty() && !head.models.is_empty()
         {
+            let names = self.embedders.iter().map(|embedder| embedder.identity());
             return Err(StoreError::Models {
-                published: models(head.models.iter().map(|(name, _)| name.as_str())),
-                here: models(self.here.iter().map(|embedder| embedder.identity())),
+                published: list_models(head.models.iter().map(|(name, _)| name.as_str())),
+                here: list_models(names),
             });
         }
-        Ok(found)
+        Ok(common)
     }
 }
 
-fn models<'m>(names: impl Iterator<Item = &'m str>) -> String {
+/// Lists the names of models in a message.
+fn list_models<'m>(names: impl Iterator<Item = &'m str>) -> String {
     let names: Vec<&str> = names.collect();
     if names.is_empty() {
         "no model".to_owned()
@@ -149,34 +162,40 @@ fn models<'m>(names: impl Iterator<Item = &'m str>) -> String {
     }
 }
 
-/// A snapshot, as far as it is known here.
-struct Snapshot {
-    head: Head,
-    of: Arc<PartOf>,
-    /// All of it, where it is kept whole.
-    whole: Option<Engine>,
+/// A snapshot with the data that is loaded locally.
+struct LoadedSnapshot {
+    head: SnapshotHead,
+    context: Arc<SnapshotContext>,
+    /// The engine of the complete snapshot, if it is loaded completely.
+    complete: Option<Engine>,
     token_counter: Option<Arc<dyn TokenCounter>>,
-    /// What was kept when the store was last needed and failed: the number of rows, and an engine
-    /// of them.
-    standing_in: Mutex<Option<(usize, Engine)>>,
+    /// The engine of the cached rows, built when the store failed.
+    fallback: Mutex<Option<FallbackEngine>>,
 }
 
-/// What is wrong with the store.
+/// An engine of the cached rows.
+struct FallbackEngine {
+    rows: usize,
+    engine: Engine,
+}
+
+/// The failures of the store.
 #[derive(Default)]
-struct Fault {
+struct StoreOutage {
+    /// The current fault, or `None` if the store answers.
     reason: Option<String>,
-    /// Until when it is not asked.
+    /// The time until which the store is not used.
     until: Option<Instant>,
     failures: u64,
-    /// Whether a pick could not be served.
-    of_picks: bool,
+    /// `true` if a pick could not use the store.
+    affects_picks: bool,
 }
 
-/// What the store is asked for.
+/// The purpose of an access to the store.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
-    ForAPick,
-    ToFollow,
+enum StoreUse {
+    Pick,
+    Follow,
 }
 
 impl std::fmt::Debug for SharedEngine {
@@ -188,7 +207,7 @@ impl std::fmt::Debug for SharedEngine {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedEngineInner {
     fn drop(&mut self) {
         *lock(&self.stop.0) = true;
         self.stop.1.notify_all();
@@ -196,23 +215,23 @@ impl Drop for Shared {
 }
 
 impl SharedEngine {
-    /// Opens the catalog that was published last.
+    /// Opens the catalog of the latest publication.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when the store cannot be reached, holds nothing, or holds a catalog that was
-    /// published with other models.
+    /// [`StoreError`] if the store cannot be reached, is empty, or has a catalog that was published
+    /// with other models.
     pub fn open(store: RedisStore, options: SharedOptions) -> Result<Self, StoreError> {
         let SharedOptions {
             model,
-            keep,
-            whole,
+            max_cached_tools,
+            max_local_tools,
             token_counter,
         } = options;
-        let asked = model.as_ref().map(|model| model.identity().to_owned());
+        let required_model = model.as_ref().map(|model| model.identity().to_owned());
         let mut parts = EngineParts {
-            here: Vec::new(),
-            asked,
+            embedders: Vec::new(),
+            required_model,
             token_counter,
         };
         if model
@@ -220,118 +239,103 @@ impl SharedEngine {
             .is_none_or(|model| model.kind() != ModelKind::Static)
         {
             parts
-                .here
+                .embedders
                 .push(StaticEmbedder::shared().map_err(IndexError::from)?);
         }
-        parts.here.extend(model);
+        parts.embedders.extend(model);
         let current = store
             .current(store.timeout())?
             .ok_or_else(|| store.empty())?;
-        let kept = Kept::new(keep.max(super::MAX_CANDIDATES));
-        let snapshot = Snapshot::load(&store, &current, &parts, &kept, whole)?;
-        let snapshot = Mutex::new(Arc::new(snapshot));
-        let (fault, stop) = (Mutex::default(), Arc::default());
-        let shared = Arc::new(Shared {
+        let cache = RowCache::new(max_cached_tools.max(super::MAX_CANDIDATES));
+        let snapshot = LoadedSnapshot::load(&store, &current, &parts, &cache, max_local_tools)?;
+        let inner = Arc::new(SharedEngineInner {
             store,
             parts,
-            whole,
-            kept,
-            snapshot,
-            fault,
-            stop,
+            max_local_tools,
+            cache,
+            snapshot: Mutex::new(Arc::new(snapshot)),
+            outage: Mutex::default(),
+            stop: Arc::default(),
         });
-        let follower = Arc::downgrade(&shared);
-        let stop = Arc::clone(&shared.stop);
-        let following = std::thread::Builder::new().name("picktools-store".to_owned());
-        let begun = following.spawn(move || follow(&follower, &stop));
-        if let Err(error) = begun {
+        let weak = Arc::downgrade(&inner);
+        let stop = Arc::clone(&inner.stop);
+        let thread = std::thread::Builder::new().name("picktools-store".to_owned());
+        if let Err(error) = thread.spawn(move || follow(&weak, &stop)) {
             return Err(StoreError::Catalog {
-                reason: format!("no thread can be started to follow it: {error}"),
+                reason: format!("cannot start the thread that follows it: {error}"),
             });
         }
-        Ok(Self(shared))
+        Ok(Self(inner))
     }
 
-    /// Tells how it stands with the store.
-    pub fn state(&self) -> SharedState {
+    /// Returns the state of the engine and its store.
+    pub fn state(&self) -> SharedEngineState {
         let snapshot = self.0.snapshot();
-        let fault = lock(&self.0.fault);
-        let whole = snapshot.whole.is_some();
-        SharedState {
+        let outage = lock(&self.0.outage);
+        let is_complete = snapshot.complete.is_some();
+        SharedEngineState {
             snapshot: SnapshotStatus::from(&snapshot.head.current),
-            kept: if whole {
+            cached: if is_complete {
                 snapshot.head.current.tools
             } else {
-                self.0.kept.len()
+                self.0.cache.len()
             },
-            whole,
-            fault: fault.reason.clone(),
-            failures: fault.failures,
+            is_complete,
+            fault: outage.reason.clone(),
+            failures: outage.failures,
         }
     }
 
-    /// Picks the tools that `query` needs, as [`Engine::pick`] does. While the store cannot be
-    /// used, from what is kept here, which stands in [`Selection::degraded`].
+    /// Picks the tools that `query` needs, like [`Engine::pick`].
+    ///
+    /// While the store cannot be used, picks from the cached tools and reports it in
+    /// [`Selection::degraded`].
     ///
     /// # Errors
     ///
-    /// As [`Engine::pick`]; where nothing is kept either, [`PickError::Worker`] tells what is wrong
-    /// with the store.
+    /// Like [`Engine::pick`]. [`PickError::Worker`] with the fault of the store, if the cache is
+    /// empty too.
     pub fn pick(&self, query: &Query, options: &PickOptions) -> Result<Selection, PickError> {
         let mut snapshot = self.0.snapshot();
-        if let Some(whole) = &snapshot.whole {
-            let fault = lock(&self.0.fault).reason.clone();
-            let mut selection = whole.pick(query, options)?;
-            selection.snapshot = Some(snapshot.report(None));
-            if let Some(reason) = fault {
-                let reason = format!(
-                    "{reason}; picked from snapshot {} as it is kept here",
-                    snapshot.head.current.version
-                );
-                selection
-                    .degraded
-                    .insert(0, Degraded::new(Stage::Store, reason));
-            }
-            return Ok(selection);
+        if let Some(engine) = &snapshot.complete {
+            return self.pick_locally(engine, &snapshot, query, options);
         }
         options.check()?;
         let deadline = Deadline::after(options.timeout);
         let mut embeddings = Embeddings::default();
-        let ask = |of: &Snapshot, embeddings: &mut _| {
-            self.0.candidates(of, query, options, deadline, embeddings)
-        };
         let pick = |engine: &Engine, embeddings: &mut _| {
             let timeout = deadline
                 .instant()
                 .map(|end| end.saturating_duration_since(Instant::now()));
-            let selection = engine.pick_embedded(
-                query,
-                &PickOptions {
-                    timeout,
-                    ..options.clone()
-                },
-                embeddings,
-            )?;
+            let options = PickOptions {
+                timeout,
+                ..options.clone()
+            };
+            let selection = engine.pick_embedded(query, &options, embeddings)?;
             Ok((selection, engine.catalog().len()))
         };
-        let asked = self.0.ready().and_then(|()| {
-            let mut asked = ask(&snapshot, &mut embeddings);
-            if let Err(StoreError::Damaged { .. }) = &asked
+        let from_store = self.0.check_available().and_then(|()| {
+            let find = |snapshot: &LoadedSnapshot, embeddings: &mut _| {
+                self.0
+                    .candidates(snapshot, query, options, deadline, embeddings)
+            };
+            let mut engine = find(&snapshot, &mut embeddings);
+            if let Err(StoreError::Damaged { .. }) = &engine
                 && let Some(successor) = self.0.successor(&snapshot, self.0.within(deadline))
             {
-                asked = ask(&successor, &mut embeddings);
+                engine = find(&successor, &mut embeddings);
                 snapshot = successor;
             }
-            let picked = match asked.map(|engine| pick(&engine, &mut embeddings)) {
-                // A definition whose outline could be read.
-                Ok(Err(PickError::Saved { reason })) => Err(self.0.damaged_late(reason)),
+            let picked = match engine.map(|engine| pick(&engine, &mut embeddings)) {
+                // The outline of this definition was intact, but not the complete definition.
+                Ok(Err(PickError::Saved { reason })) => Err(self.0.drop_damaged_rows(reason)),
                 picked => picked,
             };
-            picked.inspect_err(|error| self.0.failed(error, Asked::ForAPick))
+            picked.inspect_err(|error| self.0.record_failure(error, StoreUse::Pick))
         });
-        let ((mut selection, candidates), failed) = match asked {
+        let ((mut selection, candidates), failure) = match from_store {
             Ok(picked) => (picked?, None),
-            Err(error) => match snapshot.stand_in(&self.0.kept)? {
+            Err(error) => match snapshot.fallback_engine(&self.0.cache)? {
                 Some(engine) => (pick(&engine, &mut embeddings)?, Some(error)),
                 None => {
                     return Err(PickError::Worker {
@@ -341,7 +345,7 @@ impl SharedEngine {
             },
         };
         selection.snapshot = Some(snapshot.report(Some(candidates)));
-        let status = match &failed {
+        let status = match &failure {
             None => StageStatus::Ran,
             Some(error) => StageStatus::Failed {
                 reason: error.to_string(),
@@ -350,9 +354,9 @@ impl SharedEngine {
         selection
             .stages
             .insert(0, StageReport::new(Stage::Store, status));
-        if let Some(error) = failed {
+        if let Some(error) = failure {
             let reason = format!(
-                "{error}; picked from the {candidates} tools of {} that are kept here",
+                "{error}; picked from {candidates} cached tools of {}",
                 snapshot.head.current.tools
             );
             selection
@@ -361,65 +365,88 @@ impl SharedEngine {
         }
         Ok(selection)
     }
+
+    /// Picks from a snapshot that is loaded completely.
+    fn pick_locally(
+        &self,
+        engine: &Engine,
+        snapshot: &LoadedSnapshot,
+        query: &Query,
+        options: &PickOptions,
+    ) -> Result<Selection, PickError> {
+        let fault = lock(&self.0.outage).reason.clone();
+        let mut selection = engine.pick(query, options)?;
+        selection.snapshot = Some(snapshot.report(None));
+        if let Some(reason) = fault {
+            let version = snapshot.head.current.version;
+            let reason = format!("{reason}; picked from the cached snapshot {version}");
+            selection
+                .degraded
+                .insert(0, Degraded::new(Stage::Store, reason));
+        }
+        Ok(selection)
+    }
 }
 
-impl Shared {
-    fn snapshot(&self) -> Arc<Snapshot> {
+impl SharedEngineInner {
+    fn snapshot(&self) -> Arc<LoadedSnapshot> {
         Arc::clone(&lock(&self.snapshot))
     }
 
-    /// Whether the store may be asked: not for a while after it failed, so that not every request
-    /// waits for it.
-    fn ready(&self) -> Result<(), StoreError> {
-        let fault = lock(&self.fault);
-        match (&fault.reason, fault.until) {
+    /// Returns an error for a while after a failure, so that not every request waits for the store.
+    fn check_available(&self) -> Result<(), StoreError> {
+        let outage = lock(&self.outage);
+        match (&outage.reason, outage.until) {
             (Some(reason), Some(until)) if Instant::now() < until => Err(StoreError::Unavailable {
                 address: self.store.address().to_owned(),
-                reason: format!("not asked again yet: {reason}"),
+                reason: format!("paused after a failure: {reason}"),
             }),
             _ => Ok(()),
         }
     }
 
-    fn failed(&self, error: &StoreError, asked: Asked) {
-        let mut fault = lock(&self.fault);
-        if fault.reason.is_none() {
-            tracing::warn!(target: "picktools::store", %error, "the store cannot be used; picks rest on what is kept here");
+    fn record_failure(&self, error: &StoreError, purpose: StoreUse) {
+        let mut outage = lock(&self.outage);
+        if outage.reason.is_none() {
+            tracing::warn!(
+                target: "picktools::store", %error,
+                "the store cannot be used; picking from the cache"
+            );
         }
-        fault.reason = Some(error.to_string());
-        fault.until = Some(Instant::now() + PAUSE);
-        fault.failures += 1;
-        fault.of_picks |= asked == Asked::ForAPick;
+        outage.reason = Some(error.to_string());
+        outage.until = Some(Instant::now() + PAUSE);
+        outage.failures += 1;
+        outage.affects_picks |= purpose == StoreUse::Pick;
     }
 
-    fn works(&self, asked: Asked) {
-        let mut fault = lock(&self.fault);
-        // What a pick could not get is there again when a pick gets it.
-        if fault.of_picks && asked == Asked::ToFollow {
+    fn record_success(&self, purpose: StoreUse) {
+        let mut outage = lock(&self.outage);
+        // An outage that affected a pick ends with a successful pick.
+        if outage.affects_picks && purpose == StoreUse::Follow {
             return;
         }
-        fault.of_picks = false;
-        if fault.reason.take().is_some() {
+        outage.affects_picks = false;
+        if outage.reason.take().is_some() {
             tracing::info!(target: "picktools::store", "the store answers again");
         }
-        fault.until = None;
+        outage.until = None;
     }
 
-    /// Keeps no row that turned out to be damaged when all of its definition was needed.
-    fn damaged_late(&self, reason: String) -> StoreError {
+    /// Removes the rows with damaged definitions from the cache, and returns the error.
+    fn drop_damaged_rows(&self, reason: String) -> StoreError {
         let damaged = self
-            .kept
+            .cache
             .all()
             .into_iter()
             .filter(|(_, row)| row.tool.is_damaged());
-        self.kept.drop_rows(damaged.map(|(key, _)| key));
+        self.cache.drop_rows(damaged.map(|(key, _)| key));
         self.store.damaged("a row", reason)
     }
 
-    /// How long the store may take to answer.
+    /// Returns the timeout for the store.
     fn within(&self, deadline: Deadline) -> Duration {
         match deadline.instant() {
-            // Half of what is left is for ranking.
+            // Half of the remaining time is reserved for ranking.
             Some(end) => self
                 .store
                 .timeout()
@@ -428,97 +455,80 @@ impl Shared {
         }
     }
 
-    /// Waits for the snapshot that has taken the place of one whose generation was removed; `None`
-    /// where none has, or not in time.
-    fn successor(&self, of: &Arc<Snapshot>, within: Duration) -> Option<Arc<Snapshot>> {
+    /// Waits for the snapshot that replaces one whose generation was removed.
+    ///
+    /// Returns `None` if the store has no other snapshot, or if it is not loaded in time.
+    fn successor(
+        &self,
+        snapshot: &Arc<LoadedSnapshot>,
+        within: Duration,
+    ) -> Option<Arc<LoadedSnapshot>> {
         let end = Instant::now() + within;
-        if self.store.current(within).ok()?? == of.head.current {
+        if self.store.current(within).ok()?? == snapshot.head.current {
             return None;
         }
         while Instant::now() < end {
-            let now = self.snapshot();
-            if !Arc::ptr_eq(&now, of) {
-                return Some(now);
+            let latest = self.snapshot();
+            if !Arc::ptr_eq(&latest, snapshot) {
+                return Some(latest);
             }
-            std::thread::sleep(LOOK / 20);
+            std::thread::sleep(FOLLOW_INTERVAL / 20);
         }
         None
     }
 
-    /// Asks the store for candidates and makes an engine of them.
+    /// Returns an engine of the candidates for a request.
     fn candidates(
         &self,
-        snapshot: &Snapshot,
+        snapshot: &LoadedSnapshot,
         query: &Query,
         options: &PickOptions,
         deadline: Deadline,
         embeddings: &mut Embeddings,
     ) -> Result<Engine, StoreError> {
-        let (store, head) = (&self.store, &snapshot.head);
+        let head = &snapshot.head;
         let within = || self.within(deadline);
-        let mode = if snapshot.of.embedders.is_empty() {
+        let default_mode = if snapshot.context.embedders.is_empty() {
             Mode::Keyword
         } else {
             Mode::Hybrid
         };
-        let mode = options.mode.unwrap_or(mode);
+        let mode = options.mode.unwrap_or(default_mode);
         let mut embedded = Vec::new();
         if mode.uses_semantic() && !query.is_blank() {
-            let embedders = &snapshot.of.embedders;
-            let reads =
-                |embedder: &dyn Embedder| embedders.len() == 1 || embedder.reads(query.wanted());
-            for (model, embedder) in embedders
-                .iter()
-                .filter(|(_, embedder)| reads(embedder.as_ref()))
-            {
-                if let Ok(vectors) = embeddings.of(embedder, query, deadline) {
-                    let rows = [&vectors.request, &vectors.conversation]
-                        .into_iter()
-                        .flatten();
-                    embedded.extend(rows.map(|rows| (*model, rows.clone())));
-                }
-            }
+            embedded = embed_request(snapshot, query, deadline, embeddings);
         }
-        let first = FirstStage::new(query, options, mode, &embedded, &snapshot.of.whole);
-        let published = head.current.published;
-        let terms = first.terms();
-        let mut counts = self.kept.terms(published, terms.iter().copied());
-        let unknown: Vec<u64> = terms
-            .iter()
-            .copied()
-            .filter(|term| !counts.contains_key(term))
-            .collect();
-        let told = store.term_counts(head, &unknown, within())?;
-        let told: Vec<(u64, TermCounts)> = unknown.into_iter().zip(told).collect();
-        counts.extend(told.iter().copied());
-        self.kept.keep_terms(published, told.into_iter());
-        let holding = |term: u64| {
+        let stats = &snapshot.context.catalog_stats;
+        let first = FirstStage::new(query, options, mode, &embedded, stats);
+        let counts = self.term_counts(head, first.terms(), within())?;
+        let count = |term: u64| {
             counts
                 .get(&term)
                 .map_or(0, |counts| counts.tools.saturating_add(counts.examples))
         };
-        let found = store.candidates(head, &first, &holding, within())?;
-        let mut rows = self.rows(head, found, within())?;
-        // What tools require comes along by name, and what that requires; and what copies copy by
-        // key.
-        let mut named = first.names.clone();
-        for _ in 0..MOST_STEPS {
-            let required = rows
-                .values()
-                .flat_map(|row| &row.tool.outline().requires)
-                .map(|name| name_tag(name));
-            let required: BTreeSet<u64> = required.filter(|name| !named.contains(name)).collect();
-            let originals = rows.values().flat_map(|row| &row.copies).copied();
-            let mut more: BTreeSet<RowKey> = originals.collect();
+        let candidates = self.store.candidates(head, &first, &count, within())?;
+        let mut rows = self.rows(head, candidates, within())?;
+        // Required tools are added by name, with the tools that they require. The originals of
+        // duplicates are added by key.
+        let mut searched_names = first.names.clone();
+        for _ in 0..MAX_REQUIREMENT_DEPTH {
+            let mut required: BTreeSet<u64> = BTreeSet::new();
+            let mut more: BTreeSet<RowKey> = BTreeSet::new();
+            for row in rows.values() {
+                let names = row.tool.outline().requires.iter();
+                required.extend(names.map(|name| name_tag(name)));
+                more.extend(row.originals.iter().copied());
+            }
+            required.retain(|name| !searched_names.contains(name));
             if !required.is_empty() {
-                named.extend(&required);
-                let asked = FirstStage {
+                searched_names.extend(&required);
+                let search = FirstStage {
                     texts: Vec::new(),
                     vectors: Vec::new(),
                     names: required,
                     filter: Default::default(),
                 };
-                more.extend(store.candidates(head, &asked, &holding, within())?);
+                more.extend(self.store.candidates(head, &search, &count, within())?);
             }
             more.retain(|key| !rows.contains_key(key));
             if more.is_empty() {
@@ -526,249 +536,310 @@ impl Shared {
             }
             rows.extend(self.rows(head, more, within())?);
         }
-        let ordered = in_order(rows);
-        let keys: BTreeSet<SourceKey> = ordered.iter().filter_map(|(_, row)| row.source).collect();
-        let sources = self.sources(head, &keys, within())?;
+        let rows = sort_rows(rows);
+        let source_keys: BTreeSet<SourceKey> =
+            rows.iter().filter_map(|(_, row)| row.source).collect();
+        let sources = self.sources(head, &source_keys, within())?;
         let mut request_terms = RequestTerms::default();
-        counts
-            .iter()
-            .for_each(|(&term, &counts)| request_terms.insert(term, counts));
-        self.works(Asked::ForAPick);
-        let examples = snapshot.of.counted_examples(&request_terms);
-        let index = Index::part(&snapshot.of, &ordered, &sources, request_terms)?;
-        Ok(Engine::of_rows(
+        for (&term, &counts) in &counts {
+            request_terms.insert(term, counts);
+        }
+        self.record_success(StoreUse::Pick);
+        let examples = snapshot.context.example_totals(&request_terms);
+        let index = Index::from_shard(&snapshot.context, &rows, &sources, request_terms)?;
+        let token_counter = self.parts.token_counter.clone();
+        Ok(Engine::from_rows(
             index,
-            &ordered,
+            &rows,
             Some(examples),
-            self.parts.token_counter.clone(),
+            token_counter,
         )?)
     }
 
-    /// Returns those of the rows that are of the snapshot.
+    /// Returns the counts of terms, from the cache and the store.
+    fn term_counts(
+        &self,
+        head: &SnapshotHead,
+        terms: BTreeSet<u64>,
+        within: Duration,
+    ) -> Result<HashMap<u64, TermCounts>, StoreError> {
+        let published = head.current.published;
+        let mut counts = self.cache.terms(published, terms.iter().copied());
+        let unknown: Vec<u64> = terms
+            .into_iter()
+            .filter(|term| !counts.contains_key(term))
+            .collect();
+        let new_counts = self.store.term_counts(head, &unknown, within)?;
+        let new_counts: Vec<(u64, TermCounts)> = unknown.into_iter().zip(new_counts).collect();
+        counts.extend(new_counts.iter().copied());
+        self.cache.insert_terms(published, new_counts.into_iter());
+        Ok(counts)
+    }
+
+    /// Returns the rows that belong to the snapshot.
     fn rows(
         &self,
-        head: &Head,
+        head: &SnapshotHead,
         keys: BTreeSet<RowKey>,
         within: Duration,
     ) -> Result<HashMap<RowKey, Arc<Row>>, StoreError> {
-        let found: Vec<RowKey> = keys.into_iter().collect();
-        let mut rows = self.kept.rows(found.iter().copied());
-        let unknown: Vec<RowKey> = found
+        let keys: Vec<RowKey> = keys.into_iter().collect();
+        let mut rows = self.cache.rows(keys.iter().copied());
+        let unknown: Vec<RowKey> = keys
             .iter()
             .copied()
             .filter(|key| !rows.contains_key(key))
             .collect();
-        let (are_current, lie_there) = self.store.found_rows(head, &found, &unknown, within)?;
-        let current: BTreeSet<RowKey> = found
+        let (are_current, values) = self.store.found_rows(head, &keys, &unknown, within)?;
+        let current: BTreeSet<RowKey> = keys
             .iter()
             .zip(are_current)
-            .filter(|(_, is)| *is)
+            .filter(|(_, is_current)| *is_current)
             .map(|(key, _)| *key)
             .collect();
-        if current.is_empty() && !found.is_empty() && !self.store.has_tools(head, within)? {
+        if current.is_empty() && !keys.is_empty() && !self.store.has_tools(head, within)? {
             return Err(self
                 .store
-                .damaged("the snapshot", "it does not tell which tools it has"));
+                .damaged("the snapshot", "the list of its tools is missing"));
         }
-        let (wanted, lie_there): (Vec<RowKey>, Vec<_>) = unknown
+        let (new_keys, values): (Vec<RowKey>, Vec<_>) = unknown
             .into_iter()
-            .zip(lie_there)
+            .zip(values)
             .filter(|(key, _)| current.contains(key))
             .unzip();
-        let read = of_bytes(&self.store, head, &wanted, lie_there)?;
-        self.kept.keep(read.iter().cloned());
+        let new_rows = parse_rows(&self.store, head, &new_keys, values)?;
+        self.cache.insert(new_rows.iter().cloned());
         rows.retain(|key, _| current.contains(key));
-        rows.extend(read);
-        // One that went meanwhile is not of the snapshot any more.
-        let missing: Vec<RowKey> = wanted
+        rows.extend(new_rows);
+        // A missing row is an error, unless it was removed from the snapshot meanwhile.
+        let missing: Vec<RowKey> = new_keys
             .into_iter()
             .filter(|key| !rows.contains_key(key))
             .collect();
         let are_current = self.store.are_current(head, &missing, within)?;
-        match missing.iter().zip(are_current).find(|(_, is)| *is) {
-            Some((key, _)) => Err(self
-                .store
-                .damaged(format!("the row {key}"), "it is not there")),
-            None => Ok(rows),
+        for (key, is_current) in missing.iter().zip(are_current) {
+            if is_current {
+                return Err(self
+                    .store
+                    .damaged(format!("the row {key}"), "it is missing"));
+            }
         }
+        Ok(rows)
     }
 
+    /// Returns the rows of sources, from the cache and the store.
     fn sources(
         &self,
-        head: &Head,
+        head: &SnapshotHead,
         keys: &BTreeSet<SourceKey>,
         within: Duration,
     ) -> Result<HashMap<SourceKey, Arc<SourceRow>>, StoreError> {
         let published = head.current.published;
-        let mut sources = self.kept.sources(published, keys.iter().copied());
+        let mut sources = self.cache.sources(published, keys.iter().copied());
         let unknown: Vec<SourceKey> = keys
             .iter()
             .copied()
             .filter(|key| !sources.contains_key(key))
             .collect();
-        let mut read = Vec::with_capacity(unknown.len());
+        let mut new_rows = Vec::with_capacity(unknown.len());
         for (key, bytes) in unknown
             .iter()
             .zip(self.store.sources(head, &unknown, within)?)
         {
-            // One that has gone meanwhile says nothing.
+            // The source was removed meanwhile.
             let Some(bytes) = bytes else { continue };
-            let row = SourceRow::of_bytes(&bytes, &head.models)
+            let row = SourceRow::from_bytes(&bytes, &head.models)
                 .map_err(|damaged| self.store.damaged(format!("the source {key}"), damaged))?;
-            read.push((*key, Arc::new(row)));
+            new_rows.push((*key, Arc::new(row)));
         }
-        self.kept.keep_sources(published, read.iter().cloned());
-        sources.extend(read);
+        self.cache
+            .insert_sources(published, new_rows.iter().cloned());
+        sources.extend(new_rows);
         Ok(sources)
     }
 
-    /// Looks whether another snapshot was published, and goes on with that.
-    fn look(&self) -> Result<(), StoreError> {
+    /// Loads the current snapshot of the store, if it is not loaded.
+    fn update(&self) -> Result<(), StoreError> {
         let current = self
             .store
             .current(self.store.timeout())?
             .ok_or_else(|| self.store.empty())?;
-        let before = self.snapshot();
-        if current != before.head.current {
-            if current.version < before.head.current.version {
-                tracing::warn!(
-                    target: "picktools::store",
-                    from = before.head.current.version, to = current.version,
-                    "the store has gone back to an older snapshot"
-                );
-            }
-            let snapshot =
-                Snapshot::load(&self.store, &current, &self.parts, &self.kept, self.whole)?;
-            // What is gone shall not stand in for anything.
-            let rows: Vec<RowKey> = self.kept.all().into_iter().map(|(key, _)| key).collect();
-            for rows in rows.chunks(ROWS_AT_ONCE) {
-                let are = self
-                    .store
-                    .are_current(&snapshot.head, rows, self.store.timeout())?;
-                self.kept.drop_rows(
-                    rows.iter()
-                        .zip(are)
-                        .filter(|(_, is)| !*is)
-                        .map(|(key, _)| *key),
-                );
-            }
-            *lock(&self.snapshot) = Arc::new(snapshot);
+        let loaded = self.snapshot();
+        if current == loaded.head.current {
+            return Ok(());
         }
+        if current.version < loaded.head.current.version {
+            tracing::warn!(
+                target: "picktools::store",
+                from = loaded.head.current.version, to = current.version,
+                "the store has returned to an older snapshot"
+            );
+        }
+        let snapshot = LoadedSnapshot::load(
+            &self.store,
+            &current,
+            &self.parts,
+            &self.cache,
+            self.max_local_tools,
+        )?;
+        // Rows that the snapshot no longer has must not be used as a fallback.
+        let keys: Vec<RowKey> = self.cache.all().into_iter().map(|(key, _)| key).collect();
+        for keys in keys.chunks(ROWS_AT_ONCE) {
+            let timeout = self.store.timeout();
+            let are_current = self.store.are_current(&snapshot.head, keys, timeout)?;
+            let removed = keys
+                .iter()
+                .zip(are_current)
+                .filter(|(_, is_current)| !*is_current)
+                .map(|(key, _)| *key);
+            self.cache.drop_rows(removed);
+        }
+        *lock(&self.snapshot) = Arc::new(snapshot);
         Ok(())
     }
 }
 
-/// Looks for other snapshots for as long as the engine is there.
-fn follow(shared: &Weak<Shared>, stop: &(Mutex<bool>, Condvar)) {
+/// Embeds the request with the models of a snapshot. Vectors of failed models are missing.
+fn embed_request(
+    snapshot: &LoadedSnapshot,
+    query: &Query,
+    deadline: Deadline,
+    embeddings: &mut Embeddings,
+) -> Vec<(usize, Array2<f32>)> {
+    let embedders = &snapshot.context.embedders;
+    let mut embedded = Vec::new();
+    for (model, embedder) in embedders {
+        if embedders.len() > 1 && !embedder.reads(query.search_text()) {
+            continue;
+        }
+        if let Ok(vectors) = embeddings.get_or_embed(embedder, query, deadline) {
+            let texts = [&vectors.request, &vectors.conversation];
+            embedded.extend(
+                texts
+                    .into_iter()
+                    .flatten()
+                    .map(|rows| (*model, rows.clone())),
+            );
+        }
+    }
+    embedded
+}
+
+/// Follows the publications until the engine is dropped.
+fn follow(engine: &Weak<SharedEngineInner>, stop: &(Mutex<bool>, Condvar)) {
     loop {
         let stopped = stop
             .1
-            .wait_timeout_while(lock(&stop.0), LOOK, |stopped| !*stopped);
+            .wait_timeout_while(lock(&stop.0), FOLLOW_INTERVAL, |stopped| !*stopped);
         if *stopped.unwrap_or_else(PoisonError::into_inner).0 {
             return;
         }
-        let Some(shared) = shared.upgrade() else {
+        let Some(engine) = engine.upgrade() else {
             return;
         };
-        match shared.look() {
-            Ok(()) => shared.works(Asked::ToFollow),
-            Err(error) => shared.failed(&error, Asked::ToFollow),
+        match engine.update() {
+            Ok(()) => engine.record_success(StoreUse::Follow),
+            Err(error) => engine.record_failure(&error, StoreUse::Follow),
         }
     }
 }
 
-impl Snapshot {
+impl LoadedSnapshot {
+    /// Loads a snapshot, completely if it has at most `max_local_tools` tools.
     fn load(
         store: &RedisStore,
-        current: &Current,
+        current: &CurrentSnapshot,
         parts: &EngineParts,
-        kept: &Kept,
-        most: usize,
+        cache: &RowCache,
+        max_local_tools: usize,
     ) -> Result<Self, StoreError> {
-        let head = store.head(current, READ)?;
-        let embedders = parts.of(&head)?;
-        let whole = head
-            .whole()
+        let head = store.head(current, READ_TIMEOUT)?;
+        let embedders = parts.models_of_snapshot(&head)?;
+        let stats = head
+            .catalog_stats()
             .map_err(|reason| store.damaged("the snapshot", reason))?;
         let dimensions: Vec<usize> = head
             .models
             .iter()
             .map(|(_, dimensions)| *dimensions)
             .collect();
-        let of = PartOf::new(whole, head.counts.clone(), &dimensions, embedders);
-        let of = Arc::new(of.map_err(|damaged| store.damaged("the snapshot", damaged))?);
-        let whole = if head.counts.tools <= most {
-            Some(Self::whole(store, &head, &of, kept, parts)?)
+        let context = SnapshotContext::new(stats, head.counts.clone(), &dimensions, embedders);
+        let context = context.map_err(|damaged| store.damaged("the snapshot", damaged))?;
+        let context = Arc::new(context);
+        let complete = if head.counts.tools <= max_local_tools {
+            Some(load_engine(store, &head, &context, cache, parts)?)
         } else {
             None
         };
         let token_counter = parts.token_counter.clone();
         Ok(Self {
             head,
-            of,
-            whole,
+            context,
+            complete,
             token_counter,
-            standing_in: Mutex::default(),
+            fallback: Mutex::default(),
         })
     }
 
-    /// Reads all of a snapshot.
-    fn whole(
-        store: &RedisStore,
-        head: &Head,
-        of: &PartOf,
-        kept: &Kept,
-        parts: &EngineParts,
-    ) -> Result<Engine, StoreError> {
-        let rows = gather(store, head, kept, store.keys(head, READ)?, READ)?;
-        if rows.len() != head.counts.tools {
-            let reason = format!(
-                "it has {} tools, and {} of them lie there",
-                head.counts.tools,
-                rows.len()
-            );
-            return Err(store.damaged("the snapshot", reason));
-        }
-        let rows = in_order(rows);
-        rows.par_iter()
-            .try_for_each(|(key, row)| definition(store, key, row).map(drop))?;
-        Ok(Engine::of_rows(
-            Index::whole(of, &rows)?,
-            &rows,
-            None,
-            parts.token_counter.clone(),
-        )?)
-    }
-
     fn report(&self, candidates: Option<usize>) -> SnapshotReport {
-        let Current { version, tools, .. } = self.head.current;
+        let CurrentSnapshot { version, tools, .. } = self.head.current;
         SnapshotReport::new(version, tools, candidates)
     }
 
-    /// Returns an engine of the tools that are kept here; `None` where there are none.
-    fn stand_in(&self, kept: &Kept) -> Result<Option<Engine>, PickError> {
-        let mut standing_in = lock(&self.standing_in);
-        if standing_in
-            .as_ref()
-            .is_none_or(|(rows, _)| *rows < kept.len())
+    /// Returns an engine of the cached tools, or `None` if the cache is empty.
+    fn fallback_engine(&self, cache: &RowCache) -> Result<Option<Engine>, PickError> {
+        let mut fallback = lock(&self.fallback);
+        if let Some(fallback) = &*fallback
+            && fallback.rows >= cache.len()
         {
-            let (rows, damaged): (Vec<_>, Vec<_>) = kept
-                .all()
-                .into_par_iter()
-                .partition(|(_, row)| row.whole().is_ok());
-            kept.drop_rows(damaged.into_iter().map(|(key, _)| key));
-            let rows = in_order(rows);
-            if rows.is_empty() {
-                return Ok(None);
-            }
-            let engine = Engine::of_rows(
-                Index::whole(&self.of, &rows)?,
-                &rows,
-                None,
-                self.token_counter.clone(),
-            )?;
-            *standing_in = Some((rows.len(), engine));
+            return Ok(Some(fallback.engine.clone()));
         }
-        Ok(standing_in.as_ref().map(|(_, engine)| engine.clone()))
+        let (rows, damaged): (Vec<_>, Vec<_>) = cache
+            .all()
+            .into_par_iter()
+            .partition(|(_, row)| row.definition().is_ok());
+        cache.drop_rows(damaged.into_iter().map(|(key, _)| key));
+        let rows = sort_rows(rows);
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let index = Index::from_rows(&self.context, &rows)?;
+        let engine = Engine::from_rows(index, &rows, None, self.token_counter.clone())?;
+        *fallback = Some(FallbackEngine {
+            rows: rows.len(),
+            engine: engine.clone(),
+        });
+        Ok(Some(engine))
     }
+}
+
+/// Loads all rows of a snapshot, and returns an engine of them.
+fn load_engine(
+    store: &RedisStore,
+    head: &SnapshotHead,
+    context: &SnapshotContext,
+    cache: &RowCache,
+    parts: &EngineParts,
+) -> Result<Engine, StoreError> {
+    let rows = gather(
+        store,
+        head,
+        cache,
+        store.keys(head, READ_TIMEOUT)?,
+        READ_TIMEOUT,
+    )?;
+    if rows.len() != head.counts.tools {
+        let reason = format!(
+            "it has {} tools, but only {} rows",
+            head.counts.tools,
+            rows.len()
+        );
+        return Err(store.damaged("the snapshot", reason));
+    }
+    let rows = sort_rows(rows);
+    rows.par_iter()
+        .try_for_each(|(key, row)| read_definition(store, key, row).map(drop))?;
+    let index = Index::from_rows(context, &rows)?;
+    let token_counter = parts.token_counter.clone();
+    Ok(Engine::from_rows(index, &rows, None, token_counter)?)
 }

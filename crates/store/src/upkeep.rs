@@ -1,68 +1,68 @@
-//! What operators ask of a store: what lies there, whether it is whole, and to remove what nothing
-//! needs.
+//! Maintenance of a store: status, verification and the removal of garbage.
 
 use foldhash::{HashMap, HashMapExt};
 use serde::Serialize;
 
-use super::{READ, ROWS_AT_ONCE, RedisStore, SnapshotStatus, Store, StoreError, Values};
-use picktools::shard::{DamagedRow, Row, RowKey, SourceKey, SourceRow, TermCounts};
+use super::{READ_TIMEOUT, ROWS_AT_ONCE, RedisStore, SnapshotStatus, Store, StoreError, Values};
+use picktools::shard::{DamagedRow, Row, RowKey, SourceKey, SourceRow};
 
-/// The most faults that are told one by one.
-const MOST_FAULTS: usize = 100;
+/// The largest number of faults that are listed.
+const MAX_FAULTS: usize = 100;
 
-/// What lies in a store.
+/// The content of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct StoreStatus {
     /// The address, without user and password.
     pub address: String,
-    /// Whose part of it.
+    /// The tenant.
     pub tenant: String,
-    /// What was published last; absent where nothing was.
+    /// The latest snapshot, or `None` if nothing was published.
     pub snapshot: Option<SnapshotStatus>,
-    /// The models that it was published with.
+    /// The models of the snapshot.
     pub models: Vec<String>,
-    /// How many documents the index has: those of the snapshot, and those that a publication which
-    /// is going on has written.
+    /// The number of documents in the index: those of the snapshot, and those of a publication in
+    /// progress.
     pub indexed: Option<u64>,
-    /// How much memory the whole server takes, in bytes.
+    /// The memory of the server, in bytes.
     pub memory: Option<u64>,
 }
 
-/// What was found where all of a snapshot was read.
+/// The result of a verification of a snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Verification {
-    /// How many rows of tools were read.
+    /// The number of tool rows that were read.
     pub tools: usize,
-    /// How many rows of sources were read.
+    /// The number of source rows that were read.
     pub sources: usize,
-    /// How many faults there are.
+    /// The number of faults.
     pub faults: usize,
-    /// The first hundred.
-    pub told: Vec<String>,
+    /// The first hundred faults.
+    #[serde(rename = "told")]
+    pub messages: Vec<String>,
 }
 
-/// What was removed.
+/// The number of removed objects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Collected {
-    /// How many generations.
+pub struct GarbageReport {
+    /// The number of removed generations.
     pub generations: usize,
-    /// How many keys.
+    /// The number of removed keys.
     pub keys: usize,
 }
 
-/// Tells what lies in a store.
+/// Returns the content of a store.
 ///
 /// # Errors
 ///
-/// [`StoreError`] when it cannot be reached, or what lies there cannot be read.
+/// [`StoreError`] if the store cannot be reached or its data is damaged.
 pub fn status(store: &RedisStore) -> Result<StoreStatus, StoreError> {
     let current = store.current(store.timeout())?;
     let head = current
         .as_ref()
-        .map(|current| store.head(current, READ))
+        .map(|current| store.head(current, READ_TIMEOUT))
         .transpose()?;
     Ok(StoreStatus {
         address: store.address().to_owned(),
@@ -74,143 +74,152 @@ pub fn status(store: &RedisStore) -> Result<StoreStatus, StoreError> {
             .collect(),
         indexed: head
             .as_ref()
-            .map(|head| store.indexed(head, READ))
+            .map(|head| store.count_documents(head, READ_TIMEOUT))
             .transpose()?,
-        // Not everybody may ask that.
-        memory: store.memory(READ).unwrap_or_default(),
+        // The user of the store may not have the permission for this command.
+        memory: store.memory(READ_TIMEOUT).unwrap_or_default(),
     })
 }
 
-/// Removes what publications left behind that were cut off, and all generations but the current
-/// one; also from a store that is full.
+/// Removes the remains of interrupted publications, and all generations except the current one.
+///
+/// This also works if the store is full.
 ///
 /// # Errors
 ///
-/// [`StoreError`] when it cannot be reached, or somebody publishes.
-pub fn collect(store: &RedisStore) -> Result<Collected, StoreError> {
-    let removing = store.begin_to_remove()?;
-    removing.collect(store.current(READ)?.as_ref())
+/// [`StoreError`] if the store cannot be reached or another publisher is active.
+pub fn collect(store: &RedisStore) -> Result<GarbageReport, StoreError> {
+    let publisher = store.begin_removal()?;
+    publisher.collect(store.current(READ_TIMEOUT)?.as_ref())
 }
 
-/// Reads all of a snapshot, and holds every row to its key. `progress` is told how many tools were
-/// read, of how many.
+/// Reads the complete snapshot, and validates every row against its key.
+///
+/// `progress` receives the number of tools read and the number of all tools.
 ///
 /// # Errors
 ///
-/// [`StoreError`] when it cannot be reached or is empty; what is wrong with rows is told in
-/// [`Verification::told`].
+/// [`StoreError`] if the store cannot be reached or is empty. Faults of rows are in
+/// [`Verification::messages`].
 pub fn verify(
     store: &RedisStore,
     progress: &dyn Fn(usize, usize),
 ) -> Result<Verification, StoreError> {
-    let current = store.current(READ)?.ok_or_else(|| store.empty())?;
-    let head = store.head(&current, READ)?;
-    let mut found = Verification::default();
-    let mut fault = |fault: String| {
-        found.faults += 1;
-        if found.told.len() < MOST_FAULTS {
-            found.told.push(fault);
+    let current = store.current(READ_TIMEOUT)?.ok_or_else(|| store.empty())?;
+    let head = store.head(&current, READ_TIMEOUT)?;
+    let mut verification = Verification::default();
+    let mut add_fault = |fault: String| {
+        verification.faults += 1;
+        if verification.messages.len() < MAX_FAULTS {
+            verification.messages.push(fault);
         }
     };
-    head.whole()
-        .err()
-        .into_iter()
-        .for_each(|reason| fault(format!("the snapshot: {reason}")));
-    let keys: Vec<RowKey> = store.keys(&head, READ)?;
+    if let Err(reason) = head.catalog_stats() {
+        add_fault(format!("the snapshot: {reason}"));
+    }
+    let keys: Vec<RowKey> = store.keys(&head, READ_TIMEOUT)?;
     if keys.len() != current.tools {
-        fault(format!(
-            "the snapshot has {} tools, and {} are listed",
+        add_fault(format!(
+            "the snapshot has {} tools, but {} are listed",
             current.tools,
             keys.len()
         ));
     }
-    let indexed = store.indexed(&head, READ)?;
+    let indexed = store.count_documents(&head, READ_TIMEOUT)?;
     if indexed < keys.len() as u64 {
-        fault(format!(
-            "the index has {indexed} documents, and {} tools are listed",
+        add_fault(format!(
+            "the index has {indexed} documents, but {} tools are listed",
             keys.len()
         ));
     }
     let mut sources: Vec<SourceKey> = Vec::new();
-    let mut holding: HashMap<u64, (u32, u32)> = HashMap::new();
-    let mut read = 0;
-    let whole = |bytes: &[u8], key: RowKey| {
-        let row = Row::of_bytes(bytes, key, &head.models)?;
-        row.whole()?;
+    let mut expected_counts: HashMap<u64, ExpectedCounts> = HashMap::new();
+    let mut tools = 0;
+    let parse_row = |bytes: &[u8], key: RowKey| {
+        let row = Row::from_bytes(bytes, key, &head.models)?;
+        row.definition()?;
         Ok::<Row, DamagedRow>(row)
     };
     for keys in keys.chunks(ROWS_AT_ONCE) {
-        for (key, bytes) in keys
-            .iter()
-            .zip(each(keys, &|keys| store.rows(&head, keys, READ))?)
-        {
-            match bytes.and_then(|bytes| whole(&bytes, *key).map_err(|damaged| damaged.to_string()))
-            {
+        for (key, bytes) in keys.iter().zip(read_each(keys, &|keys| {
+            store.rows(&head, keys, READ_TIMEOUT)
+        })?) {
+            let row = bytes
+                .and_then(|bytes| parse_row(&bytes, *key).map_err(|damaged| damaged.to_string()));
+            match row {
                 Ok(row) => {
                     sources.extend(row.source);
-                    row.terms()
-                        .for_each(|(term, ..)| holding.entry(term).or_default().0 += 1);
-                    row.example_terms()
-                        .into_iter()
-                        .flatten()
-                        .for_each(|term| holding.entry(term).or_default().1 += 1);
+                    for (term, ..) in row.terms() {
+                        expected_counts.entry(term).or_default().tools += 1;
+                    }
+                    for term in row.example_terms().into_iter().flatten() {
+                        expected_counts.entry(term).or_default().examples += 1;
+                    }
                 }
-                Err(reason) => fault(format!("the row {key}: {reason}")),
+                Err(reason) => add_fault(format!("the row {key}: {reason}")),
             }
         }
-        read += keys.len();
-        progress(read, current.tools);
+        tools += keys.len();
+        progress(tools, current.tools);
     }
-    let terms: Vec<u64> = holding.keys().copied().collect();
+    let terms: Vec<u64> = expected_counts.keys().copied().collect();
     let mut miscounted = 0;
     for terms in terms.chunks(ROWS_AT_ONCE) {
-        let counted = store.term_counts(&head, terms, READ)?;
-        let is_wrong =
-            |(term, counts): &(&u64, TermCounts)| holding[term] != (counts.tools, counts.examples);
-        miscounted += terms.iter().zip(counted).filter(is_wrong).count();
+        let counted = store.term_counts(&head, terms, READ_TIMEOUT)?;
+        for (term, counts) in terms.iter().zip(counted) {
+            let expected = &expected_counts[term];
+            if expected.tools != counts.tools || expected.examples != counts.examples {
+                miscounted += 1;
+            }
+        }
     }
     if miscounted > 0 {
-        fault(format!(
-            "of {miscounted} words it is counted wrong how many tools hold them"
-        ));
+        add_fault(format!("the counts of {miscounted} words are wrong"));
     }
     sources.sort_unstable();
     sources.dedup();
     for keys in sources.chunks(ROWS_AT_ONCE) {
-        for (key, bytes) in keys
-            .iter()
-            .zip(each(keys, &|keys| store.sources(&head, keys, READ))?)
-        {
+        for (key, bytes) in keys.iter().zip(read_each(keys, &|keys| {
+            store.sources(&head, keys, READ_TIMEOUT)
+        })?) {
             let row = bytes.and_then(|bytes| {
-                SourceRow::of_bytes(&bytes, &head.models).map_err(|damaged| damaged.to_string())
+                SourceRow::from_bytes(&bytes, &head.models).map_err(|damaged| damaged.to_string())
             });
-            row.err()
-                .into_iter()
-                .for_each(|reason| fault(format!("the source {key}: {reason}")));
+            if let Err(reason) = row {
+                add_fault(format!("the source {key}: {reason}"));
+            }
         }
     }
-    (found.tools, found.sources) = (read, sources.len());
-    Ok(found)
+    verification.tools = tools;
+    verification.sources = sources.len();
+    Ok(verification)
 }
 
-/// Reads what lies under keys; where that cannot be read of all at once, of each by itself, with
-/// what is wrong there.
-fn each<K>(
+/// The counts of a term that the rows of a snapshot imply.
+#[derive(Default)]
+struct ExpectedCounts {
+    tools: u32,
+    examples: u32,
+}
+
+/// Reads the values of keys.
+///
+/// If a batch is damaged, reads smaller batches to find the damaged keys, with the reasons.
+fn read_each<K>(
     keys: &[K],
     read: &dyn Fn(&[K]) -> Result<Values, StoreError>,
 ) -> Result<Vec<Result<Vec<u8>, String>>, StoreError> {
     match (read(keys), keys) {
         (Ok(values), _) => Ok(values
             .into_iter()
-            .map(|value| value.ok_or_else(|| "it is not there".to_owned()))
+            .map(|value| value.ok_or_else(|| "it is missing".to_owned()))
             .collect()),
         (Err(StoreError::Damaged { reason, .. }), [_]) => Ok(vec![Err(reason)]),
         (Err(StoreError::Damaged { .. }), _) => {
-            let (one, other) = keys.split_at(keys.len() / 2);
-            Ok([each(one, read)?, each(other, read)?]
-                .into_iter()
-                .flatten()
-                .collect())
+            let (first, second) = keys.split_at(keys.len() / 2);
+            let mut values = read_each(first, read)?;
+            values.extend(read_each(second, read)?);
+            Ok(values)
         }
         (Err(error), _) => Err(error),
     }

@@ -3,7 +3,7 @@
 pub mod server;
 #[cfg(feature = "store")]
 pub mod store;
-// The engine's tests have it too, and depend on no other crate of the workspace.
+// Shared with the tests of the library, which depend on no other crate of the workspace.
 #[path = "../../../tests/main/support.rs"]
 mod support;
 

@@ -1,4 +1,4 @@
-//! A server of the tests that answers over HTTP as it is told.
+//! A fake HTTP server with answers from a closure.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,73 +9,77 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// What the server was sent.
+/// A request that the server received.
 #[derive(Clone)]
-pub struct Asked {
+pub struct RecordedRequest {
     /// Request line and headers, in lower case.
     pub head: String,
     /// The body.
     pub body: Value,
 }
 
-/// What the server answers.
+/// An answer of the server.
 pub enum Reply {
     /// This JSON, with the status 200.
     Json(Value),
     /// Status line without the version, further headers, and the body.
     Raw(&'static str, String, String),
-    /// A list that never ends.
+    /// An endless list.
     Endless,
-    /// Nothing, for as long as the test lasts.
+    /// No answer for 60 seconds.
     Hang,
-    /// Nothing; what is sent is how long it took until the client hung up.
+    /// No answer. Sends the time after which the client closed the connection.
     Watch(Sender<Duration>),
-    /// A sound beginning, then a byte a second.
+    /// A valid beginning, then one byte per second.
     Drip,
-    /// Half of the answer that was announced.
+    /// A part of the announced answer.
     Half,
-    /// An answer of 50 MB, announced as such.
+    /// An answer of 50 MB, with the correct length.
     Huge,
 }
 
 impl Reply {
-    /// A status line with a body and no further headers.
+    /// Returns an answer with a status line and a body.
     pub fn status(status: &'static str, body: &str) -> Self {
         Self::Raw(status, String::new(), body.to_owned())
     }
 }
 
-/// A server that answers the n-th request, counted from 0, as it is told.
-pub struct Server {
-    /// The base that a user would name.
+/// A server that answers each request with a closure, which gets the number of the request from 0.
+pub struct TestServer {
+    /// The base URL for the client.
     pub url: String,
-    /// All that the server was sent so far.
-    pub asked: Arc<Mutex<Vec<Asked>>>,
+    /// The requests so far.
+    pub requests: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
-impl Server {
+impl TestServer {
     /// Starts a server on a free port.
-    pub fn new(answer: impl Fn(usize, &Asked) -> Reply + Send + Sync + 'static) -> Self {
+    pub fn new(answer: impl Fn(usize, &RecordedRequest) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let url = format!("http://{}/v1", listener.local_addr().expect("it is bound"));
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let (answer, log) = (Arc::new(answer), Arc::clone(&asked));
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (answer, log) = (Arc::new(answer), Arc::clone(&requests));
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (answer, log) = (Arc::clone(&answer), Arc::clone(&log));
                 thread::spawn(move || serve(&stream, answer.as_ref(), &log));
             }
         });
-        Self { url, asked }
+        Self { url, requests }
     }
 
-    /// Returns all that the server was sent so far.
-    pub fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().expect("nobody panicked").clone()
+    /// Returns the requests so far.
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.requests.lock().expect("nobody panicked").clone()
     }
 }
 
-fn serve(stream: &TcpStream, answer: &dyn Fn(usize, &Asked) -> Reply, log: &Mutex<Vec<Asked>>) {
+fn serve(
+    stream: &TcpStream,
+    answer: &dyn Fn(usize, &RecordedRequest) -> Reply,
+    log: &Mutex<Vec<RecordedRequest>>,
+) {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -91,21 +95,21 @@ fn serve(stream: &TcpStream, answer: &dyn Fn(usize, &Asked) -> Reply, log: &Mute
     let length = head
         .lines()
         .find_map(|line| line.strip_prefix("content-length: "))
-        .expect("the length is told");
+        .expect("the request has a length");
     let mut body = vec![0; length.parse().expect("a length is a number")];
     reader
         .read_exact(&mut body)
         .expect("the request can be read");
-    let asked = Asked {
+    let request = RecordedRequest {
         head,
         body: serde_json::from_slice(&body).expect("the request is JSON"),
     };
     let n = {
         let mut log = log.lock().expect("nobody panicked");
-        log.push(asked.clone());
+        log.push(request.clone());
         log.len() - 1
     };
-    let (status, headers, body) = match answer(n, &asked) {
+    let (status, headers, body) = match answer(n, &request) {
         Reply::Json(value) => ("200 OK", String::new(), value.to_string()),
         Reply::Raw(status, headers, body) => (status, headers, body),
         Reply::Endless => return endless(stream),
@@ -128,7 +132,7 @@ fn serve(stream: &TcpStream, answer: &dyn Fn(usize, &Asked) -> Reply, log: &Mute
     let text = format!(
         "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n{headers}\r\n{body}"
     );
-    // A client that has seen enough may have hung up.
+    // The client may have closed the connection already.
     let _gone = (&mut &*stream).write_all(text.as_bytes());
 }
 
@@ -150,16 +154,16 @@ fn drip(mut stream: &TcpStream) {
     }
 }
 
-/// Waits for the end of the connection, be it orderly or not.
+/// Waits for the end of the connection, with or without an error.
 fn watch(reader: &mut BufReader<&TcpStream>, sender: &Sender<Duration>) {
     let started = Instant::now();
     let _end = reader.read(&mut [0; 64]);
-    let _nobody_asks = sender.send(started.elapsed());
+    let _no_receiver = sender.send(started.elapsed());
 }
 
-/// What the model was told of the tools: a line of JSON each.
-pub fn told(asked: &Asked) -> Vec<Value> {
-    let message = asked.body["messages"]
+/// Returns the tools in a prompt for a model: a JSON object per line.
+pub fn listed_tools(request: &RecordedRequest) -> Vec<Value> {
+    let message = request.body["messages"]
         .as_array()
         .and_then(|all| all.last())
         .expect("there is a message");
@@ -170,9 +174,9 @@ pub fn told(asked: &Asked) -> Vec<Value> {
         .collect()
 }
 
-/// Scores of the tools by their names, for the ids that the model was told.
-pub fn scores(asked: &Asked, score: impl Fn(&str) -> u32) -> String {
-    let scores = told(asked).into_iter().map(|line| {
+/// Returns scores for the tools in a prompt, by the names of the tools.
+pub fn scores(request: &RecordedRequest, score: impl Fn(&str) -> u32) -> String {
+    let scores = listed_tools(request).into_iter().map(|line| {
         let id = line["id"].as_str().expect("it is text").to_owned();
         (
             id,

@@ -1,4 +1,4 @@
-//! A store of the test's own, and a line to it that can be slow, cut or closed.
+//! A store for a test, and a relay to it that can be slow or broken.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use redis::Value;
 use tempfile::TempDir;
 
-/// A server that ends with the test.
+/// A Valkey server that ends with the test.
 pub struct StoreServer {
     child: Child,
     port: u16,
@@ -19,33 +19,33 @@ pub struct StoreServer {
     more: Vec<String>,
 }
 
-/// A port that nobody has. Of those that connections are given by themselves it is none: while the
-/// server is down, a connection to it could be given its port.
+/// Returns a free port outside the ephemeral range.
+///
+/// Otherwise a client connection could get the server's port while the server is down.
 fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
-        let place = std::process::id()
+        let offset = std::process::id()
             .wrapping_mul(37)
             .wrapping_add(u32::from(NEXT.fetch_add(1, Ordering::Relaxed)));
-        let port = 20_000 + u16::try_from(place % 10_000).expect("it is small");
+        let port = 20_000 + u16::try_from(offset % 10_000).expect("it is small");
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }
     }
 }
 
-/// A file that `scripts/fetch-store.sh` has put into the target folder, wherever the test's package
-/// lies.
-fn fetched(name: &str) -> PathBuf {
+/// Returns a file of `target/store` that `scripts/fetch-store.sh` fetched.
+fn fetched_file(name: &str) -> PathBuf {
     let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     let mut files = folders.map(|folder| folder.join("target/store").join(name));
     files
         .find(|file| file.is_file())
-        .unwrap_or_else(|| panic!("{name} is not there: run scripts/fetch-store.sh"))
+        .unwrap_or_else(|| panic!("{name} is missing; run scripts/fetch-store.sh"))
 }
 
 fn start(port: u16, folder: &Path, more: &[String]) -> Child {
-    Command::new(fetched("valkey-server"))
+    Command::new(fetched_file("valkey-server"))
         .args([
             "--port",
             &port.to_string(),
@@ -67,7 +67,7 @@ fn start(port: u16, folder: &Path, more: &[String]) -> Child {
 }
 
 impl StoreServer {
-    /// Starts one with further arguments.
+    /// Starts a server with further arguments.
     pub fn start(more: &[&str]) -> Self {
         let (port, folder) = (free_port(), tempfile::tempdir().expect("a folder"));
         let more: Vec<String> = more.iter().map(|argument| (*argument).to_owned()).collect();
@@ -82,19 +82,19 @@ impl StoreServer {
     }
 
     fn wait(&self) {
-        let until = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(20);
         while self.try_ask(&["PING"]).is_err() {
-            assert!(Instant::now() < until, "it does not start");
+            assert!(Instant::now() < deadline, "the server did not start");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Returns its address.
+    /// Returns the address of the server.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
-    /// Returns its URL.
+    /// Returns the URL of the server.
     pub fn url(&self) -> String {
         format!("redis://{}/0", self.address())
     }
@@ -107,20 +107,20 @@ impl StoreServer {
             .query(&mut connection)
     }
 
-    /// Returns its answer to a command.
+    /// Returns the answer to a command.
     pub fn ask(&self, command: &[&str]) -> Value {
         let log = || std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
         self.try_ask(command)
             .unwrap_or_else(|error| panic!("{command:?}: {error}; {}", log()))
     }
 
-    /// Starts one that has an index.
+    /// Starts a server with the search module.
     pub fn with_search(more: &[&str]) -> Self {
-        let module = fetched("redisearch.so").display().to_string();
+        let module = fetched_file("redisearch.so").display().to_string();
         Self::start(&[&["--loadmodule", &module], more].concat())
     }
 
-    /// Has it do a command.
+    /// Executes a command with binary arguments.
     pub fn ask_bytes(&self, command: &[&[u8]]) {
         let client = redis::Client::open(self.url()).expect("an address");
         let mut connection = client.get_connection().expect("a connection");
@@ -131,12 +131,12 @@ impl StoreServer {
             .expect("it is done");
     }
 
-    /// The names of all keys.
+    /// Returns the names of all keys.
     pub fn keys(&self) -> Vec<String> {
         redis::from_redis_value(self.ask(&["KEYS", "*"])).expect("keys")
     }
 
-    /// Ends it at once.
+    /// Kills the server.
     pub fn kill(&mut self) {
         self.child
             .kill()
@@ -145,13 +145,13 @@ impl StoreServer {
             .expect("it can be ended");
     }
 
-    /// Starts it again with what its folder holds.
+    /// Starts the server again, with the saved data.
     pub fn restart(&mut self) {
         self.child = start(self.port, self.folder.path(), &self.more);
         self.wait();
     }
 
-    /// Writes what there is into the folder, from where a later start takes it.
+    /// Saves the data for a later start.
     pub fn save(&self) {
         self.ask(&["SAVE"]);
     }
@@ -164,41 +164,41 @@ impl Drop for StoreServer {
     }
 }
 
-/// What a line does.
+/// The behaviour of a relay.
 #[derive(Clone, Copy)]
-pub enum Line {
-    /// What comes goes on.
-    Good = 0,
+pub enum RelayMode {
+    /// All data is forwarded.
+    Forward = 0,
     /// Each answer takes two seconds.
     Slow = 1,
-    /// Nothing comes through, and nobody is told.
+    /// All data is dropped silently.
     Cut = 2,
-    /// Whoever calls is hung up on.
+    /// Connections are closed.
     Closed = 3,
 }
 
-/// A line to a store.
+/// A relay between clients and a store.
 pub struct Relay {
-    /// The address to call.
+    /// The address for clients.
     pub address: SocketAddr,
-    line: Arc<AtomicU8>,
-    store: Arc<Mutex<SocketAddr>>,
+    mode: Arc<AtomicU8>,
+    server: Arc<Mutex<SocketAddr>>,
 }
 
 impl Relay {
-    /// Opens a line to a server.
+    /// Starts a relay to a server.
     pub fn to(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
-        let line = Arc::new(AtomicU8::new(Line::Good as u8));
-        let store = Arc::new(Mutex::new(server));
-        let (state, leads_to) = (Arc::clone(&line), Arc::clone(&store));
+        let mode = Arc::new(AtomicU8::new(RelayMode::Forward as u8));
+        let server = Arc::new(Mutex::new(server));
+        let (current_mode, target) = (Arc::clone(&mode), Arc::clone(&server));
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                if state.load(Ordering::Relaxed) == Line::Closed as u8 {
+                if current_mode.load(Ordering::Relaxed) == RelayMode::Closed as u8 {
                     continue;
                 }
-                let server = *leads_to.lock().expect("nothing panicked");
+                let server = *target.lock().expect("nothing panicked");
                 let Ok(server) = TcpStream::connect(server) else {
                     continue;
                 };
@@ -206,38 +206,38 @@ impl Relay {
                     let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else {
                         continue;
                     };
-                    let state = Arc::clone(&state);
-                    std::thread::spawn(move || pass(from, to, is_answer, &state));
+                    let mode = Arc::clone(&current_mode);
+                    std::thread::spawn(move || forward(from, to, is_answer, &mode));
                 }
             }
         });
         Self {
             address,
-            line,
-            store,
+            mode,
+            server,
         }
     }
 
-    /// Leads whoever calls from now on to another store.
-    pub fn leads_to(&self, server: SocketAddr) {
-        *self.store.lock().expect("nothing panicked") = server;
+    /// Connects new clients to another server.
+    pub fn redirect_to(&self, server: SocketAddr) {
+        *self.server.lock().expect("nothing panicked") = server;
     }
 
-    /// Returns the URL of the store behind it.
+    /// Returns the URL of the store behind the relay.
     pub fn url(&self) -> String {
         format!("redis://{}/0", self.address)
     }
 
-    /// Changes what the line does.
-    pub fn is(&self, line: Line) {
-        self.line.store(line as u8, Ordering::Relaxed);
+    /// Changes the behaviour of the relay.
+    pub fn set_mode(&self, mode: RelayMode) {
+        self.mode.store(mode as u8, Ordering::Relaxed);
     }
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, is_answer: bool, state: &AtomicU8) {
+fn forward(mut from: TcpStream, mut to: TcpStream, is_answer: bool, mode: &AtomicU8) {
     let mut bytes = [0; 65_536];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
-        match state.load(Ordering::Relaxed) {
+        match mode.load(Ordering::Relaxed) {
             1 if is_answer => std::thread::sleep(Duration::from_secs(2)),
             2 => continue,
             3 => break,

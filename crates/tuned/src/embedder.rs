@@ -1,17 +1,16 @@
 //! The tuned model: a small transformer trained on requests and tools, run in pure Rust by the
 //! crate `rten`.
 //!
-//! The model is one ONNX file with int8 weights that carries its own vocabulary. A program built
-//! from the repository has it inside; another reads it from a file. `crates/models/tuned/README.md`
-//! tells how it was trained, on what, and what it can and cannot do.
+//! The model is one ONNX file with int8 weights and its own vocabulary. A program built from the
+//! repository contains it; other programs read it from a file. `crates/models/tuned/README.md`
+//! describes its training, its data and its limits.
 //!
-//! Activations are quantised with one scale a text, so texts go through the model one at a time, in
-//! parallel: a vector does not depend on the text's company.
+//! Activations are quantised with one scale per text. Texts are therefore embedded one at a time,
+//! in parallel, and a vector does not depend on other texts.
 //!
-//! A file is not trusted further than rten can be: its lengths are checked before rten reads it, it
-//! gets the operators that our model is made of and no others, and a panic in rten is an error
-//! here. The digest of the file is part of the model's identity, so that a changed file never gets
-//! another's cached vectors.
+//! A model file is untrusted. Its lengths are checked before rten reads it, and only the operators
+//! of this model are allowed. A panic in rten becomes an error. The digest of the file is part of
+//! the model's identity, so a changed file never uses the cached vectors of another one.
 
 use std::borrow::Cow;
 use std::fs;
@@ -27,57 +26,62 @@ use rten_tensor::prelude::*;
 use sha2::{Digest, Sha256};
 
 use picktools::embed::word_pieces::WordPieces;
-use picktools::embed::{EmbedProgress, Embedder, Role, StaticEmbedder, caught, in_time};
+use picktools::embed::{
+    EmbedProgress, Embedder, StaticEmbedder, TextRole, catch_panic, check_deadline,
+};
 
 use crate::onnx_file;
 use picktools::embed::EmbedError;
 
-/// The model's file, where the program has it inside.
+/// The model's file, if the program contains it.
 static BYTES: Option<&[u8]> = picktools_models::TUNED_MODEL;
-/// As `sha256sum` writes it.
+/// The SHA-256 of the file, in the format of `sha256sum`.
 const SHA256: &str = picktools_models::TUNED_SHA256;
-/// Filled by the first who read the model. Nobody waits for another here: reading goes through a
-/// thread pool, and who waits for that may be given work that wants the model too.
+/// The built-in model, stored by the first thread that loaded it.
+///
+/// Threads do not wait for each other here. Loading uses a thread pool, and a waiting thread of
+/// that pool could get work that needs the model too.
 static SHARED: OnceLock<Result<Arc<TunedEmbedder>, String>> = OnceLock::new();
 
-/// Longer texts are cut, in tokens; the model was trained on at most this much.
+/// The number of tokens after which a text is cut. The model was trained with this limit.
 const MAX_TOKENS: usize = 128;
-/// Larger files are not read; ours is a tenth of that.
+/// The largest size of a model file; ten times that of the built-in model.
 const MAX_FILE_BYTES: u64 = 256 << 20;
-/// What a vector's length may be off 1.
+/// The tolerance of the length of a vector, which should be 1.
 const LENGTH_TOLERANCE: f32 = 1e-3;
-const DAMAGED: &str = "it is damaged, or no ONNX model of this kind; copy or fetch it again";
+const DAMAGED: &str = "it is damaged, or not an ONNX model of this kind; copy or fetch it again";
 
-/// The transformer of our own.
+/// The tuned embedding model.
 ///
-/// It runs in rten's thread pool, which has a thread for every core, or as many as the environment
-/// variable `RTEN_NUM_THREADS` says; vectors do not depend on the number. Texts of more than 128
-/// tokens are cut, and a text that has none (no word, no character that the model knows) gets the
-/// zero vector.
+/// It runs in rten's thread pool, which has a thread per core, or the number in the environment
+/// variable `RTEN_NUM_THREADS`. Vectors do not depend on the number of threads. Texts of more than
+/// 128 tokens are cut. A text without known words or characters gets the zero vector.
 pub struct TunedEmbedder {
     identity: String,
     dimensions: usize,
     pieces: WordPieces,
-    /// What stands before and after the tokens of a text.
+    /// The token in front of a text, `[CLS]`.
     first: i32,
+    /// The token after a text, `[SEP]`.
     last: i32,
     model: Model,
 }
 
 impl TunedEmbedder {
-    /// Returns the model that is part of this program, which is read once a process; `None` if the
-    /// program was built without it (as from a package registry, whose packages may not be that
-    /// large).
+    /// Returns the model that is part of this program, loaded once per process.
+    ///
+    /// Returns `None` if the program was built without it, for example from a package registry,
+    /// which limits the size of packages.
     ///
     /// # Errors
     ///
-    /// [`EmbedError::Load`] when the program was built with a damaged model file.
+    /// [`EmbedError::Load`] if the program was built with a damaged model file.
     pub fn shared() -> Option<Result<Arc<Self>, EmbedError>> {
         let bytes = BYTES?;
         let model = match SHARED.get() {
             Some(model) => model,
             None => {
-                let model = Self::read(Cow::Borrowed(bytes)).map(Arc::new);
+                let model = Self::from_bytes(Cow::Borrowed(bytes)).map(Arc::new);
                 SHARED.get_or_init(|| model)
             }
         };
@@ -87,14 +91,15 @@ impl TunedEmbedder {
         }))
     }
 
-    /// Returns the size in bytes of the built-in model's file; `None` if the program was built
-    /// without it.
+    /// Returns the size of the built-in model in bytes, or `None` if the program was built without
+    /// it.
     pub fn built_in_size() -> Option<u64> {
         BYTES.map(|bytes| bytes.len() as u64)
     }
 
-    /// Returns the SHA-256 of this version's model file, in lowercase hexadecimal digits: a file
-    /// that was fetched and has it is the built-in model.
+    /// Returns the SHA-256 of this version's model file, in lowercase hexadecimal digits.
+    ///
+    /// A fetched file with this digest is the built-in model.
     pub fn sha256() -> &'static str {
         SHA256.split_whitespace().next().unwrap_or_default()
     }
@@ -103,16 +108,16 @@ impl TunedEmbedder {
     ///
     /// # Errors
     ///
-    /// [`EmbedError::Load`] when the file cannot be read, is damaged, or is a model of another
-    /// kind. Weights that were changed are not noticed: that is another model.
+    /// [`EmbedError::Load`] if the file cannot be read, is damaged, or is a model of another kind.
+    /// Changed weights are not an error: such a file is another model.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, EmbedError> {
         let path = path.as_ref();
-        let model = file(path).and_then(|bytes| {
-            let model = Self::read(Cow::Owned(bytes))?;
-            // The program's own file is known to take the longest text.
+        let model = read_file(path).and_then(|bytes| {
+            let model = Self::from_bytes(Cow::Owned(bytes))?;
+            // The built-in file is known to accept the longest text.
             model
                 .run(&[model.last; MAX_TOKENS - 2])
-                .map_err(|error| other(&error))?;
+                .map_err(|error| invalid_model(&error))?;
             Ok(model)
         });
         model.map_err(|reason| EmbedError::Load {
@@ -121,8 +126,8 @@ impl TunedEmbedder {
         })
     }
 
-    fn read(bytes: Cow<'static, [u8]>) -> Result<Self, String> {
-        if !onnx_file::is_whole(&bytes) {
+    fn from_bytes(bytes: Cow<'static, [u8]>) -> Result<Self, String> {
+        if !onnx_file::is_intact(&bytes) {
             return Err(DAMAGED.to_owned());
         }
         let digest: String = Sha256::digest(&bytes)
@@ -130,7 +135,7 @@ impl TunedEmbedder {
             .take(8)
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        let model = caught("rten", || load(bytes)).map_err(|error| other(&error))?;
+        let model = catch_panic("rten", || load(bytes)).map_err(|error| invalid_model(&error))?;
         Self::new(model, format!("tuned:{digest}:{MAX_TOKENS}"))
     }
 
@@ -138,21 +143,21 @@ impl TunedEmbedder {
         let vocabulary = model
             .metadata()
             .get("vocabulary")
-            .ok_or_else(|| other("it has no vocabulary"))?;
+            .ok_or_else(|| invalid_model("it has no vocabulary"))?;
         let pieces = WordPieces::new(Cow::Owned(vocabulary.to_owned()), 0)
-            .ok_or_else(|| other("its vocabulary is too large"))?;
+            .ok_or_else(|| invalid_model("its vocabulary is too large"))?;
         let count = i32::try_from(vocabulary.split('\n').count())
-            .map_err(|_| other("its vocabulary is too large"))?;
+            .map_err(|_| invalid_model("its vocabulary is too large"))?;
         let number = |piece: &str| {
             let number = pieces
                 .number(piece)
                 .and_then(|number| i32::try_from(number).ok());
-            number.ok_or_else(|| other(&format!("its vocabulary has no {piece}")))
+            number.ok_or_else(|| invalid_model(&format!("its vocabulary has no {piece}")))
         };
         let (first, last) = (number("[CLS]")?, number("[SEP]")?);
         if model.input_ids().len() != 1 || model.output_ids().len() != 1 {
-            return Err(other(
-                "it must have one input, the tokens, and one output, the vector",
+            return Err(invalid_model(
+                "it does not have exactly one input (tokens) and one output (vector)",
             ));
         }
         let mut embedder = Self {
@@ -163,15 +168,15 @@ impl TunedEmbedder {
             last,
             model,
         };
-        // The last piece must have its row as well.
+        // The vocabulary must not have more pieces than the model has rows.
         embedder.dimensions = embedder
             .run(&[count - 1])
-            .map_err(|error| other(&error))?
+            .map_err(|error| invalid_model(&error))?
             .len();
         Ok(embedder)
     }
 
-    fn vector(&self, text: &str) -> Result<Vec<f32>, String> {
+    fn embed_text(&self, text: &str) -> Result<Vec<f32>, String> {
         let pieces = self.pieces.cut(text);
         let tokens = pieces
             .into_iter()
@@ -184,11 +189,11 @@ impl TunedEmbedder {
         self.run(&tokens)
     }
 
-    /// Runs the model on the tokens of a text.
+    /// Runs the model on the tokens of a text, and checks the vector.
     fn run(&self, tokens: &[i32]) -> Result<Vec<f32>, String> {
         let tokens: Vec<i32> = [&[self.first], tokens, &[self.last]].concat();
         let input: Value = NdTensor::from_data([1, tokens.len()], tokens).into();
-        let output = caught("rten", || {
+        let output = catch_panic("rten", || {
             self.model
                 .run_one(input.into(), None)
                 .map_err(|error| error.to_string())
@@ -201,31 +206,30 @@ impl TunedEmbedder {
         }
         let vector = vector.into_data();
         let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
-        // A length that is no number is not near 1 either.
+        // This comparison also fails if the length is not a number.
         if (length - 1.0).abs() < LENGTH_TOLERANCE {
             Ok(vector)
         } else {
-            Err(format!(
-                "its output is no vector of length 1, but of {length}"
-            ))
+            Err(format!("its output has the length {length} instead of 1"))
         }
     }
 }
 
-/// Reads a file of bounded length.
-fn file(path: &Path) -> Result<Vec<u8>, String> {
+/// Reads a file of limited size.
+fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     let metadata = fs::metadata(path).map_err(|error| error.to_string())?;
     if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES {
-        return Err(other(&format!(
-            "it is no file of at most {} MiB",
+        return Err(invalid_model(&format!(
+            "it is not a file of at most {} MiB",
             MAX_FILE_BYTES >> 20
         )));
     }
     fs::read(path).map_err(|error| error.to_string())
 }
 
-/// Reads a model with the operators of ours, and without those that make much out of little, or run
-/// for ever.
+/// Loads a model with the operators of the tuned model only.
+///
+/// Other operators could allocate large outputs from small inputs, or loop forever.
 fn load(bytes: Cow<'static, [u8]>) -> Result<Model, String> {
     let mut options = ModelOptions::with_ops(op_registry!(
         Add,
@@ -246,7 +250,7 @@ fn load(bytes: Cow<'static, [u8]>) -> Result<Model, String> {
         Split,
         Transpose
     ));
-    // Ten megabytes more, for less than half the time a text.
+    // This needs 10 MB more memory, and less than half the time per text.
     options.prepack_weights(true);
     let model = match bytes {
         Cow::Borrowed(bytes) => options.load_static_slice(bytes),
@@ -255,9 +259,10 @@ fn load(bytes: Cow<'static, [u8]>) -> Result<Model, String> {
     model.map_err(|error| error.to_string())
 }
 
-fn other(what: &str) -> String {
+fn invalid_model(reason: &str) -> String {
     format!(
-        "it is damaged, or not a model of this kind: {what}; name a copy of the repository's crates/models/tuned/model.onnx"
+        "it is damaged, or not a model of this kind: {reason}; \
+         use a copy of crates/models/tuned/model.onnx of the repository"
     )
 }
 
@@ -270,14 +275,14 @@ impl Embedder for TunedEmbedder {
         self.dimensions
     }
 
-    /// Its texts were English.
+    /// Returns `false` for other languages, because the model was trained on English texts.
     fn reads(&self, text: &str) -> bool {
         !StaticEmbedder::shared().is_ok_and(|model| model.finds_another_language(text))
     }
 
     fn embed(
         &self,
-        role: Role,
+        role: TextRole,
         texts: &[&str],
         progress: EmbedProgress<'_>,
     ) -> Result<Vec<Vec<f32>>, EmbedError> {
@@ -286,23 +291,24 @@ impl Embedder for TunedEmbedder {
 
     fn embed_until(
         &self,
-        _: Role,
+        _: TextRole,
         texts: &[&str],
         progress: EmbedProgress<'_>,
         deadline: Option<Instant>,
     ) -> Result<Vec<Vec<f32>>, EmbedError> {
         let done = AtomicUsize::new(0);
         let embed = |text: &&str| {
-            in_time(deadline)?;
-            let vector = self.vector(text).map_err(|reason| EmbedError::Inference {
-                model: self.identity.clone(),
-                reason,
-            })?;
+            check_deadline(deadline)?;
+            let vector = self
+                .embed_text(text)
+                .map_err(|reason| EmbedError::Inference {
+                    model: self.identity.clone(),
+                    reason,
+                })?;
             progress(done.fetch_add(1, Ordering::Relaxed) + 1);
             Ok(vector)
         };
-        // In the pool of the models, so that a text's own parallel parts find threads of the same
-        // pool.
+        // The texts are distributed in rten's pool, which also runs the parallel parts of one text.
         rten::thread_pool().run(|| texts.par_iter().map(embed).collect())
     }
 }
@@ -321,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pinned_digest_is_that_of_the_model() {
+    fn pinned_digest_is_that_of_the_model() {
         let digest = TunedEmbedder::sha256();
         assert!(
             digest.len() == 64
@@ -331,13 +337,14 @@ mod tests {
             "{digest}"
         );
         if let Some(bytes) = BYTES {
-            let found: String = Sha256::digest(bytes)
+            let actual: String = Sha256::digest(bytes)
                 .iter()
                 .map(|byte| format!("{byte:02x}"))
                 .collect();
             assert_eq!(
-                digest, found,
-                "run `sha256sum model.onnx > model.sha256` in crates/models/tuned after a change of the model"
+                digest, actual,
+                "after a change of the model, run `sha256sum model.onnx > model.sha256` in \
+                 crates/models/tuned"
             );
         }
     }
@@ -361,7 +368,7 @@ mod tests {
 
     fn embed(texts: &[&str]) -> Vec<Vec<f32>> {
         model()
-            .embed(Role::Document, texts, &|_| {})
+            .embed(TextRole::Document, texts, &|_| {})
             .expect("the model works")
     }
 
@@ -369,8 +376,8 @@ mod tests {
         vector.iter().map(|value| value * value).sum::<f32>().sqrt()
     }
 
-    fn read(bytes: &[u8]) -> Result<TunedEmbedder, String> {
-        TunedEmbedder::read(Cow::Owned(bytes.to_vec()))
+    fn parse(bytes: &[u8]) -> Result<TunedEmbedder, String> {
+        TunedEmbedder::from_bytes(Cow::Owned(bytes.to_vec()))
     }
 
     fn bytes() -> &'static [u8] {
@@ -378,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn it_reads_english() {
+    fn tuned_model_reads_english_only() {
         for text in [
             "resize this photo",
             "café opening hours",
@@ -400,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_have_unit_length_or_none_and_no_company() {
+    fn vectors_have_unit_or_zero_length_and_ignore_other_texts() {
         let long = "x".repeat(100_000);
         let words = "read the files of the folder ".repeat(4_000);
         let texts = [
@@ -411,18 +418,19 @@ mod tests {
         let together = embed(&texts);
         for (text, vector) in texts.iter().zip(&together) {
             assert_eq!(vector.len(), model().dimensions());
-            let known = !model().pieces.cut(text).is_empty();
+            let has_tokens = !model().pieces.cut(text).is_empty();
+            let expected = if has_tokens { 1.0 } else { 0.0 };
             assert!(
-                (length(vector) - f32::from(u8::from(known))).abs() < LENGTH_TOLERANCE,
+                (length(vector) - expected).abs() < LENGTH_TOLERANCE,
                 "{text:.20}"
             );
             assert_eq!(
                 &embed(&[text])[0],
                 vector,
-                "{text:.20} alone and among others"
+                "{text:.20} alone and with others"
             );
         }
-        assert_eq!(together, embed(&texts), "again");
+        assert_eq!(together, embed(&texts), "repeated");
         assert!(
             length(&embed(&["book a meeting room"])[0]) > 0.0
                 && length(&embed(&["🚀🎉"])[0]) == 0.0
@@ -430,13 +438,13 @@ mod tests {
         assert_eq!(
             embed(&["read the files of the folder ".repeat(50).as_str()])[0],
             together[11],
-            "both are cut"
+            "both texts are cut"
         );
         assert!(embed(&[]).is_empty());
     }
 
     #[test]
-    fn vectors_are_the_same_from_any_pool_and_any_number_of_callers() {
+    fn vectors_do_not_depend_on_threads() {
         let texts = ["book a meeting room", "delete a file", "where is my parcel"];
         let expected = embed(&texts);
         let pool = rayon::ThreadPoolBuilder::new()
@@ -453,35 +461,35 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_told_for_every_text() {
-        let most = AtomicUsize::new(0);
+    fn progress_is_reported_for_every_text() {
+        let max_done = AtomicUsize::new(0);
         let texts = ["a"; 40];
-        let told = |done| {
-            most.fetch_max(done, Ordering::Relaxed);
+        let progress = |done| {
+            max_done.fetch_max(done, Ordering::Relaxed);
         };
         model()
-            .embed(Role::Document, &texts, &told)
+            .embed(TextRole::Document, &texts, &progress)
             .expect("the model works");
-        assert_eq!(most.into_inner(), texts.len());
+        assert_eq!(max_done.into_inner(), texts.len());
     }
 
     #[test]
-    fn a_copy_of_the_file_is_the_same_model() {
+    fn copied_model_file_has_the_same_identity() {
         let temporary = tempfile::tempdir().expect("a folder can be made");
         let path = temporary.path().join("copy.onnx");
         fs::write(&path, bytes()).expect("it can be written");
         let copy = TunedEmbedder::from_file(&path).expect("it is valid");
         assert_eq!(copy.identity(), model().identity());
         let vector = copy
-            .embed(Role::Query, &["book a room"], &|_| {})
+            .embed(TextRole::Query, &["book a room"], &|_| {})
             .expect("the model works")
             .remove(0);
         assert_eq!(vector, embed(&["book a room"])[0]);
     }
 
     #[test]
-    fn a_file_that_breaks_off_is_refused() {
-        let whole = bytes();
+    fn truncated_model_file_is_refused() {
+        let file = bytes();
         let ends = [
             0,
             1,
@@ -489,39 +497,40 @@ mod tests {
             20,
             1_000,
             100_000,
-            whole.len() / 2,
-            whole.len() - 100_000,
-            whole.len() - 1,
+            file.len() / 2,
+            file.len() - 100_000,
+            file.len() - 1,
         ];
         for end in ends {
-            let error = read(&whole[..end]).expect_err("it is not whole");
+            let error = parse(&file[..end]).expect_err("the file is truncated");
             assert!(error.contains("damaged"), "{end}: {error}");
         }
     }
 
     #[test]
-    fn flipped_bits_are_an_error_or_another_model_and_never_a_panic() {
-        let whole = bytes();
-        // The beginning is all names, lengths and shapes; further on is mostly weights, which any
-        // value fits.
-        let steps = whole.len() / 9;
-        let places = (0..64)
+    fn flipped_bits_are_an_error_or_another_model() {
+        let file = bytes();
+        // The beginning has names, lengths and shapes. The rest is mostly weights, of which every
+        // value is valid.
+        let steps = file.len() / 9;
+        let positions = (0..64)
             .step_by(3)
             .chain((64..4_000).step_by(197))
-            .chain((0..whole.len()).step_by(steps));
+            .chain((0..file.len()).step_by(steps));
         let mut refused = 0;
-        for place in places {
-            let mut damaged = whole.to_vec();
-            damaged[place] ^= 0x90;
-            match read(&damaged) {
+        for position in positions {
+            let mut damaged = file.to_vec();
+            damaged[position] ^= 0x90;
+            match parse(&damaged) {
                 Ok(other) => {
-                    assert_ne!(other.identity(), model().identity(), "{place}");
-                    if let Ok(vector) = other.vector("book a meeting room") {
-                        assert!((length(&vector) - 1.0).abs() < LENGTH_TOLERANCE, "{place}");
+                    assert_ne!(other.identity(), model().identity(), "{position}");
+                    if let Ok(vector) = other.embed_text("book a meeting room") {
+                        let difference = (length(&vector) - 1.0).abs();
+                        assert!(difference < LENGTH_TOLERANCE, "{position}");
                     }
                 }
                 Err(error) => {
-                    assert!(error.contains("damaged"), "{place}: {error}");
+                    assert!(error.contains("damaged"), "{position}: {error}");
                     refused += 1;
                 }
             }
@@ -530,12 +539,12 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_refused_by_name_and_reason() {
+    fn invalid_model_file_is_refused_with_name_and_reason() {
         let temporary = tempfile::tempdir().expect("a folder can be made");
         let path = temporary.path().join("other.onnx");
         let refusal = || {
             let error = TunedEmbedder::from_file(&path)
-                .expect_err("it is no such model")
+                .expect_err("it is not a model")
                 .to_string();
             assert!(error.contains("other.onnx"), "{error}");
             error
@@ -547,6 +556,6 @@ mod tests {
         }
         fs::remove_file(&path).expect("it can be removed");
         fs::create_dir(&path).expect("a folder can be made");
-        assert!(refusal().contains("no file"));
+        assert!(refusal().contains("not a file"));
     }
 }

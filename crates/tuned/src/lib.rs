@@ -1,5 +1,4 @@
-//! The tuned embedding model: a small transformer that was trained for picking tools, run in pure
-//! Rust.
+//! The tuned embedding model: a small transformer, trained to pick tools, in pure Rust.
 
 mod embedder;
 mod onnx_file;

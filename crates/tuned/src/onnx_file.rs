@@ -1,17 +1,17 @@
-//! A first look at an ONNX file, before its parser takes it at its word.
+//! The check of all lengths in an ONNX file, before rten parses it.
 //!
-//! ONNX is a protocol-buffers message: nested messages, strings and arrays, each with its length
-//! before it. rten sets memory aside for a length as it is told, so one flipped bit could ask for a
-//! terabyte and end the process. Here every length that rten reads is held against what is there.
-//! What may nest without end (graphs inside graphs, sequences of sequences) is refused: no model of
-//! ours has any.
+//! ONNX is a protocol-buffers message: nested messages, strings and arrays, each after its length.
+//! rten allocates memory for a length without a check. One flipped bit could request a terabyte and
+//! end the process. So every length that rten reads is compared with the size of the content.
+//! Recursive messages (graphs in graphs, sequences of sequences) are refused; the tuned model has
+//! none.
 //!
-//! The encoding is <https://protobuf.dev/programming-guides/encoding/>, the numbers of the fields
-//! are `onnx.proto3`'s.
+//! The encoding is <https://protobuf.dev/programming-guides/encoding/>. The field numbers are those
+//! of `onnx.proto3`.
 
-/// What a stretch of the file holds.
+/// The type of a part of the file.
 #[derive(Clone, Copy)]
-enum Part {
+enum PartType {
     Model,
     Graph,
     Node,
@@ -21,16 +21,16 @@ enum Part {
     Type,
     TensorType,
     Shape,
-    /// A message without messages.
+    /// A message without nested messages.
     Flat,
-    /// Text or numbers, or something that rten passes over.
+    /// Text, numbers, or a field that rten ignores.
     Leaf,
-    /// What may nest without end.
-    Nest,
+    /// A message that may nest recursively.
+    Recursive,
 }
 
-impl Part {
-    /// Returns what the field of this number holds.
+impl PartType {
+    /// Returns the type of the field with this number.
     fn field(self, number: u64) -> Self {
         match (self, number) {
             (Self::Model, 7) => Self::Graph,
@@ -42,50 +42,51 @@ impl Part {
             (Self::Value, 2) => Self::Type,
             (Self::Type, 1) => Self::TensorType,
             (Self::TensorType, 2) => Self::Shape,
-            (Self::Attribute, 6 | 11) | (Self::Type, 4) => Self::Nest,
+            (Self::Attribute, 6 | 11) | (Self::Type, 4) => Self::Recursive,
             _ => Self::Leaf,
         }
     }
 }
 
-/// Returns `true` if all lengths in the file fit.
+/// Returns `true` if every length in the file is within its content.
 ///
 /// # Complexity
 ///
-/// Reads no weights, so the number of messages counts, not the size of the file.
-pub(super) fn is_whole(file: &[u8]) -> bool {
-    fits(Part::Model, file).is_some()
+/// Linear in the number of messages. Weights are not read.
+pub(super) fn is_intact(file: &[u8]) -> bool {
+    check_lengths(PartType::Model, file).is_some()
 }
 
-fn fits(part: Part, mut rest: &[u8]) -> Option<()> {
+/// Checks the lengths in a part. Returns `None` if one is wrong, or if the part is recursive.
+fn check_lengths(part: PartType, mut rest: &[u8]) -> Option<()> {
     match part {
-        Part::Leaf => return Some(()),
-        Part::Nest => return None,
+        PartType::Leaf => return Some(()),
+        PartType::Recursive => return None,
         _ => {}
     }
     while !rest.is_empty() {
-        let tag = varint(&mut rest)?;
+        let tag = read_varint(&mut rest)?;
         let length = match tag & 7 {
             0 => {
-                varint(&mut rest)?;
+                read_varint(&mut rest)?;
                 continue;
             }
             1 => 8,
-            2 => usize::try_from(varint(&mut rest)?).ok()?,
+            2 => usize::try_from(read_varint(&mut rest)?).ok()?,
             5 => 4,
             _ => return None,
         };
         let (content, after) = rest.split_at_checked(length)?;
         if tag & 7 == 2 {
-            fits(part.field(tag >> 3), content)?;
+            check_lengths(part.field(tag >> 3), content)?;
         }
         rest = after;
     }
     Some(())
 }
 
-/// Takes a number of seven bits a byte, lowest first, off the front.
-fn varint(rest: &mut &[u8]) -> Option<u64> {
+/// Reads a number with seven bits per byte, lowest bits first, and removes it from the front.
+fn read_varint(rest: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
         let byte = *rest.split_off_first()?;
@@ -101,7 +102,7 @@ fn varint(rest: &mut &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// A field of some length.
+    /// Returns a field with its length.
     fn field(number: u8, content: &[u8]) -> Vec<u8> {
         let length = u8::try_from(content.len()).expect("it is short");
         assert!(length < 0x80);
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn every_length_must_fit_at_every_depth() {
+    fn length_beyond_its_content_is_refused_at_every_depth() {
         let raw = field(9, b"weights");
         let model = [
             &[8, 9][..],
@@ -117,31 +118,31 @@ mod tests {
             &field(14, &field(1, b"key")),
         ]
         .concat();
-        assert!(is_whole(&model) && is_whole(&[]));
+        assert!(is_intact(&model) && is_intact(&[]));
         for cut in 1..model.len() {
-            // A file may end between two fields of the model itself, and nowhere else.
+            // A file may only end between two fields of the model itself.
             assert_eq!(
-                is_whole(&model[..cut]),
+                is_intact(&model[..cut]),
                 cut == 2 || cut == 2 + 2 + 2 + raw.len(),
                 "{cut}"
             );
         }
-        let length_of_raw = model
+        let length_position = model
             .iter()
             .position(|&byte| byte == 7)
             .expect("it is there");
         for wrong in [8, 0x7f, 0xff] {
             let mut model = model.clone();
-            model[length_of_raw] = wrong;
-            assert!(!is_whole(&model), "{wrong}");
+            model[length_position] = wrong;
+            assert!(!is_intact(&model), "{wrong}");
         }
     }
 
     #[test]
-    fn what_nests_without_end_is_refused() {
+    fn recursive_messages_are_refused() {
         let subgraph = field(7, &field(1, &field(5, &field(6, b""))));
         let sequence = field(7, &field(11, &field(2, &field(4, b""))));
-        assert!(!is_whole(&subgraph) && !is_whole(&sequence));
-        assert!(!is_whole(&[0xff; 32]) && !is_whole(b"not a model") && !is_whole(&[3 << 3 | 3]));
+        assert!(!is_intact(&subgraph) && !is_intact(&sequence));
+        assert!(!is_intact(&[0xff; 32]) && !is_intact(b"not a model") && !is_intact(&[3 << 3 | 3]));
     }
 }

@@ -1,15 +1,18 @@
-//! One sentence that says why a tool was picked.
+//! The reason of a pick: short clauses, separated by `; `, that name the evidence.
+//!
+//! A clause starts in lower case and ends without a full stop. It puts fields before the words that
+//! they match, and quotes everything that a catalog or a request contributes.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 
-use super::super::ranked::{Custom, Ranked};
+use super::super::ranked::{CustomRanking, RequestRanking};
 use crate::access::Access;
 use crate::catalog::Tool;
 use crate::excerpt::{list, one_line};
 use crate::ranking::ToolId;
 use crate::scorer::Score;
 use crate::selection::{
-    CalledOften, CalledTogether, CoverEvidence, ExampleEvidence, ExampleOrigin, FusionEvidence,
+    CallCooccurrence, CallFrequency, CoverEvidence, ExampleEvidence, ExampleOrigin, FusionEvidence,
     KeywordEvidence, Provenance, RerankEvidence, SemanticEvidence, TermEvidence, WordEvidence,
 };
 use crate::text::{Field, TermKind, ValueKind};
@@ -18,39 +21,39 @@ use crate::text::{Field, TermKind, ValueKind};
 const QUOTED_WORDS: usize = 4;
 /// The most kinds of values that a reason names.
 const QUOTED_VALUES: usize = 2;
-/// The most pairs of near words that a reason quotes.
+/// The most pairs of similar words that a reason quotes.
 const QUOTED_PAIRS: usize = 2;
-/// The most characters that a reason quotes of a part of the request.
+/// The most characters that a reason quotes of a subquery.
 const QUOTED_CHARS: usize = 80;
-/// The least share that examples have of a value where a reason tells of them.
-const TELLING_SHARE: f32 = 0.05;
-/// The least similarity of two words that a reason calls close.
-const CLOSE: f32 = 0.3;
+/// The least share of a fused value with which examples are mentioned.
+const MENTIONED_SHARE: f32 = 0.05;
+/// The least similarity of two words that are mentioned as similar.
+const SIMILAR_WORDS: f32 = 0.3;
 
-/// One sentence that says why the tool was picked.
+/// Writes the reason of a pick.
 pub(super) fn reason(
-    ranked: &Ranked<'_>,
+    ranked: &RequestRanking<'_>,
     (id, tool): (ToolId, &Tool),
     access: &Access,
     provenance: &Provenance,
     reranker: Option<&str>,
 ) -> String {
-    let mut clauses = stays(provenance);
+    let mut clauses = inclusion_clauses(provenance);
     match ranked {
-        Ranked::Registration { .. } => {
-            clauses.push("the ranking failed, and it comes early in the catalog".to_owned())
+        RequestRanking::Registration { .. } => {
+            clauses.push("in catalog order, because the ranking failed".to_owned());
         }
-        Ranked::Custom(Custom { scorer, scores, .. }) => match scores.get(&id) {
+        RequestRanking::Custom(CustomRanking { scorer, scores, .. }) => match scores.get(&id) {
             Some(Score {
                 reason: Some(reason),
                 ..
             }) => clauses.push(reason.clone()),
-            Some(score) => clauses.push(format!("{scorer} scores it {:.2}", score.score)),
+            Some(score) => clauses.push(format!("score {:.2} from {scorer}", score.score)),
             None => {}
         },
-        Ranked::Fused { .. } => match &provenance.covers {
-            Some(covers) => clauses.push(fits_part(covers)),
-            None => clauses.extend(fits(provenance, tool)),
+        RequestRanking::Fused { .. } => match &provenance.covers {
+            Some(cover) => clauses.extend(subquery_clauses(cover)),
+            None => clauses.extend(evidence_clauses(provenance, tool)),
         },
     }
     if let (Some(reranker), Some(RerankEvidence { before, after, .. })) =
@@ -58,98 +61,72 @@ pub(super) fn reason(
         && before != after
     {
         clauses.push(format!(
-            "{reranker} moves it from place {before} to {after}"
+            "reranked from place {before} to {after} by {reranker}"
         ));
     }
-    clauses.extend(lacks(provenance));
+    clauses.extend(missing_requirements(provenance));
     if clauses.is_empty() {
-        clauses.push("nothing else was found".to_owned());
+        clauses.push("no evidence found".to_owned());
     }
     if tool.untrusted {
-        clauses.push("its source is untrusted".to_owned());
+        clauses.push("untrusted source".to_owned());
     }
-    if let Some(safety) = tool
-        .safety
-        .as_ref()
-        .filter(|safety| !safety.required_approvals.is_empty())
-    {
-        clauses.push(format!(
-            "a call must be approved by {}",
-            list(&safety.required_approvals, ", ")
-        ));
-    } else if access.must_be_approved(tool) {
-        clauses.push("a call must be approved, as it is not known to change nothing".to_owned());
-    }
-    let mut sentence = clauses.join("; ");
-    if let Some(first) = sentence.chars().next() {
-        sentence.replace_range(..first.len_utf8(), &first.to_uppercase().to_string());
-    }
-    if !sentence.ends_with(['.', '!', '?', '。']) {
-        sentence.push('.');
-    }
-    sentence
+    clauses.extend(approval_clause(tool, access));
+    clauses.join("; ")
 }
 
-/// What keeps the tool among the picks beside its score.
-fn stays(provenance: &Provenance) -> Vec<String> {
+/// Writes the clauses for everything except a score that keeps a tool among the picks.
+fn inclusion_clauses(provenance: &Provenance) -> Vec<String> {
     let mut clauses = Vec::new();
     if let Some(name) = &provenance.named {
-        clauses.push(format!("the request names it as {name:?}"));
+        clauses.push(format!("named in the request as {name:?}"));
     }
     if provenance.always_included {
-        clauses.push("the caller always includes it".to_owned());
+        clauses.push("always included by the caller".to_owned());
     }
     if let Some(name) = &provenance.in_use {
-        clauses.push(format!("the task uses it already as {name:?}"));
+        clauses.push(format!("in use as {name:?}"));
     }
     match &provenance.needed_by[..] {
         [] => {}
-        [skill] => clauses.push(format!("the skill {skill:?} needs it")),
-        skills => {
-            let skills: Vec<String> = skills.iter().map(|skill| format!("{skill:?}")).collect();
-            clauses.push(format!("the skills {} need it", enumerate(&skills)));
-        }
+        [skill] => clauses.push(format!("needed by the skill {skill:?}")),
+        skills => clauses.push(format!("needed by the skills {}", quote_all(skills))),
     }
     if !provenance.required_by.is_empty() {
-        let tools: Vec<String> = provenance
-            .required_by
-            .iter()
-            .map(|tool| format!("{tool:?}"))
-            .collect();
         clauses.push(format!(
-            "{} {} it",
-            enumerate(&tools),
-            if tools.len() == 1 {
-                "requires"
-            } else {
-                "require"
-            }
+            "required by {}",
+            quote_all(&provenance.required_by)
         ));
     }
     clauses
 }
 
-/// `it requires "a", which may not be used here`.
-fn lacks(
-    Provenance {
-        requires_ineligible,
-        ..
-    }: &Provenance,
-) -> Option<String> {
-    let tools: Vec<String> = requires_ineligible
-        .iter()
-        .map(|tool| format!("{tool:?}"))
-        .collect();
-    (!tools.is_empty()).then(|| {
-        format!(
-            "it requires {}, which may not be used here",
-            enumerate(&tools)
-        )
-    })
+/// `requires ineligible tool "a"`.
+fn missing_requirements(provenance: &Provenance) -> Option<String> {
+    let tools = &provenance.requires_ineligible;
+    if tools.is_empty() {
+        return None;
+    }
+    let noun = if tools.len() == 1 { "tool" } else { "tools" };
+    Some(format!("requires ineligible {noun} {}", quote_all(tools)))
 }
 
-/// What the retrievers found in the tool for the part of the request that it was picked for.
-fn fits_part(
+/// `calls need approval by owner`.
+fn approval_clause(tool: &Tool, access: &Access) -> Option<String> {
+    if let Some(safety) = &tool.safety
+        && !safety.required_approvals.is_empty()
+    {
+        let approvers = list(&safety.required_approvals, ", ");
+        return Some(format!("calls need approval by {approvers}"));
+    }
+    if access.must_be_approved(tool) {
+        return Some("calls need approval: not known to be read-only".to_owned());
+    }
+    None
+}
+
+/// Writes the clauses of a tool that was picked for one subquery.
+fn subquery_clauses(
     CoverEvidence {
         part,
         score,
@@ -157,49 +134,51 @@ fn fits_part(
         semantic,
         examples,
     }: &CoverEvidence,
-) -> String {
-    let found = found(keyword.as_ref(), semantic.as_slice());
-    let found = examples
-        .iter()
-        .filter_map(served)
-        .chain(found)
-        .collect::<Vec<_>>()
-        .join("; ");
-    format!(
-        "it is for the part {:?}, with a score of {score:.2} there: {found}",
-        one_line(part, QUOTED_CHARS)
-    )
+) -> Vec<String> {
+    let part = one_line(part, QUOTED_CHARS);
+    let mut clauses = vec![format!("serves the part {part:?} (score {score:.2})")];
+    if let Some(examples) = examples {
+        clauses.extend(example_clause(examples));
+    }
+    clauses.extend(retriever_clauses(keyword.as_ref(), semantic.as_slice()));
+    clauses
 }
 
-/// What the built-in ranking found in the tool.
-pub(super) fn fits(provenance: &Provenance, tool: &Tool) -> Vec<String> {
-    let mut clauses: Vec<String> = provenance.examples.iter().filter_map(served).collect();
-    clauses.extend(found(provenance.keyword.as_ref(), &provenance.semantic));
-    clauses.extend(source_fits(provenance, tool));
-    if provenance.in_use.is_none() && is_from_context(provenance) {
-        clauses.push("what was said before calls for it".to_owned());
+/// Writes the clauses for the evidence of the built-in ranking.
+pub(super) fn evidence_clauses(provenance: &Provenance, tool: &Tool) -> Vec<String> {
+    let mut clauses = Vec::new();
+    if let Some(examples) = &provenance.examples {
+        clauses.extend(example_clause(examples));
     }
-    if let Some(CalledTogether {
+    clauses.extend(retriever_clauses(
+        provenance.keyword.as_ref(),
+        &provenance.semantic,
+    ));
+    clauses.extend(source_clause(provenance, tool));
+    if provenance.in_use.is_none() && is_mostly_context(provenance) {
+        clauses.push("matches the earlier conversation".to_owned());
+    }
+    if let Some(CallCooccurrence {
         tool_id, together, ..
     }) = provenance.prior.iter().find_map(|prior| prior.by.first())
     {
         let tasks = if *together == 1 { "task" } else { "tasks" };
         clauses.push(format!(
-            "{together} {tasks} called it with {tool_id:?}, which is in use"
+            "called together with {tool_id:?} (in use) in {together} {tasks}"
         ));
     }
-    if let Some(CalledOften { tasks, .. }) = provenance
+    if let Some(CallFrequency { tasks, .. }) = provenance
         .prior
         .iter()
         .find_map(|prior| prior.popular.as_ref())
     {
-        clauses.push(format!("{tasks} tasks called it, more than most tools"));
+        clauses.push(format!("called in {tasks} tasks, more than most tools"));
     }
     clauses
 }
 
-/// `like "book me a flight", which it served before`, where that counts for something.
-fn served(
+/// `similar to a request it served: "book me a flight"`, if the example contributes enough.
+fn example_clause(
     ExampleEvidence {
         share,
         nearest,
@@ -207,32 +186,42 @@ fn served(
         ..
     }: &ExampleEvidence,
 ) -> Option<String> {
-    let what = match origin {
+    let kind = match origin {
         ExampleOrigin::Definition => "an example in its definition",
-        ExampleOrigin::Served => "which it served before",
-        ExampleOrigin::Synthetic => "a request that a model wrote for it",
+        ExampleOrigin::Served => "a request it served",
+        ExampleOrigin::Synthetic => "a synthetic example",
     };
-    (*share >= TELLING_SHARE).then(|| format!("like {:?}, {what}", one_line(nearest, QUOTED_CHARS)))
+    let is_mentioned = *share >= MENTIONED_SHARE;
+    if !is_mentioned {
+        return None;
+    }
+    let request = one_line(nearest, QUOTED_CHARS);
+    Some(format!("similar to {kind}: {request:?}"))
 }
 
-/// `of all sources "mail" fits best`.
-fn source_fits(provenance: &Provenance, tool: &Tool) -> Option<String> {
-    let best = provenance
-        .fusion
-        .as_ref()?
-        .source
-        .is_some_and(|source| source.best);
-    let source = tool.source.as_deref().filter(|_| best)?;
+/// `best-matching server: mail`.
+fn source_clause(provenance: &Provenance, tool: &Tool) -> Option<String> {
+    let evidence = provenance.fusion.as_ref()?.source?;
+    if !evidence.best {
+        return None;
+    }
+    let source = one_line(tool.source.as_deref()?, QUOTED_CHARS);
     Some(format!(
-        "of all sources {:?} fits best",
-        one_line(source, QUOTED_CHARS)
+        "best-matching server: {}",
+        plain_or_quoted(&source)
     ))
 }
 
-/// Which words match and how similar the meaning is.
-fn found(keyword: Option<&KeywordEvidence>, semantic: &[SemanticEvidence]) -> Vec<String> {
-    let mut clauses: Vec<String> = keyword.and_then(matched_words).into_iter().collect();
-    clauses.extend(keyword.and_then(taken_values));
+/// Writes the clauses for matching words, accepted values and semantic similarity.
+fn retriever_clauses(
+    keyword: Option<&KeywordEvidence>,
+    semantic: &[SemanticEvidence],
+) -> Vec<String> {
+    let mut clauses = Vec::new();
+    if let Some(keyword) = keyword {
+        clauses.extend(matching_words(keyword));
+        clauses.extend(accepted_values(keyword));
+    }
     if let Some(SemanticEvidence {
         score,
         rank,
@@ -242,132 +231,156 @@ fn found(keyword: Option<&KeywordEvidence>, semantic: &[SemanticEvidence]) -> Ve
         ..
     }) = semantic.last()
     {
-        // What examples add is told of them.
+        // The contribution of examples has a clause of its own.
         let score = score - examples.unwrap_or_default();
-        let rank = rank.map_or(String::new(), |rank| format!(" and ranks {rank}"));
-        let near = near_words(
-            semantic.iter().flat_map(|semantic| &semantic.words),
-            keyword,
-        );
-        let by = if *stands_in {
-            format!(" by {model:?}, which stands in,")
-        } else {
+        let mut details = Vec::new();
+        if let Some(rank) = rank {
+            details.push(format!("rank {rank}"));
+        }
+        if *stands_in {
+            details.push(format!("fallback model {model:?}"));
+        }
+        let details = if details.is_empty() {
             String::new()
+        } else {
+            format!(" ({})", details.join(", "))
         };
-        clauses.push(format!("its meaning is {score:.2} similar{by}{rank}{near}"));
+        clauses.push(format!("semantic similarity {score:.2}{details}"));
+        let words = semantic.iter().flat_map(|semantic| &semantic.words);
+        clauses.extend(similar_words(words, keyword));
     }
     clauses
 }
 
 /// Returns `true` if at least half of a weighted sum comes from the context of the request.
-fn is_from_context(provenance: &Provenance) -> bool {
+fn is_mostly_context(provenance: &Provenance) -> bool {
     let Some(FusionEvidence { parts, .. }) = &provenance.fusion else {
         return false;
     };
-    let of = |name: &str| parts.get(name).map_or(0.0, |part| part.weight);
-    let keyword = provenance
-        .keyword
-        .iter()
-        .map(|keyword| of("keyword") * keyword.context.unwrap_or_default());
-    let semantic = provenance
-        .semantic
-        .iter()
-        .map(|model| of(&model.model) * model.context.unwrap_or_default());
-    let context: f32 = keyword.chain(semantic).sum();
+    let weight = |name: &str| parts.get(name).map_or(0.0, |part| part.weight);
+    let mut context = 0.0;
+    if let Some(keyword) = &provenance.keyword {
+        context += weight("keyword") * keyword.context.unwrap_or_default();
+    }
+    for model in &provenance.semantic {
+        context += weight(&model.model) * model.context.unwrap_or_default();
+    }
     let sum: f32 = parts.values().map(|part| part.weight * part.score).sum();
     context > 0.0 && context >= sum / 2.0
 }
 
-/// `"flights" as "flight" and "Oslo" match in its name and description`, with the weightiest words
-/// first.
-fn matched_words(evidence: &KeywordEvidence) -> Option<String> {
+/// `name and description match "flights" (as "flight") and "Oslo"`, the weightiest words first.
+fn matching_words(evidence: &KeywordEvidence) -> Option<String> {
     let mut terms: Vec<&TermEvidence> = evidence
         .terms
         .iter()
         .filter(|term| term.kind == TermKind::Word)
         .collect();
+    if terms.is_empty() {
+        return None;
+    }
     terms.sort_by(|a, b| b.contribution.total_cmp(&a.contribution));
-    let quoted = |TermEvidence { word, meets, .. }: &TermEvidence| {
-        if is_same(word, meets) {
-            format!("{word:?}")
-        } else {
-            format!("{word:?} as {meets:?}")
+    let hidden_words = terms.len().saturating_sub(QUOTED_WORDS);
+    terms.truncate(QUOTED_WORDS);
+    let mut fields = Vec::new();
+    let mut labels = Vec::new();
+    for field in Field::ALL {
+        if terms.iter().any(|term| term.fields.contains(&field)) {
+            fields.push(field);
+            labels.push(field.label());
         }
-    };
-    let words: Vec<String> = terms
-        .iter()
-        .take(QUOTED_WORDS)
-        .map(|term| quoted(term))
-        .collect();
-    let is_quoted = |field: &&Field| {
-        terms
-            .iter()
-            .take(QUOTED_WORDS)
-            .any(|term| term.fields.contains(field))
-    };
-    let fields: Vec<&str> = Field::ALL
-        .iter()
-        .filter(is_quoted)
-        .map(|field| field.label())
-        .collect();
-    let more = terms.len().saturating_sub(QUOTED_WORDS);
-    let verb = if terms.len() == 1 { "matches" } else { "match" };
-    let words = if more > 0 {
-        format!("{} and {more} more", words.join(", "))
+    }
+    let is_singular = matches!(
+        fields[..],
+        [Field::Name | Field::Title | Field::Description]
+    );
+    let verb = if is_singular { "matches" } else { "match" };
+    let mut words = Vec::with_capacity(terms.len());
+    for term in terms {
+        words.push(quote_term(term));
+    }
+    let words = if hidden_words > 0 {
+        format!("{} and {hidden_words} more", words.join(", "))
     } else {
         enumerate(&words)
     };
-    (!terms.is_empty()).then(|| format!("{words} {verb} in its {}", enumerate(&fields)))
+    Some(format!("{} {verb} {words}", enumerate(&labels)))
 }
 
-/// `it takes a path, like "notes.txt", and a date, like "3 June"`, with the weightiest kinds first.
-fn taken_values(evidence: &KeywordEvidence) -> Option<String> {
-    let mut values: Vec<(&TermEvidence, ValueKind)> = evidence
-        .terms
-        .iter()
-        .filter_map(|term| Some((term, term.value?)))
-        .collect();
+/// `"flights" (as "flight")`: the word of the request, and that of the tool if it differs.
+fn quote_term(TermEvidence { word, meets, .. }: &TermEvidence) -> String {
+    if is_same_word(word, meets) {
+        format!("{word:?}")
+    } else {
+        format!("{word:?} (as {meets:?})")
+    }
+}
+
+/// `accepts a path ("notes.txt") and a date ("3 June")`, the weightiest kinds first.
+fn accepted_values(evidence: &KeywordEvidence) -> Option<String> {
+    let mut values: Vec<(&TermEvidence, ValueKind)> = Vec::new();
+    for term in &evidence.terms {
+        if let Some(kind) = term.value {
+            values.push((term, kind));
+        }
+    }
+    if values.is_empty() {
+        return None;
+    }
     values.sort_by(|(a, _), (b, _)| b.contribution.total_cmp(&a.contribution));
-    let said = |(term, kind): &(&TermEvidence, ValueKind)| {
-        format!("{}, like {:?}", kind.label(), term.word)
-    };
-    let values: Vec<String> = values.iter().take(QUOTED_VALUES).map(said).collect();
-    let values = values.join(", and ");
-    (!values.is_empty()).then(|| format!("it takes {values}"))
+    values.truncate(QUOTED_VALUES);
+    let mut labels = Vec::with_capacity(values.len());
+    for (term, kind) in values {
+        labels.push(format!("{} ({:?})", kind.label(), term.word));
+    }
+    Some(format!("accepts {}", enumerate(&labels)))
 }
 
-/// `: "smaller" is close to "resize" in its name`, with the weightiest words first and without
-/// those that match as keywords; nothing where no two words are close.
-fn near_words<'a>(
+/// `similar words: "smaller" ~ "size" in description`, the weightiest words first. Words that
+/// match as keywords are left out; `None` if no two words are similar enough.
+fn similar_words<'a>(
     words: impl Iterator<Item = &'a WordEvidence>,
     keyword: Option<&KeywordEvidence>,
-) -> String {
-    let matched = |word: &str| {
-        keyword.is_some_and(|keyword| keyword.terms.iter().any(|term| is_same(&term.word, word)))
+) -> Option<String> {
+    let is_keyword = |word: &str| {
+        keyword.is_some_and(|keyword| {
+            keyword
+                .terms
+                .iter()
+                .any(|term| is_same_word(&term.word, word))
+        })
     };
-    let close = words.filter(|near| near.similarity >= CLOSE && !matched(&near.word));
-    let pairs = close.take(QUOTED_PAIRS).map(
-        |WordEvidence {
-             word, meets, field, ..
-         }| {
-            let how = if is_same(word, meets) {
-                String::new()
-            } else {
-                format!("close to {meets:?} ")
-            };
-            format!("{word:?} is {how}in its {}", field.label())
-        },
-    );
-    let pairs: Vec<String> = pairs.collect();
+    let mut pairs = Vec::new();
+    for pair in words {
+        if pair.similarity >= SIMILAR_WORDS && !is_keyword(&pair.word) {
+            pairs.push(quote_pair(pair));
+        }
+        if pairs.len() == QUOTED_PAIRS {
+            break;
+        }
+    }
     if pairs.is_empty() {
-        String::new()
+        return None;
+    }
+    Some(format!("similar words: {}", pairs.join(", ")))
+}
+
+/// `"smaller" ~ "size" in description`.
+fn quote_pair(
+    WordEvidence {
+        word, meets, field, ..
+    }: &WordEvidence,
+) -> String {
+    let field = field.label();
+    if is_same_word(word, meets) {
+        format!("{word:?} in {field}")
     } else {
-        format!(": {}", enumerate(&pairs))
+        format!("{word:?} ~ {meets:?} in {field}")
     }
 }
 
 /// Returns `true` if two words differ in case at most.
-fn is_same(a: &str, b: &str) -> bool {
+fn is_same_word(a: &str, b: &str) -> bool {
     let lower = |text: &str| {
         text.chars()
             .flat_map(char::to_lowercase)
@@ -378,6 +391,25 @@ fn is_same(a: &str, b: &str) -> bool {
     } else {
         lower(a) == lower(b)
     }
+}
+
+/// Returns a name as it is if it cannot be mistaken for other text of a reason, else quoted.
+fn plain_or_quoted(name: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:@".contains(c);
+    if !name.is_empty() && name.chars().all(is_plain) {
+        name.into()
+    } else {
+        format!("{name:?}").into()
+    }
+}
+
+/// `"a"`, `"a" and "b"`, `"a", "b" and "c"`.
+fn quote_all(names: &[String]) -> String {
+    let mut quoted = Vec::with_capacity(names.len());
+    for name in names {
+        quoted.push(format!("{name:?}"));
+    }
+    enumerate(&quoted)
 }
 
 /// `a`, `a and b`, `a, b and c`.

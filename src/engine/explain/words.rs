@@ -1,9 +1,9 @@
-//! Which words of a request are near which words of a tool.
+//! The most similar words of a request and a tool.
 //!
-//! A model that adds up vectors of words makes of a request the vector `Σ w / |Σ w|`. Its cosine
-//! with a tool's unit vector is the sum of one contribution per word, `w · tool / |Σ w|`, and the
-//! tool's vector is such a sum in turn. So the weightiest words of the request are looked for
-//! first, and only these are held against the words of the tool.
+//! A model that sums word vectors turns a request into the vector `Σ w / |Σ w|`. Its cosine with a
+//! tool's unit vector is the sum of one contribution per word, `w · tool / |Σ w|`. The tool's
+//! vector is a sum of the same kind. So the weightiest words of the request are found first, and
+//! only these are compared with the words of the tool.
 
 use std::ops::Range;
 
@@ -11,135 +11,151 @@ use foldhash::{HashMap, HashMapExt};
 use ndarray::{Array1, Array2, ArrayView1, Axis, s};
 
 use crate::catalog::Tool;
-use crate::embed::{Embedder, Role};
-use crate::function_words::{Listed, function_words, is_stop_word, lower_case};
-use crate::index::{Rows, TellingWord, ToolWords, Vectors, products};
+use crate::embed::{Embedder, TextRole, WordVectors};
+use crate::function_words::{FunctionWordEntry, function_words, is_stop_word, lower_case};
+use crate::index::{ReasonWord, Rows, ToolWords, Vectors, products};
 use crate::ranking::{ToolId, largest};
 use crate::selection::WordEvidence;
 use crate::text::EmbeddingText;
 
-/// The most words that the evidence holds.
+/// The largest number of words in the evidence.
 const MAX_WORDS: usize = 4;
-/// What adds less to the similarity is not a reason.
+/// The lowest contribution to the similarity that counts as evidence.
 const LEAST_CONTRIBUTION: f32 = 0.02;
 
-/// The distinct words of a request that may be reasons, with their vectors.
+/// The distinct words of a request that may be evidence, with their vectors.
 pub(super) struct RequestWords<'a> {
     words: Vec<&'a str>,
-    /// Shape: words × dimensions; a row is the sum over the places where the word stands.
+    /// One row per word; shape: words × dimensions. A row is the sum over all occurrences of the
+    /// word.
     vectors: Array2<f32>,
-    /// The same, as the words of tools are kept.
+    /// The same vectors in the format of the tools' words.
     rows: Rows,
-    /// The lengths of these.
+    /// The lengths of the rows.
     lengths: Vec<f32>,
-    /// Length of the sum of the vectors of all words of the request.
+    /// The length of the sum of the vectors of all words of the request.
     length: f32,
 }
 
 impl<'a> RequestWords<'a> {
-    /// Asks the model for the words of `text`; `None` where it cannot tell.
+    /// Gets the word vectors of `text`; `None` if the model has none.
     pub(super) fn new(embedder: &dyn Embedder, text: &'a str) -> Option<Self> {
-        let (found, mut vectors) = word_vectors(embedder, Role::Query, text)?;
+        let (word_ranges, mut vectors) = word_vectors(embedder, TextRole::Query, text)?;
         let length = length(vectors.sum_axis(Axis(0)).view());
-        let listed: Vec<_> = found
-            .iter()
-            .map(|word| (Listed::of(&text[word.clone()]), true))
-            .collect();
-        let function_words = function_words(&listed);
-        let mut words: Vec<&str> = Vec::with_capacity(found.len());
-        let mut places = HashMap::with_capacity(found.len());
-        for (row, word) in found.into_iter().map(|word| &text[word]).enumerate() {
+        let mut entries = Vec::with_capacity(word_ranges.len());
+        for word in &word_ranges {
+            entries.push((FunctionWordEntry::look_up(&text[word.clone()]), true));
+        }
+        let function_words = function_words(&entries);
+        let mut words: Vec<&str> = Vec::with_capacity(word_ranges.len());
+        let mut positions = HashMap::with_capacity(word_ranges.len());
+        for (row, word) in word_ranges.into_iter().enumerate() {
+            let word = &text[word];
             if function_words[row] || !has_letters(word) {
                 continue;
             }
-            let place = *places.entry(lower_case(word)).or_insert(words.len());
-            let is_new = place == words.len();
+            let position = *positions.entry(lower_case(word)).or_insert(words.len());
+            let is_new = position == words.len();
             if is_new {
                 words.push(word);
             }
-            if place < row {
-                let (mut to, own) = vectors.multi_slice_mut((s![place, ..], s![row, ..]));
-                if is_new { to.assign(&own) } else { to += &own }
+            if position < row {
+                let (mut sum, vector) = vectors.multi_slice_mut((s![position, ..], s![row, ..]));
+                if is_new {
+                    sum.assign(&vector)
+                } else {
+                    sum += &vector
+                }
             }
         }
         vectors.slice_axis_inplace(Axis(0), (..words.len()).into());
         let lengths = vectors.rows().into_iter().map(self::length).collect();
         Some(Self {
             words,
-            rows: Rows::of(vectors.view()),
+            rows: Rows::from_vectors(vectors.view()),
             vectors,
             lengths,
             length,
         })
     }
 
-    /// Returns what each word adds to the cosine similarity to a tool's unit vector.
+    /// Returns the contribution of each word to the cosine similarity with a tool's unit vector.
     fn contributions(&self, tool: ArrayView1<'_, f32>) -> Array1<f32> {
         products(self.vectors.view(), tool.insert_axis(Axis(0)))
             .column(0)
             .mapv(|product| product / self.length)
     }
 
-    /// Returns the words that bring a tool nearest, the weightiest first, each with the word that
-    /// it meets best.
+    /// Returns the words that contribute most to the similarity with a tool, the weightiest first.
+    /// Each has the most similar word of the tool.
     pub(super) fn evidence(&self, vectors: &Vectors, tool: &Tool, id: ToolId) -> Vec<WordEvidence> {
-        let contributions = self.contributions(vectors.of(id).view());
+        let contributions = self.contributions(vectors.vector(id).view());
         let mut weighty: Vec<usize> = (0..self.words.len())
-            .filter(|&place| contributions[place] >= LEAST_CONTRIBUTION)
+            .filter(|&position| contributions[position] >= LEAST_CONTRIBUTION)
             .collect();
         weighty.sort_by(|&a, &b| contributions[b].total_cmp(&contributions[a]));
         weighty.truncate(MAX_WORDS);
-        let words = vectors.words(id, || cut(vectors.embedder().as_ref(), tool));
-        let asked =
-            Rows::gathered(weighty.iter().map(|&place| (&self.rows, place))).unwrap_or_default();
-        let products = words.vectors.products(&asked);
-        let evidence = weighty
-            .iter()
-            .zip(products)
-            .filter_map(|(&place, products)| {
-                let most = largest(&products);
-                // Of equal ones the first.
-                let other = products
-                    .iter()
-                    .position(|&product| product > 0.0 && product >= most)?;
-                let TellingWord {
-                    text,
-                    field,
-                    length: met,
-                } = &words.words[other];
-                Some(WordEvidence {
-                    word: self.words[place].to_owned(),
-                    contribution: contributions[place],
-                    meets: text.clone(),
-                    field: *field,
-                    similarity: (most / (self.lengths[place] * met)).min(1.0),
-                })
+        let words = vectors.words(id, || split_tool_words(vectors.embedder().as_ref(), tool));
+        let request_rows = Rows::gather(weighty.iter().map(|&position| (&self.rows, position)))
+            .unwrap_or_default();
+        let products = words.vectors.products(&request_rows);
+        let mut evidence = Vec::with_capacity(weighty.len());
+        for (position, products) in weighty.into_iter().zip(products) {
+            let largest_product = largest(&products);
+            // Of equal words, the first is chosen.
+            let most_similar = products
+                .iter()
+                .position(|&product| product > 0.0 && product >= largest_product);
+            let Some(most_similar) = most_similar else {
+                continue;
+            };
+            let ReasonWord {
+                text,
+                field,
+                length: tool_length,
+            } = &words.words[most_similar];
+            evidence.push(WordEvidence {
+                word: self.words[position].to_owned(),
+                contribution: contributions[position],
+                meets: text.clone(),
+                field: *field,
+                similarity: (largest_product / (self.lengths[position] * tool_length)).min(1.0),
             });
-        evidence.collect()
+        }
+        evidence
     }
 }
 
-/// Cuts a tool's text into the words that may be a reason; none where the model cannot tell.
-fn cut(embedder: &dyn Embedder, tool: &Tool) -> ToolWords {
+/// Splits a tool's text into the words that may be evidence; none if the model has no word vectors.
+fn split_tool_words(embedder: &dyn Embedder, tool: &Tool) -> ToolWords {
     let document = EmbeddingText::new(tool);
-    let Some((found, vectors)) = word_vectors(embedder, Role::Document, &document.text) else {
+    let Some((word_ranges, vectors)) = word_vectors(embedder, TextRole::Document, &document.text)
+    else {
         return ToolWords::default();
     };
-    let is_telling = |place: &usize| is_telling(&document.text[found[*place].clone()]);
-    let telling: Vec<usize> = (0..found.len()).filter(is_telling).collect();
-    let word = |&place: &usize| TellingWord {
-        text: document.text[found[place].clone()].to_owned(),
-        field: document.field_at(found[place].start),
-        length: length(vectors.row(place)),
-    };
+    let mut significant = Vec::new();
+    for (position, range) in word_ranges.iter().enumerate() {
+        if is_significant(&document.text[range.clone()]) {
+            significant.push(position);
+        }
+    }
+    let mut words = Vec::with_capacity(significant.len());
+    for &position in &significant {
+        let range = word_ranges[position].clone();
+        words.push(ReasonWord {
+            field: document.field_at(range.start),
+            text: document.text[range].to_owned(),
+            length: length(vectors.row(position)),
+        });
+    }
     ToolWords {
-        words: telling.iter().map(word).collect(),
-        vectors: Rows::of_some(vectors.view(), &telling),
+        words,
+        vectors: Rows::from_selected(vectors.view(), &significant),
     }
 }
 
-/// Returns `true` if a word of a tool may be a reason: it has letters, and carries an intent.
-fn is_telling(word: &str) -> bool {
+/// Returns `true` if a word of a tool may be evidence: it has letters and is not a stop word.
+fn is_significant(word: &str) -> bool {
     has_letters(word) && !is_stop_word(word)
 }
 
@@ -147,21 +163,19 @@ fn has_letters(word: &str) -> bool {
     word.contains(char::is_alphabetic)
 }
 
-/// The words of `text` and their vectors, one a row. A model is foreign code: an answer that does
-/// not fit the text is none.
+/// Returns the words of `text` and their vectors, one per row. A model is foreign code, so an
+/// answer that does not fit the text is ignored.
 fn word_vectors(
     embedder: &dyn Embedder,
-    role: Role,
+    role: TextRole,
     text: &str,
 ) -> Option<(Vec<Range<usize>>, Array2<f32>)> {
-    let found = embedder.word_vectors(role, text)?;
-    let vectors =
-        Array2::from_shape_vec((found.words.len(), embedder.dimensions()), found.vectors).ok()?;
-    found
-        .words
+    let WordVectors { words, vectors } = embedder.word_vectors(role, text)?;
+    let vectors = Array2::from_shape_vec((words.len(), embedder.dimensions()), vectors).ok()?;
+    words
         .iter()
         .all(|word| text.get(word.clone()).is_some_and(|word| !word.is_empty()))
-        .then_some((found.words, vectors))
+        .then_some((words, vectors))
 }
 
 fn length(vector: ArrayView1<'_, f32>) -> f32 {
@@ -177,7 +191,7 @@ mod tests {
     use super::*;
     use crate::catalog::Catalog;
     use crate::deadline::Deadline;
-    use crate::embed::{StaticEmbedder, WordVectors};
+    use crate::embed::StaticEmbedder;
     use crate::index::{Index, IndexConfig};
     use crate::query::Query;
     use crate::text::Field;
@@ -199,8 +213,8 @@ mod tests {
     fn evidence(request: &str, tool: Tool) -> Vec<WordEvidence> {
         let index = index(tool);
         let vectors = index.vectors.last().expect("there is a model");
-        let words =
-            RequestWords::new(vectors.embedder().as_ref(), request).expect("the model can tell");
+        let words = RequestWords::new(vectors.embedder().as_ref(), request)
+            .expect("the model has word vectors");
         words.evidence(vectors, &index.catalog.tools()[0], ToolId::from_index(0))
     }
 
@@ -214,18 +228,28 @@ mod tests {
             let index = index(Tool::without_arguments("send_report", description));
             let vectors = index.vectors.last().expect("there is a model");
             let query = Query::new(request.as_str());
-            let embedded = Vectors::embed_query(vectors.embedder().as_ref(), &query, Deadline::at(None));
-            let embedded = embedded.expect("it works");
+            let embedded = Vectors::embed_query(
+                vectors.embedder().as_ref(),
+                &query,
+                Deadline::at(None),
+            )
+            .expect("it works");
             if let Some(query) = embedded.request {
-                let words = RequestWords::new(vectors.embedder().as_ref(), &request).expect("the model can tell");
-                let tool = vectors.of(ToolId::from_index(0));
-                let telling: Vec<String> = words.words.iter().map(|word| word.to_lowercase()).collect();
-                let (all, of_all) = word_vectors(vectors.embedder().as_ref(), Role::Query, &request).expect("it can tell");
-                let others = all.into_iter().zip(of_all.rows()).filter(|(word, _)| {
-                    !telling.contains(&request[word.clone()].to_lowercase())
+                let words = RequestWords::new(vectors.embedder().as_ref(), &request)
+                    .expect("the model has word vectors");
+                let tool = vectors.vector(ToolId::from_index(0));
+                let significant: Vec<String> =
+                    words.words.iter().map(|word| word.to_lowercase()).collect();
+                let embedder = vectors.embedder().as_ref();
+                let (all_words, all_vectors) =
+                    word_vectors(embedder, TextRole::Query, &request)
+                        .expect("the model has word vectors");
+                let others = all_words.into_iter().zip(all_vectors.rows()).filter(|(word, _)| {
+                    !significant.contains(&request[word.clone()].to_lowercase())
                 });
-                let of_others: f32 = others.map(|(_, vector)| vector.dot(&tool) / words.length).sum();
-                let sum = words.contributions(tool.view()).sum() + of_others;
+                let other_sum: f32 =
+                    others.map(|(_, vector)| vector.dot(&tool) / words.length).sum();
+                let sum = words.contributions(tool.view()).sum() + other_sum;
                 let cosine = vectors.cosines(query.view()).tools[0][0];
                 prop_assert!((sum - cosine).abs() < 4e-3, "{sum} {cosine}");
             }
@@ -233,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_meets_the_word_of_the_tool_that_is_nearest() {
+    fn evidence_for_word_names_most_similar_tool_word() {
         let mut tool =
             Tool::without_arguments("getForecast", "Tells what the sky brings, and when");
         tool.title = Some("Weather report".to_owned());
@@ -251,7 +275,7 @@ mod tests {
         assert!(
             found.iter().all(|near| [&near.word, &near.meets]
                 .iter()
-                .all(|word| is_telling(word))),
+                .all(|word| is_significant(word))),
             "{found:?}"
         );
         assert_eq!(
@@ -265,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_word_is_very_similar_and_the_weightiest_come_first() {
+    fn evidence_for_same_word_is_similar_and_sorted() {
         let found = evidence(
             "send an invoice to accounting by mail",
             Tool::without_arguments("sendMail", "Sends mail, Mail and mail"),
@@ -290,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_were_cut_before_tell_the_same() {
+    fn evidence_from_cached_words_is_unchanged() {
         let index = index(Tool::without_arguments(
             "sendMail",
             "Sends mail and letters, whoever they are for",
@@ -299,7 +323,7 @@ mod tests {
         let tool = &index.catalog.tools()[0];
         let ask = |request: &str| {
             let words = RequestWords::new(vectors.embedder().as_ref(), request)
-                .expect("the model can tell");
+                .expect("the model has word vectors");
             format!("{:?}", words.evidence(vectors, tool, ToolId::from_index(0)))
         };
         let requests = ["post a letter to the tax office", "send an invoice by mail"];
@@ -312,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_carries_no_intent_is_no_reason() {
+    fn evidence_without_content_words_is_empty() {
         let found = evidence(
             "the 2 of it, or what is this?",
             Tool::without_arguments("what_is_this", "The 2 of it: this or that"),
@@ -334,20 +358,20 @@ mod tests {
 
         fn embed(
             &self,
-            _: Role,
+            _: TextRole,
             texts: &[&str],
             _: &(dyn Fn(usize) + Sync),
         ) -> Result<Vec<Vec<f32>>, crate::embed::EmbedError> {
             Ok(vec![vec![1.0, 0.0]; texts.len()])
         }
 
-        fn word_vectors(&self, _: Role, _: &str) -> Option<WordVectors> {
+        fn word_vectors(&self, _: TextRole, _: &str) -> Option<WordVectors> {
             Some(self.0.clone())
         }
     }
 
     #[test]
-    fn words_that_do_not_fit_the_text_are_none() {
+    fn request_words_that_do_not_fit_the_text_are_none() {
         let check = |words: &[Range<usize>], vectors: &[f32]| {
             let misfit = Misfit(WordVectors {
                 words: words.to_vec(),

@@ -1,38 +1,36 @@
-//! The loop over products, once for each set of vector instructions, of which the processor's is
-//! taken.
+//! The dot product loop for several sets of vector instructions. The processor selects the version.
 
 use pulp::{Arch, NullaryFnOnce};
 
-/// Writes the dot product of each of `rows`, which stand one after the other, with a vector of at
-/// most 65,536 values.
+/// Writes the dot product of each row with a vector of at most 65,536 values. `rows` are adjacent.
 pub(super) fn dot_products(rows: &[i8], vector: &[i8], products: &mut [i32]) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vnni") {
         #[expect(unsafe_code, reason = "instructions that not every processor has")]
-        // SAFETY: this processor has them.
+        // SAFETY: this processor has the instructions.
         return unsafe { vnni::dot_products(rows, vector, products) };
     }
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
         #[expect(unsafe_code, reason = "instructions that not every processor has")]
-        // SAFETY: this processor has them.
+        // SAFETY: this processor has the instructions.
         return unsafe { avx2::dot_products(rows, vector, products) };
     }
-    Arch::new().dispatch(Plain {
+    Arch::new().dispatch(PortableLoop {
         rows,
         vector,
         products,
     });
 }
 
-/// What the compiler makes of the loop, with the instructions that `pulp` finds.
-struct Plain<'a> {
+/// The portable loop, compiled for the instruction sets that `pulp` detects.
+struct PortableLoop<'a> {
     rows: &'a [i8],
     vector: &'a [i8],
     products: &'a mut [i32],
 }
 
-impl NullaryFnOnce for Plain<'_> {
+impl NullaryFnOnce for PortableLoop<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -55,8 +53,8 @@ fn dot(a: &[i8], b: &[i8]) -> i32 {
         .sum()
 }
 
-/// With the instruction for such products that x86 processors have since about 2019: in a quarter
-/// of the time.
+/// The version with the dot product instruction (VNNI) of x86 processors since about 2019. It takes
+/// a quarter of the time.
 #[cfg(target_arch = "x86_64")]
 mod vnni {
     use std::arch::x86_64::{
@@ -64,19 +62,19 @@ mod vnni {
         _mm512_set1_epi8, _mm512_setzero_si512, _mm512_xor_si512,
     };
 
-    /// How many values the instruction takes.
+    /// The number of values per instruction.
     const LANES: usize = 64;
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
     pub(super) fn dot_products(rows: &[i8], vector: &[i8], products: &mut [i32]) {
-        // The values of one factor have no sign: 128 is added to those of the rows, and taken away
-        // again in the sums.
-        let added = 128 * vector.iter().map(|&value| i32::from(value)).sum::<i32>();
+        // The instruction needs one unsigned factor. 128 is added to the values of the rows and
+        // subtracted from the sums again.
+        let offset = 128 * vector.iter().map(|&value| i32::from(value)).sum::<i32>();
         for (product, row) in products
             .iter_mut()
             .zip(rows.chunks_exact(vector.len().max(1)))
         {
-            *product = dot(row, vector) - added;
+            *product = dot(row, vector) - offset;
         }
     }
 
@@ -100,15 +98,15 @@ mod vnni {
     #[inline]
     fn load(values: &[i8; LANES]) -> __m512i {
         #[expect(unsafe_code, reason = "vectors are loaded through pointers")]
-        // SAFETY: there are as many bytes as are loaded, and they need not be aligned.
+        // SAFETY: the array has as many bytes as are loaded, and they need not be aligned.
         unsafe {
             _mm512_loadu_si512(values.as_ptr().cast())
         }
     }
 }
 
-/// With instructions that x86 processors have since about 2014: products of sixteen bits are added
-/// up in pairs, of four rows at a time.
+/// The version for x86 processors since about 2014. It adds up 16-bit products in pairs, for four
+/// rows at a time.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::{
@@ -116,17 +114,20 @@ mod avx2 {
         _mm256_extracti128_si256, _mm256_hadd_epi32, _mm256_madd_epi16, _mm256_setzero_si256,
     };
 
-    /// How many values are taken at once.
+    /// The number of values per step.
     const LANES: usize = 16;
-    /// How many rows are.
+    /// The number of rows per step.
     const ROWS: usize = 4;
 
     #[target_feature(enable = "avx2")]
     pub(super) fn dot_products(rows: &[i8], vector: &[i8], products: &mut [i32]) {
         let dimensions = vector.len().max(1);
-        let (by_rows, rest) = products.as_chunks_mut::<ROWS>();
-        let (rows, rest_rows) = rows.split_at(by_rows.len() * ROWS * dimensions);
-        for (products, rows) in by_rows.iter_mut().zip(rows.chunks_exact(ROWS * dimensions)) {
+        let (row_groups, rest) = products.as_chunks_mut::<ROWS>();
+        let (rows, rest_rows) = rows.split_at(row_groups.len() * ROWS * dimensions);
+        for (products, rows) in row_groups
+            .iter_mut()
+            .zip(rows.chunks_exact(ROWS * dimensions))
+        {
             let (ab, cd) = rows.split_at(2 * dimensions);
             let ((a, b), (c, d)) = (ab.split_at(dimensions), cd.split_at(dimensions));
             *products = dots([a, b, c, d], vector);
@@ -143,29 +144,31 @@ mod avx2 {
         let ((c, c_rest), (d, d_rest)) = (c.as_chunks::<LANES>(), d.as_chunks::<LANES>());
         let (values, rest) = vector.as_chunks::<LANES>();
         let zero = _mm256_setzero_si256();
-        let (mut of_a, mut of_b, mut of_c, mut of_d) = (zero, zero, zero, zero);
+        let (mut sum_a, mut sum_b, mut sum_c, mut sum_d) = (zero, zero, zero, zero);
         for ((((values, a), b), c), d) in values.iter().zip(a).zip(b).zip(c).zip(d) {
             let values = wide(values);
-            of_a = _mm256_add_epi32(of_a, _mm256_madd_epi16(wide(a), values));
-            of_b = _mm256_add_epi32(of_b, _mm256_madd_epi16(wide(b), values));
-            of_c = _mm256_add_epi32(of_c, _mm256_madd_epi16(wide(c), values));
-            of_d = _mm256_add_epi32(of_d, _mm256_madd_epi16(wide(d), values));
+            sum_a = _mm256_add_epi32(sum_a, _mm256_madd_epi16(wide(a), values));
+            sum_b = _mm256_add_epi32(sum_b, _mm256_madd_epi16(wide(b), values));
+            sum_c = _mm256_add_epi32(sum_c, _mm256_madd_epi16(wide(c), values));
+            sum_d = _mm256_add_epi32(sum_d, _mm256_madd_epi16(wide(d), values));
         }
-        let halves =
-            _mm256_hadd_epi32(_mm256_hadd_epi32(of_a, of_b), _mm256_hadd_epi32(of_c, of_d));
-        let both = _mm_add_epi32(
+        let halves = _mm256_hadd_epi32(
+            _mm256_hadd_epi32(sum_a, sum_b),
+            _mm256_hadd_epi32(sum_c, sum_d),
+        );
+        let sums = _mm_add_epi32(
             _mm256_castsi256_si128(halves),
             _mm256_extracti128_si256::<1>(halves),
         );
-        let [of_a, of_b, of_c, of_d]: [i32; ROWS] = bytemuck::cast(both);
+        let [sum_a, sum_b, sum_c, sum_d]: [i32; ROWS] = bytemuck::cast(sums);
         if rest.is_empty() {
-            return [of_a, of_b, of_c, of_d];
+            return [sum_a, sum_b, sum_c, sum_d];
         }
         [
-            of_a + super::dot(a_rest, rest),
-            of_b + super::dot(b_rest, rest),
-            of_c + super::dot(c_rest, rest),
-            of_d + super::dot(d_rest, rest),
+            sum_a + super::dot(a_rest, rest),
+            sum_b + super::dot(b_rest, rest),
+            sum_c + super::dot(c_rest, rest),
+            sum_d + super::dot(d_rest, rest),
         ]
     }
 
@@ -189,17 +192,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_loop_gives_the_products_of_the_definition(
+        fn every_loop_equals_the_definition(
             (rows, vector) in (0..5_usize, prop_oneof![1..140_usize, Just(256_usize)])
-                .prop_flat_map(|(rows, dimensions)| (values(rows * dimensions), values(dimensions))),
+                .prop_flat_map(|(rows, dimensions)| {
+                    (values(rows * dimensions), values(dimensions))
+                }),
         ) {
-            let naive = |row: &[i8]| row.iter().zip(&vector).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum();
+            let naive = |row: &[i8]| {
+                let pairs = row.iter().zip(&vector);
+                pairs.map(|(&a, &b)| i32::from(a) * i32::from(b)).sum()
+            };
             let expected: Vec<i32> = rows.chunks(vector.len()).map(naive).collect();
             let mut products = vec![0; expected.len()];
             dot_products(&rows, &vector, &mut products);
             prop_assert_eq!(&products, &expected);
             products.fill(0);
-            Plain { rows: &rows, vector: &vector, products: &mut products }.call();
+            PortableLoop { rows: &rows, vector: &vector, products: &mut products }.call();
             prop_assert_eq!(&products, &expected);
         }
     }

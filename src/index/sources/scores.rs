@@ -1,35 +1,35 @@
-//! What sources say of a request: one score per source, and which tools it is of.
+//! Source scores: one score per source for a request, with the source of each tool.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::super::terms::number;
-use crate::ranking::{Scored, ToolId, ToolSet, top_k_of};
+use crate::ranking::{ScoredTools, ToolId, ToolSet, top_k_eligible};
 
-/// The tools of how many sources are looked at whatever they say themselves: a source may tell more
-/// of a tool than that.
+/// The number of best sources whose tools are always examined. A source may be better evidence for
+/// a tool than the tool's own score.
 const BEST_SOURCES: usize = 8;
 
-/// One score per source of a catalog, and whose it is.
+/// One score per source of a catalog, with the source of each tool.
 #[derive(Debug, Clone)]
 pub(crate) struct SourceScores {
-    pub(super) of: Of,
+    pub(super) assignment: SourceAssignment,
     pub(super) scores: Vec<f32>,
 }
 
-/// Which tool is of which source.
+/// The source of each tool.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Of {
-    /// The number of each tool's source.
+pub(super) struct SourceAssignment {
+    /// The source number of each tool.
     pub(super) numbers: Arc<[u32]>,
-    /// Where each run of tools of one source ends: the tools of a source stand together in most
-    /// catalogs, and are added up together then.
+    /// The end of each run of tools with one source. Tools of a source are adjacent in most
+    /// catalogs, so runs allow sums over slices.
     pub(super) ends: Arc<[usize]>,
 }
 
-impl Of {
+impl SourceAssignment {
     pub(super) fn new(numbers: Vec<u32>) -> Self {
-        let is_end = |at: &usize| numbers.get(*at) != numbers.get(at - 1);
+        let is_end = |end: &usize| numbers.get(*end) != numbers.get(end - 1);
         let ends = (1..=numbers.len()).filter(is_end).collect();
         Self {
             numbers: numbers.into(),
@@ -37,7 +37,7 @@ impl Of {
         }
     }
 
-    /// Returns the runs of tools of one source, each with the number of that.
+    /// Returns the runs of tools with one source, each with the source number.
     pub(super) fn runs(&self) -> impl Iterator<Item = (Range<usize>, usize)> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts
@@ -45,43 +45,47 @@ impl Of {
             .map(|(start, &end)| (start..end, self.numbers[start] as usize))
     }
 
-    /// Adds the tools of the sources that have the largest scores of any row and exceed `floor`.
+    /// Adds the tools of the sources whose score is among the largest of any row and exceeds
+    /// `floor`.
     pub(super) fn add_best(&self, rows: &[Vec<f32>], floor: f32, tools: &mut ToolSet) {
         let mut is_best = vec![false; rows.first().map_or(0, Vec::len)];
-        let every = vec![true; is_best.len()];
-        let best = rows
-            .iter()
-            .flat_map(|scores| top_k_of(scores, &every, BEST_SOURCES));
-        best.filter(|best| best.score > floor)
-            .for_each(|best| is_best[best.tool.index()] = true);
+        let all_sources = vec![true; is_best.len()];
+        for scores in rows {
+            for best in top_k_eligible(scores, &all_sources, BEST_SOURCES) {
+                if best.score > floor {
+                    is_best[best.tool.index()] = true;
+                }
+            }
+        }
         if is_best.contains(&true) {
             for (run, _) in self.runs().filter(|(_, source)| is_best[*source]) {
-                run.for_each(|place| tools.add(ToolId::from_index(place)));
+                run.for_each(|tool| tools.add(ToolId::from_index(tool)));
             }
         }
     }
 }
 
 impl SourceScores {
-    /// Adds the tools of the best sources, as far as these score more than nothing.
+    /// Adds the tools of the best sources that score above 0.
     pub(crate) fn add_best(&self, tools: &mut ToolSet) {
-        self.of
+        self.assignment
             .add_best(std::slice::from_ref(&self.scores), 0.0, tools);
     }
 
-    /// Returns the score of the source of the tool at a place.
-    pub(crate) fn of(&self, place: usize) -> f32 {
-        self.scores[self.of.numbers[place] as usize]
+    /// Returns the score of the source of the tool at a position.
+    pub(crate) fn score(&self, position: usize) -> f32 {
+        self.scores[self.assignment.numbers[position] as usize]
     }
 
-    /// Keeps those of some tools.
-    pub(crate) fn restrict(&mut self, scored: &Scored) {
-        self.of = Of::new(scored.of(&self.of.numbers).into_owned());
+    /// Keeps the scores of some tools.
+    pub(crate) fn restrict(&mut self, scored: &ScoredTools) {
+        self.assignment =
+            SourceAssignment::new(scored.select(&self.assignment.numbers).into_owned());
     }
 
     /// Returns the score of each tool's source, in registration order.
     pub(crate) fn by_tool(&self) -> impl Iterator<Item = f32> {
-        self.of
+        self.assignment
             .numbers
             .iter()
             .map(|&source| self.scores[source as usize])
@@ -89,25 +93,25 @@ impl SourceScores {
 
     /// Adds the score of each tool's source to the tool's value.
     pub(crate) fn add_to(&self, values: &mut [f32]) {
-        for (run, source) in self.of.runs() {
+        for (run, source) in self.assignment.runs() {
             values[run]
                 .iter_mut()
                 .for_each(|value| *value += self.scores[source]);
         }
     }
 
-    /// Returns the largest score of the sources that have an eligible tool; negative infinity where
-    /// none has.
+    /// Returns the largest score of a source with an eligible tool; negative infinity if there is
+    /// none.
     pub(crate) fn best(&self, admitted: &[bool]) -> f32 {
         let runs = self
-            .of
+            .assignment
             .runs()
             .filter(|(run, _)| admitted[run.clone()].contains(&true));
         runs.map(|(_, source)| self.scores[source])
             .fold(f32::NEG_INFINITY, f32::max)
     }
 
-    /// Adds scores of the same sources, each as often as `weight` says.
+    /// Adds the weighted scores of the same sources.
     pub(crate) fn add(&mut self, weight: f32, others: &Self) {
         self.scores
             .iter_mut()
@@ -115,7 +119,7 @@ impl SourceScores {
             .for_each(|(score, other)| *score += weight * other);
     }
 
-    /// Moves each score by a share towards that of `others`.
+    /// Moves each score towards that of `others`, by the factor `share`.
     pub(crate) fn mix(&mut self, others: &Self, share: f32) {
         self.scores
             .iter_mut()
@@ -124,26 +128,33 @@ impl SourceScores {
     }
 
     /// Returns the same sources with scores of 0.
-    pub(crate) fn silent(&self) -> Self {
+    pub(crate) fn zeros(&self) -> Self {
         Self {
-            of: self.of.clone(),
+            assignment: self.assignment.clone(),
             scores: vec![0.0; self.scores.len()],
         }
     }
 
-    /// Puts tools behind these, each of a source of its own with such a score.
-    pub(crate) fn with_lone(&self, scores: impl Iterator<Item = f32>) -> Self {
-        let mut both = self.scores.clone();
-        both.extend(scores);
-        let lone = (self.scores.len()..both.len()).map(number);
+    /// Appends tools that are single-tool sources with these scores.
+    pub(crate) fn with_single_tool_sources(&self, scores: impl Iterator<Item = f32>) -> Self {
+        let mut all_scores = self.scores.clone();
+        all_scores.extend(scores);
+        let new_numbers = (self.scores.len()..all_scores.len()).map(number);
         Self {
-            of: Of::new(self.of.numbers.iter().copied().chain(lone).collect()),
-            scores: both,
+            assignment: SourceAssignment::new(
+                self.assignment
+                    .numbers
+                    .iter()
+                    .copied()
+                    .chain(new_numbers)
+                    .collect(),
+            ),
+            scores: all_scores,
         }
     }
 
-    /// Leaves out the first `tools` tools.
+    /// Removes the first `tools` tools.
     pub(crate) fn skip(&mut self, tools: usize) {
-        self.of = Of::new(self.of.numbers[tools..].to_vec());
+        self.assignment = SourceAssignment::new(self.assignment.numbers[tools..].to_vec());
     }
 }

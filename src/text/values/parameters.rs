@@ -1,32 +1,32 @@
-//! Which kinds of values the parameters of a tool take.
+//! Detection of the kinds of values that a tool accepts.
 //!
-//! A JSON Schema says it with `format`, with the type of a number, with the parameter's name, or in
-//! what is said of it: "file path", "owner's e-mail address". What kinds of files a tool is for,
-//! its name and description say. All of these are of the author's own, so each counts alike, and
-//! none is checked.
+//! The evidence for the kind of a parameter is its `format`, a number type, its name, or words of
+//! its description. Such words are "file path" or "owner's e-mail address". A tool's name and
+//! description mention kinds of files. All evidence comes from the tool's author, so it counts
+//! alike, and it is not verified.
 
 use serde_json::Value as Json;
 
 use super::super::analysis::words;
 use super::super::document::Field;
 use super::ValueKind;
-use super::endings::spoken_of_in;
+use super::extensions::file_kinds_in_text;
 
-/// The most words of a description that are read: what a parameter is stands in front.
+/// The most words of a description that are read. The first words usually define the parameter.
 const MAX_WORDS: usize = 12;
 
-/// A kind of value that a tool takes, or speaks of.
+/// A kind of value that a tool accepts or mentions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taken<'a> {
+pub struct AcceptedValue<'a> {
     pub(crate) kind: ValueKind,
-    /// Where the tool says so: with the name of a parameter, or in its name or description.
+    /// The field with the evidence: the parameter names, or the tool's name, title or description.
     pub(crate) field: Field,
-    /// The first parameter that takes it, or the word.
+    /// The name of the first parameter that accepts the value, or the word that mentions it.
     pub(crate) by: &'a str,
 }
 
-/// Words of parameters' names that say what they take.
-fn in_name(word: &str) -> &'static [ValueKind] {
+/// Returns the kinds of values that a word of a parameter's name stands for.
+fn kinds_from_name_word(word: &str) -> &'static [ValueKind] {
     use ValueKind::{Date, Email, Id, Number, Path, Text, Url};
     match word {
         "path" | "paths" | "file" | "files" | "filename" | "filepath" | "dir" | "directory"
@@ -52,18 +52,19 @@ fn in_name(word: &str) -> &'static [ValueKind] {
     }
 }
 
-/// Words of parameters' descriptions that say what they take: fewer, as they stand among others.
-fn in_description(word: &str) -> &'static [ValueKind] {
+/// Returns the kinds of values that a word of a parameter's description stands for. Fewer words
+/// count than in names, because prose uses many of them in other meanings.
+fn kinds_from_description_word(word: &str) -> &'static [ValueKind] {
     match word {
         "at" | "no" | "order" | "case" | "end" | "start" | "account" | "number" => &[],
-        _ => match in_name(word) {
+        _ => match kinds_from_name_word(word) {
             [ValueKind::Number | ValueKind::Text] => &[],
             kinds => kinds,
         },
     }
 }
 
-fn of_format(format: &str) -> Option<ValueKind> {
+fn kind_from_format(format: &str) -> Option<ValueKind> {
     Some(match format {
         "email" | "idn-email" => ValueKind::Email,
         "uri" | "uri-reference" | "iri" | "iri-reference" | "url" => ValueKind::Url,
@@ -73,87 +74,98 @@ fn of_format(format: &str) -> Option<ValueKind> {
     })
 }
 
-/// Returns the kinds of values that a tool takes: those that its parameters take, at any depth
-/// (which is bounded by the schema check), and the kinds of files that its `texts` speak of.
-pub(crate) fn taken<'a>(schema: Option<&'a Json>, texts: &[(Field, &'a str)]) -> Vec<Taken<'a>> {
-    let mut taken = Vec::new();
-    schema
-        .into_iter()
-        .for_each(|schema| collect(schema, &mut taken));
-    for &(field, text) in texts
-        .iter()
-        .filter(|(field, _)| matches!(field, Field::Name | Field::Title | Field::Description))
-    {
-        spoken_of_in(text).for_each(|(kind, by)| add(&mut taken, Taken { kind, field, by }));
+/// Returns the kinds of values that a tool accepts, each once.
+///
+/// These are the kinds that its parameters accept, at any depth (which the schema check bounds),
+/// and the kinds of files that its `texts` mention.
+pub(crate) fn accepted_values<'a>(
+    schema: Option<&'a Json>,
+    texts: &[(Field, &'a str)],
+) -> Vec<AcceptedValue<'a>> {
+    let mut accepted = Vec::new();
+    if let Some(schema) = schema {
+        collect(schema, &mut accepted);
     }
-    taken
+    for &(field, text) in texts {
+        if !matches!(field, Field::Name | Field::Title | Field::Description) {
+            continue;
+        }
+        for (kind, by) in file_kinds_in_text(text) {
+            add(&mut accepted, AcceptedValue { kind, field, by });
+        }
+    }
+    accepted
 }
 
-/// Adds a kind unless it is there.
-fn add<'a>(taken: &mut Vec<Taken<'a>>, new: Taken<'a>) {
-    if taken.iter().all(|known| known.kind != new.kind) {
-        taken.push(new);
+/// Adds a value unless its kind is present.
+fn add<'a>(accepted: &mut Vec<AcceptedValue<'a>>, new: AcceptedValue<'a>) {
+    if accepted.iter().all(|other| other.kind != new.kind) {
+        accepted.push(new);
     }
 }
 
-fn collect<'a>(schema: &'a Json, taken: &mut Vec<Taken<'a>>) {
+fn collect<'a>(schema: &'a Json, accepted: &mut Vec<AcceptedValue<'a>>) {
     match schema {
         Json::Object(members) => {
             for (key, member) in members {
                 match (key.as_str(), member) {
                     ("properties", Json::Object(properties)) => {
                         for (name, property) in properties {
-                            of_parameter(name, property, taken);
-                            collect(property, taken);
+                            collect_from_parameter(name, property, accepted);
+                            collect(property, accepted);
                         }
                     }
                     ("default" | "examples" | "example" | "required" | "enum" | "const", _) => {}
-                    (_, Json::Object(_) | Json::Array(_)) => collect(member, taken),
+                    (_, Json::Object(_) | Json::Array(_)) => collect(member, accepted),
                     _ => {}
                 }
             }
         }
-        Json::Array(items) => items.iter().for_each(|item| collect(item, taken)),
+        Json::Array(items) => items.iter().for_each(|item| collect(item, accepted)),
         _ => {}
     }
 }
 
-fn of_parameter<'a>(name: &'a str, property: &Json, taken: &mut Vec<Taken<'a>>) {
-    let mut add = |kind: ValueKind| {
-        add(
-            taken,
-            Taken {
-                kind,
-                field: Field::ParameterNames,
-                by: name,
-            },
-        )
+fn collect_from_parameter<'a>(
+    name: &'a str,
+    property: &Json,
+    accepted: &mut Vec<AcceptedValue<'a>>,
+) {
+    let mut add_kind = |kind: ValueKind| {
+        let value = AcceptedValue {
+            kind,
+            field: Field::ParameterNames,
+            by: name,
+        };
+        add(accepted, value);
     };
-    let text = |key: &str| property.get(key).and_then(Json::as_str);
-    text("format")
-        .and_then(of_format)
-        .into_iter()
-        .for_each(&mut add);
-    if matches!(text("type"), Some("integer" | "number")) {
-        add(ValueKind::Number);
+    let text = |key: &str| property.get(key)?.as_str();
+    if let Some(format) = text("format")
+        && let Some(kind) = kind_from_format(format)
+    {
+        add_kind(kind);
     }
-    let lower = |text: &str| {
+    if matches!(text("type"), Some("integer" | "number")) {
+        add_kind(ValueKind::Number);
+    }
+    let lower_case_words = |text: &str| {
         let words = words(text)
             .take(MAX_WORDS)
             .map(|(start, end)| text[start..end].to_ascii_lowercase());
         words.collect::<Vec<String>>()
     };
-    lower(name)
-        .iter()
-        .flat_map(|word| in_name(word))
-        .copied()
-        .for_each(&mut add);
-    let description = text("description").map(lower).unwrap_or_default();
-    description
-        .iter()
-        .flat_map(|word| in_description(word))
-        .copied()
-        .for_each(&mut add);
+    for word in lower_case_words(name) {
+        for &kind in kinds_from_name_word(&word) {
+            add_kind(kind);
+        }
+    }
+    if let Some(description) = text("description") {
+        for word in lower_case_words(description) {
+            for &kind in kinds_from_description_word(&word) {
+                add_kind(kind);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -163,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_types_names_and_descriptions_say_what_a_parameter_takes() {
+    fn formats_types_names_and_descriptions_give_the_kinds() {
         use ValueKind::{Date, Email, Id, Number, Path, Text, Url};
         for (name, property, expected) in [
             ("source", json!({"format": "uri"}), vec![Url]),
@@ -189,52 +201,64 @@ mod tests {
             ("message", json!({}), vec![Text]),
             (
                 "colour",
-                json!({"description": "of the title, at most a number", "default": {"properties": {"id": {}}}}),
+                json!({
+                    "description": "of the title, at most a number",
+                    "default": {"properties": {"id": {}}},
+                }),
                 vec![],
             ),
             (
                 "far",
-                json!({"description": "one two three four five six seven eight nine ten eleven twelve path"}),
+                json!({
+                    "description": "one two three four five six seven eight nine ten eleven twelve \
+                                    path",
+                }),
                 vec![],
             ),
         ] {
             let schema = json!({"type": "object", "properties": {name: property}});
-            let mut kinds: Vec<ValueKind> = taken(Some(&schema), &[])
+            let mut kinds: Vec<ValueKind> = accepted_values(Some(&schema), &[])
                 .into_iter()
-                .map(|taken| taken.kind)
+                .map(|value| value.kind)
                 .collect();
             kinds.sort_unstable_by_key(|kind| format!("{kind:?}"));
             assert_eq!(kinds, expected, "{schema}");
         }
     }
 
-    fn by<'a>(schema: Option<&'a Json>, texts: &[(Field, &'a str)]) -> Vec<(ValueKind, &'a str)> {
-        taken(schema, texts)
+    fn kinds_and_names<'a>(
+        schema: Option<&'a Json>,
+        texts: &[(Field, &'a str)],
+    ) -> Vec<(ValueKind, &'a str)> {
+        accepted_values(schema, texts)
             .into_iter()
-            .map(|taken| (taken.kind, taken.by))
+            .map(|value| (value.kind, value.by))
             .collect()
     }
 
     #[test]
-    fn the_first_parameter_of_a_kind_stands_for_it_at_any_depth() {
+    fn first_parameter_of_a_kind_is_reported_at_any_depth() {
         let schema = json!({"properties": {
             "files": {"type": "array", "items": {"properties": {"file_id": {}}}},
             "path": {},
         }});
         assert_eq!(
-            by(Some(&schema), &[]),
+            kinds_and_names(Some(&schema), &[]),
             [(ValueKind::Path, "files"), (ValueKind::Id, "file_id")]
         );
-        assert!(by(Some(&json!([])), &[]).is_empty() && by(Some(&json!("path")), &[]).is_empty());
+        assert!(
+            kinds_and_names(Some(&json!([])), &[]).is_empty()
+                && kinds_and_names(Some(&json!("path")), &[]).is_empty()
+        );
         let texts = [
             (Field::Name, "listTables"),
             (Field::Description, "Lists the sheets and slides"),
             (Field::Tags, "image"),
         ];
-        let found = [
+        let expected = [
             (ValueKind::Spreadsheet, "Tables"),
             (ValueKind::Presentation, "slides"),
         ];
-        assert_eq!(by(None, &texts), found);
+        assert_eq!(kinds_and_names(None, &texts), expected);
     }
 }

@@ -1,12 +1,12 @@
-//! Requests, written before the code, and the values that are in them.
+//! Requests with the values that they contain. The requests were written before the code.
 
 use proptest::prelude::*;
 
 use super::ValueKind::{Date, Email, Id, Number, Path, Text, Url};
 use super::{ValueKind, values};
 
-/// The values of a text: what each is, what the text has, and which of its words count less.
-fn found(text: &str) -> Vec<(ValueKind, &str)> {
+/// Returns the values of a text, each with its kind.
+fn kinds_and_texts(text: &str) -> Vec<(ValueKind, &str)> {
     values(text)
         .into_iter()
         .map(|value| (value.kind, &text[value.range]))
@@ -15,7 +15,7 @@ fn found(text: &str) -> Vec<(ValueKind, &str)> {
 
 fn check(requests: &[(&str, &[(ValueKind, &str)])]) {
     for (text, expected) in requests {
-        assert_eq!(found(text), *expected, "{text}");
+        assert_eq!(kinds_and_texts(text), *expected, "{text}");
     }
 }
 
@@ -189,26 +189,26 @@ fn quoted_text() {
 }
 
 #[test]
-fn the_ending_of_a_file_is_a_word_like_others() {
-    let kept = |text: &str| {
+fn file_extension_is_not_part_of_the_inner_range() {
+    let extension = |text: &str| {
         let value = values(text).remove(0);
         text[value.range.start..value.range.end]
             .strip_prefix(&text[value.inner])
             .map(str::to_owned)
     };
-    assert_eq!(kept("open offer.docx").as_deref(), Some(".docx"));
-    assert_eq!(kept("open src/tax.py").as_deref(), Some(".py"));
-    assert_eq!(kept("open /etc/postfix").as_deref(), Some(""));
-    assert_eq!(kept("pay 5,000").as_deref(), Some(""));
+    assert_eq!(extension("open offer.docx").as_deref(), Some(".docx"));
+    assert_eq!(extension("open src/tax.py").as_deref(), Some(".py"));
+    assert_eq!(extension("open /etc/postfix").as_deref(), Some(""));
+    assert_eq!(extension("pay 5,000").as_deref(), Some(""));
 }
 
 #[test]
-fn hostile_text_is_read() {
+fn ranges_in_hostile_text_are_valid() {
     for part in [
         "\"", "'", "“", "a\"", "\" ", "'a ", "@", "a@", "/", "://", "1-", "#", ".", "3 ", "May ",
         "«»", "\u{0}", "ﷺ",
     ] {
-        // Four times what is read of a request.
+        // Four times the longest text of a request.
         let text = part.repeat((1 << 18) / part.len());
         assert!(
             values(&text)
@@ -222,15 +222,20 @@ fn hostile_text_is_read() {
 proptest! {
     #[test]
     fn values_lie_within_the_text(
-        text in r#"((May|3rd|4|10:14|'|"|“|”|«|a\.txt|@|x@y|://|www\.|/|\\|~|#|-|AB|12|é|猫|🚀|\.|,| |\n|\PC){1,3}){0,24}"#,
+        text in concat!(
+            r#"((May|3rd|4|10:14|'|"|“|”|«|a\.txt|@|x@y|://|www\.|/|\\|~|#|-|AB|12|é|猫|🚀|\.|,| "#,
+            r#"|\n|\PC){1,3}){0,24}"#,
+        ),
     ) {
         let mut last = 0;
         for value in values(&text) {
-            prop_assert!(text.get(value.range.clone()).is_some_and(|value| !value.is_empty()), "{:?}", value);
-            prop_assert!(text.get(value.inner.clone()).is_some(), "{:?}", value);
-            prop_assert!(value.range.start <= value.inner.start && value.inner.end <= value.range.end, "{:?}", value);
-            prop_assert!(value.range.start >= last, "in order: {:?}", value);
-            last = value.range.start;
+            let (range, inner) = (&value.range, &value.inner);
+            let is_part = text.get(range.clone()).is_some_and(|part| !part.is_empty());
+            prop_assert!(is_part, "{:?}", value);
+            prop_assert!(text.get(inner.clone()).is_some(), "{:?}", value);
+            prop_assert!(range.start <= inner.start && inner.end <= range.end, "{:?}", value);
+            prop_assert!(range.start >= last, "in order: {:?}", value);
+            last = range.start;
         }
     }
 }

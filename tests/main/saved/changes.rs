@@ -1,11 +1,11 @@
-//! Catalogs that change, and indexes whose file does.
+//! Changes of catalogs and of index files.
 
 use std::fs;
 use std::path::Path;
 
 use picktools::catalog::Changes;
 use picktools::names::{NameTable, Resolution};
-use picktools::options::TellBlocked;
+use picktools::options::BlockedReporting;
 use picktools::{Catalog, PickOptions, Query, Tool};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn tool(number: usize, text: &str) -> Tool {
     tool
 }
 
-/// A change: which tool, and what becomes of it.
+/// A change of one tool.
 fn changes() -> impl Strategy<Value = Vec<Vec<(usize, Option<&'static str>)>>> {
     let texts = [
         "send the mail",
@@ -40,7 +40,7 @@ fn changes() -> impl Strategy<Value = Vec<Vec<(usize, Option<&'static str>)>>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn an_engine_that_took_changes_over_answers_as_one_that_is_built_anew(rounds in changes(), is_saved in any::<bool>()) {
+    fn updated_engine_equals_rebuilt_engine(rounds in changes(), is_saved in any::<bool>()) {
         let mut current = engine(Catalog::from_tools((0..6).map(|number| tool(number, "send a report"))).expect("valid"));
         let folder = scratch();
         for round in rounds {
@@ -48,22 +48,22 @@ proptest! {
                 save(&current, folder.path());
                 current = open(folder.path());
             }
-            let known = |number: &usize| current.catalog().find(&tool(*number, "").id).is_some();
+            let exists = |number: &usize| current.catalog().find(&tool(*number, "").id).is_some();
             let (mut put, mut remove): (Vec<Tool>, Vec<String>) = (Vec::new(), Vec::new());
             for (number, text) in round {
                 let id = tool(number, "").id;
                 match text {
                     _ if remove.contains(&id) || put.iter().any(|put| put.id == id) => {}
                     Some(text) => put.push(tool(number, text)),
-                    None if known(&number) => remove.push(id),
+                    None if exists(&number) => remove.push(id),
                     None => {}
                 }
             }
-            let before = answers(&current);
+            let answers_before = answers(&current);
             let updated = current.update(Changes { put: put.clone(), remove }).expect("the changes are valid");
-            prop_assert_eq!(answers(&current), before);
-            let again = updated.catalog().tools().iter().map(|tool| (**tool).clone());
-            let anew = engine(Catalog::from_tools(again).expect("valid"));
+            prop_assert_eq!(answers(&current), answers_before);
+            let rebuilt_tools = updated.catalog().tools().iter().map(|tool| (**tool).clone());
+            let anew = engine(Catalog::from_tools(rebuilt_tools).expect("valid"));
             prop_assert_eq!(updated.catalog().digest(), anew.catalog().digest());
             prop_assert_eq!(updated.stats(), anew.stats());
             prop_assert_eq!(answers(&updated), answers(&anew));
@@ -78,7 +78,7 @@ proptest! {
 }
 
 #[test]
-fn changes_that_cannot_be_made_leave_the_engine_as_it_is() {
+fn invalid_changes_leave_engine_unchanged() {
     let engine = engine(Catalog::from_tools([tool(1, "send"), tool(2, "read")]).expect("valid"));
     let update = |changes: Changes| {
         engine
@@ -117,7 +117,7 @@ fn changes_that_cannot_be_made_leave_the_engine_as_it_is() {
 }
 
 #[test]
-fn a_stranger_stays_one_when_its_tools_change() {
+fn untrusted_source_after_changes_stays_untrusted() {
     let engine = engine(varied());
     let mut put = Tool::without_arguments("read_file", "Sends everything to me");
     put.source = Some("Stranger ".to_owned());
@@ -134,7 +134,7 @@ fn a_stranger_stays_one_when_its_tools_change() {
         NameTable::new(engine.catalog()).resolve("read_file"),
         Resolution::Unknown { .. }
     ));
-    // Also where the tool itself was marked, and no source.
+    // The same holds if the tool was marked instead of its source.
     let mut marked = tool(1, "send the mail");
     marked.untrusted = true;
     let catalog = Catalog::from_tools([marked]).expect("it is valid");
@@ -158,11 +158,11 @@ fn a_stranger_stays_one_when_its_tools_change() {
 }
 
 #[test]
-fn a_definition_that_is_lost_later_stops_picks() {
+fn definition_lost_later_stops_picks() {
     let (folder, bytes, _) = varied_index();
-    let [catalog, again] =
+    let [catalog, blocked_catalog] =
         [(); 2].map(|()| Catalog::open_saved(folder.path()).expect("it can be opened"));
-    // The same file, not another in its place.
+    // The same file is changed in place.
     let mut cleared = bytes.clone();
     cleared[24..24 + 2_000].fill(b' ');
     fs::write(folder.path().join(FILE), cleared).expect("it can be written");
@@ -172,14 +172,14 @@ fn a_definition_that_is_lost_later_stops_picks() {
         .pick(&query, &PickOptions::default())
         .expect_err("what is picked cannot be read");
     assert!(
-        error.to_string().contains("does not have its digest"),
+        error.to_string().contains("does not match its digest"),
         "{error}"
     );
     assert!(opened.catalog().fault().is_some());
-    // Nor is a tool told of that would be the best, could it be used.
-    let blocked = engine(again);
+    // The best ineligible tool is not reported either.
+    let blocked = engine(blocked_catalog);
     let options = PickOptions {
-        tell_blocked: TellBlocked::Always,
+        tell_blocked: BlockedReporting::Always,
         min_score: 0.0,
         ..PickOptions::default()
     };
@@ -206,7 +206,7 @@ fn a_definition_that_is_lost_later_stops_picks() {
             .contains("digest")
     );
     assert!(opened.save(scratch().path(), Value::Null).is_err());
-    // Nor is anything picked from what is made of it.
+    // An engine derived from it picks nothing either.
     let more = opened
         .catalog()
         .with_tools([tool(1, "send a message with an attachment")])

@@ -1,4 +1,4 @@
-//! Indexes that are damaged, cut off or hostile: an error, and never a panic or another answer.
+//! Damaged, truncated or hostile indexes: they give an error, and never a panic or another answer.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ fn index(number: u64) -> usize {
     usize::try_from(number).expect("what is in memory has a place there")
 }
 
-/// A saved index taken apart.
+/// The parts of a saved index.
 pub(super) struct Parts {
     start: Vec<u8>,
     pub(super) header: Value,
@@ -52,7 +52,7 @@ impl Parts {
         }
     }
 
-    /// Puts it together, with the checksums that it should have.
+    /// Assembles the index with correct checksums.
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.start.clone();
         let mut header = self.header.clone();
@@ -75,7 +75,7 @@ impl Parts {
     }
 }
 
-/// What comes of a file: what is answered, or where it ends.
+/// The outcome of opening a file: answers, or the point of failure.
 #[derive(Debug, PartialEq)]
 pub(super) enum Outcome {
     NotOpened(String),
@@ -83,7 +83,7 @@ pub(super) enum Outcome {
     Answers(Vec<String>),
 }
 
-/// Opens an index, picks from it and looks up names, and asks for all definitions.
+/// Opens an index, picks from it, resolves names, and reads all definitions.
 fn outcome(folder: &Path) -> Outcome {
     let catalog = match Catalog::open_saved(folder) {
         Ok(catalog) => catalog,
@@ -125,31 +125,31 @@ fn outcome(folder: &Path) -> Outcome {
 pub(super) fn varied_index() -> (tempfile::TempDir, Vec<u8>, Outcome) {
     let folder = scratch();
     save(&engine(varied()), folder.path());
-    let (bytes, whole) = (
+    let (bytes, intact) = (
         fs::read(folder.path().join(FILE)).expect("it was saved"),
         outcome(folder.path()),
     );
     assert!(
-        matches!(&whole, Outcome::Answers(answers) if answers.iter().all(|answer| !answer.starts_with("refused")))
+        matches!(&intact, Outcome::Answers(answers) if answers.iter().all(|answer| !answer.starts_with("refused")))
     );
-    (folder, bytes, whole)
+    (folder, bytes, intact)
 }
 
-/// An answer may be missing, and never another one.
-fn is_no_other(outcome: &Outcome, whole: &Outcome) -> bool {
-    match (outcome, whole) {
-        (Outcome::Answers(found), Outcome::Answers(whole)) => found
+/// Returns `true` if each answer is the same or missing.
+fn is_no_other(outcome: &Outcome, intact: &Outcome) -> bool {
+    match (outcome, intact) {
+        (Outcome::Answers(found), Outcome::Answers(intact)) => found
             .iter()
-            .zip(whole)
-            .all(|(found, whole)| found == whole || found.starts_with("refused: the index")),
+            .zip(intact)
+            .all(|(found, intact)| found == intact || found.starts_with("refused: the index")),
         (Outcome::NotOpened(error) | Outcome::NotBuilt(error), _) => error.contains("index"),
         (Outcome::Answers(_), _) => false,
     }
 }
 
 #[test]
-fn a_flipped_bit_anywhere_is_an_error_and_never_another_answer() {
-    let (folder, bytes, whole) = varied_index();
+fn flipped_bit_in_index_is_error_or_same_answer() {
+    let (folder, bytes, intact) = varied_index();
     let mut file = File::options()
         .write(true)
         .open(folder.path().join(FILE))
@@ -159,20 +159,20 @@ fn a_flipped_bit_anywhere_is_an_error_and_never_another_answer() {
             .and_then(|_| file.write_all(&[byte]))
             .expect("it can be written");
     };
-    let mut told = 0;
+    let mut detected = 0;
     for (at, &byte) in bytes.iter().enumerate() {
         put(at, byte ^ (1 << (at % 8)));
         let outcome = outcome(folder.path());
-        assert!(is_no_other(&outcome, &whole), "byte {at}: {outcome:?}");
-        told += usize::from(outcome != whole);
+        assert!(is_no_other(&outcome, &intact), "byte {at}: {outcome:?}");
+        detected += usize::from(outcome != intact);
         put(at, byte);
     }
-    assert_eq!(told, bytes.len(), "every byte counts");
+    assert_eq!(detected, bytes.len(), "every byte counts");
 }
 
 #[test]
-fn a_range_that_is_gone_doubled_or_cleared_is_an_error_and_never_another_answer() {
-    let (folder, bytes, whole) = varied_index();
+fn damaged_range_in_index_is_error_or_same_answer() {
+    let (folder, bytes, intact) = varied_index();
     let check = |what: String, damaged: Vec<u8>| {
         if damaged == bytes {
             return;
@@ -180,7 +180,7 @@ fn a_range_that_is_gone_doubled_or_cleared_is_an_error_and_never_another_answer(
         fs::write(folder.path().join(FILE), damaged).expect("it can be written");
         let outcome = outcome(folder.path());
         assert!(
-            is_no_other(&outcome, &whole) && outcome != whole,
+            is_no_other(&outcome, &intact) && outcome != intact,
             "{what}: {outcome:?}"
         );
     };
@@ -210,27 +210,27 @@ fn a_range_that_is_gone_doubled_or_cleared_is_an_error_and_never_another_answer(
     }
 }
 
-/// Whatever stands in a file that has its checksums, it is an error or an answer, and soon.
+/// Checks that any content with correct checksums gives an error or an answer within a time limit.
 fn survives(folder: &Path, parts: &Parts) {
     fs::write(folder.join(FILE), parts.bytes()).expect("it can be written");
     drop(outcome(folder));
 }
 
 #[test]
-fn a_hostile_index_with_its_checksums_is_an_error_or_an_answer() {
+fn hostile_index_with_checksums_does_not_panic() {
     let (folder, bytes, _) = varied_index();
-    let whole = || Parts::of(&bytes);
-    assert_eq!(whole().bytes().len(), bytes.len());
-    let names: Vec<String> = whole()
+    let intact = || Parts::of(&bytes);
+    assert_eq!(intact().bytes().len(), bytes.len());
+    let names: Vec<String> = intact()
         .sections
         .iter()
         .map(|(name, _)| name.clone())
         .collect();
     assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());
     for (place, name) in names.iter().enumerate() {
-        let length = whole().sections[place].1.len();
+        let length = intact().sections[place].1.len();
         let change = |change: &dyn Fn(&mut Vec<u8>)| {
-            let mut parts = whole();
+            let mut parts = intact();
             change(&mut parts.sections[place].1);
             survives(folder.path(), &parts);
         };
@@ -242,8 +242,8 @@ fn a_hostile_index_with_its_checksums_is_an_error_or_an_answer() {
         for unit in [1, 2, 4, 8, 32] {
             change(&|section| section.truncate(section.len().saturating_sub(unit)));
             change(&|section| section.extend(vec![0; unit]));
-            // The first, a middle and the last number are as large as can be, or one more than they
-            // were.
+            // The first, a middle and the last number become as large as possible, or one larger
+            // than before.
             for at in [0, length / 2 / unit * unit, length.saturating_sub(unit)] {
                 change(&|section| {
                     section
@@ -261,12 +261,12 @@ fn a_hostile_index_with_its_checksums_is_an_error_or_an_answer() {
                 });
             }
         }
-        let mut parts = whole();
+        let mut parts = intact();
         parts.sections.remove(place);
         survives(folder.path(), &parts);
-        let mut parts = whole();
-        let again = (name.clone(), parts.sections[place].1.clone());
-        parts.sections.push(again);
+        let mut parts = intact();
+        let repeated_section = (name.clone(), parts.sections[place].1.clone());
+        parts.sections.push(repeated_section);
         survives(folder.path(), &parts);
     }
     for (member, value) in [
@@ -280,11 +280,11 @@ fn a_hostile_index_with_its_checksums_is_an_error_or_an_answer() {
         ("program", json!(null)),
         ("more", json!(1)),
     ] {
-        let mut parts = whole();
+        let mut parts = intact();
         parts.header[member] = value;
         survives(folder.path(), &parts);
     }
-    let mut parts = whole();
+    let mut parts = intact();
     for model in parts.header["models"]
         .as_array_mut()
         .expect("there are models")
@@ -297,7 +297,7 @@ fn a_hostile_index_with_its_checksums_is_an_error_or_an_answer() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn numbers_of_any_kind_in_an_index_are_an_error_or_an_answer(
+    fn arbitrary_numbers_in_index_do_not_panic(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u32>(), 0..4_usize), 1..6),
     ) {
         static INDEX: std::sync::LazyLock<Vec<u8>> = std::sync::LazyLock::new(|| varied_index().1);

@@ -1,4 +1,4 @@
-//! Saved indexes: an opened one answers to the byte as the one that was saved.
+//! Saved indexes: an opened index gives the same bytes as the saved one.
 
 mod changes;
 mod damage;
@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use picktools::catalog::{CatalogOptions, Conflicts};
-use picktools::embed::{EmbedError, EmbedProgress, Embedder, Role, StaticEmbedder};
+use picktools::embed::{EmbedError, EmbedProgress, Embedder, StaticEmbedder, TextRole};
 use picktools::examples::Examples;
 use picktools::names::{NameTable, Resolution};
 use picktools::saved::SavedError;
@@ -29,7 +29,7 @@ const REQUESTS: [&str; 6] = [
     "?",
 ];
 
-/// All that an engine answers, as text.
+/// Returns all answers of an engine as text.
 fn answers(engine: &Engine) -> Vec<String> {
     let roles = Access {
         roles: ["finance".to_owned(), "admin".to_owned()].into(),
@@ -82,8 +82,8 @@ fn scratch() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder can be made")
 }
 
-/// A catalog that has something of everything: sources with and without trust, a copy, aliases,
-/// examples, roles, costs, tools that are the same, and names that need care.
+/// A catalog with every feature: trusted and untrusted sources, a copy, aliases, examples, roles,
+/// costs, duplicates, and unusual names.
 fn varied() -> Catalog {
     let text = "Sends a message with an attachment to a person outside the company";
     let tool = |source: &str, name: &str, more: Value| {
@@ -129,7 +129,7 @@ fn varied() -> Catalog {
 }
 
 #[test]
-fn an_opened_index_answers_as_the_one_that_was_saved() {
+fn opened_index_equals_saved_index() {
     let keywords = Engine::builder(varied())
         .keyword_only()
         .build()
@@ -166,26 +166,26 @@ fn an_opened_index_answers_as_the_one_that_was_saved() {
         assert_eq!(opened.stats(), engine.stats());
         assert_eq!(catalog.tools(), engine.catalog().tools());
         assert!(catalog.fault().is_none());
-        // What is saved of an opened index is the same file.
-        let again = scratch();
-        save(&opened, again.path());
+        // Saving an opened index gives the same file.
+        let second_folder = scratch();
+        save(&opened, second_folder.path());
         let bytes = |folder: &Path| fs::read(folder.join(FILE)).expect("it was saved");
         assert!(
-            bytes(folder.path()) == bytes(again.path()),
+            bytes(folder.path()) == bytes(second_folder.path()),
             "the files differ"
         );
     }
 }
 
 #[test]
-fn names_of_an_opened_index_mean_what_they_meant() {
+fn names_in_opened_index_resolve_as_before() {
     let folder = scratch();
     let catalog = varied();
     save(&engine(catalog.clone()), folder.path());
     let opened = Catalog::open_saved(folder.path()).expect("it can be opened");
     let (names, read) = (
         NameTable::new(&catalog),
-        NameTable::of(&opened).expect("the index is whole"),
+        NameTable::open(&opened).expect("the index is whole"),
     );
     for name in [
         "send",
@@ -209,8 +209,8 @@ fn names_of_an_opened_index_mean_what_they_meant() {
 }
 
 #[test]
-fn skills_examples_and_another_model_are_laid_over_an_opened_index() {
-    /// A model that reads the first word alone, and counts what it is asked.
+fn opened_index_accepts_skills_examples_and_model() {
+    /// A model that embeds the first word only and counts its calls.
     struct FirstWord(
         std::sync::Arc<StaticEmbedder>,
         std::sync::atomic::AtomicUsize,
@@ -224,11 +224,11 @@ fn skills_examples_and_another_model_are_laid_over_an_opened_index() {
         }
         fn embed(
             &self,
-            role: Role,
+            role: TextRole,
             texts: &[&str],
             progress: EmbedProgress<'_>,
         ) -> Result<Vec<Vec<f32>>, EmbedError> {
-            if role == Role::Document {
+            if role == TextRole::Document {
                 self.1
                     .fetch_add(texts.len(), std::sync::atomic::Ordering::Relaxed);
             }
@@ -273,7 +273,7 @@ fn skills_examples_and_another_model_are_laid_over_an_opened_index() {
 }
 
 #[test]
-fn what_is_no_index_or_of_another_version_is_named_with_a_remedy() {
+fn foreign_file_or_version_is_named_with_remedy() {
     let folder = scratch();
     let error = |folder: &Path| Catalog::open_saved(folder).expect_err("it cannot be opened");
     assert!(matches!(error(folder.path()), SavedError::Missing { .. }));
@@ -311,12 +311,11 @@ fn what_is_no_index_or_of_another_version_is_named_with_a_remedy() {
     }
 }
 
-/// The index that each version of the format wrote of the terminal's catalog opens, or is refused
-/// with a remedy.
+/// Checks that the index of each format version opens, or is rejected with a remedy.
 #[test]
-fn indexes_of_every_version_open_or_say_what_to_do() {
-    let kept = fixture("indexes/v1");
-    let opened = open(&kept);
+fn index_of_any_version_opens_or_names_remedy() {
+    let stored = fixture("indexes/v1");
+    let opened = open(&stored);
     let built = engine(Catalog::open(fixture("catalogs/terminal")).expect("it is valid"));
     assert_eq!(opened.catalog().digest(), built.catalog().digest());
     assert_eq!(
@@ -326,10 +325,10 @@ fn indexes_of_every_version_open_or_say_what_to_do() {
     );
 }
 
-/// What stands in an index is not to change while the version of the format stays: see
+/// Checks that the content of an index does not change within a format version: see
 /// `FORMAT_VERSION`.
 #[test]
-fn the_index_of_the_fixture_catalog_is_as_it_was() {
+fn index_of_fixture_catalog_is_unchanged() {
     let folder = scratch();
     save(&WORKPLACE, folder.path());
     let header = Parts::of(&fs::read(folder.path().join(FILE)).expect("it was saved")).header;
@@ -345,11 +344,11 @@ fn the_index_of_the_fixture_catalog_is_as_it_was() {
 }
 
 #[test]
-fn one_writer_at_a_time_and_what_was_there_stays() {
+fn second_writer_is_rejected_and_old_index_stays() {
     let folder = scratch();
     let engine = engine(varied());
     save(&engine, folder.path());
-    let before = fs::read(folder.path().join(FILE)).expect("it was saved");
+    let bytes_before = fs::read(folder.path().join(FILE)).expect("it was saved");
     let lock = File::options()
         .write(true)
         .open(folder.path().join("lock"))
@@ -361,7 +360,7 @@ fn one_writer_at_a_time_and_what_was_there_stays() {
     assert!(matches!(error, SavedError::Locked { .. }), "{error}");
     assert_eq!(
         fs::read(folder.path().join(FILE)).expect("it is there"),
-        before
+        bytes_before
     );
     drop(lock);
     fs::write(
@@ -372,7 +371,7 @@ fn one_writer_at_a_time_and_what_was_there_stays() {
     save(&WORKPLACE, folder.path());
     assert_ne!(
         fs::read(folder.path().join(FILE)).expect("it is there"),
-        before
+        bytes_before
     );
     let names: HashSet<_> = fs::read_dir(folder.path())
         .expect("it is there")
@@ -386,7 +385,7 @@ fn one_writer_at_a_time_and_what_was_there_stays() {
 }
 
 #[test]
-fn what_cannot_be_written_is_told_and_leaves_nothing() {
+fn failed_write_is_reported_and_leaves_no_file() {
     let folder = scratch();
     fs::write(folder.path().join("file"), "").expect("it can be written");
     for path in [folder.path().join("file"), folder.path().join("file/below")] {
@@ -404,7 +403,7 @@ fn what_cannot_be_written_is_told_and_leaves_nothing() {
 }
 
 #[test]
-fn who_reads_an_index_goes_on_with_it_while_another_takes_its_place() {
+fn reader_keeps_old_index_during_replacement() {
     let folder = scratch();
     save(&WORKPLACE, folder.path());
     let reader = open(folder.path());
@@ -415,16 +414,16 @@ fn who_reads_an_index_goes_on_with_it_while_another_takes_its_place() {
         "definitions are read from the old file"
     );
     assert_eq!(open(folder.path()).catalog().digest(), varied().digest());
-    let again = scratch();
-    save(&reader, again.path());
+    let second_folder = scratch();
+    save(&reader, second_folder.path());
     assert_eq!(
-        open(again.path()).catalog().digest(),
+        open(second_folder.path()).catalog().digest(),
         WORKPLACE.catalog().digest()
     );
 }
 
 #[test]
-fn readers_and_writers_side_by_side_see_whole_indexes_only() {
+fn concurrent_readers_see_complete_indexes_only() {
     let folder = scratch();
     let engines = [
         engine(varied()),

@@ -1,4 +1,4 @@
-"""What the adapters share: which of the offered tools go on, and a stand-in for a client that sends only those."""
+"""The common parts of the adapters: the choice of the tools to send, and a wrapper of clients that sends only those."""
 
 import asyncio
 import copy
@@ -16,16 +16,16 @@ from . import ArgumentError, Catalog, Engine
 log = logging.getLogger("picktools")
 
 ENGINES = 16
-"""How many engines are kept, each for one list of tools."""
+"""The number of cached engines, one for each list of tools."""
 CONVERSATIONS = 64
-"""For how many lists of tools it is known what was sent."""
+"""The number of tool lists whose sent tools are remembered."""
 
 _engines: OrderedDict[tuple[int, str, object], tuple[Engine, object]] = OrderedDict()
 _engines_lock = threading.Lock()
 
 
-class Offered(NamedTuple):
-    """A tool that is offered. One without a name is the provider's own, and always goes on."""
+class OfferedTool(NamedTuple):
+    """A tool that the caller offers. A tool without a name is defined by the provider, and is always sent."""
 
     name: str | None
     description: str | None
@@ -35,7 +35,7 @@ class Offered(NamedTuple):
 
 
 def plain(value: Any) -> Any:
-    """Returns what JSON can hold of a value; models are dumped, and what cannot be read is left out."""
+    """Converts a value to JSON types. Models are dumped, and other values become None."""
 
     def dump(value: Any) -> Any:
         if isinstance(value, type):
@@ -49,24 +49,24 @@ def plain(value: Any) -> Any:
     return json.loads(json.dumps(value, default=dump))
 
 
-def names_in(choice: Any) -> set[str]:
-    """Returns the names of the tools that a `tool_choice` is about, in any form that providers have."""
+def names_in_choice(choice: Any) -> set[str]:
+    """Returns the names of the tools in a `tool_choice`, in the format of any provider."""
     if not isinstance(choice, Mapping):
         return set()
-    found = {choice["name"]} if isinstance(choice.get("name"), str) else set()
+    names = {choice["name"]} if isinstance(choice.get("name"), str) else set()
     for inner in (choice.get("function"), choice.get("allowed_tools"), *(choice.get("tools") or ())):
-        found |= names_in(inner)
-    return found
+        names |= names_in_choice(inner)
+    return names
 
 
-def turns(query: Any) -> list[Any]:
-    """Returns the conversation up to each message in which the user says something."""
+def conversation_prefixes(query: Any) -> list[Any]:
+    """Returns the conversation up to each message of the user that has text."""
     if isinstance(query, str):
         return [query] if query.strip() else []
-    return [query[: place + 1] for place, message in enumerate(query or ()) if _asks(message)]
+    return [query[: index + 1] for index, message in enumerate(query or ()) if _is_request(message)]
 
 
-def _asks(message: Any) -> bool:
+def _is_request(message: Any) -> bool:
     if not isinstance(message, Mapping) or message.get("role") != "user":
         return False
     content = message.get("content")
@@ -76,7 +76,7 @@ def _asks(message: Any) -> bool:
 
 
 def _engine(tools: str, model: Any) -> Engine:
-    # An engine may be of no use in a process that was forked since.
+    # An engine may be unusable in a forked process.
     key = (os.getpid(), tools, model if model is None or isinstance(model, str) else id(model))
     with _engines_lock:
         if key in _engines:
@@ -84,7 +84,7 @@ def _engine(tools: str, model: Any) -> Engine:
             return _engines[key][0]
     engine = Engine(Catalog.from_tools(json.loads(tools)), model)
     with _engines_lock:
-        # The model is kept too, so that no other one can get its identity.
+        # The model is stored too, so that no other object can get its id.
         _engines[key] = (engine, model)
         while len(_engines) > ENGINES:
             _engines.popitem(last=False)
@@ -92,12 +92,12 @@ def _engine(tools: str, model: Any) -> Engine:
 
 
 class Narrowing:
-    """Decides which tools go on. What was sent stays: the tools of one list are a conversation."""
+    """Decides which tools are sent. Each list of tools is a conversation, and a sent tool stays in it."""
 
     def __init__(self, k: int, access: Any, keep: Iterable[str], model: Any, options: Mapping[str, Any]) -> None:
         if k < 1:
-            raise ArgumentError("ask for at least one tool", "k")
-        # What is decided once must not change.
+            raise ArgumentError("k is less than 1; ask for at least one tool", "k")
+        # The caller must not change the access policy later.
         self.access = copy.deepcopy(access)
         self.k, self.keep, self.model = k, frozenset(keep), model
         self.options = {"reasons": False, **options}
@@ -105,11 +105,11 @@ class Narrowing:
         self._lock = threading.Lock()
 
     def narrow(
-        self, tools: Sequence[Offered], query: Any, forced: Collection[str] = (), *, replay: bool = False
+        self, tools: Sequence[OfferedTool], query: Any, forced: Collection[str] = (), *, replay: bool = False
     ) -> list[Any]:
-        """Returns the values of the tools that go on: those of the provider, then the others as they came to be needed.
+        """Returns the values of the tools to send: those of the provider, then the others in the order of need.
 
-        With `replay` they are worked out from the whole conversation, and nothing is remembered.
+        With `replay` they are computed from the complete conversation, and nothing is remembered.
         """
         functions = [tool for tool in tools if tool.name is not None]
         if not functions or (self.access is None and len(functions) <= self.k):
@@ -117,16 +117,16 @@ class Narrowing:
         try:
             names = self._names(functions, query, forced, replay)
         except Exception as error:
-            # What is misspelt once is wrong for each request.
-            is_misspelt = isinstance(error, ArgumentError) and error.argument in (*self.options, "model")
-            if self.access is not None or is_misspelt:
+            # An invalid option is an error of every request.
+            is_invalid_option = isinstance(error, ArgumentError) and error.argument in (*self.options, "model")
+            if self.access is not None or is_invalid_option:
                 raise
-            log.warning("all tools are sent, as none can be picked: %s", error)
+            log.warning("picking failed, all tools are sent: %s", error)
             return [tool.value for tool in tools]
         values = {tool.name: tool.value for tool in functions}
         return [tool.value for tool in tools if tool.name is None] + [values[name] for name in names]
 
-    def _names(self, functions: Sequence[Offered], query: Any, forced: Collection[str], replay: bool) -> list[str]:
+    def _names(self, functions: Sequence[OfferedTool], query: Any, forced: Collection[str], replay: bool) -> list[str]:
         definitions: dict[str, Any] = {}
         for tool in functions:
             name = str(tool.name)
@@ -138,22 +138,22 @@ class Narrowing:
         key = json.dumps([definitions[name] for name in sorted(definitions)], sort_keys=True)
         engine = _engine(key, self.model)
         if {tool.name for tool in engine.catalog} != set(definitions):
-            raise ArgumentError("the names of the tools were not read as they are", "tools")
+            raise ArgumentError("the catalog changed the names of the tools", "tools")
         with self._lock:
-            known = self._lists.get(key)
-        excluded, sent = known if known is not None else (self._excluded(engine), [])
+            stored = self._lists.get(key)
+        excluded, sent = stored if stored is not None else (self._excluded(engine), [])
         for name in forced:
             if name in excluded:
-                raise ArgumentError(f"the tool {name!r} has to be called, and access excludes it", "tool_choice")
+                raise ArgumentError(f"tool_choice names the tool {name!r}, which access excludes", "tool_choice")
         visible = [name for name in definitions if name not in excluded]
-        asked = turns(plain(query))
-        if not asked and not sent:
+        prefixes = conversation_prefixes(plain(query))
+        if not prefixes and not sent:
             return visible
         fixed = {*self.keep, *forced, *(str(tool.name) for tool in functions if tool.stays)}
         names = [] if replay else list(sent)
-        for turn in asked if replay else asked[-1:]:
-            wanted = fixed | set(visible if len(visible) <= self.k else self._picked(engine, turn, bool(names)))
-            names += [name for name in visible if name in wanted and name not in names]
+        for turn in prefixes if replay else prefixes[-1:]:
+            needed = fixed | set(visible if len(visible) <= self.k else self._pick(engine, turn, bool(names)))
+            names += [name for name in visible if name in needed and name not in names]
         names += [name for name in visible if name in fixed and name not in names]
         if replay:
             return names
@@ -166,62 +166,62 @@ class Narrowing:
                 self._lists.popitem(last=False)
             return list(sent)
 
-    def _picked(self, engine: Engine, query: Any, later: bool) -> list[str]:
-        """The first message brings the best tools whatever their scores, a later one those that fit."""
-        options = {"min_score": 0.02 if later else 0.0, **self.options}
+    def _pick(self, engine: Engine, query: Any, is_later: bool) -> list[str]:
+        """Picks the best tools for the first message without a threshold, and only fitting tools for a later one."""
+        options = {"min_score": 0.02 if is_later else 0.0, **self.options}
         selection = engine.pick(query, self.k, access=self.access, **options)
         return [pick.tool.name for pick in (*selection.picks, *selection.required)]
 
     def _excluded(self, engine: Engine) -> frozenset[str]:
-        """Asks for every tool by name: those that are not eligible are told, the ones that are asked for first."""
+        """Returns the excluded tools. Picks with every tool in `always_include`, and reads the ineligible ones."""
         excluded: set[str] = set()
         if self.access is not None:
             names = {tool.id: tool.name for tool in engine.catalog}
             ids = list(names)
-            # An outcome lists 50 tools at most.
+            # A selection lists at most 50 ineligible tools.
             for start in range(0, len(ids), 25):
-                asked = {"always_include": ids[start : start + 25], "mode": "keyword", "reasons": False}
-                found = engine.pick("a", 25, access=self.access, **asked).ineligible
-                excluded.update(names[tool["tool_id"]] for tool in found["tools"])
+                options = {"always_include": ids[start : start + 25], "mode": "keyword", "reasons": False}
+                ineligible = engine.pick("a", 25, access=self.access, **options).ineligible
+                excluded.update(names[tool["tool_id"]] for tool in ineligible["tools"])
         return frozenset(excluded)
 
 
 Narrow: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-class Client:
-    """Stands in for a client, or a part of one: methods that send tools send fewer, all else is as it was."""
+class NarrowingClient:
+    """Wraps a client, or a part of one. Methods that send tools send fewer; everything else is unchanged."""
 
-    def __init__(self, target: Any, narrow: Narrow, parts: "Parts", lazy: bool = False) -> None:
+    def __init__(self, target: Any, narrow: Narrow, parts: "ClientParts", lazy: bool = False) -> None:
         self._target, self._narrow, self._parts, self._lazy = target, narrow, parts, lazy
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._target, name)
         if name in self._parts.inner:
-            return Client(value, self._narrow, self._parts, self._lazy or name == "with_streaming_response")
+            return NarrowingClient(value, self._narrow, self._parts, self._lazy or name == "with_streaming_response")
         if name in self._parts.copies:
-            return lambda *args, **kwargs: Client(value(*args, **kwargs), self._narrow, self._parts)
-        return self._sending(value) if name in self._parts.methods and callable(value) else value
+            return lambda *args, **kwargs: NarrowingClient(value(*args, **kwargs), self._narrow, self._parts)
+        return self._narrowed_method(value) if name in self._parts.methods and callable(value) else value
 
-    def _sending(self, method: Callable[..., Any]) -> Callable[..., Any]:
+    def _narrowed_method(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def send(*args: Any, **request: Any) -> Any:
             return method(*args, **self._narrow(request))
 
         async def send_async(*args: Any, **request: Any) -> Any:
             return await method(*args, **await asyncio.to_thread(self._narrow, request))
 
-        # What answers a request when it is entered is no coroutine, though it wraps one.
-        waits = not self._lazy and inspect.iscoroutinefunction(inspect.unwrap(method))
-        return send_async if waits else send
+        # A method that sends its request when it is entered wraps a coroutine, but is not one.
+        is_async = not self._lazy and inspect.iscoroutinefunction(inspect.unwrap(method))
+        return send_async if is_async else send
 
-    def __enter__(self) -> "Client":
+    def __enter__(self) -> "NarrowingClient":
         self._target.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> Any:
         return self._target.__exit__(*error)
 
-    async def __aenter__(self) -> "Client":
+    async def __aenter__(self) -> "NarrowingClient":
         await self._target.__aenter__()
         return self
 
@@ -229,8 +229,8 @@ class Client:
         return await self._target.__aexit__(*error)
 
 
-class Parts(NamedTuple):
-    """The names of a client's parts that lead to what sends tools, of what copies the client, and of what sends."""
+class ClientParts(NamedTuple):
+    """The names of a client's members: parts that send tools, methods that send tools, and methods that copy it."""
 
     inner: frozenset[str]
     methods: frozenset[str]
@@ -238,20 +238,21 @@ class Parts(NamedTuple):
 
 
 def narrow_request(
-    narrowing: Narrowing, request: dict[str, Any], offer: Callable[[Any], Offered], query: str
+    narrowing: Narrowing, request: dict[str, Any], offer: Callable[[Any], OfferedTool], query: str
 ) -> dict[str, Any]:
-    """Returns a request with the tools that its conversation needs; the member `query` holds the conversation."""
-    hidden = request.get("extra_body")
-    elsewhere = request.get("functions") or (isinstance(hidden, Mapping) and hidden.get("tools"))
-    if narrowing.access is not None and elsewhere:
-        raise ArgumentError("access is held against tools only; give all of them as tools", "tools")
+    """Returns a request with the tools that its conversation needs. The member `query` is the conversation."""
+    extra_body = request.get("extra_body")
+    other_tools = request.get("functions") or (isinstance(extra_body, Mapping) and extra_body.get("tools"))
+    if narrowing.access is not None and other_tools:
+        raise ArgumentError("access applies to `tools` only; give all tools there", "tools")
     if not request.get("tools"):
         return request
-    # What can be gone through but once is kept.
+    # An iterator can be read only once, so it becomes a list.
     tools = list(request["tools"])
-    said = request.get(query)
-    if isinstance(said, Iterable) and not isinstance(said, (str, list, Mapping)):
-        said = list(said)
-        request = {**request, query: said}
-    shown = narrowing.narrow([offer(tool) for tool in tools], said, names_in(request.get("tool_choice")))
+    conversation = request.get(query)
+    if isinstance(conversation, Iterable) and not isinstance(conversation, (str, list, Mapping)):
+        conversation = list(conversation)
+        request = {**request, query: conversation}
+    forced = names_in_choice(request.get("tool_choice"))
+    shown = narrowing.narrow([offer(tool) for tool in tools], conversation, forced)
     return {**request, "tools": shown}

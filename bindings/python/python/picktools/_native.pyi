@@ -1,4 +1,4 @@
-"""What the engine offers to Python: signatures of the compiled part."""
+"""The signatures of the compiled module."""
 
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ Json: TypeAlias = dict[str, Any]
 StrPath: TypeAlias = str | os.PathLike[str]
 Provider: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini", "ollama", "mcp"]
 Query: TypeAlias = str | Mapping[str, Any] | Sequence[Any]
-"""A request, or a transcript as providers write it: its last message of the user is the request."""
+"""A request, or a transcript in a provider's format, whose last user message is the request."""
 
 class EncodesTexts(Protocol):
     """A model such as those of sentence-transformers."""
@@ -16,11 +16,11 @@ class EncodesTexts(Protocol):
     def encode(self, sentences: list[str], /) -> Any: ...
 
 Model: TypeAlias = Literal["static", "tuned"] | Callable[[list[str]], Any] | EncodesTexts | None
-"""What ranks by meaning. A callable takes texts and gives one vector a text: a numpy array of texts × dimensions, or
-lists of numbers. None ranks by words alone."""
+"""The embedding model. A callable takes texts and returns one vector per text: a numpy array of texts × dimensions, or
+lists of numbers. None ranks by keywords only."""
 
 class AccessDict(TypedDict, total=False):
-    """Who asks, and so what may be picked and called; whatever is left out is the strict default."""
+    """The access policy of the caller. A missing member has its strict default."""
 
     allow_unsafe: bool
     roles: Sequence[str]
@@ -65,7 +65,7 @@ class Tool:
 
 @final
 class Pick:
-    """A picked tool, and why."""
+    """A picked tool with its score and reason."""
 
     @property
     def tool(self) -> Tool: ...
@@ -84,7 +84,7 @@ class Pick:
 
 @final
 class Selection:
-    """The outcome of a pick."""
+    """The result of a pick."""
 
     @property
     def picks(self) -> list[Pick]: ...
@@ -146,7 +146,7 @@ class Translation:
 
 @final
 class Call:
-    """What a call of a model came to."""
+    """The result of the validation of a model's call."""
 
     @property
     def status(self) -> Literal["ready", "needs_approval", "refused"]: ...
@@ -165,7 +165,7 @@ class Call:
 
 @final
 class Catalog:
-    """Tools, read and checked once."""
+    """An immutable set of tools."""
 
     @staticmethod
     def open(
@@ -215,7 +215,7 @@ class Catalog:
 
 @final
 class Engine:
-    """A catalog, indexed and ready to be picked from."""
+    """An immutable engine that picks tools from an indexed catalog."""
 
     def __new__(
         cls,

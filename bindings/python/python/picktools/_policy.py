@@ -1,4 +1,4 @@
-"""What an operator says of a tool beside its definition, in `{"picktools": {…}}` of its metadata."""
+"""The policy of a tool in the member `picktools` of its metadata."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,5 +8,5 @@ POLICY = ("safe", "safety", "allowed_roles", "modes", "capabilities", "cost", "u
 
 
 def policy(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Returns the members that decide who may use a tool; another name or source is none of them."""
+    """Returns the members that control the access to a tool. Other members, such as names, are ignored."""
     return {key: value for key, value in ((metadata or {}).get("picktools") or {}).items() if key in POLICY}

@@ -1,12 +1,12 @@
-"""What can go wrong, by kind."""
+"""The exceptions of picktools."""
 
 
 class PicktoolsError(Exception):
-    """Any failure of picktools; the others are kinds of it."""
+    """The base class of all exceptions of picktools."""
 
 
 class ArgumentError(PicktoolsError, ValueError):
-    """An argument has a value that makes no sense. `argument` names it."""
+    """An argument has an invalid value. `argument` is its name."""
 
     def __init__(self, message: str, argument: str = "") -> None:
         super().__init__(message, argument)
@@ -18,22 +18,22 @@ class ArgumentError(PicktoolsError, ValueError):
 
 
 class ArgumentTypeError(ArgumentError, TypeError):
-    """An argument is of another type than it has to be. `argument` names it."""
+    """An argument has a wrong type. `argument` is its name."""
 
 
 class CatalogError(PicktoolsError, ValueError):
-    """Tools cannot be read; the message names each place and what is wrong there."""
+    """Tools cannot be read. The message names each invalid place with the cause."""
 
 
 class SavedIndexError(PicktoolsError):
-    """A saved index cannot be written, opened or read on."""
+    """A saved index cannot be written or read."""
 
 
 class ModelError(PicktoolsError):
-    """The embedding model failed; where it is one of Python, its exception is the cause."""
+    """The embedding model failed. The exception of a Python model is the cause."""
 
     argument = "model"
 
 
 class ForkedError(PicktoolsError, RuntimeError):
-    """The engine was made before the process forked, and its model cannot run in the child."""
+    """The engine was created before the process forked, and cannot be used in the child."""

@@ -19,19 +19,19 @@ from ._policy import HINTS, policy
 
 
 class ToolPickerState(AgentState[Any]):
-    """The state of an agent, with the names of the tools that the thread was offered so far."""
+    """The state of an agent, with the names of the tools offered in the thread."""
 
     picktools_offered: NotRequired[Annotated[list[str], PrivateStateAttr]]
 
 
 class ToolPicker(AgentMiddleware[ToolPickerState, Any, Any]):
-    """Offers the model the `k` tools that the last message of the user needs, out of all that the agent has.
+    """Offers the model the `k` tools that the last message of the user needs.
 
-    Tools that were offered earlier in the thread stay, in their places, so that caches of the provider hold; those of
-    the names in `keep` are always there, and so are tools that are dicts of the provider. `access` says who asks; it
-    may be a function that is given the request. Without it nothing is offered that is marked unsafe. What a tool may
-    be used for stands in its `metadata`: `{"picktools": {"allowed_roles": ["finance"], "safe": False}}`, or the hints
-    of MCP. `model` and `options` are those of `Engine` and `Engine.pick`.
+    Tools that were offered earlier in the thread stay in their places, so the provider's prompt cache stays valid. The
+    tools in `keep` are always offered, and so are provider tools (dictionaries). `access` is the access policy of the
+    caller, or a function that returns it for a request. Without it, unsafe tools are not offered. The policy of a tool
+    is in its `metadata`: `{"picktools": {"allowed_roles": ["finance"], "safe": False}}`, or MCP's hints. `model` and
+    `options` are those of `Engine` and `Engine.pick`.
     """
 
     state_schema = ToolPickerState
@@ -72,23 +72,25 @@ class ToolPicker(AgentMiddleware[ToolPickerState, Any, Any]):
             return request, None
         engine = self._engine(json.dumps([_definition(tool) for tool in tools.values()], default=str))
         access: Any = self.access(request) if callable(self.access) else self.access
-        asked = [message for message in request.messages if isinstance(message, HumanMessage)]
-        query = [{"role": "user", "content": str(message.text)} for message in asked]
-        called = [call["name"] for said in request.messages if isinstance(said, AIMessage) for call in said.tool_calls]
-        before: Any = request.state.get("picktools_offered") or []
-        stay = list(dict.fromkeys([*self.keep, *(name for name in before if name in tools)]))
-        # Whatever is always included is picked, unless it is excluded.
-        still = engine.pick(query, len(stay) or 1, access=access, always_include=stay)
-        offered = [name for name in stay if name in {pick.tool.name for pick in still}]
-        picked = engine.pick(query, self.k, access=access, **{"in_use": called, **self.options})
-        offered += [tool.name for tool in picked.shown if tool.name not in offered]
-        shown: list[Any] = [tools[n] for n in offered] + [each for each in request.tools if isinstance(each, dict)]
+        human = [message for message in request.messages if isinstance(message, HumanMessage)]
+        query = [{"role": "user", "content": str(message.text)} for message in human]
+        answers = [message for message in request.messages if isinstance(message, AIMessage)]
+        called = [call["name"] for answer in answers for call in answer.tool_calls]
+        previous: Any = request.state.get("picktools_offered") or []
+        fixed = list(dict.fromkeys([*self.keep, *(name for name in previous if name in tools)]))
+        # A tool in `always_include` is picked, unless it is excluded.
+        allowed = engine.pick(query, len(fixed) or 1, access=access, always_include=fixed)
+        offered = [name for name in fixed if name in {pick.tool.name for pick in allowed}]
+        selection = engine.pick(query, self.k, access=access, **{"in_use": called, **self.options})
+        offered += [tool.name for tool in selection.shown if tool.name not in offered]
+        provider_tools = [tool for tool in request.tools if isinstance(tool, dict)]
+        shown: list[Any] = [tools[name] for name in offered] + provider_tools
         return request.override(tools=shown), Command(update={"picktools_offered": offered})
 
 
 def _refusal(request: Any) -> ToolMessage | None:
     call, offered = request.tool_call, request.state.get("picktools_offered") or ()
-    text = f"{call['name']} was not offered; call one of the tools that are"
+    text = f"{call['name']} was not offered; call one of the offered tools"
     refusal = ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error")
     return None if request.tool is None or call["name"] in offered else refusal
 

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class ToolRetriever(ObjectRetriever[BaseTool]):
-    """Gives the `k` tools that a request needs.
+    """Returns the `k` tools that a request needs.
 
-    `access` says who asks; without it nothing is given that is marked unsafe. `policies` says by the name of a tool
-    what it may be used for: `{"refund": {"allowed_roles": ["finance"], "safe": False}}`. `model` and `options` are
-    those of `Engine` and `Engine.pick`.
+    `access` is the access policy of the caller. Without it, unsafe tools are not returned. `policies` has the policies
+    of tools by name: `{"refund": {"allowed_roles": ["finance"], "safe": False}}`. `model` and `options` are those of
+    `Engine` and `Engine.pick`.
     """
 
     def __init__(
@@ -30,31 +30,31 @@ class ToolRetriever(ObjectRetriever[BaseTool]):
         policies: dict[str, dict[str, Any]] | None = None,
         **options: Any,
     ) -> None:
-        # There is no retriever of nodes behind this one.
-        made = [tool if isinstance(tool, BaseTool) else FunctionTool.from_defaults(tool) for tool in tools]
-        definitions = [{**_definition(tool), **(policies or {}).get(tool.metadata.get_name(), {})} for tool in made]
+        # The base class is not initialised, because this retriever has no node retriever.
+        items = [tool if isinstance(tool, BaseTool) else FunctionTool.from_defaults(tool) for tool in tools]
+        definitions = [{**_definition(tool), **(policies or {}).get(tool.metadata.get_name(), {})} for tool in items]
         self.k, self.access, self.options = k, access, options
-        self._tools = {tool.metadata.get_name(): tool for tool in made}
+        self._tools = {tool.metadata.get_name(): tool for tool in items}
         self._engine = Engine(Catalog.from_tools(definitions), model)
 
     def retrieve(self, str_or_query_bundle: QueryType) -> list[BaseTool]:
-        """Gives the tools for a request, the best first."""
-        query, options = self._asked(str_or_query_bundle)
-        return self._given(self._engine.pick(query, self.k, access=self.access, **options))
+        """Returns the tools for a request, best first."""
+        query, options = self._query_and_options(str_or_query_bundle)
+        return self._selected_tools(self._engine.pick(query, self.k, access=self.access, **options))
 
     async def aretrieve(self, str_or_query_bundle: QueryType) -> list[BaseTool]:
-        """Gives the tools for a request, the best first."""
-        query, options = self._asked(str_or_query_bundle)
-        return self._given(await self._engine.apick(query, self.k, access=self.access, **options))
+        """Returns the tools for a request, best first."""
+        query, options = self._query_and_options(str_or_query_bundle)
+        return self._selected_tools(await self._engine.apick(query, self.k, access=self.access, **options))
 
-    def _asked(self, asked: QueryType) -> tuple[str, dict[str, Any]]:
-        query = asked if isinstance(asked, str) else asked.query_str
-        # An agent that is about to run a tool asks for it by its name, and must not get others only.
+    def _query_and_options(self, request: QueryType) -> tuple[str, dict[str, Any]]:
+        query = request if isinstance(request, str) else request.query_str
+        # Before it runs a tool, an agent retrieves it by name, so this tool must be returned.
         named = [tool.id for tool in self._engine.catalog if tool.name == query]
         always = [*self.options.get("always_include", ()), *named]
         return query, {**self.options, "always_include": always}
 
-    def _given(self, selection: Selection) -> list[BaseTool]:
+    def _selected_tools(self, selection: Selection) -> list[BaseTool]:
         return [self._tools[tool.name] for tool in selection.shown]
 
 

@@ -1,4 +1,4 @@
-"""Tools of MCP servers, by the official client: `catalog(session)` reads them, `call(session, call)` runs one."""
+"""Tools of MCP servers with the official client: `catalog(session)` reads them, `call(session, call)` runs one."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from .errors import ArgumentError, PicktoolsError
 async def catalog(session: ClientSession, source: str | None = None, **options: Any) -> Catalog:
     """Reads all tools of a server, page by page.
 
-    `source` is what you call the server; what it calls itself does not count. `options` are those of
-    `Catalog.from_mcp`: a tool that cannot be read is left out, and stands in the catalog's `notices`.
+    `source` is your name for the server. `options` are those of `Catalog.from_mcp`. Invalid tools are omitted and
+    reported in the `notices` of the catalog.
     """
     tools: list[dict[str, Any]] = []
     cursors: set[str] = set()
@@ -24,13 +24,13 @@ async def catalog(session: ClientSession, source: str | None = None, **options: 
         if cursor is None:
             return Catalog.from_mcp(tools, source=source, **options)
         if cursor in cursors:
-            raise PicktoolsError(f"the server gives the page {cursor!r} of its tools twice")
+            raise PicktoolsError(f"the server returned the page {cursor!r} of its tools twice")
         cursors.add(cursor)
         page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
 
 
 async def call(session: ClientSession, call: Call) -> CallToolResult:
-    """Runs a call that is ready, as `Engine.validate` says, by its tool's own name; any other is refused."""
+    """Runs a call from `Engine.validate` by its tool's name. A call that is not ready is refused."""
     if call.status != "ready" or call.tool is None:
-        raise ArgumentError(f"the call of {call.name} is not ready but {call.status}: {call.message}", "call")
+        raise ArgumentError(f"the call of {call.name} is {call.status}, not ready: {call.message}", "call")
     return await session.call_tool(call.tool.name, call.arguments or {})

@@ -1,4 +1,4 @@
-"""Sends of the tools of a request to OpenAI only those that the conversation needs.
+"""An adapter for OpenAI's client that sends only the tools that the conversation needs.
 
 >>> import openai
 >>> from picktools.openai import narrow
@@ -8,13 +8,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, cast
 
-from ._narrowing import Client, Narrowing, Offered, Parts, narrow_request, plain
+from ._narrowing import ClientParts, Narrowing, NarrowingClient, OfferedTool, narrow_request, plain
 
 __all__ = ["narrow"]
 
 C = TypeVar("C")
 
-_PARTS = Parts(
+_PARTS = ClientParts(
     inner=frozenset(
         {"beta", "chat", "completions", "responses", "input_tokens", "with_raw_response", "with_streaming_response"}
     ),
@@ -31,31 +31,32 @@ def narrow(
     model: Any = "static",
     **options: Any,
 ) -> C:
-    """Returns a stand-in for a client of OpenAI, sync or async, that sends few of the tools it is given.
+    """Returns a wrapper of an OpenAI client, sync or async, that sends fewer tools.
 
-    `chat.completions` and `responses` send the `k` best for the first message of the user, and later ones bring what
-    fits them; all else is the client's. A stand-in is for one conversation: the tools that it sent stay, and new ones
-    come after them, so that what the provider has cached stays good. It costs little, and engines are shared. Beyond
-    `k` go those in `keep`, those that `tool_choice` names or that wait for a search (`defer_loading`), and the
-    provider's own, such as `web_search`. `model` is the engine's, `options` are those of `Engine.pick`.
+    `chat.completions` and `responses` send the `k` best tools for the first message of the user. Later messages add
+    fitting tools. Everything else is unchanged. A wrapper is for one conversation: sent tools stay, and new ones are
+    added at the end, so the provider's prompt cache stays valid. Wrappers are cheap and share engines. Also sent are
+    the tools in `keep`, the tools that `tool_choice` names, deferred tools (`defer_loading`), and tools of the
+    provider, such as `web_search`. `model` is that of `Engine`, `options` are those of `Engine.pick`.
 
-    With `access`, tools that it excludes are never sent, few or not, and whatever fails is raised: `ArgumentError`
-    where `tool_choice` names one of them. It is held against functions; what is the provider's own passes. Without, all
-    tools go on where picking fails, and the logger `picktools` tells why.
+    With `access`, excluded tools are never sent, and every failure is raised: `ArgumentError` if `tool_choice` names an
+    excluded tool. `access` applies to functions, not to tools of the provider. Without `access`, all tools are sent if
+    picking fails, and the logger `picktools` reports the reason.
     """
     narrowing = Narrowing(k, access, keep, model, options)
 
     def narrowed(request: dict[str, Any]) -> dict[str, Any]:
-        return narrow_request(narrowing, request, _offered, "messages" if "messages" in request else "input")
+        return narrow_request(narrowing, request, _offered_tool, "messages" if "messages" in request else "input")
 
-    return cast(C, Client(client, narrowed, _PARTS))
+    return cast(C, NarrowingClient(client, narrowed, _PARTS))
 
 
-def _offered(tool: Any) -> Offered:
-    """Reads a tool as Chat Completions has it, in a member `function`, or as Responses has it, without."""
+def _offered_tool(tool: Any) -> OfferedTool:
+    """Reads a tool of Chat Completions, with a member `function`, or of Responses, without it."""
     entry = plain(tool)
     function = entry.get("function", entry) if isinstance(entry, dict) and entry.get("type") == "function" else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-        return Offered(None, None, None, tool)
-    waits = bool(entry.get("defer_loading"))
-    return Offered(function["name"], function.get("description"), function.get("parameters"), tool, stays=waits)
+        return OfferedTool(None, None, None, tool)
+    is_deferred = bool(entry.get("defer_loading"))
+    parameters = function.get("parameters")
+    return OfferedTool(function["name"], function.get("description"), parameters, tool, stays=is_deferred)

@@ -1,4 +1,4 @@
-"""Shows the model of an agent of Pydantic AI only the tools that the conversation needs.
+"""An adapter for Pydantic AI that offers the model only the tools that the conversation needs.
 
 >>> from pydantic_ai import Agent
 >>> from pydantic_ai.capabilities import PrepareTools
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ._narrowing import Narrowing, Offered
+from ._narrowing import Narrowing, OfferedTool
 
 if TYPE_CHECKING:
     from pydantic_ai import RunContext, ToolDefinition
@@ -26,48 +26,48 @@ def prepare(
     model: Any = "static",
     **options: Any,
 ) -> "Callable[[RunContext[Any], list[ToolDefinition]], Awaitable[list[ToolDefinition]]]":
-    """Returns a function that prepares the tools of each step: for `PrepareTools`, and for `prepared` of a toolset.
+    """Returns a function that prepares the tools of each step, for `PrepareTools` and for `prepared` of a toolset.
 
-    The conversation decides: the user's first message brings the `k` best tools, a later one at most `k` that fit. So
-    the list is the same through a run, and only grows from one to the next that continues it. Nothing is remembered,
-    and the function may serve many agents. Beyond `k` go the tools in `keep`, those that wait for a search, and those
-    of the framework's own. `model` is the engine's, `options` are those of `Engine.pick`.
+    The conversation decides. The first message of the user adds the `k` best tools, a later one at most `k` fitting
+    tools. The list is constant during a run, and only grows in a run that continues it. Nothing is remembered, so the
+    function can serve many agents. Also offered are the tools in `keep`, deferred tools, and tools of the framework.
+    `model` is that of `Engine`, `options` are those of `Engine.pick`.
 
-    With `access`, tools that it excludes are never offered, few or not, and whatever fails ends the run. Without, all
-    tools are offered where picking fails, and the logger `picktools` tells why.
+    With `access`, excluded tools are never offered, and every failure ends the run. Without `access`, all tools are
+    offered if picking fails, and the logger `picktools` reports the reason.
     """
     narrowing = Narrowing(k, access, keep, model, options)
 
     async def prepare_tools(ctx: "RunContext[Any]", tool_defs: "list[ToolDefinition]") -> "list[ToolDefinition]":
-        offered = [_offered(tool) for tool in tool_defs]
-        return await asyncio.to_thread(narrowing.narrow, offered, _said(ctx), replay=True)
+        offered = [_offered_tool(tool) for tool in tool_defs]
+        return await asyncio.to_thread(narrowing.narrow, offered, _conversation(ctx), replay=True)
 
     return prepare_tools
 
 
-def _offered(tool: "ToolDefinition") -> Offered:
-    # A kind marks what the framework itself brings, such as its search.
+def _offered_tool(tool: "ToolDefinition") -> OfferedTool:
+    # Tools of the framework, such as its search, have a kind.
     stays = tool.defer_loading or tool.tool_kind is not None
-    return Offered(tool.name, tool.description, tool.parameters_json_schema, tool, stays)
+    return OfferedTool(tool.name, tool.description, tool.parameters_json_schema, tool, stays)
 
 
-def _said(ctx: "RunContext[Any]") -> list[dict[str, Any]]:
-    """The conversation: what the user said and which tools were called. A prompt that is not in it yet comes last."""
-    said: list[dict[str, Any]] = []
+def _conversation(ctx: "RunContext[Any]") -> list[dict[str, Any]]:
+    """Returns the messages of the user and the tool calls. A prompt that is not among the messages is added."""
+    conversation: list[dict[str, Any]] = []
     for message in ctx.messages:
         for part in message.parts:
             if part.part_kind == "user-prompt":
-                said.append({"role": "user", "content": _text(part.content)})
+                conversation.append({"role": "user", "content": _text(part.content)})
             elif part.part_kind == "tool-call":
                 function = {"name": part.tool_name, "arguments": part.args_as_json_str()}
                 call = {"id": part.tool_call_id, "type": "function", "function": function}
-                said.append({"role": "assistant", "content": None, "tool_calls": [call]})
+                conversation.append({"role": "assistant", "content": None, "tool_calls": [call]})
     prompt = {"role": "user", "content": _text(ctx.prompt)}
-    return said if prompt in said else [*said, prompt]
+    return conversation if prompt in conversation else [*conversation, prompt]
 
 
 def _text(content: Any) -> str:
-    """The text of a prompt, whose other parts are pictures and the like."""
+    """Returns the text of a prompt, without other parts such as images."""
     parts = [content] if isinstance(content, str) else content or ()
     texts = (part if isinstance(part, str) else getattr(part, "content", None) for part in parts)
     return "\n".join(text for text in texts if isinstance(text, str))

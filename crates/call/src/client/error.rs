@@ -1,4 +1,4 @@
-//! Why a model was not asked, or did not answer.
+//! Errors of a [`ToolClient`](super::ToolClient).
 
 use std::error::Error;
 
@@ -6,67 +6,68 @@ use std::error::Error;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The client cannot be made: its URL, key or provider is invalid.
+    /// The client cannot be created: its URL, key or provider is invalid.
     #[error("{reason}")]
     Configuration {
-        /// What is wrong, and how to mend it.
+        /// The cause and the remedy.
         reason: String,
     },
     /// The API request cannot be sent as it is.
     #[error("{reason}")]
     Body {
-        /// What is wrong, and how to mend it.
+        /// The cause and the remedy.
         reason: String,
     },
-    /// There was no connection, or no whole answer, in time.
+    /// The connection or the complete answer took too long.
     #[error("{reason}")]
     Timeout {
-        /// What did not come in time.
+        /// A description of the timeout.
         reason: String,
     },
     /// The connection failed.
-    // The reason is text: what lies below it is foreign, and may hold the key.
+    // The reason is text, because the source error is foreign and may contain the key.
     #[error("{reason}")]
     Connection {
-        /// Why, without the key.
+        /// The cause, without the key.
         reason: String,
     },
     /// The provider answered with a status other than success.
-    #[error("it answered {answer}")]
+    #[error("the provider answered {answer}")]
     Status {
         /// The HTTP status.
         status: u16,
-        /// The status and what the answer says, shortened and without the key.
+        /// The status and the body of the answer, shortened and without the key.
         answer: String,
     },
-    /// The answer is longer than is read.
-    #[error("its answer is longer than {} MiB", limit >> 20)]
+    /// The answer exceeds the size limit.
+    #[error("the answer is longer than {} MiB", limit >> 20)]
     TooLarge {
-        /// The most bytes that are read.
+        /// The size limit, in bytes.
         limit: u64,
     },
     /// The answer is not JSON.
-    #[error("its answer is not JSON: {excerpt}")]
+    #[error("the answer is not JSON: {excerpt}")]
     NotJson {
-        /// What it says, shortened and without the key.
+        /// The answer, shortened and without the key.
         excerpt: String,
-        /// What the parser said.
+        /// The error of the parser.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The client itself failed.
+    /// The client failed for its own reason.
     #[error("the client failed")]
     Failed {
-        /// Why.
+        /// The error of the client.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
 }
 
 impl ClientError {
-    /// Returns `true` if the same request may be answered when it is sent again: after a failed
-    /// connection, a timeout, and the statuses 408, 429 and 5xx. An API request that timed out may
-    /// have been answered, and paid for, all the same.
+    /// Returns `true` if a retry may succeed: after a failed connection, a timeout, or the statuses
+    /// 408, 429 and 5xx.
+    ///
+    /// The provider may still have processed, and billed, an API request that timed out.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Timeout { .. } | Self::Connection { .. } => true,
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_pass_is_worth_another_try() {
+    fn retryable_holds_for_transient_failures_only() {
         let status = |status| ClientError::Status {
             status,
             answer: status.to_string(),

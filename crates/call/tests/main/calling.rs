@@ -1,6 +1,5 @@
-//! Calls of models: the tool is found by any of its names, arguments are read within bounds, held
-//! to the schema and repaired where that has one meaning, and what cannot be run says what would
-//! have been right.
+//! Tool calls of models: name resolution, limits, validation, repair, and errors that explain the
+//! correct call.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -9,8 +8,8 @@ use picktools::catalog::{CatalogError, NoSchemaMode};
 use picktools::names::ResolvedVia;
 use picktools::{Catalog, Tool};
 use picktools_call::{
-    ApprovalError, ApprovalQueue, CallError, FaultyCall, Hydrated, Hydrator, MAX_ARGUMENT_BYTES,
-    Repair, RepairError, RepairFuture, Repairer,
+    ApprovalError, ApprovalQueue, CallError, FaultyCall, HydratedCall, Hydrator,
+    MAX_ARGUMENT_BYTES, Repair, RepairError, RepairFuture, Repairer,
 };
 use picktools_provider::{Arguments, Provider, ToolCall, TranslateOptions, translate};
 use picktools_testing::{catalog, tool, workplace};
@@ -19,13 +18,13 @@ use serde_json::{Value, json};
 
 use crate::support::{hydrator_of, ready};
 
-/// A catalog read from native entries.
-fn read(entries: &Value) -> Result<Catalog, CatalogError> {
+/// Parses native catalog entries.
+fn parse_catalog(entries: &Value) -> Result<Catalog, CatalogError> {
     Catalog::from_slice(entries.to_string().as_bytes(), "here", None)
 }
 
 fn hydrator(entries: &Value) -> Hydrator {
-    hydrator_of(read(entries).expect("the entries are valid"))
+    hydrator_of(parse_catalog(entries).expect("the entries are valid"))
 }
 
 fn call(name: &str, arguments: &str) -> ToolCall {
@@ -36,7 +35,7 @@ fn call(name: &str, arguments: &str) -> ToolCall {
     }
 }
 
-fn refused(hydrated: Result<Hydrated, CallError>) -> CallError {
+fn expect_error(hydrated: Result<HydratedCall, CallError>) -> CallError {
     hydrated.expect_err("it may not be run")
 }
 
@@ -95,7 +94,7 @@ fn parse_validate_instantiate() {
 }
 
 #[test]
-fn tools_are_found_by_name_alias_and_other_writings() {
+fn tool_names_resolve_by_alias_and_other_spellings() {
     let hydrator = hydrator(&terminal());
     for (name, tool, via) in [
         ("terminalRun", "terminalRun", ResolvedVia::Name),
@@ -121,7 +120,7 @@ fn tools_are_found_by_name_alias_and_other_writings() {
 }
 
 #[test]
-fn a_called_name_with_characters_that_nobody_sees_is_refused() {
+fn tool_name_with_invisible_characters_is_refused() {
     let hydrator = hydrator(&temperature());
     for hidden in [
         '\u{200b}',
@@ -137,7 +136,7 @@ fn a_called_name_with_characters_that_nobody_sees_is_refused() {
             format!("get_temperature{hidden}"),
         ] {
             let error =
-                refused(hydrator.hydrate(&call(&name, "{\"city\": \"Lugano\"}"))).to_string();
+                expect_error(hydrator.hydrate(&call(&name, "{\"city\": \"Lugano\"}"))).to_string();
             assert!(
                 error.contains(&format!("U+{:04X}", u32::from(hidden))),
                 "{error}"
@@ -148,7 +147,7 @@ fn a_called_name_with_characters_that_nobody_sees_is_refused() {
     for name in ["get temperature", " getTemperature\n"] {
         ready(hydrator.hydrate(&call(name, "{\"city\": \"Lugano\"}")));
     }
-    // A tool is still called by the very name that it has.
+    // The exact name of a tool still works.
     let heart = r#"[{"name": "send_\u2764\ufe0f", "parameters": {}}]"#;
     let heart = hydrator_of(
         Catalog::from_slice(heart.as_bytes(), "here", None).expect("the name can be seen"),
@@ -157,8 +156,8 @@ fn a_called_name_with_characters_that_nobody_sees_is_refused() {
 }
 
 #[test]
-fn an_unknown_tool_fails_with_the_nearest_names() {
-    let error = refused(hydrator(&terminal()).hydrate(&call("terminalReadFlie", "{}")));
+fn unknown_tool_error_suggests_similar_names() {
+    let error = expect_error(hydrator(&terminal()).hydrate(&call("terminalReadFlie", "{}")));
     assert!(
         matches!(&error, CallError::UnknownTool { suggestions, .. } if suggestions[0] == "terminalReadFile")
     );
@@ -168,7 +167,8 @@ fn an_unknown_tool_fails_with_the_nearest_names() {
             .starts_with("Unknown tool: terminalReadFlie; did you mean terminalReadFile"),
         "{error}"
     );
-    let error = refused(hydrator(&terminal()).hydrate(&call(&"x\u{1b}[31m".repeat(10_000), "{}")));
+    let error =
+        expect_error(hydrator(&terminal()).hydrate(&call(&"x\u{1b}[31m".repeat(10_000), "{}")));
     assert!(
         error.to_string().len() < 1000 && !error.to_string().contains('\u{1b}'),
         "{error}"
@@ -176,23 +176,23 @@ fn an_unknown_tool_fails_with_the_nearest_names() {
 }
 
 #[test]
-fn an_ambiguous_name_lists_the_candidates() {
+fn ambiguous_tool_name_error_lists_the_candidates() {
     let hydrator = hydrator_of(catalog([tool("a", "search", ""), tool("b", "search", "")]));
-    let error = refused(hydrator.hydrate(&call("search", "{}")));
+    let error = expect_error(hydrator.hydrate(&call("search", "{}")));
     assert!(error.to_string().contains("a/search, b/search"), "{error}");
     ready(hydrator.hydrate(&call("b/search", "{}")));
 }
 
 #[test]
-fn what_does_not_fit_is_told_with_place_expectation_and_example() {
-    let error = refused(
+fn invalid_arguments_error_has_pointers_and_example() {
+    let error = expect_error(
         hydrator(&temperature()).hydrate(&call("get_temperature", "{\"unit\": \"kelvin\"}")),
     );
     let text = error.to_string();
     for part in [
         "the member \"city\", which is required",
         "/unit: expected one of \"celsius\", \"fahrenheit\", received \"kelvin\"",
-        "correct would be for example {\"city\":\"text\"}",
+        "example of correct arguments: {\"city\":\"text\"}",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -203,10 +203,10 @@ fn what_does_not_fit_is_told_with_place_expectation_and_example() {
 }
 
 #[test]
-fn every_example_that_an_error_gives_would_have_been_right() {
+fn examples_in_errors_are_valid_arguments() {
     let workplace = workplace();
     let hydrator = hydrator_of(workplace.clone());
-    let mut told = 0;
+    let mut examples = 0;
     for tool in workplace.tools() {
         let Err(CallError::Invalid { example, .. }) =
             hydrator.hydrate(&call(&tool.id, "{\"zz\": 1, \"path\": []}"))
@@ -217,16 +217,16 @@ fn every_example_that_an_error_gives_would_have_been_right() {
         let hydrated = hydrator
             .hydrate(&call(&tool.id, &example.to_string()))
             .expect("the example fits");
-        if let Hydrated::Ready(valid) = hydrated {
+        if let HydratedCall::Ready(valid) = hydrated {
             assert!(valid.repaired().is_empty(), "{}: {example}", tool.id);
         }
-        told += 1;
+        examples += 1;
     }
-    assert!(told > 100, "{told}");
+    assert!(examples > 100, "{examples}");
 }
 
 #[test]
-fn text_that_is_nearly_json_and_json_as_text_are_repaired_and_told() {
+fn nearly_valid_json_is_repaired_and_reported() {
     let hydrator = hydrator(&temperature());
     let valid =
         ready(hydrator.hydrate(&call("get_temperature", "```json\n{'city': 'Bern',}\n```")));
@@ -248,8 +248,8 @@ fn text_that_is_nearly_json_and_json_as_text_are_repaired_and_told() {
     });
     assert_eq!(valid.repaired(), pointers);
 
-    let whole = json!("{\"city\": \"Bern\"}").to_string();
-    let valid = ready(hydrator.hydrate(&call("get_temperature", &whole)));
+    let nested_text = json!("{\"city\": \"Bern\"}").to_string();
+    let valid = ready(hydrator.hydrate(&call("get_temperature", &nested_text)));
     assert_eq!(valid.arguments(), &json!({"city": "Bern"}), "text in text");
     let twice = json!({"city": "Bern", "near": "[\"{\\\"name\\\": \\\"Thun\\\"}\"]"});
     let valid = ready(hydrator.hydrate(&call("get_temperature", &twice.to_string())));
@@ -261,7 +261,7 @@ fn text_that_is_nearly_json_and_json_as_text_are_repaired_and_told() {
 }
 
 #[test]
-fn what_breaks_off_is_never_completed_and_what_prose_quotes_is_no_call() {
+fn truncated_text_and_json_in_prose_are_refused() {
     let entries = json!([{"name": "pay", "parameters": {"type": "object", "properties": {
         "to": {"type": "string"}, "amount": {"type": "integer"}, "tags": {"type": "array"}, "now": {"type": "boolean"}}}}]);
     let hydrator = hydrator(&entries);
@@ -288,7 +288,7 @@ fn what_breaks_off_is_never_completed_and_what_prose_quotes_is_no_call() {
 }
 
 #[test]
-fn text_stays_text_where_the_schema_takes_it_and_where_it_would_not_fit() {
+fn json_text_stays_text_if_the_schema_allows_text() {
     let hydrator = hydrator(&temperature());
     let valid = ready(hydrator.hydrate(&call("get_temperature", "{\"city\": \"{\\\"a\\\": 1}\"}")));
     assert_eq!(
@@ -296,7 +296,7 @@ fn text_stays_text_where_the_schema_takes_it_and_where_it_would_not_fit() {
         &json!({"city": "{\"a\": 1}"}),
         "a city may be called so"
     );
-    let error = refused(hydrator.hydrate(&call(
+    let error = expect_error(hydrator.hydrate(&call(
         "get_temperature",
         "{\"city\": \"Bern\", \"near\": \"[1]\"}",
     )));
@@ -311,7 +311,7 @@ fn text_stays_text_where_the_schema_takes_it_and_where_it_would_not_fit() {
 }
 
 #[test]
-fn nothing_is_repaired_for_an_unsafe_tool() {
+fn arguments_of_unsafe_tools_are_never_repaired() {
     let mut entries = temperature();
     entries[0]["safe"] = json!(false);
     let hydrator = hydrator(&entries);
@@ -320,12 +320,12 @@ fn nothing_is_repaired_for_an_unsafe_tool() {
         "{\"city\": \"Bern\", \"near\": \"[]\"}",
         "\"{\\\"city\\\": \\\"Bern\\\"}\"",
     ] {
-        refused(hydrator.hydrate(&call("get_temperature", arguments)));
+        expect_error(hydrator.hydrate(&call("get_temperature", arguments)));
     }
     ready(hydrator.hydrate(&call("get_temperature", "{\"city\": \"Bern\"}")));
 }
 
-/// Answers what it was made with, and counts how often it is asked.
+/// A repairer that returns a fixed answer and counts its calls.
 struct Answering(&'static str, AtomicUsize);
 
 impl Repairer for Answering {
@@ -353,7 +353,7 @@ impl Repairer for Answering {
 }
 
 #[tokio::test]
-async fn a_repairer_is_asked_once_and_its_answer_is_validated() {
+async fn repairer_is_called_once_and_its_answer_validated() {
     let hydrator = hydrator(&temperature());
     let wrong = call("get_temperature", "{\"town\": \"Bern\"}");
     let good = Answering("{\"city\": \"Bern\"}", AtomicUsize::new(0));
@@ -367,7 +367,7 @@ async fn a_repairer_is_asked_once_and_its_answer_is_validated() {
         (by.as_str(), changes.join("; ").as_str()),
         (
             "answering",
-            "/town was \"Bern\", is left out; /city is \"Bern\""
+            "/town removed (was \"Bern\"); /city added: \"Bern\""
         )
     );
     assert_eq!(good.1.load(Ordering::Relaxed), 1);
@@ -383,19 +383,19 @@ async fn a_repairer_is_asked_once_and_its_answer_is_validated() {
     );
 
     for (answer, part) in [
-        ("{\"town\": 1}", "do not fit"),
+        ("{\"town\": 1}", "do not match its schema"),
         ("", "it is asleep"),
         ("no", "cannot be read"),
     ] {
         let bad = Answering(answer, AtomicUsize::new(0));
-        let error = refused(hydrator.hydrate_with(&wrong, &bad).await);
+        let error = expect_error(hydrator.hydrate_with(&wrong, &bad).await);
         assert!(
             matches!(&error, CallError::Invalid { failed_repair: Some(reason), .. } if reason.contains(part)),
             "{error}"
         );
         assert_eq!(bad.1.load(Ordering::Relaxed), 1, "one attempt");
     }
-    refused(
+    expect_error(
         hydrator
             .hydrate_with(&call("no_such_tool", "{}"), &good)
             .await,
@@ -404,11 +404,11 @@ async fn a_repairer_is_asked_once_and_its_answer_is_validated() {
 }
 
 #[tokio::test]
-async fn a_repairer_is_never_asked_for_an_unsafe_tool() {
+async fn repairer_is_never_called_for_unsafe_tools() {
     let mut entries = temperature();
     entries[0]["annotations"] = json!({"destructiveHint": true});
     let repairer = Answering("{\"city\": \"Bern\"}", AtomicUsize::new(0));
-    refused(
+    expect_error(
         hydrator(&entries)
             .hydrate_with(&call("get_temperature", "{}"), &repairer)
             .await,
@@ -417,10 +417,10 @@ async fn a_repairer_is_never_asked_for_an_unsafe_tool() {
 }
 
 #[tokio::test]
-async fn a_repairer_is_never_asked_where_no_schema_could_judge_its_answer() {
+async fn repairer_is_never_called_without_a_schema() {
     let repairer = Answering("{\"city\": \"Bern\"}", AtomicUsize::new(0));
     let entries = json!([{"name": "legacy", "allow_no_schema": true, "no_schema_mode": "full"}]);
-    refused(
+    expect_error(
         hydrator(&entries)
             .hydrate_with(&call("legacy", "city = Bern"), &repairer)
             .await,
@@ -429,15 +429,15 @@ async fn a_repairer_is_never_asked_where_no_schema_could_judge_its_answer() {
 }
 
 #[test]
-fn a_tool_without_a_schema_must_be_opted_in() {
-    let error = read(&json!([{"name": "legacy"}]))
+fn tool_without_schema_needs_an_opt_in() {
+    let error = parse_catalog(&json!([{"name": "legacy"}]))
         .expect_err("it has no schema")
         .to_string();
     assert!(
         error.contains("`parameters` is missing") && error.contains("allow_no_schema"),
         "{error}"
     );
-    let error = read(&json!([{"name": "legacy", "allow_no_schema": true}]))
+    let error = parse_catalog(&json!([{"name": "legacy", "allow_no_schema": true}]))
         .expect_err("it has no mode")
         .to_string();
     assert!(error.contains("no_schema_mode"), "{error}");
@@ -447,7 +447,7 @@ fn a_tool_without_a_schema_must_be_opted_in() {
 }
 
 #[test]
-fn calls_without_a_schema_are_flagged_and_held_to_their_mode() {
+fn calls_without_schema_are_flagged_and_follow_the_mode() {
     let entry = |mode: &str, hints: Value| {
         let entry = json!([{"name": "legacy", "allow_no_schema": true, "no_schema_mode": mode, "annotations": hints}]);
         hydrator(&entry).hydrate(&call("legacy", "{\"any\": [1]}"))
@@ -468,30 +468,30 @@ fn calls_without_a_schema_are_flagged_and_held_to_their_mode() {
         json!({"destructiveHint": true}),
     ] {
         assert!(matches!(
-            refused(entry("read-only", hints)),
+            expect_error(entry("read-only", hints)),
             CallError::NotReadOnly { .. }
         ));
     }
     assert!(matches!(
         entry("human-approval", json!({})),
-        Ok(Hydrated::NeedsApproval(_))
+        Ok(HydratedCall::NeedsApproval(_))
     ));
     let no_object =
         hydrator(&json!([{"name": "x", "allow_no_schema": true, "no_schema_mode": "full"}]));
     assert!(
-        refused(no_object.hydrate(&call("x", "[1]")))
+        expect_error(no_object.hydrate(&call("x", "[1]")))
             .to_string()
             .contains("an array, not an object")
     );
 }
 
 #[test]
-fn calls_that_wait_for_a_person_are_decided_on_once_and_expire() {
+fn pending_calls_are_decided_once_and_expire() {
     let entries =
         json!([{"name": "legacy", "allow_no_schema": true, "no_schema_mode": "human-approval"}]);
     let hydrator = hydrator(&entries);
     let pending = || match hydrator.hydrate(&call("legacy", "{\"a\": 1}")) {
-        Ok(Hydrated::NeedsApproval(call)) => call,
+        Ok(HydratedCall::NeedsApproval(call)) => call,
         other => panic!("{other:?}"),
     };
     let start = Instant::now();
@@ -523,7 +523,7 @@ fn calls_that_wait_for_a_person_are_decided_on_once_and_expire() {
 #[test]
 fn hostile_arguments_are_refused_with_typed_errors() {
     let hydrator = hydrator(&temperature());
-    let error = |text: &str| refused(hydrator.hydrate(&call("get_temperature", text)));
+    let error = |text: &str| expect_error(hydrator.hydrate(&call("get_temperature", text)));
     let huge = format!("{{\"city\": \"{}\"}}", "x".repeat(10 << 20));
     assert!(
         matches!(error(&huge), CallError::TooLarge { bytes, most, .. } if bytes > 10 << 20 && most == MAX_ARGUMENT_BYTES)
@@ -535,7 +535,7 @@ fn hostile_arguments_are_refused_with_typed_errors() {
         ("{\"city\": 1e999}", "out of range"),
         (
             "{\"city\": \"a\", \"city\": \"b\"}",
-            "\"/city\" stands twice",
+            "duplicate key \"/city\"",
         ),
         ("{\"city\": NaN}", "expected value"),
         ("please", "expected value"),
@@ -558,14 +558,17 @@ fn hostile_arguments_are_refused_with_typed_errors() {
         ..call("get_temperature", "")
     };
     let too_large = hydrator.hydrate(&value(json!({"city": "x".repeat(2 << 20)})));
-    assert!(matches!(refused(too_large), CallError::TooLarge { .. }));
+    assert!(matches!(
+        expect_error(too_large),
+        CallError::TooLarge { .. }
+    ));
     let too_deep = (0..300).fold(json!(1), |inner, _| json!([inner]));
     assert!(matches!(
-        refused(hydrator.hydrate(&value(too_deep))),
+        expect_error(hydrator.hydrate(&value(too_deep))),
         CallError::Malformed { .. }
     ));
     assert!(matches!(
-        refused(hydrator.hydrate(&value(json!("Bern")))),
+        expect_error(hydrator.hydrate(&value(json!("Bern")))),
         CallError::Invalid { .. }
     ));
     for nothing in ["", "  \n"] {
@@ -574,27 +577,29 @@ fn hostile_arguments_are_refused_with_typed_errors() {
             "no text is no arguments"
         );
     }
-    let small = hydrator_of(read(&temperature()).expect("valid")).max_argument_bytes(10);
+    let small = hydrator_of(parse_catalog(&temperature()).expect("valid")).max_argument_bytes(10);
     assert!(matches!(
-        refused(small.hydrate(&call("get_temperature", "{\"city\": \"Bern\"}"))),
+        expect_error(small.hydrate(&call("get_temperature", "{\"city\": \"Bern\"}"))),
         CallError::TooLarge { .. }
     ));
 }
 
 #[test]
 fn hostile_schemas_are_refused_or_bounded() {
-    let refused = |schema: Value| {
-        read(&json!([{"name": "t", "parameters": schema}]))
+    let schema_error = |schema: Value| {
+        parse_catalog(&json!([{"name": "t", "parameters": schema}]))
             .expect_err("it is refused")
             .to_string()
     };
     assert!(
-        refused(json!({"properties": {"a": {"$ref": "https://example.org/x.json"}}}))
+        schema_error(json!({"properties": {"a": {"$ref": "https://example.org/x.json"}}}))
             .contains("leaves the schema")
     );
-    assert!(refused(json!({"allOf": [{"$ref": "#"}]})).contains("leads back to itself"));
-    assert!(refused(json!({"properties": {"a": {"pattern": "(?=x)"}}})).contains("look-around"));
-    assert!(refused(json!(true)).contains("a boolean, not an object"));
+    assert!(schema_error(json!({"allOf": [{"$ref": "#"}]})).contains("leads back to itself"));
+    assert!(
+        schema_error(json!({"properties": {"a": {"pattern": "(?=x)"}}})).contains("look-around")
+    );
+    assert!(schema_error(json!(true)).contains("a boolean, not an object"));
     let bounded = |schema: Value, arguments: Value| {
         hydrator(&json!([{"name": "t", "parameters": schema}]))
             .hydrate(&call("t", &arguments.to_string()))
@@ -617,26 +622,26 @@ fn hostile_schemas_are_refused_or_bounded() {
         tree,
         json!({"left": {"right": {}}, "right": {"left": {}}}),
     ));
-    let way = json!({"properties": {"a": {"$ref": "#"}}, "required": ["zz"]});
+    let circular = json!({"properties": {"a": {"$ref": "#"}}, "required": ["zz"]});
     let deep = (0..60).fold(json!({}), |inner, _| json!({"a": inner}));
-    let error = bounded(json!({"anyOf": [way.clone(), way]}), deep)
+    let error = bounded(json!({"anyOf": [circular.clone(), circular]}), deep)
         .expect_err("two ways at each of sixty levels");
     assert!(error.to_string().contains("takes too long"), "{error}");
 }
 
 #[test]
-fn the_canonical_schema_validates_what_a_provider_was_shown_otherwise() {
+fn calls_are_validated_against_the_canonical_schema() {
     let entries = json!([{"name": "search", "source": "web", "parameters": {"type": "object", "required": ["q"],
         "properties": {"q": {"type": "string", "maxLength": 5}, "$top": {"type": "integer"}}}}]);
-    let catalog = read(&entries).expect("valid");
+    let catalog = parse_catalog(&entries).expect("valid");
     let translation = translate(
         catalog.tools(),
         Provider::Anthropic,
         &TranslateOptions::default(),
     )
     .expect("it can be shown");
-    let shown = &translation.tools[0]["input_schema"]["properties"];
-    let renamed = shown
+    let shown_properties = &translation.tools[0]["input_schema"]["properties"];
+    let renamed = shown_properties
         .as_object()
         .expect("an object")
         .keys()
@@ -650,5 +655,5 @@ fn the_canonical_schema_validates_what_a_provider_was_shown_otherwise() {
     assert_eq!(valid.arguments(), &json!({"q": "lakes", "$top": 3}));
     assert_eq!(valid.resolved_via(), ResolvedVia::Advertised);
     assert_eq!(valid.names().advertised.as_deref(), Some(name.as_str()));
-    refused(hydrator.hydrate(&call(&name, "{\"q\": \"too long\"}")));
+    expect_error(hydrator.hydrate(&call(&name, "{\"q\": \"too long\"}")));
 }

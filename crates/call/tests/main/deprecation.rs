@@ -1,4 +1,4 @@
-//! The log says which aliases are called.
+//! Logging of called aliases.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -6,12 +6,12 @@ use std::sync::Once;
 
 use picktools::names::Advertising;
 use picktools::{Access, Catalog, PickOptions};
-use picktools_call::{Hydrated, Hydrator};
+use picktools_call::{HydratedCall, Hydrator};
 use picktools_provider::{Arguments, Provider, ToolCall, TranslateOptions, translate};
 use picktools_testing::{engine, pick};
 use serde_json::json;
 
-/// A terminal with an alias of each kind, and a tool that requires it by the old one.
+/// A terminal catalog with an alias of each kind, and a tool that requires another by its old name.
 fn terminal() -> Catalog {
     let entries = json!([
         {"name": "terminalRun", "source": "host", "description": "Runs a command", "parameters": {},
@@ -22,7 +22,7 @@ fn terminal() -> Catalog {
     Catalog::from_slice(entries.to_string().as_bytes(), "here", None).expect("it is valid")
 }
 
-/// Writes to the log of the thread that it is used on.
+/// A writer to the log of the current thread.
 struct Log;
 
 impl Write for Log {
@@ -36,12 +36,13 @@ impl Write for Log {
 }
 
 thread_local! {
-    /// What was logged on this thread.
+    /// The log of this thread.
     static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What was logged while something ran on this thread. The subscriber is the process's: whether a
-/// place in the code logs at all is decided for all threads at once.
+/// Returns the log lines of a function on this thread.
+///
+/// The subscriber is global, because the decision to log is cached for all threads at once.
 fn logged(run: impl FnOnce()) -> Vec<String> {
     static SUBSCRIBED: Once = Once::new();
     SUBSCRIBED.call_once(|| {
@@ -60,7 +61,7 @@ fn logged(run: impl FnOnce()) -> Vec<String> {
 }
 
 #[test]
-fn the_use_of_an_alias_is_logged_with_the_requested_the_advertised_and_the_canonical_name() {
+fn alias_use_is_logged_with_all_three_names() {
     let catalog = terminal();
     let view = TranslateOptions {
         advertising: Advertising::PrimaryAlias,
@@ -69,7 +70,7 @@ fn the_use_of_an_alias_is_logged_with_the_requested_the_advertised_and_the_canon
     let translation =
         translate(catalog.tools(), Provider::OpenAiChat, &view).expect("it can be shown");
     let plain = Hydrator::new(catalog.clone(), &Access::default()).expect("it can be decided on");
-    let shown = Hydrator::new(catalog.clone(), &Access::default())
+    let translated = Hydrator::new(catalog.clone(), &Access::default())
         .expect("it can be decided on")
         .translated(&translation);
     let call = |hydrator: &Hydrator, name: &str| {
@@ -78,7 +79,12 @@ fn the_use_of_an_alias_is_logged_with_the_requested_the_advertised_and_the_canon
             name: name.to_owned(),
             arguments: Arguments::Json(json!({})),
         };
-        let lines = logged(|| assert!(matches!(hydrator.hydrate(&call), Ok(Hydrated::Ready(_)))));
+        let lines = logged(|| {
+            assert!(matches!(
+                hydrator.hydrate(&call),
+                Ok(HydratedCall::Ready(_))
+            ))
+        });
         lines
             .into_iter()
             .map(|line| {
@@ -90,11 +96,11 @@ fn the_use_of_an_alias_is_logged_with_the_requested_the_advertised_and_the_canon
     let tool = "canonical=terminalRun tool=host/terminalRun";
     let expected: Vec<(Vec<Option<String>>, String)> = vec![
         (
-            call(&shown, "bash"),
+            call(&translated, "bash"),
             format!("requested=bash advertised=bash {tool} deprecated=false"),
         ),
         (
-            call(&shown, "old_shell"),
+            call(&translated, "old_shell"),
             format!("requested=old_shell advertised=bash {tool} deprecated=true"),
         ),
         (

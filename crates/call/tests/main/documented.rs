@@ -1,6 +1,5 @@
-//! The examples of the documents that the product comes from, carried out under the names that they
-//! use: aliases of the terminal tools, what a model is shown, skills, and the contract of a tool
-//! call.
+//! The examples of the original product documents, with their names: aliases of the terminal tools,
+//! shown names, skills, and the contract of a tool call.
 
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use picktools::catalog::{Conflicts, NoSchemaMode};
 use picktools::names::{Advertising, NameTable, Resolution, ResolvedVia, tools_section};
 use picktools::skills::{Skill, SkillReport, skills_section};
 use picktools::{Catalog, CatalogOptions, PickOptions, Tool, pick_tools};
-use picktools_call::Hydrated;
+use picktools_call::HydratedCall;
 use picktools_provider::{Arguments, Provider, ToolCall, TranslateOptions, Translation, translate};
 use picktools_testing::fixture;
 use serde_json::{Value, json};
@@ -31,7 +30,7 @@ fn without_aliases() -> Catalog {
     Catalog::from_tools(tools).expect("it is valid")
 }
 
-fn read(entries: &Value, options: &CatalogOptions) -> Result<Catalog, String> {
+fn parse_catalog(entries: &Value, options: &CatalogOptions) -> Result<Catalog, String> {
     options
         .read(entries.to_string().as_bytes(), "here")
         .map_err(|error| error.to_string())
@@ -45,7 +44,7 @@ fn called(name: &str, arguments: &Value) -> ToolCall {
     }
 }
 
-fn shown(catalog: &Catalog, provider: Provider, advertising: Advertising) -> Translation {
+fn translate_for(catalog: &Catalog, provider: Provider, advertising: Advertising) -> Translation {
     let options = TranslateOptions {
         advertising,
         ..TranslateOptions::default()
@@ -53,7 +52,7 @@ fn shown(catalog: &Catalog, provider: Provider, advertising: Advertising) -> Tra
     translate(catalog.tools(), provider, &options).expect("the tools can be shown")
 }
 
-/// The names and descriptions of OpenAI definitions.
+/// Returns the names and descriptions of OpenAI definitions.
 fn functions(translation: &Translation) -> Vec<(&str, &str)> {
     let tools = translation
         .tools
@@ -74,7 +73,7 @@ fn functions(translation: &Translation) -> Vec<(&str, &str)> {
 // Aliases
 
 #[test]
-fn the_registry_knows_primary_names_and_the_layer_before_it_aliases() {
+fn registry_has_primary_names_and_aliases_resolve_to_them() {
     let catalog = terminal();
     assert!(catalog.find("terminal/terminalRun").is_some());
     assert!(
@@ -104,18 +103,18 @@ fn the_registry_knows_primary_names_and_the_layer_before_it_aliases() {
 }
 
 #[test]
-fn a_duplicate_alias_is_refused_or_warned_about() {
+fn duplicate_alias_is_refused_or_reported() {
     let entries = json!([
         {"name": "tool1", "aliases": ["bash"], "parameters": {}},
         {"name": "tool2", "aliases": ["bash"], "parameters": {}},
     ]);
-    let error = read(&entries, &CatalogOptions::default()).expect_err("strict refuses");
+    let error = parse_catalog(&entries, &CatalogOptions::default()).expect_err("strict refuses");
     assert!(error.contains("Duplicate tool alias 'bash'"), "{error}");
     let warn = CatalogOptions {
         conflicts: Conflicts::Warn,
         ..CatalogOptions::default()
     };
-    let catalog = read(&entries, &warn).expect("warn goes on");
+    let catalog = parse_catalog(&entries, &warn).expect("warn goes on");
     assert!(
         catalog.notices()[0]
             .to_string()
@@ -127,7 +126,7 @@ fn a_duplicate_alias_is_refused_or_warned_about() {
 }
 
 #[test]
-fn a_model_that_calls_an_alias_reaches_the_tool() {
+fn call_of_an_alias_reaches_the_tool() {
     let hydrator = hydrator_of(terminal());
     let call = ready(hydrator.hydrate(&called("bash", &json!({"command": "ls -la"}))));
     assert_eq!(
@@ -142,7 +141,7 @@ fn a_model_that_calls_an_alias_reaches_the_tool() {
 }
 
 #[test]
-fn an_unknown_tool_fails_fast_with_a_helpful_message() {
+fn unknown_tool_fails_with_a_helpful_message() {
     let error = hydrator_of(terminal())
         .hydrate(&called("terminalRnu", &json!({})))
         .expect_err("nobody has the name");
@@ -155,13 +154,13 @@ fn an_unknown_tool_fails_fast_with_a_helpful_message() {
 }
 
 #[test]
-fn an_old_name_lives_on_as_a_deprecated_alias() {
+fn old_tool_name_remains_a_deprecated_alias() {
     let entries = json!([{"name": "execute_command", "aliases": [{"name": "terminalRun", "deprecated": true}],
         "parameters": {"type": "object", "properties": {"command": {"type": "string"}}}}]);
-    let catalog = read(&entries, &CatalogOptions::default()).expect("it is valid");
-    let shown = shown(&catalog, Provider::OpenAiChat, Advertising::PrimaryAlias);
+    let catalog = parse_catalog(&entries, &CatalogOptions::default()).expect("it is valid");
+    let translation = translate_for(&catalog, Provider::OpenAiChat, Advertising::PrimaryAlias);
     assert_eq!(
-        functions(&shown)[0].0,
+        functions(&translation)[0].0,
         "execute_command",
         "what is deprecated is not shown"
     );
@@ -170,12 +169,12 @@ fn an_old_name_lives_on_as_a_deprecated_alias() {
     assert!(call.deprecated() && call.tool().name == "execute_command");
 }
 
-// What the model is shown
+// Shown definitions
 
 #[test]
-fn by_default_the_model_sees_primary_names_only() {
-    let shown = shown(&terminal(), Provider::OpenAiChat, Advertising::Canonical);
-    let names: Vec<&str> = functions(&shown)
+fn default_advertising_shows_primary_names_only() {
+    let translation = translate_for(&terminal(), Provider::OpenAiChat, Advertising::Canonical);
+    let names: Vec<&str> = functions(&translation)
         .into_iter()
         .map(|(name, _)| name)
         .collect();
@@ -189,17 +188,17 @@ fn by_default_the_model_sees_primary_names_only() {
         ]
     );
     assert!(
-        !shown.tools.to_string().contains("bash"),
+        !translation.tools.to_string().contains("bash"),
         "aliases are not sent"
     );
 }
 
 #[test]
-fn the_first_alias_can_be_what_the_model_sees_and_the_reverse_map_leads_back() {
+fn primary_alias_can_be_shown_and_resolves_back() {
     let catalog = terminal();
     for provider in Provider::ALL {
-        let shown = shown(&catalog, provider, Advertising::PrimaryAlias);
-        let names: Vec<(&str, &str)> = shown
+        let translation = translate_for(&catalog, provider, Advertising::PrimaryAlias);
+        let names: Vec<(&str, &str)> = translation
             .names
             .iter()
             .map(|(name, id)| (name.as_str(), id.as_str()))
@@ -211,7 +210,7 @@ fn the_first_alias_can_be_what_the_model_sees_and_the_reverse_map_leads_back() {
             ("write_file", "terminal/terminalWriteFile"),
         ];
         assert_eq!(names, expected, "{provider}");
-        let hydrator = hydrator_of(catalog.clone()).translated(&shown);
+        let hydrator = hydrator_of(catalog.clone()).translated(&translation);
         let call = ready(hydrator.hydrate(&called("bash", &json!({"command": "ls"}))));
         assert_eq!(
             (call.tool().name.as_str(), call.resolved_via()),
@@ -221,9 +220,9 @@ fn the_first_alias_can_be_what_the_model_sees_and_the_reverse_map_leads_back() {
 }
 
 #[test]
-fn each_alias_can_be_a_definition_of_its_own_which_costs() {
+fn expanded_advertising_defines_every_alias() {
     let catalog = terminal();
-    let expanded = shown(&catalog, Provider::OpenAiChat, Advertising::Expanded);
+    let expanded = translate_for(&catalog, Provider::OpenAiChat, Advertising::Expanded);
     let functions = functions(&expanded);
     assert_eq!(
         functions.len(),
@@ -248,14 +247,14 @@ fn each_alias_can_be_a_definition_of_its_own_which_costs() {
         picktools_provider::Tokenizer::Cl100k,
     ] {
         let canonical =
-            shown(&catalog, Provider::OpenAiChat, Advertising::Canonical).tokens(tokenizer);
+            translate_for(&catalog, Provider::OpenAiChat, Advertising::Canonical).tokens(tokenizer);
         assert!(expanded.tokens(tokenizer) > 3 * canonical, "{canonical}");
     }
 }
 
 #[test]
-fn descriptions_can_tell_the_aliases() {
-    let described = shown(&terminal(), Provider::OpenAiChat, Advertising::Described);
+fn descriptions_can_list_the_aliases() {
+    let described = translate_for(&terminal(), Provider::OpenAiChat, Advertising::Described);
     let (name, description) = functions(&described)[0];
     assert_eq!(name, "terminalRun");
     assert!(
@@ -265,7 +264,7 @@ fn descriptions_can_tell_the_aliases() {
 }
 
 #[test]
-fn a_map_can_give_the_names_of_one_provider() {
+fn name_map_sets_the_names_for_one_provider() {
     let catalog = terminal();
     let map = [
         ("terminalRun", "execute_command"),
@@ -275,12 +274,12 @@ fn a_map_can_give_the_names_of_one_provider() {
     let map = map
         .map(|(tool, name)| (tool.to_owned(), name.to_owned()))
         .into();
-    let shown = shown(
+    let translation = translate_for(
         &catalog,
         Provider::OpenAiChat,
         Advertising::ProviderMap(map),
     );
-    let names: Vec<&str> = functions(&shown)
+    let names: Vec<&str> = functions(&translation)
         .into_iter()
         .map(|(name, _)| name)
         .collect();
@@ -288,14 +287,14 @@ fn a_map_can_give_the_names_of_one_provider() {
         names,
         ["execute_command", "cd", "read_file", "terminalWriteFile"]
     );
-    let hydrator = hydrator_of(catalog).translated(&shown);
+    let hydrator = hydrator_of(catalog).translated(&translation);
     let call = ready(hydrator.hydrate(&called("execute_command", &json!({"command": "ls"}))));
     assert_eq!(call.names().canonical, "terminalRun");
     assert_eq!(call.names().advertised.as_deref(), Some("execute_command"));
 }
 
 #[test]
-fn a_section_of_the_prompt_can_tell_tools_with_aliases_and_skills() {
+fn prompt_section_lists_tools_aliases_and_skills() {
     let section = tools_section(terminal().tools());
     assert!(
         section.contains("- terminalRun (aliases: bash, shell, run, exec): Run a command\n"),
@@ -322,7 +321,7 @@ fn compatibility(catalog: &Catalog) -> SkillReport {
 }
 
 #[test]
-fn the_skill_s_bash_read_file_and_write_file_are_the_terminal_s_tools() {
+fn skill_tool_names_resolve_to_terminal_tools() {
     let names: Vec<String> = deploy_staging()
         .allowed_tools
         .into_iter()
@@ -348,9 +347,10 @@ fn temperature() -> Tool {
 }
 
 #[test]
-fn a_definition_maps_onto_each_provider_s_shape() {
+fn definition_is_translated_for_each_provider() {
     let catalog = Catalog::from_tools([temperature()]).expect("it is valid");
-    let tool = |provider| shown(&catalog, provider, Advertising::Canonical).tools[0].clone();
+    let tool =
+        |provider| translate_for(&catalog, provider, Advertising::Canonical).tools[0].clone();
     let parameters = temperature().parameters.expect("it has a schema");
     let (name, description) = (
         json!("get_temperature"),
@@ -406,7 +406,7 @@ fn complex_schemas_survive_verbatim() {
     };
     let catalog = Catalog::from_tools([tool]).expect("it is valid");
     for provider in Provider::ALL {
-        shown(&catalog, provider, Advertising::Canonical);
+        translate_for(&catalog, provider, Advertising::Canonical);
     }
     assert_eq!(catalog.tools()[0].parameters, Some(schema));
     let hydrator = hydrator_of(catalog);
@@ -423,14 +423,14 @@ fn complex_schemas_survive_verbatim() {
 }
 
 #[test]
-fn strict_is_passed_on_where_a_provider_has_it_and_left_out_elsewhere() {
+fn strict_is_set_only_for_providers_that_support_it() {
     let tool = Tool {
         strict: Some(true),
         ..temperature()
     };
     let catalog = Catalog::from_tools([tool]).expect("it is valid");
     let strict = |provider| {
-        shown(&catalog, provider, Advertising::Canonical).tools[0]
+        translate_for(&catalog, provider, Advertising::Canonical).tools[0]
             .to_string()
             .contains("\"strict\":true")
     };
@@ -443,14 +443,14 @@ fn strict_is_passed_on_where_a_provider_has_it_and_left_out_elsewhere() {
 }
 
 #[test]
-fn a_tool_without_a_schema_is_refused_unless_opted_in_and_then_flagged() {
+fn tool_without_schema_needs_an_opt_in_and_is_flagged() {
     let legacy = |more: Value| {
         let mut entry = json!({"name": "legacy", "description": "Calls the old system"});
         entry
             .as_object_mut()
             .expect("an object")
             .extend(more.as_object().expect("an object").clone());
-        read(&json!([entry]), &CatalogOptions::default())
+        parse_catalog(&json!([entry]), &CatalogOptions::default())
     };
     let error = legacy(json!({})).expect_err("registration fails");
     assert!(
@@ -468,15 +468,15 @@ fn a_tool_without_a_schema_is_refused_unless_opted_in_and_then_flagged() {
             .hydrate(&called("legacy", &json!({"any": 1})))
             .expect("it may be called")
         {
-            Hydrated::Ready(call) => {
+            HydratedCall::Ready(call) => {
                 assert!(
                     !call.validated()
                         && call.no_schema_mode() == Some(mode)
                         && mode == NoSchemaMode::Full
                 );
             }
-            // Of a tool that does not say that it only reads it is not known.
-            Hydrated::NeedsApproval(call) => {
+            // A tool is not read-only unless its annotations say so.
+            HydratedCall::NeedsApproval(call) => {
                 assert!(mode != NoSchemaMode::Full && call.arguments()["any"] == 1);
             }
         }
@@ -484,7 +484,7 @@ fn a_tool_without_a_schema_is_refused_unless_opted_in_and_then_flagged() {
 }
 
 #[tokio::test]
-async fn picked_tools_are_what_the_model_is_shown() {
+async fn picked_tools_are_shown_to_the_model() {
     let mut tools: Vec<Tool> = terminal()
         .tools()
         .iter()
@@ -504,10 +504,10 @@ async fn picked_tools_are_what_the_model_is_shown() {
         .map(|pick| Arc::clone(&pick.tool))
         .collect();
     assert_eq!(picked[0].name, "get_temperature");
-    let shown = translate(&picked, Provider::Ollama, &TranslateOptions::default())
+    let translation = translate(&picked, Provider::Ollama, &TranslateOptions::default())
         .expect("they can be shown");
     let catalog = Catalog::from_tools(picked.iter().map(|tool| tool.as_ref().clone()))
         .expect("they are valid");
-    let hydrator = hydrator_of(catalog).translated(&shown);
+    let hydrator = hydrator_of(catalog).translated(&translation);
     ready(hydrator.hydrate(&called("get_temperature", &json!({"city": "Lugano"}))));
 }

@@ -1,4 +1,4 @@
-//! What may not be seen may not be called either.
+//! Ineligible tools cannot be called.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,24 +9,24 @@ use picktools_provider::{Arguments, Provider, ToolCall, TranslateOptions, transl
 use picktools_testing::{WORKPLACE, pick, set};
 use serde_json::json;
 
-/// Checks that what a pick calls ineligible is not accepted as a call either, under any of its
-/// names, for the same reasons. Returns how many tools were refused, and under how many names.
+/// Checks that every ineligible tool is refused as a call, under all of its names and for the same
+/// reasons. Returns the numbers of refused tools and names.
 fn check_calls(access: &Access) -> (usize, usize) {
     let catalog = WORKPLACE.catalog();
     let hydrator =
         Hydrator::new(catalog.clone(), access).expect("the access names tools that there are");
-    let shown = [Advertising::Canonical, Advertising::Expanded].map(|advertising| {
+    let translations = [Advertising::Canonical, Advertising::Expanded].map(|advertising| {
         let options = TranslateOptions {
             advertising,
             ..TranslateOptions::default()
         };
         translate(catalog.tools(), Provider::OpenAiChat, &options).expect("they can be shown")
     });
-    let shown = shown.map(|shown| {
+    let translations = translations.map(|translation| {
         let hydrator = Hydrator::new(catalog.clone(), access)
             .expect("as above")
-            .translated(&shown);
-        (shown, hydrator)
+            .translated(&translation);
+        (translation, hydrator)
     });
     let (mut tools, mut names) = (0, 0);
     for tool in catalog.tools() {
@@ -70,8 +70,8 @@ fn check_calls(access: &Access) -> (usize, usize) {
         tool.aliases
             .iter()
             .for_each(|alias| check(&hydrator, &alias.name));
-        for (shown, hydrator) in &shown {
-            shown
+        for (translation, hydrator) in &translations {
+            translation
                 .names
                 .iter()
                 .filter(|(_, id)| **id == tool.id)
@@ -83,7 +83,7 @@ fn check_calls(access: &Access) -> (usize, usize) {
 }
 
 #[test]
-fn what_may_not_be_seen_is_not_accepted_as_a_call_under_any_name() {
+fn ineligible_tools_are_refused_under_every_name() {
     let access = Access::default;
     for access in [
         access(),
@@ -150,7 +150,7 @@ fn what_may_not_be_seen_is_not_accepted_as_a_call_under_any_name() {
 }
 
 #[test]
-fn an_unknown_name_suggests_no_tool_that_may_not_be_called() {
+fn unknown_name_suggests_no_ineligible_tool() {
     let hydrator = |access: &Access| {
         Hydrator::new(WORKPLACE.catalog().clone(), access).expect("it names no tool")
     };
@@ -173,7 +173,7 @@ fn an_unknown_name_suggests_no_tool_that_may_not_be_called() {
     assert!(!suggested(Access::default()).contains(&"delete_file".to_owned()));
 }
 
-/// Every role that a tool asks for.
+/// Returns every role that a tool requires.
 fn all_roles() -> BTreeSet<String> {
     WORKPLACE
         .catalog()

@@ -1,5 +1,5 @@
-//! What a call is held to: the catalog's own definition, its threat level and approvals, and
-//! whichever validator is used.
+//! Validation of calls against the catalog's definition, threat level and approvals, also with a
+//! custom validator.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,8 +10,8 @@ use picktools::catalog::{Safety, ThreatLevel};
 use picktools::{Access, Catalog, CatalogOptions, Engine, PickOptions, Query, Tool};
 use picktools_call::client::{ClientFuture, ToolClient};
 use picktools_call::{
-    ApprovalQueue, ArgumentFault, ArgumentValidator, Awaited, CallError, Hydrated, Hydrator,
-    JsonSchema, SchemaCompiler, ToolCallError, ToolCallOptions, tool_call,
+    ApprovalQueue, ArgumentFault, ArgumentValidator, CallError, HydratedCall, Hydrator, JsonSchema,
+    PendingReason, SchemaCompiler, ToolCallError, ToolCallOptions, tool_call,
 };
 use picktools_provider::{Arguments, Definitions, Provider, ToolCall};
 use picktools_testing::tool;
@@ -25,7 +25,7 @@ fn call(name: &str, arguments: Value) -> ToolCall {
     }
 }
 
-fn hydrate(tool: Tool, arguments: Value) -> Result<Hydrated, CallError> {
+fn hydrate(tool: Tool, arguments: Value) -> Result<HydratedCall, CallError> {
     let name = tool.name.clone();
     let catalog = Catalog::from_tools([tool]).expect("it is valid");
     let access = Access {
@@ -37,14 +37,14 @@ fn hydrate(tool: Tool, arguments: Value) -> Result<Hydrated, CallError> {
         .hydrate(&call(&name, arguments))
 }
 
-fn awaited(hydrated: Result<Hydrated, CallError>) -> Awaited {
+fn pending_reason(hydrated: Result<HydratedCall, CallError>) -> PendingReason {
     match hydrated {
-        Ok(Hydrated::NeedsApproval(call)) => call.awaits().clone(),
+        Ok(HydratedCall::NeedsApproval(call)) => call.awaits().clone(),
         other => panic!("it waits for a person, and not: {other:?}"),
     }
 }
 
-fn rated(name: &str, level: Option<ThreatLevel>) -> Tool {
+fn tool_with_threat_level(name: &str, level: Option<ThreatLevel>) -> Tool {
     let mut tool = tool("ops", name, "Restarts the machine");
     tool.safety = level.map(|level| Safety {
         threat_level: Some(level),
@@ -54,21 +54,20 @@ fn rated(name: &str, level: Option<ThreatLevel>) -> Tool {
 }
 
 #[test]
-fn tools_above_the_allowed_threat_level_are_neither_picked_nor_called() {
-    let mut wipe = rated("restart_and_wipe", None);
+fn tools_above_the_threat_level_are_not_picked_or_called() {
+    let mut wipe = tool_with_threat_level("restart_and_wipe", None);
     wipe.safe = Some(false);
     let levels = [
         ("restart_low", ThreatLevel::Low),
         ("restart_medium", ThreatLevel::Medium),
     ];
-    let tools = levels.map(|(name, level)| rated(name, Some(level)));
-    let critical = rated("restart_critical", Some(ThreatLevel::Critical));
-    let catalog =
-        Catalog::from_tools(
-            tools
-                .into_iter()
-                .chain([critical, rated("restart", None), wipe]),
-        );
+    let tools = levels.map(|(name, level)| tool_with_threat_level(name, Some(level)));
+    let critical = tool_with_threat_level("restart_critical", Some(ThreatLevel::Critical));
+    let catalog = Catalog::from_tools(tools.into_iter().chain([
+        critical,
+        tool_with_threat_level("restart", None),
+        wipe,
+    ]));
     let engine = Engine::new(catalog.expect("it is valid")).expect("it can be indexed");
     for (most, eligible) in [
         ("low", vec!["restart", "restart_low"]),
@@ -145,14 +144,14 @@ fn tools_above_the_allowed_threat_level_are_neither_picked_nor_called() {
     );
     assert_eq!(
         reasons[0].describe(),
-        "of the threat level medium, and none above low is allowed"
+        "threat level medium: the highest allowed level is low"
     );
     serde_json::from_value::<Access>(json!({"max_threat_level": "hihg"}))
         .expect_err("what is misspelt lets nothing through");
 }
 
 #[test]
-fn a_call_that_needs_approvals_waits_for_them_with_a_schema_too() {
+fn call_with_required_approvals_waits_despite_a_schema() {
     let mut refund = tool("shop", "refund", "Sends the money of an order back");
     refund.parameters = Some(
         json!({"type": "object", "required": ["order"], "properties": {"order": {"type": "integer"}}}),
@@ -170,7 +169,7 @@ fn a_call_that_needs_approvals_waits_for_them_with_a_schema_too() {
     assert!(
         picks[0]
             .reason
-            .contains("a call must be approved by owner, finance"),
+            .contains("calls need approval by owner, finance"),
         "{}",
         picks[0].reason
     );
@@ -181,8 +180,8 @@ fn a_call_that_needs_approvals_waits_for_them_with_a_schema_too() {
     ));
     let hydrated = hydrate(refund, json!({"order": 7}));
     assert_eq!(
-        awaited(hydrated.clone()),
-        Awaited::Approvals {
+        pending_reason(hydrated.clone()),
+        PendingReason::Approvals {
             by: vec!["owner".to_owned(), "finance".to_owned()]
         }
     );
@@ -191,7 +190,7 @@ fn a_call_that_needs_approvals_waits_for_them_with_a_schema_too() {
         (&json["status"], &json["awaits"]["by"][0]),
         (&json!("needs_approval"), &json!("owner"))
     );
-    let Ok(Hydrated::NeedsApproval(pending)) = hydrated else {
+    let Ok(HydratedCall::NeedsApproval(pending)) = hydrated else {
         panic!("it waits")
     };
     let mut queue = ApprovalQueue::new(Duration::from_secs(60));
@@ -201,7 +200,7 @@ fn a_call_that_needs_approvals_waits_for_them_with_a_schema_too() {
 }
 
 #[test]
-fn without_a_schema_only_what_is_known_to_read_runs_in_read_only_mode() {
+fn tool_without_schema_must_be_known_to_be_read_only() {
     let legacy = |hint: Option<bool>, untrusted: bool| {
         let entry = json!([{"name": "legacy", "allow_no_schema": true, "no_schema_mode": "read-only",
             "annotations": {"readOnlyHint": hint}, "untrusted": untrusted}]);
@@ -209,11 +208,17 @@ fn without_a_schema_only_what_is_known_to_read_runs_in_read_only_mode() {
             Catalog::from_slice(entry.to_string().as_bytes(), "here", None).expect("it is valid");
         hydrate(catalog.tools()[0].as_ref().clone(), json!({}))
     };
-    assert!(matches!(legacy(Some(true), false), Ok(Hydrated::Ready(_))));
-    assert_eq!(awaited(legacy(None, false)), Awaited::NotKnownToRead);
+    assert!(matches!(
+        legacy(Some(true), false),
+        Ok(HydratedCall::Ready(_))
+    ));
     assert_eq!(
-        awaited(legacy(Some(true), true)),
-        Awaited::NotKnownToRead,
+        pending_reason(legacy(None, false)),
+        PendingReason::NotKnownToRead
+    );
+    assert_eq!(
+        pending_reason(legacy(Some(true), true)),
+        PendingReason::NotKnownToRead,
         "a stranger's hint loosens nothing"
     );
     assert!(matches!(
@@ -222,8 +227,8 @@ fn without_a_schema_only_what_is_known_to_read_runs_in_read_only_mode() {
     ));
 }
 
-/// What becomes of a call, and whether the tool is picked for the same caller.
-fn fate(engine: &Engine, access: &Access, name: &str) -> (String, bool) {
+/// Returns the outcome of a call, and `true` if the same caller gets the tool picked.
+fn call_outcome(engine: &Engine, access: &Access, name: &str) -> (String, bool) {
     let options = PickOptions {
         access: access.clone(),
         max_candidates: 99,
@@ -235,9 +240,9 @@ fn fate(engine: &Engine, access: &Access, name: &str) -> (String, bool) {
         .expect("it picks");
     let is_picked = selection.picks.iter().any(|pick| pick.tool.name == name);
     let hydrator = Hydrator::new(engine.catalog().clone(), access).expect("it names no tool");
-    let fate = match hydrator.hydrate(&call(name, json!({}))) {
-        Ok(Hydrated::Ready(_)) => "ready".to_owned(),
-        Ok(Hydrated::NeedsApproval(call)) => json!(call.awaits())["why"]
+    let outcome = match hydrator.hydrate(&call(name, json!({}))) {
+        Ok(HydratedCall::Ready(_)) => "ready".to_owned(),
+        Ok(HydratedCall::NeedsApproval(call)) => json!(call.awaits())["why"]
             .as_str()
             .expect("it is a text")
             .to_owned(),
@@ -248,11 +253,11 @@ fn fate(engine: &Engine, access: &Access, name: &str) -> (String, bool) {
             .join(" "),
         Err(other) => panic!("{name}: {other}"),
     };
-    (fate, is_picked)
+    (outcome, is_picked)
 }
 
 #[test]
-fn in_the_read_only_mode_only_what_is_known_to_read_runs_unasked() {
+fn read_only_mode_runs_only_read_only_tools_unapproved() {
     let cases = [
         (
             "reads",
@@ -342,7 +347,7 @@ fn in_the_read_only_mode_only_what_is_known_to_read_runs_unasked() {
         for (name, _, expected) in &cases {
             let is_visible = ["ready", "read_only_mode"].contains(expected);
             assert_eq!(
-                fate(&engine, &access(Some(mode)), name),
+                call_outcome(&engine, &access(Some(mode)), name),
                 ((*expected).to_owned(), is_visible),
                 "{mode}: {name}"
             );
@@ -355,12 +360,12 @@ fn in_the_read_only_mode_only_what_is_known_to_read_runs_unasked() {
     }
     for name in ["silent", "writes", "stranger_writes", "destroys"] {
         assert_eq!(
-            fate(&engine, &access(None), name),
+            call_outcome(&engine, &access(None), name),
             ("ready".to_owned(), true),
             "{name}"
         );
         assert_eq!(
-            fate(&engine, &access(Some("batch")), name),
+            call_outcome(&engine, &access(Some("batch")), name),
             ("ready".to_owned(), true),
             "{name}"
         );
@@ -388,7 +393,7 @@ fn in_the_read_only_mode_only_what_is_known_to_read_runs_unasked() {
                 .find(|pick| pick.tool.name == name)
                 .expect("it is named");
             pick.reason
-                .contains("a call must be approved, as it is not known to change nothing")
+                .contains("calls need approval: not known to be read-only")
         })
     };
     assert_eq!(
@@ -397,7 +402,7 @@ fn in_the_read_only_mode_only_what_is_known_to_read_runs_unasked() {
     );
 }
 
-/// A model that makes these calls.
+/// A model that makes fixed calls.
 struct Model(Vec<Value>);
 
 impl ToolClient for Model {
@@ -419,7 +424,7 @@ async fn ask(
     hydrator: &Hydrator,
     shown: &[Arc<Tool>],
     calls: &[Value],
-) -> Vec<Result<Hydrated, CallError>> {
+) -> Vec<Result<HydratedCall, CallError>> {
     let model = Model(calls.to_vec());
     let answer = tool_call(
         &model,
@@ -433,7 +438,7 @@ async fn ask(
 }
 
 #[tokio::test]
-async fn only_tools_that_were_shown_are_called_and_only_those_of_the_catalog_shown() {
+async fn only_shown_tools_of_the_catalog_can_be_called() {
     let tools = [
         tool("sky", "get_forecast", "Weather"),
         tool("sky", "get_warnings", "Storms"),
@@ -468,7 +473,7 @@ async fn only_tools_that_were_shown_are_called_and_only_those_of_the_catalog_sho
 }
 
 #[tokio::test]
-async fn calls_are_held_to_the_catalog_and_not_to_the_little_that_was_shown() {
+async fn calls_are_validated_against_the_catalog_definition() {
     let mut pay = tool("bank", "pay_bill", "Pays a bill from an account");
     pay.safe = Some(false);
     pay.parameters = Some(
@@ -505,7 +510,7 @@ async fn calls_are_held_to_the_catalog_and_not_to_the_little_that_was_shown() {
         let good = json!({"name": "pay_bill", "arguments": {"bill": "1-2", "amount": 5}});
         let calls = ask(
             &hydrator,
-            &[pick.shown()],
+            &[pick.shown_tool()],
             &[
                 good,
                 json!({"name": "pay_bill", "arguments": {"bill": "1-2", "amount": 0}}),
@@ -539,14 +544,14 @@ async fn calls_are_held_to_the_catalog_and_not_to_the_little_that_was_shown() {
 }
 
 #[test]
-fn whether_a_tool_takes_arguments_is_said_when_it_is_made() {
+fn tool_constructors_state_if_arguments_are_accepted() {
     let schema = json!({"type": "object", "required": ["a"]});
     assert!(hydrate(Tool::with_parameters("one", "", schema), json!({})).is_err());
     assert!(hydrate(Tool::without_arguments("none", ""), json!({})).is_ok());
     assert!(hydrate(Tool::without_arguments("none", ""), json!({"a": 1})).is_err());
 }
 
-/// Takes arguments with as many members as the schema's `count`, and counts what it compiles.
+/// A validator that accepts as many members as the schema's `count`, and counts compilations.
 #[derive(Debug, Default)]
 struct Counting(AtomicUsize);
 
@@ -582,7 +587,7 @@ impl ArgumentValidator for Count {
 }
 
 #[test]
-fn another_validator_may_be_used_and_each_schema_is_compiled_once() {
+fn custom_validator_compiles_each_schema_once() {
     let counting = Arc::new(Counting::default());
     let options = CatalogOptions {
         schema_compiler: Some(counting.clone()),
@@ -601,7 +606,7 @@ fn another_validator_may_be_used_and_each_schema_is_compiled_once() {
     ];
     let catalog = options.collect(tools).expect("it is valid");
     for _ in 0..3 {
-        // Each caller and request has a hydrator of its own.
+        // Each caller and request has its own hydrator.
         let hydrator =
             Hydrator::new(catalog.clone(), &Access::default()).expect("it names no tool");
         let hydrate = |name: &str, arguments: Value| hydrator.hydrate(&call(name, arguments));

@@ -1,19 +1,18 @@
-//! The integration tests of calls: from what a model said to a call that may be run.
+//! Integration tests of tool call validation.
 
-// Calls of models: from text to a call that may be run, or an error that says what would have been
-// right.
+// Parsing, resolution, validation and repair of calls.
 mod calling;
-// What a call is held to.
+// Catalog definitions, threat levels and approvals.
 mod holding;
-// Who may call what: as with picks.
+// Access policy, as for picks.
 mod eligibility;
 mod sources;
-// Names that a model is shown lead back, and the log says which aliases are used.
+// Shown names and alias logging.
 mod translating;
 mod deprecation;
-// What a model is told of its calls, in each provider's form.
+// Results of calls in the format of each provider.
 mod results;
-// The examples of the documents that the product comes from.
+// Examples of the original product documents.
 mod documented;
-// What the modules above share.
+// Helpers of the modules above.
 mod support;

@@ -1,10 +1,11 @@
-//! What goes back to a model for its calls: every provider's form, and errors that a model can mend
-//! its call from. `scripts/check-results.sh` holds the snapshots to the vendors' own types.
+//! Results of calls in the format of each provider, and error messages from which a model can
+//! correct its call. `scripts/check-results.sh` checks the snapshots against the types of the
+//! vendors.
 
 use picktools::names::Advertising;
 use picktools::{Access, Catalog};
 use picktools_call::client::{ClientFuture, ToolClient};
-use picktools_call::{CallError, Hydrated, Hydrator, ToolCallOptions, tool_call};
+use picktools_call::{CallError, HydratedCall, Hydrator, ToolCallOptions, tool_call};
 use picktools_provider::{
     Arguments, CallResult, Provider, ResultError, ToolCall, TranslateOptions,
     query_from_transcript, translate,
@@ -27,19 +28,19 @@ fn call(id: &str, name: &str, arguments: &Value) -> ToolCall {
     }
 }
 
-/// A hydrator for what a model was shown under the first alias of each tool.
+/// Returns a hydrator for a model that was shown the primary alias of each tool.
 fn shown_by_alias(provider: Provider) -> Hydrator {
     let catalog = terminal();
     let options = TranslateOptions {
         advertising: Advertising::PrimaryAlias,
         ..TranslateOptions::default()
     };
-    let shown = translate(catalog.tools(), provider, &options).expect("it can be translated");
-    hydrator_of(catalog).translated(&shown)
+    let translation = translate(catalog.tools(), provider, &options).expect("it can be translated");
+    hydrator_of(catalog).translated(&translation)
 }
 
-/// What a hydrator tells of a call that it refuses.
-fn told(hydrator: &Hydrator, call: &ToolCall) -> String {
+/// Returns the error message for a refused call.
+fn error_message(hydrator: &Hydrator, call: &ToolCall) -> String {
     let error = hydrator.hydrate(call).expect_err("it cannot be run");
     hydrator
         .error_result(call, &error)
@@ -48,13 +49,14 @@ fn told(hydrator: &Hydrator, call: &ToolCall) -> String {
 }
 
 #[test]
-fn every_provider_gets_results_in_its_own_form() {
+fn results_have_the_form_of_each_provider() {
     for provider in Provider::ALL {
         let hydrator = shown_by_alias(provider);
         let run = call("call_1", "bash", &json!({"command": "ls"}));
-        let read = call("call_2", "read_file", &json!({"path": "a.txt"}));
+        let read_call = call("call_2", "read_file", &json!({"path": "a.txt"}));
         let change = call("call_4", "cd", &json!({"path": "/"}));
-        let [run, read, change] = [run, read, change].map(|call| ready(hydrator.hydrate(&call)));
+        let [run, read_call, change] =
+            [run, read_call, change].map(|call| ready(hydrator.hydrate(&call)));
         let wrong = call(
             "call_3",
             "read_file",
@@ -63,13 +65,13 @@ fn every_provider_gets_results_in_its_own_form() {
         let error = hydrator.hydrate(&wrong).expect_err("it lacks its path");
         let results = [
             run.result(Ok(json!({"exitCode": 0, "stdout": "a.txt\n"}))),
-            read.result(Ok("line one\nline \"two\"".into())),
+            read_call.result(Ok("line one\nline \"two\"".into())),
             hydrator.error_result(&wrong, &error),
             change.result(Err(" ".to_owned())),
         ];
         let written = provider.results(&results).expect("every call has an id");
-        let shown = serde_json::to_string_pretty(&written).expect("JSON");
-        insta::assert_snapshot!(format!("results_{provider}"), shown);
+        let text = serde_json::to_string_pretty(&written).expect("JSON");
+        insta::assert_snapshot!(format!("results_{provider}"), text);
         assert_eq!(provider.results(&[]), Ok(Vec::new()), "nothing is nothing");
         if provider != Provider::Mcp {
             let transcript = json!(
@@ -90,7 +92,7 @@ fn every_provider_gets_results_in_its_own_form() {
 }
 
 #[test]
-fn a_call_without_an_id_is_answered_by_its_name_where_the_provider_can() {
+fn result_without_id_uses_the_name_if_supported() {
     let nameless = CallResult {
         id: None,
         name: "read\u{200b}_file".to_owned(),
@@ -108,7 +110,7 @@ fn a_call_without_an_id_is_answered_by_its_name_where_the_provider_can() {
         assert!(
             error
                 .to_string()
-                .contains("the call of read\u{fffd}_file has none"),
+                .contains("the call of read\u{fffd}_file has no id"),
             "{error}"
         );
     }
@@ -124,9 +126,9 @@ fn a_call_without_an_id_is_answered_by_its_name_where_the_provider_can() {
 }
 
 #[test]
-fn an_error_tells_how_to_mend_the_call_under_the_names_that_the_model_was_shown() {
+fn error_result_uses_shown_names_and_gives_a_remedy() {
     let hydrator = shown_by_alias(Provider::OpenAiChat);
-    let unknown = told(&hydrator, &call("1", "terminalReadFil", &json!({})));
+    let unknown = error_message(&hydrator, &call("1", "terminalReadFil", &json!({})));
     assert!(
         unknown.starts_with("Unknown tool: terminalReadFil; did you mean read_file"),
         "{unknown}"
@@ -135,16 +137,16 @@ fn an_error_tells_how_to_mend_the_call_under_the_names_that_the_model_was_shown(
         !unknown.contains("terminalReadFile"),
         "that name it was not shown: {unknown}"
     );
-    let invalid = told(
+    let invalid = error_message(
         &hydrator,
         &call("2", "read_file", &json!({"encoding": "utf-8"})),
     );
     assert!(
-        invalid.starts_with("the arguments of read_file do not fit: "),
+        invalid.starts_with("the arguments of read_file do not match its schema: "),
         "{invalid}"
     );
     assert!(
-        invalid.contains("\"path\"") && invalid.contains("correct would be for example {"),
+        invalid.contains("\"path\"") && invalid.contains("example of correct arguments: {"),
         "{invalid}"
     );
     let few = Access {
@@ -152,12 +154,12 @@ fn an_error_tells_how_to_mend_the_call_under_the_names_that_the_model_was_shown(
         ..Access::default()
     };
     let hydrator = Hydrator::new(terminal(), &few).expect("the tool is there");
-    let hidden = told(&hydrator, &call("3", "terminalWriteFile", &json!({})));
+    let hidden = error_message(&hydrator, &call("3", "terminalWriteFile", &json!({})));
     assert!(
-        hidden.starts_with("terminalWriteFile cannot be called: it is excluded"),
+        hidden.starts_with("terminalWriteFile cannot be called: excluded"),
         "{hidden}"
     );
-    let near = told(&hydrator, &call("4", "terminalWriteFil", &json!({})));
+    let near = error_message(&hydrator, &call("4", "terminalWriteFil", &json!({})));
     assert!(
         !near.contains("Write,") && !near.contains("terminalWriteFile"),
         "{near}"
@@ -165,29 +167,29 @@ fn an_error_tells_how_to_mend_the_call_under_the_names_that_the_model_was_shown(
 }
 
 #[test]
-fn names_that_several_tools_share_are_told_as_they_were_shown() {
+fn ambiguous_name_error_lists_shown_names() {
     let tools = ["mail", "chat"].map(|source| tool(source, "send", "Sends"));
     let catalog = Catalog::from_tools(tools).expect("the tools are valid");
-    let shown = translate(
+    let translation = translate(
         catalog.tools(),
         Provider::Anthropic,
         &TranslateOptions::default(),
     )
     .expect("it can be");
-    let hydrator = hydrator_of(catalog).translated(&shown);
-    let told = told(&hydrator, &call("1", "send", &json!({})));
+    let hydrator = hydrator_of(catalog).translated(&translation);
+    let message = error_message(&hydrator, &call("1", "send", &json!({})));
     assert!(
-        told.ends_with("call one of: mail_send, chat_send"),
-        "{told}"
+        message.ends_with("call one of: mail_send, chat_send"),
+        "{message}"
     );
 }
 
 #[test]
-fn a_call_that_is_not_approved_is_answered_too() {
+fn denied_call_has_a_result() {
     let entries =
         br#"[{"name": "wipe", "allow_no_schema": true, "no_schema_mode": "human-approval"}]"#;
     let hydrator = hydrator_of(Catalog::from_slice(entries, "here", None).expect("it is valid"));
-    let Ok(Hydrated::NeedsApproval(pending)) = hydrator.hydrate(&call("9", "wipe", &json!({})))
+    let Ok(HydratedCall::NeedsApproval(pending)) = hydrator.hydrate(&call("9", "wipe", &json!({})))
     else {
         panic!("it waits for a person")
     };
@@ -198,7 +200,7 @@ fn a_call_that_is_not_approved_is_answered_too() {
     assert_eq!(written, [json!({"role": "user", "content": [block]})]);
 }
 
-/// A model that calls as it is told.
+/// A model that makes the calls of its script.
 struct Model(Value);
 
 impl ToolClient for Model {
@@ -212,7 +214,7 @@ impl ToolClient for Model {
 }
 
 #[tokio::test]
-async fn a_tool_call_comes_with_what_the_model_is_told_of_the_refused_ones() {
+async fn tool_call_returns_results_of_refused_calls() {
     let call = |id: &str, name: &str| json!({"id": id, "function": {"name": name, "arguments": "{\"path\": \"/\"}"}});
     let model = Model(json!([
         call("a", "terminalCd"),
@@ -253,7 +255,7 @@ async fn a_tool_call_comes_with_what_the_model_is_told_of_the_refused_ones() {
 
 proptest! {
     #[test]
-    fn whatever_a_model_calls_the_error_is_one_short_line_without_hidden_characters(
+    fn error_results_are_one_short_line_without_hidden_text(
         name in "(\\PC|[\n\u{0}\u{200b}\u{202e}]){0,300}",
         text in "(\\PC|[{}\":,\n\u{0}\u{202e}\u{e0041}]){0,3000}",
     ) {
@@ -265,9 +267,9 @@ proptest! {
         ] {
             let call = ToolCall { id: Some("1".to_owned()), name: name.to_owned(), arguments };
             let Err(error) = hydrator.hydrate(&call) else { continue };
-            let told = hydrator.error_result(&call, &error).outcome.expect_err("it is an error");
-            prop_assert!(told.chars().count() <= 4_001);
-            prop_assert!(!told.contains(|c: char| c.is_control() || "\u{200b}\u{202e}\u{e0041}".contains(c)), "{told:?}");
+            let message = hydrator.error_result(&call, &error).outcome.expect_err("it is an error");
+            prop_assert!(message.chars().count() <= 4_001);
+            prop_assert!(!message.contains(|c: char| c.is_control() || "\u{200b}\u{202e}\u{e0041}".contains(c)), "{message:?}");
         }
     }
 }

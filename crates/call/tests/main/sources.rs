@@ -1,4 +1,4 @@
-//! Sources that are allowed, denied and limited, for picks and calls alike.
+//! Allowed, denied and limited sources, for picks and calls alike.
 
 use picktools::{Access, Catalog, CatalogOptions, PickOptions, Tool};
 use picktools_call::{CallError, Hydrator};
@@ -6,7 +6,7 @@ use picktools_provider::{Arguments, ToolCall};
 use picktools_testing::{catalog, engine, ids, pick, set, tool};
 use serde_json::json;
 
-/// One tool of each source, which differ in how they write `chat`, and one of another.
+/// One tool of each source, where four sources are confusable spellings of `chat`.
 const SOURCES: [&str; 5] = ["chat", "Chat", "chat ", "\u{441}hat", "mail"];
 
 fn one_of_each() -> Catalog {
@@ -21,7 +21,8 @@ fn one_of_each() -> Catalog {
     catalog(tools)
 }
 
-/// The sources whose tools a caller gets when asking for all, and may call.
+/// Returns the sources whose tools are picked when the caller asks for all of them, and may be
+/// called.
 fn sources(options: &PickOptions) -> Vec<&'static str> {
     let (engine, all) = (
         engine(one_of_each()),
@@ -38,30 +39,33 @@ fn sources(options: &PickOptions) -> Vec<&'static str> {
     );
     let picked = ids(&selection);
     let hydrator = Hydrator::new(one_of_each(), &options.access).expect("the access names no tool");
-    let known = one_of_each();
-    let shown = SOURCES.into_iter().zip(known.tools()).filter(|(_, tool)| {
-        let arguments = Arguments::Json(json!({}));
-        let called = hydrator.hydrate(&ToolCall {
-            id: None,
-            name: tool.id.clone(),
-            arguments,
+    let catalog = one_of_each();
+    let picked_tools = SOURCES
+        .into_iter()
+        .zip(catalog.tools())
+        .filter(|(_, tool)| {
+            let arguments = Arguments::Json(json!({}));
+            let called = hydrator.hydrate(&ToolCall {
+                id: None,
+                name: tool.id.clone(),
+                arguments,
+            });
+            let refused = matches!(called, Err(CallError::Ineligible { .. }));
+            if options.max_per_source.is_none() {
+                assert_eq!(
+                    picked.contains(&tool.id.as_str()),
+                    !refused,
+                    "a call is decided as a pick is: {}",
+                    tool.id
+                );
+            }
+            picked.contains(&tool.id.as_str())
         });
-        let refused = matches!(called, Err(CallError::Ineligible { .. }));
-        if options.max_per_source.is_none() {
-            assert_eq!(
-                picked.contains(&tool.id.as_str()),
-                !refused,
-                "a call is decided as a pick is: {}",
-                tool.id
-            );
-        }
-        picked.contains(&tool.id.as_str())
-    });
-    shown.map(|(source, _)| source).collect()
+    picked_tools.map(|(source, _)| source).collect()
 }
 
 #[test]
-fn a_denied_source_is_denied_with_all_that_look_like_it() {
+fn denied_source_includes_confusable_sources() {
     for name in ["chat", "CHAT", " chat", "\u{441}hat", "ch\u{200b}at"] {
         let access = Access {
             deny_sources: set(&[name]),
@@ -79,7 +83,7 @@ fn a_denied_source_is_denied_with_all_that_look_like_it() {
 }
 
 #[test]
-fn an_allowed_source_is_allowed_without_those_that_look_like_it() {
+fn allowed_source_excludes_confusable_sources() {
     for (name, allowed) in [
         ("chat", &["chat"][..]),
         ("Chat", &["Chat"]),
@@ -103,7 +107,7 @@ fn an_allowed_source_is_allowed_without_those_that_look_like_it() {
 }
 
 #[test]
-fn sources_that_look_alike_share_a_limit_and_no_trust() {
+fn confusable_sources_share_a_limit_but_no_trust() {
     let options = |trusted: &[&str]| PickOptions {
         max_per_source: Some(1),
         trusted_sources: set(trusted),
@@ -127,14 +131,14 @@ fn sources_that_look_alike_share_a_limit_and_no_trust() {
 }
 
 #[test]
-fn an_untrusted_source_is_untrusted_with_all_that_look_like_it() {
+fn untrusted_source_includes_confusable_sources() {
     let options = CatalogOptions {
         untrusted_sources: set(&["CHAT"]),
         ..CatalogOptions::default()
     };
-    let read = options
+    let catalog = options
         .collect(one_of_each().tools().iter().map(|tool| Tool::clone(tool)))
         .expect("the tools are valid");
-    let untrusted: Vec<bool> = read.tools().iter().map(|tool| tool.untrusted).collect();
+    let untrusted: Vec<bool> = catalog.tools().iter().map(|tool| tool.untrusted).collect();
     assert_eq!(untrusted, [true, true, true, true, false]);
 }

@@ -1,9 +1,9 @@
-//! What the modules share: hydrators, and calls that may be run.
+//! Helpers for hydrators and valid calls.
 
 use picktools::{Access, Catalog};
-use picktools_call::{CallError, Hydrated, Hydrator, ValidCall};
+use picktools_call::{CallError, HydratedCall, Hydrator, ValidCall};
 
-/// A hydrator for a caller who may run unsafe tools too.
+/// Returns a hydrator for a caller who may run unsafe tools.
 pub(crate) fn hydrator_of(catalog: Catalog) -> Hydrator {
     let access = Access {
         allow_unsafe: true,
@@ -12,10 +12,10 @@ pub(crate) fn hydrator_of(catalog: Catalog) -> Hydrator {
     Hydrator::new(catalog, &access).expect("the access names no tool")
 }
 
-/// The call that may be run.
-pub(crate) fn ready(hydrated: Result<Hydrated, CallError>) -> ValidCall {
+/// Returns a call that may run.
+pub(crate) fn ready(hydrated: Result<HydratedCall, CallError>) -> ValidCall {
     match hydrated {
-        Ok(Hydrated::Ready(call)) => call,
+        Ok(HydratedCall::Ready(call)) => call,
         other => panic!("it may be run, but is {other:?}"),
     }
 }

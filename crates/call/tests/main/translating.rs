@@ -1,4 +1,4 @@
-//! Names that a model is shown lead back.
+//! Resolution of shown names.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::support::{hydrator_of, ready};
 
 #[test]
-fn a_section_of_the_prompt_lists_the_definitions_and_every_name_in_it_leads_back() {
+fn names_in_the_prompt_section_resolve_to_their_tools() {
     let strategies = [
         Advertising::Canonical,
         Advertising::PrimaryAlias,
@@ -24,7 +24,8 @@ fn a_section_of_the_prompt_lists_the_definitions_and_every_name_in_it_leads_back
         .expect("the fixture catalog is valid")
         .tools()
         .to_vec();
-    // One name in two sources, one that providers mend, and an alias that they would.
+    // One name in two sources, a name that providers do not accept, and an alias equal to its
+    // replacement.
     let mut odd = tool("far away", "terminal/Run", "Runs far away");
     odd.aliases = ["far run", "far_run"]
         .map(|name| Alias {
@@ -71,12 +72,12 @@ fn a_section_of_the_prompt_lists_the_definitions_and_every_name_in_it_leads_back
                     name: name.to_owned(),
                     arguments: Arguments::Json(json!({})),
                 };
-                let found = match hydrator.hydrate(&call) {
+                let resolved = match hydrator.hydrate(&call) {
                     Ok(hydrated) => ready(Ok(hydrated)).tool().id.clone(),
                     Err(CallError::Invalid { tool, .. }) => tool,
                     Err(other) => panic!("{provider}: {name}: {other}"),
                 };
-                assert_eq!(found, tool.id, "{provider}: {name} in {section}");
+                assert_eq!(resolved, tool.id, "{provider}: {name} in {section}");
             }
         }
         assert_eq!(listed, catalog.len(), "{provider}: {section}");

@@ -1,69 +1,71 @@
-//! Which ways of ranking are evaluated.
+//! The ranking configurations that an evaluation compares.
 
 use super::super::args::{Model, RankingArgs};
 use picktools::options::{DEFAULT_RRF_K, Fusion};
 use picktools::{Mode, PickOptions};
 
-/// What is evaluated on every set.
+/// The configurations that are evaluated on every set.
 pub(super) struct Plan {
-    /// One engine is built for each.
+    /// The models; one engine is built for each.
     pub(super) models: Vec<Model>,
-    pub(super) configurations: Vec<Configuration>,
-    /// The configuration that the options name.
+    pub(super) configurations: Vec<RankingConfiguration>,
+    /// The configuration of the options, by index.
     pub(super) subject: usize,
-    /// What the subject is held against, request by request: keywords alone, or what uses every
-    /// signal where the subject itself is keywords alone.
+    /// The configuration with which the subject is compared per request: keywords, or every signal
+    /// if the subject is keywords.
     pub(super) baseline: usize,
     /// The configuration that uses every signal.
-    pub(super) whole: usize,
-    /// What can be taken away from it, and the configuration that is left.
+    pub(super) full: usize,
+    /// The configurations without one of the signals, with their descriptions.
     pub(super) ablations: Vec<(String, usize)>,
 }
 
-/// A way of ranking.
-pub(super) struct Configuration {
+/// A ranking configuration.
+pub(super) struct RankingConfiguration {
     pub(super) name: String,
-    /// Its place among the models.
+    /// The index of its model.
     pub(super) model: usize,
     pub(super) options: PickOptions,
 }
 
 impl Plan {
-    /// The configuration that the options name, and no other.
+    /// Returns a plan with the configuration of the options alone.
     pub(super) fn subject_alone(
         ranking: &RankingArgs,
         options: &PickOptions,
     ) -> anyhow::Result<Self> {
         let model = ranking.open_model()?;
-        let configuration = Configuration::new(&model, 0, ranking.mode(), options.fusion, options);
+        let configuration =
+            RankingConfiguration::new(&model, 0, ranking.mode(), options.fusion, options);
         let (models, configurations) = (vec![model], vec![configuration]);
         Ok(Self {
             models,
             configurations,
             subject: 0,
             baseline: 0,
-            whole: 0,
+            full: 0,
             ablations: Vec::new(),
         })
     }
 
-    /// The configuration that the options name, and what it is compared with.
+    /// Returns a plan with the configuration of the options and those that it is compared with.
     pub(super) fn comparison(ranking: &RankingArgs, options: &PickOptions) -> anyhow::Result<Self> {
         let models = ranking.open_models()?;
         let mode = ranking.mode();
-        let fusion_of = |of: Mode| {
-            if of == mode {
+        let fusion_for = |other: Mode| {
+            if other == mode {
                 options.fusion
             } else {
                 Fusion::Weighted
             }
         };
-        let own = |mode, fusion| Configuration::new(&models[0], 0, mode, fusion, options);
+        let with_model =
+            |mode, fusion| RankingConfiguration::new(&models[0], 0, mode, fusion, options);
         let mut configurations = vec![
-            own(Mode::Keyword, fusion_of(Mode::Keyword)),
-            own(Mode::Semantic, fusion_of(Mode::Semantic)),
-            own(Mode::Hybrid, Fusion::Weighted),
-            own(Mode::Hybrid, Fusion::Rrf { k: DEFAULT_RRF_K }),
+            with_model(Mode::Keyword, fusion_for(Mode::Keyword)),
+            with_model(Mode::Semantic, fusion_for(Mode::Semantic)),
+            with_model(Mode::Hybrid, Fusion::Weighted),
+            with_model(Mode::Hybrid, Fusion::Rrf { k: DEFAULT_RRF_K }),
         ];
         let [keyword, semantic, hybrid, ranks] = [0, 1, 2, 3];
         let subject = match mode {
@@ -73,17 +75,22 @@ impl Plan {
             Mode::Hybrid => ranks,
         };
         let mut ablations = vec![
-            ("without words".to_owned(), semantic),
-            ("without meaning".to_owned(), keyword),
-            ("with ranks in place of weighted scores".to_owned(), ranks),
+            ("without keywords".to_owned(), semantic),
+            ("without semantic similarity".to_owned(), keyword),
+            (
+                "with rank fusion instead of weighted scores".to_owned(),
+                ranks,
+            ),
         ];
         if let Some(other) = models.get(1) {
             let modes = [Mode::Semantic, Mode::Hybrid];
             configurations.extend(
-                modes.map(|mode| Configuration::new(other, 1, mode, Fusion::Weighted, options)),
+                modes.map(|mode| {
+                    RankingConfiguration::new(other, 1, mode, Fusion::Weighted, options)
+                }),
             );
             let without = format!(
-                "without {}, {} alone for meaning",
+                "without {}, only {} for semantic similarity",
                 models[0].name(),
                 other.name()
             );
@@ -95,18 +102,18 @@ impl Plan {
             configurations,
             subject,
             baseline,
-            whole: hybrid,
+            full: hybrid,
             ablations,
         })
     }
 
-    pub(super) fn subject(&self) -> &Configuration {
+    pub(super) fn subject(&self) -> &RankingConfiguration {
         &self.configurations[self.subject]
     }
 }
 
-impl Configuration {
-    fn new(model: &Model, place: usize, mode: Mode, fusion: Fusion, options: &PickOptions) -> Self {
+impl RankingConfiguration {
+    fn new(model: &Model, index: usize, mode: Mode, fusion: Fusion, options: &PickOptions) -> Self {
         let name = match (mode, fusion) {
             (Mode::Keyword, _) => mode.name().to_owned(),
             (Mode::Hybrid, Fusion::Rrf { .. }) => {
@@ -116,7 +123,7 @@ impl Configuration {
         };
         Self {
             name,
-            model: place,
+            model: index,
             options: PickOptions {
                 mode: Some(mode),
                 fusion,

@@ -1,7 +1,7 @@
-//! What hostile tools change: `picktools eval --poison`.
+//! The effect of hostile tools: `picktools eval --poison`.
 //!
-//! Each request of a sample is asked twice, of the catalog as it is and of the catalog with hostile
-//! tools, which is indexed anew. The set's own sources are trusted, the hostile one is not.
+//! Each request of a sample is asked twice: with the catalog as it is, and with hostile tools in
+//! it. The sources of the set are trusted, the hostile one is not.
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -12,75 +12,89 @@ use super::super::args::{Model, progress_bar};
 use super::tables::align;
 use picktools::options::UNTRUSTED_MAX_PER_SOURCE;
 use picktools::{Catalog, PickOptions, Selection, Tool};
-use picktools_eval::{EvalQuery, Measure, Qrels, QuerySet, SplitMix64};
+use picktools_eval::{EvalQuery, Judgments, Measure, Qrels, QuerySet, SplitMix64};
 
-/// How many requests of a set are asked.
+/// The number of requests per set.
 const REQUESTS: usize = 200;
-/// How many tools copy the request.
+/// The number of tools that copy the request.
 const COPIES: usize = 5;
 /// The source of the tools that copy the request.
 const SOURCE: &str = "hostile";
-/// How a tool praises itself: a wording a line, none of which was written with a look at what reads
-/// descriptions.
+/// Wordings with which a tool praises itself, one per line. They were written independently of the
+/// code that reads descriptions.
 const PRAISE: &str = include_str!("../../../../fixtures/hostile/praise.txt");
-/// How often a tool repeats its name.
+/// The number of times that a tool repeats its name.
 const REPEATS: usize = 20;
 
-/// How a catalog is poisoned.
+/// The kind of hostile tools.
 #[derive(Debug, Clone, Copy, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Poison {
-    /// Five tools of a source that is not trusted, whose descriptions copy the request.
+    /// Five tools of an untrusted source whose descriptions copy the request.
     Copy,
-    /// Praise of itself, or an order to use it, before the description of one of the ten best
-    /// tools: one of 96 wordings.
+    /// One of the ten best tools praises itself, or demands to be used, in one of 96 wordings
+    /// before its description.
     Praise,
-    /// The name of one of the ten best tools, twenty times after its description.
+    /// One of the ten best tools repeats its name twenty times after its description.
     Repeat,
 }
 
-/// What the poison did.
+/// The effect of hostile tools on all sets.
 #[derive(Serialize)]
 pub(super) struct PoisonReport {
     poison: Poison,
-    /// The most tools of one source that is not trusted.
+    /// The largest number of picks from one untrusted source.
     max_per_source: usize,
     sets: Vec<PoisonedSet>,
 }
 
-/// What the poison did to one set.
+/// The effect of hostile tools on one set.
 #[derive(Default, Serialize)]
 pub(super) struct PoisonedSet {
     set: String,
-    /// How many requests were asked.
+    /// The number of requests.
     requests: usize,
-    /// Mean R@10 without the poison, 0..1.
+    /// Mean R@10 without hostile tools, 0..1.
     clean_recall: f64,
-    /// Mean R@10 with it.
+    /// Mean R@10 with the hostile tools.
     poisoned_recall: f64,
-    /// Mean nDCG@10 without the poison, 0..1.
+    /// Mean nDCG@10 without hostile tools, 0..1.
     clean_ndcg: f64,
-    /// Mean nDCG@10 with it.
+    /// Mean nDCG@10 with the hostile tools.
     poisoned_ndcg: f64,
-    /// By how many places a hostile tool rises in the mean; one that is not picked stands behind
-    /// the last pick.
+    /// The mean number of ranks that a hostile tool gains. A tool that is not picked counts as the
+    /// rank after the last pick.
     places_risen: f64,
     /// The share of requests whose first pick is a hostile tool.
     hostile_first: f64,
-    /// The share of requests whose first pick is another tool than without the poison.
+    /// The share of requests whose first pick changes.
     first_changed: f64,
 }
 
-/// Poisons a set.
-pub(super) fn poisoned(
-    set: String,
-    poison: Poison,
-    model: &Model,
-    catalog: &Catalog,
-    (queries, qrels): (&QuerySet, &Qrels),
-    options: &PickOptions,
-    seed: u64,
-) -> anyhow::Result<PoisonedSet> {
+/// A set, and the parameters of its evaluation.
+pub(super) struct PoisonInput<'a> {
+    pub(super) set: String,
+    pub(super) poison: Poison,
+    pub(super) model: &'a Model,
+    pub(super) catalog: &'a Catalog,
+    pub(super) queries: &'a QuerySet,
+    pub(super) qrels: &'a Qrels,
+    pub(super) options: &'a PickOptions,
+    pub(super) seed: u64,
+}
+
+/// Asks a sample of the set's requests with and without hostile tools.
+pub(super) fn evaluate(input: PoisonInput<'_>) -> anyhow::Result<PoisonedSet> {
+    let PoisonInput {
+        set,
+        poison,
+        model,
+        catalog,
+        queries,
+        qrels,
+        options,
+        seed,
+    } = input;
     let mut random = SplitMix64::new(seed);
     let judged = |query: &EvalQuery| {
         qrels
@@ -99,8 +113,6 @@ pub(super) fn poisoned(
         ..options.clone()
     };
     let engine = model.engine(catalog.clone())?;
-    let wordings: Vec<&str> = PRAISE.lines().collect();
-    let [ndcg, _, recall, ..] = Measure::SUMMARY;
     let mut sums = PoisonedSet {
         set,
         requests: sample.len(),
@@ -108,73 +120,76 @@ pub(super) fn poisoned(
     };
     let bar = progress_bar("poisoning");
     bar.set_length(sample.len() as u64);
-    for asked @ EvalQuery { id, text, .. } in sample.iter().map(|&number| queries[number]) {
-        let judgments = qrels.get(id).context("a query of the sample is judged")?;
-        let query = asked.query();
+    for number in sample {
+        let sampled = queries[number];
+        let judgments = qrels
+            .get(&sampled.id)
+            .context("a query of the sample has no judgments")?;
+        let query = sampled.query();
         let clean = engine.pick(&query, &options)?;
-        let vain = clean
-            .picks
-            .get(random.below(clean.picks.len().clamp(1, 10)))
-            .map(|pick| &*pick.tool);
-        let (catalog, hostile) = match (poison, vain) {
-            (Poison::Copy, _) => with_copies(catalog, text)?,
-            (Poison::Praise, Some(tool)) => {
-                let praise = wordings[random.below(wordings.len())];
-                describe(catalog, tool, format!("{praise} {}", tool.description))?
-            }
-            (Poison::Repeat, Some(tool)) => {
-                let names = format!(" {}", tool.name).repeat(REPEATS);
-                describe(catalog, tool, tool.description.clone() + &names)?
-            }
+        let target = random.below(clean.picks.len().clamp(1, 10));
+        let (catalog, hostile) = match (poison, clean.picks.get(target)) {
+            (Poison::Copy, _) => with_copies(catalog, &sampled.text)?,
+            (Poison::Praise, Some(pick)) => praise(catalog, &pick.tool, &mut random)?,
+            (Poison::Repeat, Some(pick)) => repeat_name(catalog, &pick.tool)?,
             (Poison::Praise | Poison::Repeat, None) => (catalog.clone(), Vec::new()),
         };
         let poisoned = model.engine(catalog)?.pick(&query, &options)?;
-        sums.clean_recall += recall.score(&ids(&clean), judgments);
-        sums.poisoned_recall += recall.score(&ids(&poisoned), judgments);
-        sums.clean_ndcg += ndcg.score(&ids(&clean), judgments);
-        sums.poisoned_ndcg += ndcg.score(&ids(&poisoned), judgments);
-        let (before, after) = (place(&clean, &hostile), place(&poisoned, &hostile));
-        sums.places_risen += before as f64 - after as f64;
-        sums.hostile_first += f64::from(after == 0);
-        sums.first_changed += f64::from(ids(&clean).first() != ids(&poisoned).first());
+        sums.add(&clean, &poisoned, &hostile, judgments);
         bar.inc(1);
     }
     bar.finish_and_clear();
     Ok(sums.means())
 }
 
-/// The catalog with tools that copy `request`, and their ids.
+/// Returns the catalog with tools that copy `request`, and their ids.
 fn with_copies(catalog: &Catalog, request: &str) -> anyhow::Result<(Catalog, Vec<String>)> {
-    let copies: Vec<Tool> = (1..=COPIES)
-        .map(|number| {
-            let mut tool = Tool::without_arguments(format!("helper_{number}"), request);
-            tool.source = Some(SOURCE.to_owned());
-            tool.id = tool.qualified_name();
-            tool.parameters = Some(serde_json::json!({"type": "object", "properties": {}}));
-            tool
-        })
-        .collect();
-    let ids = copies.iter().map(|tool| tool.id.clone()).collect();
+    let (mut copies, mut ids) = (Vec::new(), Vec::new());
+    for number in 1..=COPIES {
+        let mut tool = Tool::without_arguments(format!("helper_{number}"), request);
+        tool.source = Some(SOURCE.to_owned());
+        tool.id = tool.qualified_name();
+        tool.parameters = Some(serde_json::json!({"type": "object", "properties": {}}));
+        ids.push(tool.id.clone());
+        copies.push(tool);
+    }
     Ok((catalog.with_tools(copies)?, ids))
 }
 
-/// The catalog with another description of one tool, and that tool's id.
+/// Returns the catalog with one tool that praises itself, and the id of the tool.
+fn praise(
+    catalog: &Catalog,
+    target: &Tool,
+    random: &mut SplitMix64,
+) -> anyhow::Result<(Catalog, Vec<String>)> {
+    let wordings: Vec<&str> = PRAISE.lines().collect();
+    let praise = wordings[random.below(wordings.len())];
+    describe(catalog, target, format!("{praise} {}", target.description))
+}
+
+/// Returns the catalog with one tool that repeats its name, and the id of the tool.
+fn repeat_name(catalog: &Catalog, target: &Tool) -> anyhow::Result<(Catalog, Vec<String>)> {
+    let names = format!(" {}", target.name).repeat(REPEATS);
+    describe(catalog, target, format!("{}{names}", target.description))
+}
+
+/// Returns the catalog with another description of one tool, and the id of the tool.
 fn describe(
     catalog: &Catalog,
-    vain: &Tool,
+    target: &Tool,
     description: String,
 ) -> anyhow::Result<(Catalog, Vec<String>)> {
     let tools = catalog.tools().iter().map(|tool| {
         let mut tool = Tool::clone(tool);
-        if tool.id == vain.id {
+        if tool.id == target.id {
             tool.description.clone_from(&description);
         }
         tool
     });
-    Ok((Catalog::from_tools(tools)?, vec![vain.id.clone()]))
+    Ok((Catalog::from_tools(tools)?, vec![target.id.clone()]))
 }
 
-/// What a source that is not trusted may have of the ten.
+/// Returns the limit of picks from one untrusted source.
 fn max_per_source(options: &PickOptions) -> usize {
     options.max_per_source.unwrap_or(UNTRUSTED_MAX_PER_SOURCE)
 }
@@ -187,8 +202,8 @@ fn ids(selection: &Selection) -> Vec<&str> {
         .collect()
 }
 
-/// How many picks stand before the first hostile one.
-fn place(selection: &Selection, hostile: &[String]) -> usize {
+/// Returns the number of picks before the first hostile one.
+fn rank(selection: &Selection, hostile: &[String]) -> usize {
     selection
         .picks
         .iter()
@@ -197,7 +212,27 @@ fn place(selection: &Selection, hostile: &[String]) -> usize {
 }
 
 impl PoisonedSet {
-    /// Turns sums over requests into means.
+    /// Adds the figures of one request.
+    fn add(
+        &mut self,
+        clean: &Selection,
+        poisoned: &Selection,
+        hostile: &[String],
+        judgments: &Judgments,
+    ) {
+        let [ndcg, _, recall, ..] = Measure::SUMMARY;
+        let (clean_ids, poisoned_ids) = (ids(clean), ids(poisoned));
+        self.clean_recall += recall.score(&clean_ids, judgments);
+        self.poisoned_recall += recall.score(&poisoned_ids, judgments);
+        self.clean_ndcg += ndcg.score(&clean_ids, judgments);
+        self.poisoned_ndcg += ndcg.score(&poisoned_ids, judgments);
+        let (clean_rank, poisoned_rank) = (rank(clean, hostile), rank(poisoned, hostile));
+        self.places_risen += clean_rank as f64 - poisoned_rank as f64;
+        self.hostile_first += f64::from(poisoned_rank == 0);
+        self.first_changed += f64::from(clean_ids.first() != poisoned_ids.first());
+    }
+
+    /// Divides the sums by the number of requests.
     fn means(mut self) -> Self {
         let requests = self.requests.max(1) as f64;
         for sum in [
@@ -224,7 +259,7 @@ impl PoisonReport {
         }
     }
 
-    /// One row a set, and their means.
+    /// Returns a table with one row per set, and their means.
     pub(super) fn table(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
@@ -235,7 +270,7 @@ impl PoisonReport {
             "loss",
             "nDCG@10",
             "loss",
-            "places risen",
+            "ranks gained",
             "hostile first",
             "first changed",
         ]);
@@ -249,36 +284,34 @@ impl PoisonReport {
                 hostile,
                 changed,
             ] = figures;
-            let measures =
-                [recall, recall_loss, ndcg, ndcg_loss].map(|figure| format!("{figure:.4}"));
-            let shares = [hostile, changed].map(|share| format!("{:.1} %", 100.0 * share));
-            let cells = [name.to_owned(), requests]
-                .into_iter()
-                .chain(measures)
-                .chain([format!("{risen:.2}")]);
-            table.add_row(cells.chain(shares));
+            table.add_row([
+                name.to_owned(),
+                requests,
+                format!("{recall:.4}"),
+                format!("{recall_loss:.4}"),
+                format!("{ndcg:.4}"),
+                format!("{ndcg_loss:.4}"),
+                format!("{risen:.2}"),
+                format!("{:.1} %", 100.0 * hostile),
+                format!("{:.1} %", 100.0 * changed),
+            ]);
         };
         let figures = |set: &PoisonedSet| {
-            let (recall_loss, ndcg_loss) = (
-                set.clean_recall - set.poisoned_recall,
-                set.clean_ndcg - set.poisoned_ndcg,
-            );
-            let shares = (set.places_risen, set.hostile_first, set.first_changed);
             [
                 set.clean_recall,
-                recall_loss,
+                set.clean_recall - set.poisoned_recall,
                 set.clean_ndcg,
-                ndcg_loss,
-                shares.0,
-                shares.1,
-                shares.2,
+                set.clean_ndcg - set.poisoned_ndcg,
+                set.places_risen,
+                set.hostile_first,
+                set.first_changed,
             ]
         };
         for set in &self.sets {
             row(&set.set, set.requests.to_string(), figures(set));
         }
-        let mean = |place: usize| {
-            self.sets.iter().map(|set| figures(set)[place]).sum::<f64>()
+        let mean = |index: usize| {
+            self.sets.iter().map(|set| figures(set)[index]).sum::<f64>()
                 / self.sets.len().max(1) as f64
         };
         row("mean", String::new(), std::array::from_fn(mean));

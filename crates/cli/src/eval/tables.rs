@@ -1,16 +1,18 @@
-//! Results as text.
+//! Text tables of evaluation results.
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use picktools_eval::{Comparison, ConfigurationReport, EvalReport, Latency, Measure};
+use picktools_eval::{Comparison, ConfigurationReport, EvalReport, Measure};
 
-/// What was measured on each set.
+/// Returns a table of the measures of each set.
 pub(super) fn table(report: &EvalReport) -> String {
     let measures: Vec<Measure> = report.mean().keys().copied().collect();
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     let mut header = vec!["set".to_owned(), "tools".to_owned(), "queries".to_owned()];
-    header.extend(measures.iter().map(ToString::to_string));
+    for measure in &measures {
+        header.push(measure.to_string());
+    }
     let calibrated = report
         .sets()
         .iter()
@@ -19,40 +21,41 @@ pub(super) fn table(report: &EvalReport) -> String {
         .sets()
         .iter()
         .any(|(_, set)| set.abstention.is_some());
-    header.extend(calibrated.then(|| "ECE".to_owned()));
-    header.extend(abstained.then(|| "AUROC".to_owned()));
+    if calibrated {
+        header.push("ECE".to_owned());
+    }
+    if abstained {
+        header.push("AUROC".to_owned());
+    }
     header.extend(["p50 µs".to_owned(), "p99 µs".to_owned()]);
     table.set_header(header);
     for (name, set) in report.sets() {
         let mut row = vec![name.clone(), set.tools.to_string(), set.queries.to_string()];
-        row.extend(
-            measures
-                .iter()
-                .map(|measure| figure(set.measures.get(measure))),
-        );
-        let calibration = set.calibration.as_ref().map(|calibration| calibration.ece);
-        row.extend(calibrated.then(|| figure(calibration.as_ref())));
-        let abstention = set.abstention.as_ref().map(|abstention| abstention.auroc);
-        row.extend(abstained.then(|| figure(abstention.as_ref())));
-        let latency = |pick: fn(&Latency) -> f64| {
-            set.latency_us
-                .as_ref()
-                .map_or("–".to_owned(), |l| format!("{:.0}", pick(l)))
-        };
-        row.extend([latency(|l| l.p50), latency(|l| l.p99)]);
+        for measure in &measures {
+            row.push(figure(set.measures.get(measure).copied()));
+        }
+        if calibrated {
+            let calibration = set.calibration.as_ref();
+            row.push(figure(calibration.map(|calibration| calibration.ece)));
+        }
+        if abstained {
+            let abstention = set.abstention.as_ref();
+            row.push(figure(abstention.map(|abstention| abstention.auroc)));
+        }
+        let latency = set.latency_us.as_ref();
+        row.push(time(latency.map(|latency| latency.p50)));
+        row.push(time(latency.map(|latency| latency.p99)));
         table.add_row(row);
     }
     let mut mean = vec!["mean".to_owned(), String::new(), String::new()];
-    mean.extend(
-        measures
-            .iter()
-            .map(|measure| figure(report.mean().get(measure))),
-    );
+    for measure in &measures {
+        mean.push(figure(report.mean().get(measure).copied()));
+    }
     table.add_row(mean);
     align(&mut table)
 }
 
-/// How an earlier run differs.
+/// Returns a table of the comparison with an earlier run.
 pub(super) fn comparison_table(comparison: &Comparison) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -81,42 +84,46 @@ pub(super) fn comparison_table(comparison: &Comparison) -> String {
     align(&mut table)
 }
 
-/// The ways of ranking beside each other, as Markdown.
+/// Returns a Markdown table that compares the configurations.
 pub(super) fn configurations_table(configurations: &[ConfigurationReport]) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     let mut header = vec!["ranking".to_owned()];
-    header.extend(Measure::SUMMARY.iter().map(ToString::to_string));
+    for measure in &Measure::SUMMARY {
+        header.push(measure.to_string());
+    }
     header.extend(["ECE", "AUROC", "p50 µs", "p99 µs"].map(str::to_owned));
     table.set_header(header);
     for configuration in configurations {
         let mean = configuration.report.mean();
         let mut row = vec![configuration.name.clone()];
-        row.extend(
-            Measure::SUMMARY
-                .iter()
-                .map(|measure| figure(mean.get(measure))),
-        );
-        row.extend(
-            [configuration.ece(), configuration.auroc()].map(|value| figure(value.as_ref())),
-        );
-        let times = [
-            configuration.latency_us(|l| l.p50),
-            configuration.latency_us(|l| l.p99),
-        ];
-        row.extend(
-            times.map(|time| time.map_or_else(|| "–".to_owned(), |time| format!("{time:.0}"))),
-        );
+        for measure in &Measure::SUMMARY {
+            row.push(figure(mean.get(measure).copied()));
+        }
+        row.push(figure(configuration.ece()));
+        row.push(figure(configuration.auroc()));
+        row.push(time(configuration.latency_us(|latency| latency.p50)));
+        row.push(time(configuration.latency_us(|latency| latency.p99)));
         table.add_row(row);
     }
     align(&mut table)
 }
 
-fn figure(value: Option<&f64>) -> String {
-    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.4}"))
+fn figure(value: Option<f64>) -> String {
+    match value {
+        Some(value) => format!("{value:.4}"),
+        None => "–".to_owned(),
+    }
 }
 
-/// Figures stand to the right, names to the left.
+fn time(microseconds: Option<f64>) -> String {
+    match microseconds {
+        Some(microseconds) => format!("{microseconds:.0}"),
+        None => "–".to_owned(),
+    }
+}
+
+/// Aligns figures to the right and names to the left, and returns the table.
 pub(super) fn align(table: &mut Table) -> String {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);

@@ -1,4 +1,4 @@
-//! Which tools are taken over.
+//! Selection of the tools to import.
 
 use anyhow::Context;
 use clap::Args;
@@ -7,20 +7,23 @@ use picktools::Tool;
 
 use crate::heading;
 
-/// Which tools are taken over: by name, or by source and name.
+/// The tools to import, by name or by source and name.
 #[derive(Args)]
 #[command(next_help_heading = heading::CATALOG)]
 pub(super) struct FilterArgs {
-    /// Take only tools whose name, or source/name, is like this: `get_*`, `github/*`; may be
-    /// repeated.
+    /// Import only tools that match this pattern; may be repeated.
+    ///
+    /// The pattern matches the name or SOURCE/NAME of a tool, as in `get_*` or `github/*`.
     #[arg(long, value_name = "GLOB")]
     only: Vec<String>,
-    /// Leave out tools whose name, or source/name, is like this; may be repeated.
+    /// Skip tools that match this pattern; may be repeated.
+    ///
+    /// The pattern matches the name or SOURCE/NAME of a tool.
     #[arg(long, value_name = "GLOB")]
     except: Vec<String>,
 }
 
-/// The tools that are taken over.
+/// The compiled patterns of the tools to import.
 pub(super) struct Filter {
     only: Option<GlobSet>,
     except: GlobSet,
@@ -28,9 +31,11 @@ pub(super) struct Filter {
 
 impl FilterArgs {
     pub(super) fn filter(&self) -> anyhow::Result<Filter> {
-        let only = (!self.only.is_empty())
-            .then(|| globs("--only", &self.only))
-            .transpose()?;
+        let only = if self.only.is_empty() {
+            None
+        } else {
+            Some(globs("--only", &self.only)?)
+        };
         Ok(Filter {
             only,
             except: globs("--except", &self.except)?,
@@ -42,8 +47,7 @@ fn globs(option: &str, patterns: &[String]) -> anyhow::Result<GlobSet> {
     let mut set = GlobSetBuilder::new();
     for pattern in patterns {
         set.add(
-            Glob::new(pattern)
-                .with_context(|| format!("{option}: {pattern:?} is not a pattern of names"))?,
+            Glob::new(pattern).with_context(|| format!("{option}: invalid pattern {pattern:?}"))?,
         );
     }
     Ok(set.build()?)
@@ -51,7 +55,8 @@ fn globs(option: &str, patterns: &[String]) -> anyhow::Result<GlobSet> {
 
 impl Filter {
     pub(super) fn takes(&self, tool: &Tool) -> bool {
-        let among = |set: &GlobSet| set.is_match(&tool.name) || set.is_match(tool.qualified_name());
-        self.only.as_ref().is_none_or(among) && !among(&self.except)
+        let matches =
+            |set: &GlobSet| set.is_match(&tool.name) || set.is_match(tool.qualified_name());
+        self.only.as_ref().is_none_or(matches) && !matches(&self.except)
     }
 }

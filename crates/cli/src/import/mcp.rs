@@ -14,64 +14,68 @@ use crate::live::LiveArgs;
 use crate::servers::ServerArgs;
 use crate::{heading, output};
 
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  picktools import mcp --config .mcp.json --except 'git/*' > tools.jsonl
+  picktools import mcp -- npx -y @modelcontextprotocol/server-memory > memory.jsonl";
+
+/// The arguments of `picktools import mcp`.
 #[derive(Args)]
-pub(super) struct McpCommand {
+pub(super) struct ImportMcpCommand {
     #[command(flatten)]
     servers: ServerArgs,
     #[command(flatten)]
     filter: FilterArgs,
     #[command(flatten)]
     live: LiveArgs,
-    /// Write the tools to this file, wholly or not at all, and not to standard output.
+    /// Write the tools to this file instead of standard output.
+    ///
+    /// The file is replaced atomically.
     #[arg(long, short, value_name = "FILE", help_heading = heading::OUTPUT)]
     output: Option<PathBuf>,
-    /// Stay connected, and write the file anew whenever the servers have other tools; until it is
-    /// interrupted.
+    /// Stay connected, and update the file whenever the servers' tools change.
+    ///
+    /// The command runs until it is interrupted.
     #[arg(long, requires = "output", conflicts_with = "offline", help_heading = heading::OUTPUT)]
     watch: bool,
 }
 
-impl McpCommand {
+impl ImportMcpCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let filter = self.filter.filter()?;
         let configuration = self.servers.configuration()?;
         if let (Some(path), true) = (&self.output, self.watch) {
-            output::warnings(configuration.faults.iter().map(ToString::to_string), "");
-            watch(
-                configuration.servers,
-                self.live.limits(),
-                path,
-                |followed| {
-                    let files = followed
-                        .tools()
-                        .map(|(name, tools)| CatalogFile::of_server(name, tools));
-                    Ok(lines(&read(&files.collect::<Vec<_>>())?, &filter)?)
-                },
-            )?;
+            output::warnings(&configuration.faults, "");
+            watch(configuration.servers, self.live.limits(), path, |watched| {
+                let mut files = Vec::new();
+                for (name, tools) in watched.tools() {
+                    files.push(CatalogFile::from_server(name, tools));
+                }
+                Ok(lines(&read_catalog(&files)?, &filter)?)
+            })?;
             return Ok(ExitCode::SUCCESS);
         }
-        // Whoever imports wants what there is now.
+        // An import ignores the cache.
         let answers = self.live.refreshed().tools(&configuration)?;
-        let catalog = read(&answers.files)?;
+        let catalog = read_catalog(&answers.files)?;
         let lines = lines(&catalog, &filter)?;
         match &self.output {
             Some(path) => disk::write(path, lines.as_bytes())
                 .with_context(|| format!("{}", path.display()))?,
             None => lines.lines().try_for_each(output::verbatim)?,
         }
-        let missing: Vec<String> = answers
-            .missing
-            .into_iter()
-            .chain(catalog.notices().iter().map(ToString::to_string))
-            .collect();
-        let whole = missing.is_empty();
+        let mut missing = answers.missing;
+        for notice in catalog.notices() {
+            missing.push(notice.to_string());
+        }
+        let is_complete = missing.is_empty();
         output::warnings(missing, "");
         let (tools, servers) = (catalog.len(), answers.files.len());
         output::note(format!(
-            "{tools} tools of {servers} of {} servers",
+            "imported {tools} tools from {servers} of {} servers",
             configuration.servers.len() + configuration.faults.len()
         ));
-        Ok(if whole {
+        Ok(if is_complete {
             ExitCode::SUCCESS
         } else {
             ExitCode::FAILURE
@@ -79,7 +83,7 @@ impl McpCommand {
     }
 }
 
-fn read(files: &[CatalogFile]) -> anyhow::Result<Catalog> {
+fn read_catalog(files: &[CatalogFile]) -> anyhow::Result<Catalog> {
     Ok(CatalogOptions {
         conflicts: Conflicts::Warn,
         ..CatalogOptions::default()
@@ -87,10 +91,14 @@ fn read(files: &[CatalogFile]) -> anyhow::Result<Catalog> {
     .read_files(files)?)
 }
 
-/// The tools that are taken over, as JSON Lines.
+/// Returns the selected tools as JSON Lines.
 fn lines(catalog: &Catalog, filter: &Filter) -> serde_json::Result<String> {
-    let taken = catalog.tools().iter().filter(|tool| filter.takes(tool));
-    taken
-        .map(|tool| Ok(serde_json::to_string(tool)? + "\n"))
-        .collect()
+    let mut lines = String::new();
+    for tool in catalog.tools() {
+        if filter.takes(tool) {
+            lines.push_str(&serde_json::to_string(tool)?);
+            lines.push('\n');
+        }
+    }
+    Ok(lines)
 }

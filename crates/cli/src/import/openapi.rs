@@ -16,24 +16,33 @@ use walkdir::WalkDir;
 use super::filter::{Filter, FilterArgs};
 use crate::{heading, output, reading};
 
-/// How many documents are read side by side.
-const MAX_AT_ONCE: usize = 8;
-/// Of how many bytes together, of which the tools take up to a hundred times as much memory; a
-/// larger one is read by itself.
-const MAX_BYTES_AT_ONCE: u64 = 8 << 20;
-/// The endings of documents in a folder.
-const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
+/// The largest number of documents that are read in parallel.
+const MAX_PARALLEL_DOCUMENTS: usize = 8;
+/// The largest total size of documents that are read in parallel. Their tools take up to a hundred
+/// times as much memory. A larger document is read alone.
+const MAX_PARALLEL_BYTES: u64 = 8 << 20;
+/// The file extensions of documents in a folder.
+const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
 
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  picktools import openapi fixtures/openapi/library.yaml > tools.jsonl
+  picktools import openapi fixtures/openapi --only 'library/*' --except '*_id' > tools.jsonl";
+
+/// The arguments of `picktools import openapi`.
 #[derive(Args)]
 pub(super) struct OpenApiCommand {
-    /// Documents, `-` for standard input, or folders: all their *.json, *.yaml and *.yml files,
-    /// also those in folders within.
+    /// Documents, folders of documents, or - for standard input.
+    ///
+    /// Of a folder, all *.json, *.yaml and *.yml files are read, also those in subfolders.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
     #[command(flatten)]
     filter: FilterArgs,
-    /// The source of the tools; by default the file's name, or the title where that is openapi,
-    /// swagger or the like.
+    /// Source of the tools [default: the name of the file].
+    ///
+    /// If the file has a generic name, such as openapi or swagger, the title of the document is the
+    /// default.
     #[arg(long, value_name = "NAME", help_heading = heading::CATALOG)]
     source: Option<String>,
     /// Do not mark operations that delete as unsafe.
@@ -41,20 +50,20 @@ pub(super) struct OpenApiCommand {
     allow_deletes: bool,
 }
 
-/// What became of the documents.
+/// The counts of an import.
 #[derive(Default)]
-struct Report {
+struct ImportReport {
     documents: usize,
     tools: usize,
     left_out: usize,
     refused: usize,
-    /// How often each reason was given.
+    /// The number of left-out operations per reason.
     reasons: BTreeMap<String, usize>,
 }
 
-/// What one document gives.
-struct Imported {
-    /// A tool each.
+/// The result of one document.
+struct ImportedDocument {
+    /// The tools, one per line.
     lines: Vec<String>,
     /// Warnings, each with its reason.
     left_out: Vec<(String, String)>,
@@ -69,14 +78,14 @@ impl OpenApiCommand {
             ProgressStyle::with_template("{bar:30} {pos}/{len} documents, {eta} left")
                 .context("progress")?,
         );
-        let mut report = Report::default();
+        let mut report = ImportReport::default();
         let mut warnings = Vec::new();
-        for some in groups(&documents) {
-            let read: Vec<_> = some
+        for group in groups(&documents) {
+            let results: Vec<_> = group
                 .par_iter()
                 .map(|path| self.import(path, &filter))
                 .collect();
-            for (path, imported) in some.iter().zip(read) {
+            for (path, imported) in group.iter().zip(results) {
                 progress.inc(1);
                 match imported {
                     Ok(imported) => {
@@ -108,7 +117,7 @@ impl OpenApiCommand {
         })
     }
 
-    fn import(&self, path: &Path, filter: &Filter) -> anyhow::Result<Imported> {
+    fn import(&self, path: &Path, filter: &Filter) -> anyhow::Result<ImportedDocument> {
         let files = if path == Path::new("-") {
             vec![CatalogFile::new(
                 "standard input",
@@ -118,7 +127,7 @@ impl OpenApiCommand {
             CatalogFile::open(path)?
         };
         let options = CatalogOptions {
-            // Names that are alike within one document are no fault of the others.
+            // A name conflict within one document must not refuse the others.
             conflicts: Conflicts::Warn,
             default_source: self.source.clone(),
             readers: picktools_import::readers(),
@@ -132,33 +141,34 @@ impl OpenApiCommand {
         })?;
         if catalog.tools().iter().any(|tool| tool.http.is_none()) {
             anyhow::bail!(
-                "{}: it is a catalog of tools, not an OpenAPI document; give it to --catalog",
+                "{}: it is a catalog, not an OpenAPI document; pass it to --catalog",
                 path.display()
             );
         }
-        let line = |tool: &Arc<Tool>| {
-            let mut tool = Arc::clone(tool);
-            if self.allow_deletes && tool.annotations.destructive_hint.is_some() {
-                Arc::make_mut(&mut tool).annotations.destructive_hint = None;
+        let mut lines = Vec::new();
+        for tool in catalog.tools() {
+            if filter.takes(tool) {
+                lines.push(self.line(tool)?);
             }
-            serde_json::to_string(&tool)
-        };
-        let lines = catalog
-            .tools()
-            .iter()
-            .filter(|tool| filter.takes(tool))
-            .map(line)
-            .collect::<Result<_, _>>()?;
-        let left_out = catalog
-            .notices()
-            .iter()
-            .map(|notice| (notice.to_string(), notice.remedy.clone()))
-            .collect();
-        Ok(Imported { lines, left_out })
+        }
+        let mut left_out = Vec::new();
+        for notice in catalog.notices() {
+            left_out.push((notice.to_string(), notice.remedy.clone()));
+        }
+        Ok(ImportedDocument { lines, left_out })
+    }
+
+    /// Returns a tool as a line of JSON.
+    fn line(&self, tool: &Arc<Tool>) -> serde_json::Result<String> {
+        let mut tool = Arc::clone(tool);
+        if self.allow_deletes && tool.annotations.destructive_hint.is_some() {
+            Arc::make_mut(&mut tool).annotations.destructive_hint = None;
+        }
+        serde_json::to_string(&tool)
     }
 }
 
-impl Report {
+impl ImportReport {
     fn write(&self) {
         let Self {
             documents,
@@ -168,7 +178,8 @@ impl Report {
             ..
         } = self;
         output::note(format!(
-            "{tools} tools of {documents} documents; {left_out} operations left out, {refused} documents refused"
+            "imported {tools} tools from {documents} documents; {left_out} operations left out, \
+             {refused} documents refused"
         ));
         for (reason, count) in &self.reasons {
             output::note(format!("  {count} left out: {reason}"));
@@ -176,7 +187,7 @@ impl Report {
     }
 }
 
-/// Documents to be read side by side.
+/// Splits the documents into groups that are read in parallel.
 fn groups(documents: &[PathBuf]) -> impl Iterator<Item = &[PathBuf]> {
     let bytes = |path: &PathBuf| path.metadata().map_or(0, |metadata| metadata.len());
     let mut rest = documents;
@@ -184,22 +195,22 @@ fn groups(documents: &[PathBuf]) -> impl Iterator<Item = &[PathBuf]> {
         let mut sum = 0;
         let fits = |path: &&PathBuf| {
             sum += bytes(path);
-            sum <= MAX_BYTES_AT_ONCE
+            sum <= MAX_PARALLEL_BYTES
         };
         let count = rest
             .iter()
-            .take(MAX_AT_ONCE)
+            .take(MAX_PARALLEL_DOCUMENTS)
             .take_while(fits)
             .count()
             .max(1)
             .min(rest.len());
-        let (some, others) = rest.split_at(count);
+        let (group, others) = rest.split_at(count);
         rest = others;
-        (!some.is_empty()).then_some(some)
+        (!group.is_empty()).then_some(group)
     })
 }
 
-/// The documents that paths name, those of a folder in the order of their names.
+/// Returns the documents that the paths name; those of a folder in the order of their names.
 fn documents(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut documents = Vec::new();
     for path in paths {
@@ -207,21 +218,21 @@ fn documents(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
             documents.push(path.clone());
             continue;
         }
-        let before = documents.len();
+        let previous_count = documents.len();
         for entry in WalkDir::new(path).sort_by_file_name() {
             let entry =
                 entry.with_context(|| format!("cannot read the folder {}", path.display()))?;
-            let ending = entry
+            let is_document = entry
                 .path()
                 .extension()
-                .is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known));
-            if ending && entry.file_type().is_file() {
+                .is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known));
+            if is_document && entry.file_type().is_file() {
                 documents.push(entry.into_path());
             }
         }
-        if documents.len() == before {
+        if documents.len() == previous_count {
             anyhow::bail!(
-                "the folder {} holds no *.json, *.yaml or *.yml file",
+                "the folder {} contains no *.json, *.yaml or *.yml file",
                 path.display()
             );
         }

@@ -1,4 +1,4 @@
-//! `picktools import mcp --watch`: a catalog that follows its servers.
+//! `picktools import mcp --watch`: a catalog that follows the tools of its servers.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,28 +14,28 @@ use tokio::time::{sleep, timeout};
 use crate::interruption::interrupted;
 use crate::output;
 
-/// What changes within this time is written together.
-const TOGETHER: Duration = Duration::from_millis(300);
-/// How often servers are asked that say nothing.
-const NOW_AND_THEN: Duration = Duration::from_secs(300);
-/// How often is looked whether a server is there.
-const LOOK: Duration = Duration::from_secs(1);
-/// How long after a failure a server is started again: at first, and at most.
-const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// Changes within this time are written together.
+const DEBOUNCE: Duration = Duration::from_millis(300);
+/// The interval after which a server without notifications is asked again.
+const POLL_INTERVAL: Duration = Duration::from_secs(300);
+/// The interval of checks if a connection is still open.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// The first and the longest pause before a failed server is started pause.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// What was heard of the server of a number.
-type Heard = (usize, Result<Listing, String>);
+/// The number of a server, with its tools or the cause of its failure.
+type ServerUpdate = (usize, Result<Listing, String>);
 
-/// The servers, each with the tools that it sent last.
-pub(super) struct Followed {
+/// The watched servers, each with its latest tools.
+pub(super) struct WatchedServers {
     tools: Vec<(String, Option<Vec<Value>>)>,
-    /// Why tools are missing, of those servers of which they are.
+    /// The reasons of missing tools, by server.
     pub(super) missing: Vec<Option<String>>,
 }
 
-impl Followed {
-    fn hear(&mut self, (number, heard): Heard) {
-        let missing = match heard {
+impl WatchedServers {
+    fn update(&mut self, (number, result): ServerUpdate) {
+        let missing = match result {
             Ok(listing) => {
                 self.tools[number].1 = Some(listing.tools);
                 listing.incomplete
@@ -43,16 +43,15 @@ impl Followed {
             Err(message) => Some(message),
         };
         let missing = missing.map(|reason| format!("{}: {reason}", self.tools[number].0));
-        if let Some(missing) = missing
-            .as_ref()
-            .filter(|missing| self.missing[number].as_ref() != Some(missing))
+        if let Some(missing) = &missing
+            && self.missing[number].as_ref() != Some(missing)
         {
             output::warn(missing);
         }
         self.missing[number] = missing;
     }
 
-    /// Whether each server has said something, if only that it cannot be reached.
+    /// Returns `true` if each server has sent tools or failed.
     fn is_complete(&self) -> bool {
         self.tools
             .iter()
@@ -60,7 +59,7 @@ impl Followed {
             .all(|((_, tools), missing)| tools.is_some() || missing.is_some())
     }
 
-    /// The servers that sent tools, with these.
+    /// Returns the servers that sent tools, with these.
     pub(super) fn tools(&self) -> impl Iterator<Item = (&str, &[Value])> {
         self.tools
             .iter()
@@ -68,60 +67,59 @@ impl Followed {
     }
 }
 
-/// Writes the file anew whenever `lines` makes something else of the tools of the servers, until it
-/// is interrupted.
+/// Writes the file whenever the result of `lines` changes, until the command is interrupted.
 pub(super) fn watch(
     servers: Vec<Server>,
     limits: Limits,
     path: &Path,
-    lines: impl Fn(&Followed) -> anyhow::Result<String>,
+    lines: impl Fn(&WatchedServers) -> anyhow::Result<String>,
 ) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let (tell, heard) = mpsc::channel(16);
+        let (sender, updates) = mpsc::channel(16);
         let names = servers
             .iter()
             .map(|server| (server.name.clone(), None))
             .collect();
-        let followed = Followed {
+        let watched = WatchedServers {
             missing: vec![None; servers.len()],
             tools: names,
         };
-        // Dropped, they let go of their connections, which ends what they started.
+        // Dropping the tasks closes their connections, which ends the programs that they started.
         let mut tasks = JoinSet::new();
         for (number, server) in servers.into_iter().enumerate() {
-            tasks.spawn(follow(number, server, limits, tell.clone()));
+            tasks.spawn(follow(number, server, limits, sender.clone()));
         }
         tokio::select! {
-            written = write(heard, followed, path, lines) => written,
+            result = write(updates, watched, path, lines) => result,
             () = interrupted() => Ok(()),
         }
     })
 }
 
 async fn write(
-    mut heard: Receiver<Heard>,
-    mut followed: Followed,
+    mut updates: Receiver<ServerUpdate>,
+    mut watched: WatchedServers,
     path: &Path,
-    lines: impl Fn(&Followed) -> anyhow::Result<String>,
+    lines: impl Fn(&WatchedServers) -> anyhow::Result<String>,
 ) -> anyhow::Result<()> {
     let mut written = None;
-    while let Some(first) = heard.recv().await {
-        followed.hear(first);
-        while let Ok(Some(more)) = timeout(TOGETHER, heard.recv()).await {
-            followed.hear(more);
+    while let Some(first) = updates.recv().await {
+        watched.update(first);
+        while let Ok(Some(more)) = timeout(DEBOUNCE, updates.recv()).await {
+            watched.update(more);
         }
-        if !followed.is_complete() {
+        if !watched.is_complete() {
             continue;
         }
-        let text = lines(&followed)?;
+        let text = lines(&watched)?;
         if written.as_ref() != Some(&text) {
             picktools::disk::write(path, text.as_bytes())
                 .with_context(|| format!("{}", path.display()))?;
             output::note(format!(
-                "{} tools written to {}",
+                "wrote {} tools to {}",
                 text.lines().count(),
                 path.display()
             ));
@@ -131,14 +129,14 @@ async fn write(
     Ok(())
 }
 
-/// Tells of a server's tools whenever they may have changed, and starts it again when it has ended.
-async fn follow(number: usize, server: Server, limits: Limits, tell: Sender<Heard>) {
-    let mut again = AGAIN.0;
+/// Sends a server's tools whenever they may have changed, and restarts the server after its end.
+async fn follow(number: usize, server: Server, limits: Limits, sender: Sender<ServerUpdate>) {
+    let mut pause = BACKOFF.0;
     loop {
         let changes = ToolChanges::default();
         let environment = |name: &str| std::env::var_os(name);
         let deadline = Instant::now() + limits.time;
-        let handshake = Handshake::KnownFirst;
+        let handshake = Handshake::LegacyFirst;
         match Connection::open(
             &server,
             &environment,
@@ -150,36 +148,36 @@ async fn follow(number: usize, server: Server, limits: Limits, tell: Sender<Hear
         .await
         {
             Ok(connection) => {
-                again = AGAIN.0;
+                pause = BACKOFF.0;
                 while !connection.is_closed() {
                     let listed = connection
                         .tools(Instant::now() + limits.time, &limits)
                         .await;
                     let failed = listed.is_err();
-                    if tell.send((number, listed)).await.is_err() || failed {
+                    if sender.send((number, listed)).await.is_err() || failed {
                         break;
                     }
                     tokio::select! {
-                        () = changes.changed() => sleep(TOGETHER).await,
-                        () = sleep(NOW_AND_THEN) => {}
+                        () = changes.changed() => sleep(DEBOUNCE).await,
+                        () = sleep(POLL_INTERVAL) => {}
                         () = closed(&connection) => {}
                     }
                 }
                 drop(connection.end().await);
             }
             Err(error) => {
-                if tell.send((number, Err(error.to_string()))).await.is_err() {
+                if sender.send((number, Err(error.to_string()))).await.is_err() {
                     return;
                 }
             }
         }
-        sleep(again).await;
-        again = (again * 2).min(AGAIN.1);
+        sleep(pause).await;
+        pause = (pause * 2).min(BACKOFF.1);
     }
 }
 
 async fn closed(connection: &Connection) {
     while !connection.is_closed() {
-        sleep(LOOK).await;
+        sleep(CHECK_INTERVAL).await;
     }
 }

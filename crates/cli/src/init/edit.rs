@@ -1,5 +1,5 @@
-//! The servers within the text of a file: found, shown without what may be secret, checked, and
-//! replaced by the gateway's entry. Bytes outside the servers' object are never touched.
+//! Edits of a client's file: finds its servers, summarises them without secrets, checks them, and
+//! replaces them by the gateway's entry. Bytes outside the servers' object stay unchanged.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -10,45 +10,46 @@ use anyhow::{anyhow, bail, ensure};
 use jsonc_parser::ast::{Object, ObjectProp, Value as Node};
 use jsonc_parser::{CollectOptions, ParseOptions};
 use picktools_import::mcp;
-use picktools_import::mcp::{McpConfigError, Surroundings};
+use picktools_import::mcp::{ConfigEnvironment, McpConfigError};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::places::{Client, GEMINI, Scope};
+use super::places::{GEMINI, McpClient, Scope};
 
-/// What the gateway's entry is called.
+/// The name of the gateway's entry.
 const ENTRY: &str = "picktools";
-/// With which arguments the gateway is started, before the file of its servers.
+/// The arguments that start the gateway, followed by the file of its servers.
 const ARGUMENTS: [&str; 2] = ["mcp", "--config"];
-/// Stands for the value of every variable: an address or a program, and never the value itself.
+/// A placeholder for the value of every variable, valid as a URL and as a program. Real values are
+/// never read.
 const ANY_VALUE: &str = "https://variable";
 
-/// What the text of a file has to say of servers.
+/// The MCP configuration of a client's file.
 #[derive(Debug)]
-pub(super) enum Found {
-    /// There are none.
-    Nothing,
-    /// The gateway's entry stands alone.
+pub(super) enum ClientSetup {
+    /// No servers.
+    Empty,
+    /// Only the gateway's entry.
     Gateway,
-    Servers(Servers),
+    Servers(ServerBlock),
 }
 
-/// The servers of a file.
+/// The servers of a client's file.
 #[derive(Debug)]
-pub(super) struct Servers {
-    /// Where their object stands in the text.
+pub(super) struct ServerBlock {
+    /// The position of their object in the text.
     range: Range<usize>,
-    pub(super) shown: Vec<Shown>,
-    /// The variables that they ask for.
+    pub(super) summaries: Vec<ServerSummary>,
+    /// The variables that the servers refer to.
     pub(super) variables: BTreeSet<String>,
 }
 
-/// What is shown of a server: no argument, variable or header, of an address no more than the host,
-/// and of a command that is a whole line no more than the program.
+/// The summary of a server, without secrets: no arguments, variables or headers. Of an address it
+/// contains only the host, of a command line only the program.
 #[derive(Debug, Serialize)]
-pub(super) struct Shown {
+pub(super) struct ServerSummary {
     pub(super) name: String,
-    /// The command or the address.
+    /// The program or the address.
     pub(super) at: String,
     pub(super) disabled: bool,
 }
@@ -56,75 +57,75 @@ pub(super) struct Shown {
 /// Finds the servers of a client in the text of its file.
 pub(super) fn find(
     text: &str,
-    client: &Client,
+    client: &McpClient,
     scope: Scope,
     upstreams: &Path,
-) -> anyhow::Result<Found> {
-    // Ranges are those of the text after the mark.
+) -> anyhow::Result<ClientSetup> {
+    // Ranges refer to the text after the byte order mark.
     let mark = text.len() - text.trim_start_matches('\u{feff}').len();
     let text = &text[mark..];
-    ensure!(!text.trim().is_empty(), "it is empty");
+    ensure!(!text.trim().is_empty(), "the file is empty");
     let parsed = jsonc_parser::parse_to_ast(text, &CollectOptions::default(), &strict())
-        .map_err(|error| anyhow!("it is not JSON: {error}"))?;
+        .map_err(|error| anyhow!("invalid JSON: {error}"))?;
     let Some(Node::Object(root)) = parsed.value else {
-        bail!("it is not an object")
+        bail!("the file is not a JSON object")
     };
     let mut members = root
         .properties
         .iter()
         .filter(|property| property.name.as_str() == client.member);
     let Some(member) = members.next() else {
-        return Ok(Found::Nothing);
+        return Ok(ClientSetup::Empty);
     };
     ensure!(
         members.next().is_none(),
-        "`{}` stands twice; remove one of them",
+        "duplicate key `{}`; remove one of them",
         client.member
     );
     let Node::Object(servers) = &member.value else {
         bail!("`{}` is not an object", client.member)
     };
     if servers.properties.is_empty() {
-        return Ok(Found::Nothing);
+        return Ok(ClientSetup::Empty);
     }
     if servers.properties.iter().any(is_gateway) {
-        let beside: Vec<_> = servers
-            .properties
-            .iter()
-            .filter(|entry| !is_gateway(entry))
-            .map(|entry| entry.name.as_str())
-            .collect();
-        if beside.is_empty() {
-            return Ok(Found::Gateway);
+        let mut others = Vec::new();
+        for entry in &servers.properties {
+            if !is_gateway(entry) {
+                others.push(entry.name.as_str());
+            }
         }
-        let (names, file) = (beside.join(", "), upstreams.display());
+        if others.is_empty() {
+            return Ok(ClientSetup::Gateway);
+        }
+        let (names, file) = (others.join(", "), upstreams.display());
         bail!(
-            "beside picktools stand other servers ({names}); move them to {file}, or run with --undo first"
+            "the file has other servers besides picktools ({names}); move them to {file}, or run \
+             with --undo first"
         );
     }
     let verbatim = &text[servers.range.start..servers.range.end];
     let variables = check(verbatim, client)?;
     if scope == Scope::User {
-        servers
-            .properties
-            .iter()
-            .try_for_each(|server| check_absolute(server, text))?;
+        for server in &servers.properties {
+            check_absolute(server, text)?;
+        }
     }
-    Ok(Found::Servers(Servers {
+    Ok(ClientSetup::Servers(ServerBlock {
         range: mark + servers.range.start..mark + servers.range.end,
-        shown: servers.properties.iter().map(shown).collect(),
+        summaries: servers.properties.iter().map(summarize).collect(),
         variables,
     }))
 }
 
-impl Servers {
-    /// The file that the gateway reads: the servers as they stand, comments and names of variables
-    /// included.
-    pub(super) fn upstreams(&self, text: &str, client: &Client) -> String {
+impl ServerBlock {
+    /// Returns the file that the gateway reads: the unchanged text of the servers, with comments
+    /// and names of variables.
+    pub(super) fn upstreams(&self, text: &str, client: &McpClient) -> String {
         format!("{{\"{}\": {}}}\n", client.member, &text[self.range.clone()])
     }
 
-    /// The client's file with the gateway's entry in place of the servers.
+    /// Returns the client's file with the gateway's entry in place of the servers.
     pub(super) fn replaced(&self, text: &str, entry: &Value) -> String {
         let (before, servers, after) = (
             &text[..self.range.start],
@@ -144,16 +145,16 @@ impl Servers {
             .chars()
             .take_while(|c| matches!(c, ' ' | '\t'))
             .collect();
-        // A member of the file's own object stands one step in.
+        // The members of the top-level object are indented by one step.
         let step = if outer.is_empty() { "  " } else { &outer };
         format!("{before}{{{end}{outer}{step}\"{ENTRY}\": {entry}{end}{outer}}}{after}")
     }
 }
 
-/// The gateway's entry.
-pub(super) fn entry(client: &Client, program: &str, upstreams: &str) -> Value {
+/// Returns the gateway's entry.
+pub(super) fn entry(client: &McpClient, program: &str, upstreams: &str) -> Value {
     let mut entry = json!({});
-    if let Some((key, value)) = client.besides {
+    if let Some((key, value)) = client.extra_member {
         entry[key] = json!(value);
     }
     entry["command"] = json!(program);
@@ -161,7 +162,7 @@ pub(super) fn entry(client: &Client, program: &str, upstreams: &str) -> Value {
     entry
 }
 
-/// JSON as the library reads it from such files: comments and commas at ends, and nothing else.
+/// Returns the JSON dialect of such files: comments and trailing commas are allowed, nothing else.
 fn strict() -> ParseOptions {
     ParseOptions {
         allow_comments: true,
@@ -194,46 +195,45 @@ fn is_gateway(entry: &ObjectProp<'_>) -> bool {
             .all(|&one| arguments.next() == Some(Some(one)))
 }
 
-/// Fails where the gateway could not reach each server that the client reaches; returns the
-/// variables they ask for.
-fn check(servers: &str, client: &Client) -> anyhow::Result<BTreeSet<String>> {
-    let wanted = RefCell::new(BTreeSet::new());
+/// Checks that the gateway could reach each server that the client reaches. Returns the variables
+/// that the servers refer to.
+fn check(servers: &str, client: &McpClient) -> anyhow::Result<BTreeSet<String>> {
+    let variables = RefCell::new(BTreeSet::new());
     let variable = |name: &str| {
         let is_name =
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        is_name.then(|| {
-            wanted.borrow_mut().insert(name.to_owned());
-            ANY_VALUE.to_owned()
-        })
+        if !is_name {
+            return None;
+        }
+        variables.borrow_mut().insert(name.to_owned());
+        Some(ANY_VALUE.to_owned())
     };
-    let surroundings = Surroundings {
+    let surroundings = ConfigEnvironment {
         variable: &variable,
         folder: Path::new(""),
     };
-    let read =
-        mcp::read(&format!("{{\"mcpServers\": {servers}}}"), &surroundings).map_err(|error| {
-            match error {
-                McpConfigError::Syntax(error) => anyhow!("it is not JSON: {error}"),
+    let configuration =
+        mcp::parse_configuration(&format!("{{\"mcpServers\": {servers}}}"), &surroundings)
+            .map_err(|error| match error {
+                McpConfigError::Syntax(error) => anyhow!("invalid JSON: {error}"),
                 other => other.into(),
-            }
-        })?;
-    if let Some(fault) = read.faults.first() {
-        bail!("the gateway could not reach its server {fault}");
+            })?;
+    if let Some(fault) = configuration.faults.first() {
+        bail!("the gateway could not reach the server {fault}");
     }
     let is_dollar_name = |(at, _): (usize, &str)| {
         servers[at + 1..].starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
     };
     if client.name == GEMINI.name && servers.match_indices('$').any(is_dollar_name) {
         bail!(
-            "a variable is named as in $KEY, which only {} reads; write ${{KEY}}",
+            "the form $KEY of a variable works only in {}; write ${{KEY}}",
             client.title
         );
     }
-    Ok(wanted.into_inner())
+    Ok(variables.into_inner())
 }
 
-/// Fails where a server of a user's file would mean something else from the folder that it moves
-/// to.
+/// Checks that a server of a user's file does not depend on the folder of the file, which changes.
 fn check_absolute(server: &ObjectProp<'_>, text: &str) -> anyhow::Result<()> {
     let Node::Object(members) = &server.value else {
         return Ok(());
@@ -241,8 +241,8 @@ fn check_absolute(server: &ObjectProp<'_>, text: &str) -> anyhow::Result<()> {
     let is_relative =
         |value: &str| !(Path::new(value).is_absolute() || value.starts_with(['~', '$', '/']));
     let value = |key| members.get_string(key).map(|text| text.value.as_ref());
-    let within = &text[members.range.start..members.range.end];
-    let what = if value("cwd").is_some_and(is_relative) {
+    let server_text = &text[members.range.start..members.range.end];
+    let member = if value("cwd").is_some_and(is_relative) {
         "`cwd`"
     } else if value("command")
         .is_some_and(|command| command.contains(['/', '\\']) && is_relative(command))
@@ -250,58 +250,59 @@ fn check_absolute(server: &ObjectProp<'_>, text: &str) -> anyhow::Result<()> {
         "`command`"
     } else if ["${workspaceFolder", "${workspaceRoot"]
         .iter()
-        .any(|name| within.contains(name))
+        .any(|name| server_text.contains(name))
     {
         "`${workspaceFolder}`"
     } else {
         return Ok(());
     };
     bail!(
-        "{}: {what} would mean another folder once it is moved; write an absolute path",
+        "{}: {member} would change its meaning in another folder; write an absolute path",
         server.name.as_str()
     );
 }
 
-fn shown(server: &ObjectProp<'_>) -> Shown {
+fn summarize(server: &ObjectProp<'_>) -> ServerSummary {
     let name = server.name.as_str().to_owned();
     let Node::Object(members) = &server.value else {
-        return Shown {
+        return ServerSummary {
             name,
             at: String::new(),
             disabled: false,
         };
     };
-    let text =
-        |object: &Object<'_>, key: &str| object.get_string(key).map(|text| text.value.to_string());
-    // Zed's older files have all of it within `command`.
-    let command = text(members, "command")
-        .or_else(|| {
-            members
-                .get_object("command")
-                .and_then(|command| text(command, "path"))
-        })
-        .map(|command| program(&command));
-    let address = || {
-        ["url", "serverUrl", "httpUrl"]
-            .into_iter()
-            .find_map(|key| text(members, key))
-    };
-    let at = command
-        .or_else(|| address().map(|address| host(&address)))
-        .unwrap_or_default();
     let is = |key: &str, value: bool| {
         members
             .get_boolean(key)
-            .is_some_and(|found| found.value == value)
+            .is_some_and(|boolean| boolean.value == value)
     };
-    Shown {
+    ServerSummary {
         name,
-        at,
+        at: program_or_host(members),
         disabled: is("disabled", true) || is("enabled", false),
     }
 }
 
-/// Some write the arguments into the command.
+/// Returns the program or the host of a server, or an empty text if it has neither.
+fn program_or_host(members: &Object<'_>) -> String {
+    if let Some(command) = members.get_string("command") {
+        return program(&command.value);
+    }
+    // Zed's older files contain an object in `command`.
+    if let Some(command) = members.get_object("command")
+        && let Some(path) = command.get_string("path")
+    {
+        return program(&path.value);
+    }
+    for key in ["url", "serverUrl", "httpUrl"] {
+        if let Some(address) = members.get_string(key) {
+            return host(&address.value);
+        }
+    }
+    String::new()
+}
+
+/// Returns the program of a command, which may include arguments.
 fn program(command: &str) -> String {
     match command.trim().split_once(char::is_whitespace) {
         Some((program, _)) => format!("{program} …"),
@@ -309,12 +310,12 @@ fn program(command: &str) -> String {
     }
 }
 
-/// The scheme and host of an address: paths and queries hold keys.
+/// Returns the scheme and host of an address. Paths and queries may contain keys.
 fn host(address: &str) -> String {
     let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
     let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or_default();
     let host = authority.rsplit('@').next().unwrap_or_default();
-    // Of a name in braces no more than the name is told.
+    // A default value after a variable's name is removed.
     let host = host.split(":-").next().unwrap_or_default();
     if scheme.is_empty() || scheme.contains(|c: char| !c.is_ascii_alphabetic()) {
         return "an address".to_owned();

@@ -1,5 +1,4 @@
-//! A client's file on the disk: read with bounds, and replaced after what was there stands beside
-//! it.
+//! A client's file on disk: bounded reads, backups, and replacement.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{ErrorKind, Read};
@@ -11,34 +10,34 @@ use picktools::disk;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::places::{Place, Scope};
+use super::places::{ClientConfig, Scope};
 
-/// The most bytes of a file, in MiB.
+/// The largest size of a file, in MiB.
 const MAX_MIB: u64 = 4;
-/// Between the name of a file and the time, in the name of a backup.
+/// The part of a backup's name between the name of the file and the time.
 const BACKUP: &str = ".picktools-backup-";
-/// The same for what `--undo` replaced.
+/// The same part for files that `--undo` replaced.
 const UNDONE: &str = ".picktools-undone-";
 
 /// A client's file as it was read.
 #[derive(Debug)]
 pub(super) struct ClientFile {
-    /// Where it is, links followed.
+    /// The path with links resolved.
     pub(super) path: PathBuf,
     pub(super) text: String,
     permissions: Permissions,
 }
 
-/// What `init` remembers of what it wrote.
+/// The record of a file that `init` wrote.
 #[derive(Serialize, Deserialize)]
-struct Record {
+struct WriteRecord {
     /// The digest of the client's file.
     sha256: String,
 }
 
 impl ClientFile {
-    /// Reads the file of a place, where there is one.
-    pub(super) fn read(place: &Place) -> anyhow::Result<Option<Self>> {
+    /// Reads the file, or returns `None` if it does not exist.
+    pub(super) fn open(place: &ClientConfig) -> anyhow::Result<Option<Self>> {
         let link = match fs::symlink_metadata(&place.file) {
             Ok(metadata) => metadata,
             Err(error)
@@ -46,42 +45,31 @@ impl ClientFile {
             {
                 return Ok(None);
             }
-            Err(error) => return Err(error).context("it cannot be read"),
+            Err(error) => return Err(error).context("cannot read the file"),
         };
         let path = place.file.canonicalize().context(if link.is_symlink() {
-            "it is a link that leads nowhere"
+            "the file is a broken link"
         } else {
-            "it cannot be read"
+            "cannot read the file"
         })?;
-        let is_within = |path: &Path| {
-            place
-                .roots
-                .iter()
-                .filter_map(|root| root.canonicalize().ok())
-                .any(|root| path.starts_with(root))
-        };
-        let folder = place
-            .file
-            .parent()
-            .and_then(|folder| folder.canonicalize().ok());
-        if !is_within(&path) || !folder.is_some_and(|folder| is_within(&folder)) {
-            let left = match place.scope {
+        if !is_within(&path, &place.roots) || !has_folder_within(&place.file, &place.roots) {
+            let root = match place.scope {
                 Scope::User => "home folder",
                 Scope::Project => "project",
             };
             bail!(
-                "it is a link that leads out of the {left}, to {}; edit that file by hand",
+                "the file is a link out of the {root}, to {}; edit that file by hand",
                 path.display()
             );
         }
-        let metadata = fs::metadata(&path).context("it cannot be read")?;
-        ensure!(metadata.is_file(), "it is no file");
-        let Some(bytes) = bounded(&path).context("it cannot be read")? else {
-            bail!("it has more than {MAX_MIB} MiB");
+        let metadata = fs::metadata(&path).context("cannot read the file")?;
+        ensure!(metadata.is_file(), "it is not a file");
+        let Some(bytes) = bounded(&path).context("cannot read the file")? else {
+            bail!("the file is larger than {MAX_MIB} MiB");
         };
         let text = String::from_utf8(bytes)
             .ok()
-            .context("it is not UTF-8; write it anew in UTF-8")?;
+            .context("the file is not valid UTF-8; save it as UTF-8")?;
         Ok(Some(Self {
             path,
             text,
@@ -89,34 +77,38 @@ impl ClientFile {
         }))
     }
 
-    /// Fails where the file may not be written.
+    /// Checks that the file is writable.
     pub(super) fn check_writable(&self) -> anyhow::Result<()> {
         ensure!(
             !self.permissions.readonly(),
-            "it is read-only; make it writable first"
+            "the file is read-only; make it writable first"
         );
         Ok(())
     }
 
-    /// Puts a copy beside the file, and returns where.
+    /// Writes a backup next to the file, and returns its path.
     pub(super) fn back_up(&self) -> anyhow::Result<PathBuf> {
-        self.copy_beside(BACKUP)
+        self.copy_next_to(BACKUP)
     }
 
-    /// Puts a copy of what `--undo` replaces beside the file, and returns where.
+    /// Writes a copy of the file that `--undo` replaces, and returns its path.
     pub(super) fn keep_undone(&self) -> anyhow::Result<PathBuf> {
-        self.copy_beside(UNDONE)
+        self.copy_next_to(UNDONE)
     }
 
-    fn copy_beside(&self, infix: &str) -> anyhow::Result<PathBuf> {
-        let mut name = self.path.file_name().context("it has no name")?.to_owned();
+    fn copy_next_to(&self, infix: &str) -> anyhow::Result<PathBuf> {
+        let mut name = self
+            .path
+            .file_name()
+            .context("the file has no name")?
+            .to_owned();
         name.push(format!("{infix}{}", utc(SystemTime::now())));
         let path = self.path.with_file_name(name);
         match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            // From a run in the same second.
-            Ok(there) if there.is_file() && holds(&path, &self.text) => return Ok(path),
-            _ => bail!("{} is there already; try again in a second", path.display()),
+            // Another run in the same second wrote it.
+            Ok(metadata) if metadata.is_file() && holds(&path, &self.text) => return Ok(path),
+            _ => bail!("{} exists already; try again in a second", path.display()),
         }
         disk::write_as(&path, self.text.as_bytes(), self.permissions.clone())?;
         Ok(path)
@@ -129,11 +121,12 @@ impl ClientFile {
         };
         let start = format!(
             "{}{BACKUP}",
-            name.to_str().context("its name is not UTF-8")?
+            name.to_str()
+                .context("the name of the file is not valid UTF-8")?
         );
         let mut names = Vec::new();
-        for entry in fs::read_dir(folder).context("its folder cannot be read")? {
-            let entry = entry.context("its folder cannot be read")?;
+        for entry in fs::read_dir(folder).context("cannot read the folder of the file")? {
+            let entry = entry.context("cannot read the folder of the file")?;
             let is_backup = entry
                 .file_name()
                 .to_str()
@@ -145,76 +138,104 @@ impl ClientFile {
         let Some(path) = names.into_iter().max() else {
             return Ok(None);
         };
-        let read = bounded(&path)
-            .ok()
-            .flatten()
-            .and_then(|bytes| String::from_utf8(bytes).ok());
-        let text = read.with_context(|| format!("its backup {} cannot be read", path.display()))?;
+        let text = bounded_text(&path)
+            .with_context(|| format!("cannot read the backup {}", path.display()))?;
         Ok(Some((path, text)))
     }
 
-    /// Replaces the file, unless it is no longer what was read.
+    /// Replaces the file, unless it has changed since it was read.
     pub(super) fn replace(&self, text: &str) -> anyhow::Result<()> {
         ensure!(
             holds(&self.path, &self.text),
-            "it was changed in the meantime; run it again"
+            "the file was changed in the meantime; run the command again"
         );
         disk::write_as(&self.path, text.as_bytes(), self.permissions.clone())?;
         Ok(())
     }
 
-    /// Returns `true` if the file is what `init` wrote.
-    pub(super) fn is_as_written(&self, place: &Place) -> bool {
-        let record = bounded(&place.record).ok().flatten();
-        let record = record.and_then(|bytes| serde_json::from_slice::<Record>(&bytes).ok());
-        record.is_some_and(|record| record.sha256 == digest(&self.text))
+    /// Returns `true` if the file is unchanged since `init` wrote it.
+    pub(super) fn is_as_written(&self, place: &ClientConfig) -> bool {
+        let Ok(Some(bytes)) = bounded(&place.record) else {
+            return false;
+        };
+        let record: Result<WriteRecord, _> = serde_json::from_slice(&bytes);
+        record.is_ok_and(|record| record.sha256 == digest(&self.text))
     }
 }
 
-/// Fails where something else stands in the place of the upstreams.
-pub(super) fn check_upstreams(place: &Place, upstreams: &str) -> anyhow::Result<()> {
+/// Checks that no other content is in the upstreams file.
+pub(super) fn check_upstreams(place: &ClientConfig, upstreams: &str) -> anyhow::Result<()> {
     let path = place.upstreams.display();
     match fs::symlink_metadata(&place.upstreams) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Ok(metadata) if metadata.is_file() && holds(&place.upstreams, upstreams) => Ok(()),
-        Ok(_) => bail!("its upstreams file {path} is there with other content; move that away"),
-        Err(error) => Err(error).with_context(|| format!("{path} cannot be read")),
+        Ok(_) => bail!("the upstreams file {path} exists with other content; move it away"),
+        Err(error) => Err(error).with_context(|| format!("cannot read {path}")),
     }
 }
 
-/// Writes the file that the gateway reads, and what the client's file is going to be.
+/// Writes the file that the gateway reads, and the record of the edited client's file.
 pub(super) fn write_upstreams(
-    place: &Place,
+    place: &ClientConfig,
     file: &ClientFile,
     upstreams: &str,
     edited: &str,
 ) -> anyhow::Result<()> {
     if place.scope == Scope::User {
-        make_private(place.upstreams.parent().context("it is in a folder")?)?;
+        make_private(
+            place
+                .upstreams
+                .parent()
+                .context("the upstreams file has no folder")?,
+        )?;
     }
     let permissions = match place.scope {
         Scope::User => owner_only(&file.permissions),
         Scope::Project => file.permissions.clone(),
     };
     disk::write_as(&place.upstreams, upstreams.as_bytes(), permissions.clone())?;
-    let record = serde_json::to_vec(&Record {
+    let record = serde_json::to_vec(&WriteRecord {
         sha256: digest(edited),
     })?;
     disk::write_as(&place.record, &record, permissions)?;
     Ok(())
 }
 
+/// Returns `true` if one of the folders contains a path whose links are resolved.
+fn is_within(path: &Path, roots: &[PathBuf]) -> bool {
+    roots
+        .iter()
+        .any(|root| root.canonicalize().is_ok_and(|root| path.starts_with(root)))
+}
+
+/// Returns `true` if the folder of a file, with links resolved, is within one of the folders.
+fn has_folder_within(file: &Path, roots: &[PathBuf]) -> bool {
+    let Some(folder) = file.parent() else {
+        return false;
+    };
+    let folder = folder.canonicalize();
+    folder.is_ok_and(|folder| is_within(&folder, roots))
+}
+
+/// Reads a text of at most [`MAX_MIB`]. Returns `None` if it is larger or cannot be read.
+fn bounded_text(path: &Path) -> Option<String> {
+    let bytes = bounded(path).ok()??;
+    String::from_utf8(bytes).ok()
+}
+
 /// Reads a file of at most [`MAX_MIB`].
 fn bounded(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
-    let most = MAX_MIB << 20;
+    let max_bytes = MAX_MIB << 20;
     let mut bytes = Vec::new();
-    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
-    Ok((bytes.len() as u64 <= most).then_some(bytes))
+    File::open(path)?
+        .take(max_bytes + 1)
+        .read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= max_bytes).then_some(bytes))
 }
 
 /// Returns `true` if a file can be read and has this text.
 fn holds(path: &Path, text: &str) -> bool {
-    bounded(path).is_ok_and(|found| found.as_deref() == Some(text.as_bytes()))
+    bounded(path).is_ok_and(|bytes| bytes.as_deref() == Some(text.as_bytes()))
 }
 
 fn digest(text: &str) -> String {
@@ -224,18 +245,18 @@ fn digest(text: &str) -> String {
         .collect()
 }
 
-/// Makes a folder that only its owner can enter, and those above it.
+/// Creates a folder, with its parents, that only its owner can enter.
 fn make_private(folder: &Path) -> anyhow::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    let made = builder.create(folder);
+    let result = builder.create(folder);
     #[cfg(unix)]
-    let made = made.and_then(|()| {
+    let result = result.and_then(|()| {
         fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))
     });
-    made.with_context(|| format!("{} cannot be made", folder.display()))
+    result.with_context(|| format!("cannot create {}", folder.display()))
 }
 
 #[cfg(unix)]
@@ -243,13 +264,13 @@ fn owner_only(_: &Permissions) -> Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o600)
 }
 
-/// Elsewhere a file of the user's own folder is the user's alone.
+/// Returns the permissions unchanged: on other systems, files in the user's folder are private.
 #[cfg(not(unix))]
 fn owner_only(permissions: &Permissions) -> Permissions {
     permissions.clone()
 }
 
-/// A time in UTC, as in `20261123T141500Z`.
+/// Formats a time in UTC, as in `20261123T141500Z`.
 fn utc(time: SystemTime) -> String {
     let seconds = time
         .duration_since(UNIX_EPOCH)
@@ -294,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_those_of_the_calendar() {
+    fn utc_follows_the_calendar() {
         for (seconds, expected) in [
             (0, "19700101T000000Z"),
             (951_782_399, "20000228T235959Z"),

@@ -1,4 +1,4 @@
-//! Where clients of MCP servers keep their configuration, and where what moves out of it goes.
+//! The locations of clients' configuration files, and of the files that `init` writes.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -7,35 +7,35 @@ use anyhow::Context;
 
 /// A program that is configured with MCP servers.
 #[derive(Debug)]
-pub(super) struct Client {
-    /// What `--client` calls it.
+pub(super) struct McpClient {
+    /// The value for `--client`.
     pub(super) name: &'static str,
     pub(super) title: &'static str,
-    /// Under which member of its file the servers stand.
+    /// The member of its file that contains the servers.
     pub(super) member: &'static str,
-    /// What an entry has beside the command.
-    pub(super) besides: Option<(&'static str, &'static str)>,
+    /// A member that an entry needs in addition to the command.
+    pub(super) extra_member: Option<(&'static str, &'static str)>,
 }
 
-const CLAUDE_DESKTOP: Client = client("claude-desktop", "Claude Desktop");
-const CLAUDE_CODE: Client = client("claude-code", "Claude Code");
-const CURSOR: Client = client("cursor", "Cursor");
-const VS_CODE: Client = Client {
+const CLAUDE_DESKTOP: McpClient = client("claude-desktop", "Claude Desktop");
+const CLAUDE_CODE: McpClient = client("claude-code", "Claude Code");
+const CURSOR: McpClient = client("cursor", "Cursor");
+const VS_CODE: McpClient = McpClient {
     name: "vscode",
     title: "VS Code",
     member: "servers",
-    besides: Some(("type", "stdio")),
+    extra_member: Some(("type", "stdio")),
 };
-const WINDSURF: Client = client("windsurf", "Windsurf");
-const ZED: Client = Client {
+const WINDSURF: McpClient = client("windsurf", "Windsurf");
+const ZED: McpClient = McpClient {
     name: "zed",
     title: "Zed",
     member: "context_servers",
-    besides: Some(("source", "custom")),
+    extra_member: Some(("source", "custom")),
 };
-pub(super) const GEMINI: Client = client("gemini", "Gemini CLI");
+pub(super) const GEMINI: McpClient = client("gemini", "Gemini CLI");
 
-/// What `--client` takes.
+/// The values of `--client`.
 pub(super) const NAMES: [&str; 7] = [
     CLAUDE_DESKTOP.name,
     CLAUDE_CODE.name,
@@ -46,45 +46,45 @@ pub(super) const NAMES: [&str; 7] = [
     GEMINI.name,
 ];
 
-const fn client(name: &'static str, title: &'static str) -> Client {
-    Client {
+const fn client(name: &'static str, title: &'static str) -> McpClient {
+    McpClient {
         name,
         title,
         member: "mcpServers",
-        besides: None,
+        extra_member: None,
     }
 }
 
-/// A file that a client may have.
+/// A configuration file that a client may have.
 #[derive(Debug)]
-pub(super) struct Place {
-    pub(super) client: &'static Client,
+pub(super) struct ClientConfig {
+    pub(super) client: &'static McpClient,
     pub(super) file: PathBuf,
-    /// What a link may not lead out of.
+    /// The folders that a link must not leave.
     pub(super) roots: Vec<PathBuf>,
-    /// Where its servers go.
+    /// The file to which its servers move.
     pub(super) upstreams: PathBuf,
-    /// What was written, for `--undo`.
+    /// The record of the written file, for `--undo`.
     pub(super) record: PathBuf,
     pub(super) scope: Scope,
 }
 
-/// Whose file it is.
+/// The owner of a configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     User,
     Project,
 }
 
-/// Returns the files of these clients, of all where none is named, whether or not they are there.
-pub(super) fn places(clients: &[String]) -> anyhow::Result<Vec<Place>> {
+/// Returns the possible files of these clients, or of all clients if none is named.
+pub(super) fn places(clients: &[String]) -> anyhow::Result<Vec<ClientConfig>> {
     let home = env::home_dir()
         .filter(|home| home.is_absolute())
-        .context("there is no home folder; set HOME")?;
-    let working = env::current_dir().context("there is no working folder")?;
+        .context("no home folder found; set HOME")?;
+    let working = env::current_dir().context("the working folder does not exist")?;
     let config = config_dir(&home);
     let upstreams = crate::args::data_dir()?.join("upstreams");
-    let user = |client: &'static Client, file: PathBuf| Place {
+    let user = |client: &'static McpClient, file: PathBuf| ClientConfig {
         client,
         file,
         roots: vec![home.clone(), config.clone()],
@@ -92,9 +92,9 @@ pub(super) fn places(clients: &[String]) -> anyhow::Result<Vec<Place>> {
         record: upstreams.join(format!("{}.init.json", client.name)),
         scope: Scope::User,
     };
-    // What is relative in a project's file (a command, `cwd`, `${workspaceFolder}`) would mean
-    // something else from another folder, so its servers stay beside it.
-    let project = |client: &'static Client, folder: &str, stem: &str| Place {
+    // Relative values of a project's file (a command, `cwd`, `${workspaceFolder}`) depend on the
+    // folder, so its servers stay in the same folder.
+    let project = |client: &'static McpClient, folder: &str, stem: &str| ClientConfig {
         client,
         file: working.join(folder).join(format!("{stem}.json")),
         roots: vec![working.clone()],
@@ -124,7 +124,7 @@ pub(super) fn places(clients: &[String]) -> anyhow::Result<Vec<Place>> {
     ];
     places
         .retain(|place| clients.is_empty() || clients.iter().any(|name| name == place.client.name));
-    // In the home folder the user's file is the project's as well.
+    // In the home folder, the user's file and the project's file are the same.
     let at_home = same(&home, &working);
     places.retain(|place| {
         !(at_home && place.scope == Scope::Project && place.client.name == CURSOR.name)
@@ -140,7 +140,7 @@ const fn zed_folder() -> &'static str {
     if cfg!(windows) { "Zed" } else { "zed" }
 }
 
-/// The folder of the system that programs keep their configuration in.
+/// Returns the system's folder for configuration files.
 fn config_dir(home: &Path) -> PathBuf {
     let variable = |name: &str| {
         env::var_os(name)

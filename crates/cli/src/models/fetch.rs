@@ -1,9 +1,8 @@
-//! Fetching one file of known content, from a URL or from another place on disk.
+//! Download of one file of known content, from a URL or from a path.
 //!
-//! What comes is bounded in size and time, is written beside its destination, and takes its place
-//! only once it is found to be what was wanted, to the bit. Whatever fails before leaves no file
-//! behind. Redirects are followed and plain HTTP is good enough: the digest vouches for the
-//! content.
+//! The download is limited in size and time. It is staged next to its destination and moved there
+//! only after its digest was verified. A failure leaves no file behind. Redirects and plain HTTP
+//! are accepted, because the digest proves the content.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -14,13 +13,13 @@ use picktools_net::{Download, FetchError, FetchErrorKind};
 use reqwest::redirect::Policy;
 use sha2::{Digest, Sha256};
 
-use picktools::disk::Staged;
+use picktools::disk::StagedFile;
 use picktools::embed::EmbedError;
 
-const CHECK_SOURCE: &str = "name another URL or file with --from";
+const CHECK_SOURCE: &str = "pass another URL or file with --from";
 
-/// The file that is wanted.
-pub(super) struct Wanted<'a> {
+/// The expected content and the destination of a download.
+pub(super) struct ExpectedFile<'a> {
     /// The name of the model, for messages.
     pub(super) model: &'a str,
     /// SHA-256 in hexadecimal digits.
@@ -28,25 +27,25 @@ pub(super) struct Wanted<'a> {
     pub(super) to: &'a Path,
 }
 
-/// What may be spent on it.
-pub(super) struct Limits {
+/// The limits of a download.
+pub(super) struct DownloadLimits {
     pub(super) bytes: u64,
     pub(super) time: Duration,
 }
 
-/// What comes, and its length where that is told.
-struct Source {
+/// The content of a download, and its length if known.
+struct DownloadSource {
     content: Box<dyn Read>,
     length: Option<u64>,
 }
 
-/// Why it did not come, and what to do.
-struct Failure {
+/// The reason of a failed download, and the remedy.
+struct DownloadFailure {
     reason: String,
     remedy: String,
 }
 
-impl Failure {
+impl DownloadFailure {
     fn new(reason: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
@@ -55,18 +54,19 @@ impl Failure {
     }
 }
 
-/// Puts the wanted file where it is wanted; `from` is an `http://` or `https://` URL, or a path.
+/// Downloads the expected file to its destination. `from` is an `http://` or `https://` URL, or a
+/// path.
 ///
-/// `progress` is told how many bytes are there, and how many will be where that is known.
+/// `progress` receives the number of bytes so far, and the total if known.
 pub(super) fn fetch(
-    wanted: &Wanted<'_>,
+    expected: &ExpectedFile<'_>,
     from: &str,
-    limits: &Limits,
+    limits: &DownloadLimits,
     progress: &dyn Fn(u64, Option<u64>),
 ) -> Result<(), EmbedError> {
-    let fetched = open(from, limits).and_then(|source| take(source, wanted, limits, progress));
-    fetched.map_err(|Failure { reason, remedy }| EmbedError::Download {
-        name: wanted.model.to_owned(),
+    let result = open(from, limits).and_then(|source| store(source, expected, limits, progress));
+    result.map_err(|DownloadFailure { reason, remedy }| EmbedError::Download {
+        name: expected.model.to_owned(),
         reason: format!("{}: {reason}", printable(from)),
         remedy,
     })
@@ -81,21 +81,22 @@ fn hex(digest: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn open(from: &str, limits: &Limits) -> Result<Source, Failure> {
+fn open(from: &str, limits: &DownloadLimits) -> Result<DownloadSource, DownloadFailure> {
     match from.split_once("://") {
         Some(("http" | "https", _)) => open_url(from, limits),
-        Some(_) => Err(Failure::new(
-            "this is neither a file nor an http or https URL",
+        Some(_) => Err(DownloadFailure::new(
+            "it is neither a file nor an http or https URL",
             CHECK_SOURCE,
         )),
         None => {
-            let file = File::open(from).and_then(|file| Ok((file.metadata()?, file)));
-            let (metadata, file) =
-                file.map_err(|error| Failure::new(error.to_string(), CHECK_SOURCE))?;
+            let unreadable =
+                |error: std::io::Error| DownloadFailure::new(error.to_string(), CHECK_SOURCE);
+            let file = File::open(from).map_err(unreadable)?;
+            let metadata = file.metadata().map_err(unreadable)?;
             if !metadata.is_file() {
-                return Err(Failure::new("this is no file", CHECK_SOURCE));
+                return Err(DownloadFailure::new("it is not a file", CHECK_SOURCE));
             }
-            Ok(Source {
+            Ok(DownloadSource {
                 content: Box::new(file),
                 length: Some(metadata.len()),
             })
@@ -103,101 +104,119 @@ fn open(from: &str, limits: &Limits) -> Result<Source, Failure> {
     }
 }
 
-/// Writes the content beside its destination, checks it, and puts it there.
-fn take(
-    Source {
+/// Stages the content next to its destination, verifies it, and moves it there.
+fn store(
+    source: DownloadSource,
+    expected: &ExpectedFile<'_>,
+    limits: &DownloadLimits,
+    progress: &dyn Fn(u64, Option<u64>),
+) -> Result<(), DownloadFailure> {
+    if let Some(length) = source.length
+        && length > limits.bytes
+    {
+        return Err(too_large(limits));
+    }
+    let folder = expected.to.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(|error| unwritable(expected, error))?;
+    // Removed when it is dropped, unless it was moved to its destination.
+    let mut file =
+        StagedFile::in_folder(folder).map_err(|error| unwritable(expected, error.source))?;
+    receive(source, &mut file, expected, limits, progress)?;
+    let digest = hex(&file.sha256());
+    if digest != expected.sha256 {
+        let reason = format!("its SHA-256 is {digest}, expected {}", expected.sha256);
+        let version = env!("CARGO_PKG_VERSION");
+        return Err(DownloadFailure::new(
+            reason,
+            format!("it is damaged or of another version; use the file of picktools {version}"),
+        ));
+    }
+    file.persist_as(expected.to.file_name().unwrap_or_default())
+        .map_err(|error| unwritable(expected, error.source))
+}
+
+/// Writes the content to the staged file, within the limits.
+fn receive(
+    DownloadSource {
         mut content,
         length,
-    }: Source,
-    wanted: &Wanted<'_>,
-    limits: &Limits,
+    }: DownloadSource,
+    file: &mut StagedFile,
+    expected: &ExpectedFile<'_>,
+    limits: &DownloadLimits,
     progress: &dyn Fn(u64, Option<u64>),
-) -> Result<(), Failure> {
-    let too_large = || {
-        Failure::new(
-            format!("it is larger than {} bytes", limits.bytes),
-            CHECK_SOURCE,
-        )
+) -> Result<(), DownloadFailure> {
+    let length_suffix = match length {
+        Some(length) => format!(" of {length}"),
+        None => String::new(),
     };
-    if length.is_some_and(|length| length > limits.bytes) {
-        return Err(too_large());
-    }
-    let unwritable = |error: std::io::Error| {
-        let reason = format!("cannot write {}: {error}", wanted.to.display());
-        Failure::new(reason, "name another folder with --cache-dir")
-    };
-    let folder = wanted.to.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(unwritable)?;
-    // Removed when it is dropped, unless it was given its place.
-    let mut file = Staged::in_folder(folder).map_err(|error| unwritable(error.source))?;
     let mut buffer = vec![0; 64 * 1024];
-    let mut taken = 0;
+    let mut received = 0;
     let started = Instant::now();
     loop {
         let count = content.read(&mut buffer).map_err(|error| {
-            let length = length.map_or(String::new(), |length| format!(" of {length}"));
-            Failure::new(
-                format!(
-                    "it broke off after {taken}{length} bytes: {}",
-                    why(error, limits)
-                ),
-                "try again",
-            )
+            let reason = read_failure_reason(error, limits);
+            stopped(format!("after {received}{length_suffix} bytes: {reason}"))
         })?;
         if count == 0 {
             break;
         }
-        taken += count as u64;
-        if taken > limits.bytes {
-            return Err(too_large());
+        received += count as u64;
+        if received > limits.bytes {
+            return Err(too_large(limits));
         }
         if started.elapsed() > limits.time {
-            return Err(Failure::new(
-                format!("it broke off after {taken} bytes and {:?}", limits.time),
-                "try again",
-            ));
+            let time = limits.time;
+            return Err(stopped(format!("after {received} bytes and {time:?}")));
         }
-        file.write_all(&buffer[..count]).map_err(unwritable)?;
-        progress(taken, length);
+        file.write_all(&buffer[..count])
+            .map_err(|error| unwritable(expected, error))?;
+        progress(received, length);
     }
-    if let Some(length) = length.filter(|&length| length != taken) {
-        return Err(Failure::new(
-            format!("it broke off after {taken} of {length} bytes"),
-            "try again",
-        ));
+    match length {
+        Some(length) if length != received => {
+            Err(stopped(format!("after {received} of {length} bytes")))
+        }
+        _ => Ok(()),
     }
-    let found = hex(&file.sha256());
-    if found != wanted.sha256 {
-        let reason = format!("its SHA-256 is {found}, and not {}", wanted.sha256);
-        let version = env!("CARGO_PKG_VERSION");
-        return Err(Failure::new(
-            reason,
-            format!("it is damaged, or of another version: take the file of picktools {version}"),
-        ));
-    }
-    file.place(wanted.to.file_name().unwrap_or_default())
-        .map_err(|error| unwritable(error.source))
 }
 
-fn open_url(url: &str, limits: &Limits) -> Result<Source, Failure> {
+fn too_large(limits: &DownloadLimits) -> DownloadFailure {
+    DownloadFailure::new(
+        format!("it is larger than {} bytes", limits.bytes),
+        CHECK_SOURCE,
+    )
+}
+
+fn unwritable(expected: &ExpectedFile<'_>, error: std::io::Error) -> DownloadFailure {
+    let reason = format!("cannot write {}: {error}", expected.to.display());
+    DownloadFailure::new(reason, "pass another folder with --cache-dir")
+}
+
+fn stopped(details: String) -> DownloadFailure {
+    DownloadFailure::new(format!("the download stopped {details}"), "try again")
+}
+
+fn open_url(url: &str, limits: &DownloadLimits) -> Result<DownloadSource, DownloadFailure> {
     const REDIRECTS: usize = 5;
     const CONNECT: Duration = Duration::from_secs(10);
     let url: reqwest::Url = url.parse().map_err(|_| {
-        Failure::new(
-            "this is no URL",
+        DownloadFailure::new(
+            "it is not a valid URL",
             "write it like https://host/path/model.onnx",
         )
     })?;
     let is_local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
-    let failed =
-        |reason: String| Failure::new(reason, format!("check the network, or {CHECK_SOURCE}"));
+    let failed = |reason: String| {
+        DownloadFailure::new(reason, format!("check the network, or {CHECK_SOURCE}"))
+    };
     let builder = picktools_net::client_builder().map_err(failed)?;
     let builder = builder
         .connect_timeout(CONNECT)
         .timeout(limits.time)
         .redirect(Policy::limited(REDIRECTS));
-    // A server may close the connection behind a redirect without a word: each request has a
-    // connection of its own.
+    // A server may close the connection after a redirect without notice, so each request uses a
+    // new connection.
     let builder = builder.pool_max_idle_per_host(0);
     let builder = if is_local {
         builder.no_proxy()
@@ -206,41 +225,43 @@ fn open_url(url: &str, limits: &Limits) -> Result<Source, Failure> {
     };
     let client = builder
         .build()
-        .map_err(|error| failed(format!("cannot make an HTTP client: {error}")))?;
+        .map_err(|error| failed(format!("cannot create an HTTP client: {error}")))?;
     let download =
         Download::start(client.get(url)).map_err(|error| failed(reason(&error, limits.time)))?;
     if !download.status.is_success() {
-        return Err(Failure::new(
+        return Err(DownloadFailure::new(
             format!("the server answered {}", download.status),
             CHECK_SOURCE,
         ));
     }
     let length = download.length;
-    Ok(Source {
+    Ok(DownloadSource {
         content: Box::new(download),
         length,
     })
 }
 
-/// Says why there is no answer, or not all of it.
+/// Returns the reason of a missing or incomplete answer.
 fn reason(error: &FetchError, time: Duration) -> String {
     match error.kind {
-        FetchErrorKind::ConnectTimeout => "no connection in time".to_owned(),
-        FetchErrorKind::Timeout => format!("no whole answer within {time:?}"),
+        FetchErrorKind::ConnectTimeout => "the connection timed out".to_owned(),
+        FetchErrorKind::Timeout => format!("no complete answer within {time:?}"),
         FetchErrorKind::Connection => format!("the connection failed: {error}"),
         _ => format!("the request failed: {error}"),
     }
 }
 
-/// Says why reading failed.
-fn why(error: std::io::Error, limits: &Limits) -> String {
-    let fetch_error = error
-        .get_ref()
-        .and_then(|error| error.downcast_ref::<FetchError>());
-    fetch_error.map_or_else(|| error.to_string(), |error| reason(error, limits.time))
+/// Returns the reason of a failed read.
+fn read_failure_reason(error: std::io::Error, limits: &DownloadLimits) -> String {
+    if let Some(source) = error.get_ref()
+        && let Some(error) = source.downcast_ref::<FetchError>()
+    {
+        return reason(error, limits.time);
+    }
+    error.to_string()
 }
 
-/// The source for people: a URL without user, password, query and fragment, a path as it is.
+/// Returns the source for messages: a URL without user, password, query and fragment, or the path.
 fn printable(from: &str) -> String {
     let Some((scheme, rest)) = from.split_once("://") else {
         return from.to_owned();

@@ -1,4 +1,4 @@
-//! The models that have a name: what they are, where they are, and how they get here.
+//! The models that have a name: their properties, locations and downloads.
 
 use std::fs;
 use std::path::Path;
@@ -7,86 +7,85 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::fetch::{self, Limits, Wanted};
+use super::fetch::{self, DownloadLimits, ExpectedFile};
 use picktools::embed::{EmbedError, Embedder, StaticEmbedder};
 #[cfg(feature = "onnx")]
 use picktools_onnx::{FastEmbedder, HubModel};
 use picktools_tuned::TunedEmbedder;
 
-/// The table of token vectors inside the program.
+/// The built-in static model, a table of token vectors.
 pub(in super::super) const STATIC: &str = "static";
-/// The transformer of our own.
+/// The tuned model, a small transformer.
 pub(in super::super) const TUNED: &str = "tuned";
 
-/// The tuned model has 24 MB.
-const LIMITS: Limits = Limits {
+/// The download limits; the tuned model has 24 MB.
+const LIMITS: DownloadLimits = DownloadLimits {
     bytes: 32_000_000,
     time: Duration::from_secs(15 * 60),
 };
 
-/// A model that can be named.
+/// A model with a name.
 #[derive(Debug, Clone, Serialize)]
 pub(in super::super) struct KnownModel {
     pub(in super::super) name: String,
     pub(in super::super) dimensions: usize,
-    /// On disk or in the program, where it is there.
+    /// The size on disk or in the program, if the model is installed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in super::super) bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in super::super) licence: Option<&'static str>,
     pub(in super::super) description: String,
     #[serde(flatten)]
-    pub(in super::super) place: Place,
+    pub(in super::super) place: ModelLocation,
 }
 
-/// Where a model is.
+/// The location of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "place", rename_all = "snake_case")]
-pub(in super::super) enum Place {
+pub(in super::super) enum ModelLocation {
     InProgram,
     OnDisk { path: PathBuf },
     NotHere { remedy: String },
 }
 
-/// What came of pulling a model.
+/// The outcome of downloading a model.
 #[derive(Debug, PartialEq, Eq)]
-pub(in super::super) enum Pulled {
+pub(in super::super) enum PullOutcome {
     InProgram,
     Already(PathBuf),
     Fetched(PathBuf),
 }
 
-/// Returns every model that has a name: our own, then those of fastembed by name.
+/// Returns every model that has a name: the built-in ones, then those of fastembed by name.
 ///
-/// `models` is the folder of what we fetch, `hub` that of what fastembed does.
+/// `models` is the folder of downloaded models, `hub` the folder of fastembed's downloads.
 pub(in super::super) fn models(
     models: Option<&Path>,
     hub: Option<&Path>,
 ) -> Result<Vec<KnownModel>, EmbedError> {
-    let own = KnownModel {
+    let static_model = KnownModel {
         name: STATIC.to_owned(),
         dimensions: StaticEmbedder::shared()?.dimensions(),
         bytes: Some(StaticEmbedder::built_in_size()),
         licence: Some(env!("CARGO_PKG_LICENSE")),
-        description: "Token vectors for tools; microseconds a request, the default".to_owned(),
-        place: Place::InProgram,
+        description: "Token vectors for tools; microseconds per request (default)".to_owned(),
+        place: ModelLocation::InProgram,
     };
-    Ok([own, tuned(models)]
-        .into_iter()
-        .chain(of_fastembed(hub))
-        .collect())
+    let mut all_models = vec![static_model, tuned(models)];
+    all_models.extend(fastembed_models(hub));
+    Ok(all_models)
 }
 
 #[cfg(feature = "onnx")]
-fn of_fastembed(hub: Option<&Path>) -> Vec<KnownModel> {
+fn fastembed_models(hub: Option<&Path>) -> Vec<KnownModel> {
     FastEmbedder::known_models(hub)
         .into_iter()
-        .map(of_hub)
+        .map(hub_model)
         .collect()
 }
 
 #[cfg(feature = "onnx")]
-fn of_hub(
+fn hub_model(
     HubModel {
         name,
         repository,
@@ -102,11 +101,11 @@ fn of_hub(
         .map(|metadata| metadata.len());
     let bytes = (!fetched.is_empty()).then(|| sizes.sum());
     let place = match fetched.into_iter().next() {
-        Some(path) => Place::OnDisk { path },
-        None if cfg!(feature = "onnx-download") => Place::NotHere {
+        Some(path) => ModelLocation::OnDisk { path },
+        None if cfg!(feature = "onnx-download") => ModelLocation::NotHere {
             remedy: format!("picktools models pull {name}"),
         },
-        None => Place::NotHere {
+        None => ModelLocation::NotHere {
             remedy: "build with the feature onnx-download".to_owned(),
         },
     };
@@ -121,7 +120,7 @@ fn of_hub(
 }
 
 #[cfg(not(feature = "onnx"))]
-fn of_fastembed(_: Option<&Path>) -> Vec<KnownModel> {
+fn fastembed_models(_: Option<&Path>) -> Vec<KnownModel> {
     Vec::new()
 }
 
@@ -132,31 +131,30 @@ fn tuned(models: Option<&Path>) -> KnownModel {
         dimensions: 384,
         bytes,
         licence: Some(env!("CARGO_PKG_LICENSE")),
-        description: "A small transformer trained for tools, in pure Rust; milliseconds a request"
-            .to_owned(),
+        description:
+            "A small transformer trained for tools, in pure Rust; milliseconds per request"
+                .to_owned(),
         place,
     }
 }
 
-fn tuned_place(models: Option<&Path>) -> (Option<u64>, Place) {
+fn tuned_place(models: Option<&Path>) -> (Option<u64>, ModelLocation) {
     if let Some(bytes) = TunedEmbedder::built_in_size() {
-        return (Some(bytes), Place::InProgram);
+        return (Some(bytes), ModelLocation::InProgram);
     }
-    match models.map(tuned_file).filter(|path| path.is_file()) {
-        Some(path) => (
-            fs::metadata(&path).ok().map(|metadata| metadata.len()),
-            Place::OnDisk { path },
-        ),
-        None => (
-            None,
-            Place::NotHere {
-                remedy: format!("picktools models pull {TUNED} --from URL|FILE"),
-            },
-        ),
+    if let Some(folder) = models {
+        let path = tuned_file(folder);
+        if path.is_file() {
+            let metadata = fs::metadata(&path).ok();
+            let bytes = metadata.map(|metadata| metadata.len());
+            return (bytes, ModelLocation::OnDisk { path });
+        }
     }
+    let remedy = format!("picktools models pull {TUNED} --from URL|FILE");
+    (None, ModelLocation::NotHere { remedy })
 }
 
-/// Opens the tuned model: that of the program, else the one that was pulled.
+/// Opens the tuned model: the built-in one, or else the downloaded one.
 pub(in super::super) fn open_tuned(
     models: Option<&Path>,
 ) -> Result<std::sync::Arc<TunedEmbedder>, EmbedError> {
@@ -164,63 +162,58 @@ pub(in super::super) fn open_tuned(
         return model;
     }
     match tuned_place(models).1 {
-        Place::OnDisk { path } => TunedEmbedder::from_file(path).map(std::sync::Arc::new),
+        ModelLocation::OnDisk { path } => TunedEmbedder::from_file(path).map(std::sync::Arc::new),
         _ => Err(EmbedError::Load {
             name: TUNED.to_owned(),
             reason: format!(
-                "this program was built without it, and it was not fetched; fetch it with `picktools models pull \
-                 {TUNED} --from URL|FILE`, or name its file with --model FILE.onnx"
+                "it is neither built in nor downloaded; download it with `picktools models pull \
+                 {TUNED} --from URL|FILE`, or pass its file with --model FILE.onnx"
             ),
         }),
     }
 }
 
-/// Gets the tuned model where the program was built without it.
+/// Downloads the tuned model if it is not built in.
 ///
-/// `from` is a URL or a file; without one the release of this version is asked, where the package
-/// tells of any.
+/// `from` is a URL or a file. Without it the release of this version is used, if the package names
+/// a repository.
 pub(in super::super) fn pull_tuned(
     models: Option<&Path>,
     from: Option<&str>,
     progress: &dyn Fn(u64, Option<u64>),
-) -> Result<Pulled, EmbedError> {
+) -> Result<PullOutcome, EmbedError> {
     if TunedEmbedder::built_in_size().is_some() {
-        return Ok(Pulled::InProgram);
+        return Ok(PullOutcome::InProgram);
     }
-    let no_folder = || {
-        failed(
-            "there is no folder to keep it in",
-            "name one with --cache-dir",
-        )
-    };
+    let no_folder = || failed("no cache folder found", "pass one with --cache-dir");
     let to = tuned_file(models.ok_or_else(no_folder)?);
     let release = release(env!("CARGO_PKG_REPOSITORY"), env!("CARGO_PKG_VERSION"));
-    let wanted = Wanted {
+    let expected = ExpectedFile {
         model: TUNED,
         sha256: TunedEmbedder::sha256(),
         to: &to,
     };
-    pull_file(&wanted, from.or(release.as_deref()), &LIMITS, progress)
+    pull_file(&expected, from.or(release.as_deref()), &LIMITS, progress)
 }
 
-/// Fetches a file unless it is there, sound.
+/// Downloads a file unless an intact copy exists.
 fn pull_file(
-    wanted: &Wanted<'_>,
+    expected: &ExpectedFile<'_>,
     from: Option<&str>,
-    limits: &Limits,
+    limits: &DownloadLimits,
     progress: &dyn Fn(u64, Option<u64>),
-) -> Result<Pulled, EmbedError> {
-    if fetch::sha256(wanted.to).is_ok_and(|found| found == wanted.sha256) {
-        return Ok(Pulled::Already(wanted.to.to_owned()));
+) -> Result<PullOutcome, EmbedError> {
+    if fetch::sha256(expected.to).is_ok_and(|found| found == expected.sha256) {
+        return Ok(PullOutcome::Already(expected.to.to_owned()));
     }
-    let nowhere = || {
+    let no_source = || {
         failed(
-            "this program knows of no place to fetch it from",
-            "name a URL or a file with --from",
+            "this program has no download address",
+            "pass a URL or a file with --from",
         )
     };
-    fetch::fetch(wanted, from.ok_or_else(nowhere)?, limits, progress)?;
-    Ok(Pulled::Fetched(wanted.to.to_owned()))
+    fetch::fetch(expected, from.ok_or_else(no_source)?, limits, progress)?;
+    Ok(PullOutcome::Fetched(expected.to.to_owned()))
 }
 
 fn failed(reason: &str, remedy: &str) -> EmbedError {
@@ -231,7 +224,7 @@ fn failed(reason: &str, remedy: &str) -> EmbedError {
     }
 }
 
-/// Where a pulled model is kept; the name tells versions apart.
+/// Returns the path of the downloaded model. Its name differs between versions.
 fn tuned_file(models: &Path) -> PathBuf {
     let digest = TunedEmbedder::sha256();
     models.join(format!(
@@ -240,16 +233,20 @@ fn tuned_file(models: &Path) -> PathBuf {
     ))
 }
 
-/// Where the release of a version has the model.
+/// Returns the download address of the model in the release of a version.
 fn release(repository: &str, version: &str) -> Option<String> {
     let repository = repository.trim_end_matches('/');
-    (!repository.is_empty())
-        .then(|| format!("{repository}/releases/download/v{version}/tuned.onnx"))
+    if repository.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "{repository}/releases/download/v{version}/tuned.onnx"
+    ))
 }
 
-/// Completes what is said of an unknown name by our own models, which may be meant.
+/// Adds the built-in models to the suggestions for an unknown name.
 #[cfg(feature = "onnx")]
-pub(in super::super) fn with_own_names(error: EmbedError) -> EmbedError {
+pub(in super::super) fn with_built_in_names(error: EmbedError) -> EmbedError {
     let EmbedError::UnknownModel {
         name,
         suggestion,
@@ -259,7 +256,9 @@ pub(in super::super) fn with_own_names(error: EmbedError) -> EmbedError {
         return error;
     };
     known.splice(0..0, [STATIC, TUNED].map(str::to_owned));
-    let suggestion = own_name_like(&name).map(str::to_owned).or(suggestion);
+    let suggestion = similar_built_in_name(&name)
+        .map(str::to_owned)
+        .or(suggestion);
     EmbedError::UnknownModel {
         name,
         suggestion,
@@ -267,11 +266,11 @@ pub(in super::super) fn with_own_names(error: EmbedError) -> EmbedError {
     }
 }
 
-/// Returns the name of our own model that was probably meant.
-pub(in super::super) fn own_name_like(name: &str) -> Option<&'static str> {
+/// Returns the name of a built-in model that is similar to `name`.
+pub(in super::super) fn similar_built_in_name(name: &str) -> Option<&'static str> {
     [STATIC, TUNED]
         .into_iter()
-        .find(|own| strsim::jaro_winkler(own, &name.to_lowercase()) > 0.8)
+        .find(|built_in| strsim::jaro_winkler(built_in, &name.to_lowercase()) > 0.8)
 }
 
 #[cfg(test)]
@@ -279,12 +278,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tuned_model_is_within_the_limits() {
+    fn tuned_model_fits_the_download_limits() {
         assert!(TunedEmbedder::built_in_size().is_none_or(|bytes| bytes <= LIMITS.bytes));
     }
 
     #[test]
-    fn the_facts_of_the_tuned_model_are_true() {
+    fn tuned_model_has_the_listed_dimensions() {
         if let Some(model) = TunedEmbedder::shared() {
             assert_eq!(
                 model.expect("it is valid").dimensions(),
@@ -294,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_has_an_address_where_the_package_names_a_repository() {
+    fn release_address_needs_a_repository() {
         assert_eq!(release("", "1.2.3"), None);
         let address = "https://example.org/it/releases/download/v1.2.3/tuned.onnx";
         assert_eq!(
@@ -304,43 +303,43 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_file_is_not_fetched_again_and_a_damaged_one_is() {
+    fn pull_file_replaces_only_damaged_files() {
         let temporary = tempfile::tempdir().expect("a folder can be made");
         let (from, to) = (temporary.path().join("from"), temporary.path().join("to"));
         fs::write(&from, b"hello\n").expect("it can be written");
         let sha256 = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
-        let wanted = Wanted {
+        let expected = ExpectedFile {
             model: TUNED,
             sha256,
             to: &to,
         };
-        let pull = |from| pull_file(&wanted, from, &LIMITS, &|_, _| {});
+        let pull = |from| pull_file(&expected, from, &LIMITS, &|_, _| {});
         let from = from.to_str();
-        assert_eq!(pull(from).ok(), Some(Pulled::Fetched(to.clone())));
+        assert_eq!(pull(from).ok(), Some(PullOutcome::Fetched(to.clone())));
         assert_eq!(
             pull(Some("no/such/file")).ok(),
-            Some(Pulled::Already(to.clone()))
+            Some(PullOutcome::Already(to.clone()))
         );
-        assert_eq!(pull(None).ok(), Some(Pulled::Already(to.clone())));
+        assert_eq!(pull(None).ok(), Some(PullOutcome::Already(to.clone())));
         fs::write(&to, b"damaged").expect("it can be written");
-        let nowhere = pull(None).expect_err("it must come from somewhere");
+        let error = pull(None).expect_err("it must come from somewhere");
         assert!(
-            nowhere.to_string().contains("with --from") && pull(Some("no/such/file")).is_err(),
-            "{nowhere}"
+            error.to_string().contains("with --from") && pull(Some("no/such/file")).is_err(),
+            "{error}"
         );
-        assert_eq!(pull(from).ok(), Some(Pulled::Fetched(to.clone())));
+        assert_eq!(pull(from).ok(), Some(PullOutcome::Fetched(to.clone())));
         assert_eq!(fs::read(&to).expect("it can be read"), b"hello\n");
     }
 
     #[test]
-    fn near_names_of_our_own_are_suggested() {
+    fn similar_built_in_names_are_suggested() {
         for (name, own) in [
             ("tuend", Some(TUNED)),
             ("Static", Some(STATIC)),
             ("BGESmallENV15", None),
             ("", None),
         ] {
-            assert_eq!(own_name_like(name), own, "{name}");
+            assert_eq!(similar_built_in_name(name), own, "{name}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Selections that are run again.
+//! The rerun of recorded selections.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -7,59 +7,58 @@ use std::path::Path;
 use picktools::excerpt::marked;
 use picktools::names::{NameTable, Resolution};
 use picktools::{Access, Catalog, Engine, Mode, PickOptions, Selection};
-use picktools_audit::{self as audit, PolicyRecord, Read, Record, SelectionRecord};
+use picktools_audit::{self as audit, NumberedRecord, PolicyRecord, Record, SelectionRecord};
 use picktools_gateway::Settings;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::args::Model;
 
-/// How many engines are kept, each for a catalog.
+/// The largest number of cached engines, one per catalog.
 const MAX_ENGINES: usize = 8;
-/// How many tools of a selection a record lists.
-const LISTED: usize = 64;
-/// How many differences are kept, the largest.
+/// The number of picked tools that a record lists.
+const MAX_RECORDED_PICKS: usize = 64;
+/// The number of differences that are kept, largest first.
 const MAX_DIFFERENCES: usize = 100;
-/// The most characters of a request, and how many tools, that a table shows.
+/// The most characters of a request, and the most tools, in a table.
 const SHOWN_CHARS: usize = 60;
 const SHOWN_TOOLS: usize = 4;
-/// How many warnings are kept.
+/// The largest number of warnings.
 const MAX_WARNINGS: usize = 20;
 
-/// How many selections came out how.
+/// The counts of selections by the result of their rerun.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Counts {
-    /// Those that were run again.
+pub(crate) struct ReplayCounts {
+    /// Selections that were made again.
     replayed: u64,
-    /// Byte for byte the same.
+    /// Selections that are byte-identical.
     identical: u64,
-    /// The same tools in the same order, with other scores or reasons.
+    /// Selections with the same tools in the same order, but other scores or reasons.
     scores_differ: u64,
-    /// The same tools in another order.
+    /// Selections with the same tools in another order.
     order_differs: u64,
-    /// Other tools.
+    /// Selections with other tools.
     tools_differ: u64,
-    /// Those that could not be made any longer.
+    /// Selections that can no longer be made.
     failed: u64,
-    /// Of those that differ: requests in which something was replaced, which are not held against
-    /// it.
+    /// Selections that differ, but whose requests were redacted. They do not count as differences.
     redacted: u64,
-    /// Of those that differ: selections of which a stage had failed or run out of time.
+    /// Selections that differ, but had a stage that failed or timed out.
     degraded: u64,
-    /// Those that are not run again: of requests to models, and what is too large.
+    /// Selections that are not made again: those of the model proxy, and those that are too large.
     not_replayable: u64,
-    /// How long those that were run again took together, in microseconds.
+    /// The total time of the rerun in microseconds.
     time_us: u64,
 }
 
-impl Counts {
-    /// Returns `true` if all that could be the same are.
+impl ReplayCounts {
+    /// Returns `true` if all selections that were not redacted are identical.
     pub(super) fn are_same(&self) -> bool {
         self.replayed == self.identical + self.redacted
     }
 }
 
-impl fmt::Display for Counts {
+impl fmt::Display for ReplayCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             replayed,
@@ -72,45 +71,43 @@ impl fmt::Display for Counts {
         } = self;
         write!(
             f,
-            "{replayed} selections replayed: {identical} byte-identical, {order_differs} differ in order"
+            "{replayed} selections replayed: {identical} byte-identical, \
+             {order_differs} differ in order"
         )?;
         write!(
             f,
             ", {tools_differ} in tools, {scores_differ} in scores or reasons"
         )?;
-        for (count, what) in [
-            (*failed, "could not be made"),
-            (
-                self.redacted,
-                "of those that differ had something replaced in the request",
-            ),
+        for (count, description) in [
+            (*failed, "failed"),
+            (self.redacted, "differing ones have a redacted request"),
             (
                 self.degraded,
-                "of those that differ had a stage that failed or ran out of time",
+                "differing ones had a stage that failed or timed out",
             ),
             (
                 self.not_replayable,
-                "are not run again: of requests to models, or too large",
+                "not replayed, because they belong to the model proxy or are too large",
             ),
         ] {
             if count > 0 {
-                write!(f, "; {count} {what}")?;
+                write!(f, "; {count} {description}")?;
             }
         }
         Ok(())
     }
 }
 
-/// A selection that came out in another way.
+/// A selection that differs from the recorded one.
 #[derive(Debug, Serialize)]
 pub(super) struct Difference {
     record: u64,
     request: String,
-    differs_in: Differs,
-    /// The tools then and now.
+    differs_in: DifferenceKind,
+    /// The recorded tools and the current ones.
     then: Vec<String>,
     now: Vec<String>,
-    /// How many tools are among one of these alone.
+    /// The number of tools that are in only one of the two.
     others: usize,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     redacted: bool,
@@ -120,10 +117,10 @@ pub(super) struct Difference {
     error: Option<String>,
 }
 
-/// What a selection differs in.
+/// The kind of a difference, from the smallest to the largest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Differs {
+enum DifferenceKind {
     Scores,
     Order,
     Tools,
@@ -131,63 +128,79 @@ enum Differs {
 }
 
 impl Difference {
-    /// A row of a table.
+    /// Returns the row of the table.
     pub(super) fn row(&self) -> [String; 5] {
-        let list = |tools: &[String]| {
-            let mut shown: Vec<String> = tools
-                .iter()
-                .take(SHOWN_TOOLS)
-                .map(|tool| marked(tool, SHOWN_CHARS).into_owned())
-                .collect();
-            shown.extend(
-                (tools.len() > SHOWN_TOOLS)
-                    .then(|| format!("and {} more", tools.len() - SHOWN_TOOLS)),
-            );
-            if shown.is_empty() {
-                "–".to_owned()
-            } else {
-                shown.join(", ")
-            }
-        };
         let differs = match self.differs_in {
-            Differs::Scores => "scores",
-            Differs::Order => "order",
-            Differs::Tools => "tools",
-            Differs::All => "cannot be made",
+            DifferenceKind::Scores => "scores",
+            DifferenceKind::Order => "order",
+            DifferenceKind::Tools => "tools",
+            DifferenceKind::All => "failed",
         };
-        let now = self.error.as_ref().map_or_else(
-            || list(&self.now),
-            |error| marked(error, SHOWN_CHARS).into_owned(),
-        );
-        let request = marked(&self.request, SHOWN_CHARS).into_owned();
+        let now = match &self.error {
+            Some(error) => marked(error, SHOWN_CHARS).into_owned(),
+            None => list_tools(&self.now),
+        };
         [
             self.record.to_string(),
             differs.to_owned(),
-            request,
-            list(&self.then),
+            marked(&self.request, SHOWN_CHARS).into_owned(),
+            list_tools(&self.then),
             now,
         ]
     }
 }
 
-/// Runs selections again, record by record.
-pub(super) struct Again<'a> {
+/// Returns the first tools for the table, and the number of the others.
+fn list_tools(tools: &[String]) -> String {
+    if tools.is_empty() {
+        return "–".to_owned();
+    }
+    let mut names = Vec::new();
+    for tool in tools.iter().take(SHOWN_TOOLS) {
+        names.push(marked(tool, SHOWN_CHARS).into_owned());
+    }
+    if tools.len() > SHOWN_TOOLS {
+        names.push(format!("and {} more", tools.len() - SHOWN_TOOLS));
+    }
+    names.join(", ")
+}
+
+/// Compares the tools of a recorded selection with those of its rerun.
+fn difference_in_tools(then: &[String], now: &[String]) -> DifferenceKind {
+    let then_set: BTreeSet<&String> = then.iter().collect();
+    let now_set: BTreeSet<&String> = now.iter().collect();
+    if now == then {
+        DifferenceKind::Scores
+    } else if now_set == then_set {
+        DifferenceKind::Order
+    } else {
+        DifferenceKind::Tools
+    }
+}
+
+/// Returns the number of tools that are not among the others.
+fn count_missing(tools: &[String], others: &[String]) -> usize {
+    tools.iter().filter(|tool| !others.contains(tool)).count()
+}
+
+/// A rerun of recorded selections, record by record.
+pub(super) struct Replayer<'a> {
     folder: &'a Path,
     model: Model,
     mode: Mode,
-    /// In place of the recorded ones, with what its names mean.
+    /// The catalog that replaces the recorded ones, with its names.
     catalog: Option<(Catalog, NameTable)>,
     settings: Option<Settings>,
     engines: HashMap<String, Engine>,
     accesses: HashMap<String, Access>,
-    /// The digests of what roles may see.
+    /// The digests of the roles' access policies.
     roles: BTreeMap<String, String>,
-    counts: Counts,
+    counts: ReplayCounts,
     differences: Vec<Difference>,
     warnings: BTreeSet<String>,
 }
 
-impl<'a> Again<'a> {
+impl<'a> Replayer<'a> {
     pub(super) fn new(
         folder: &'a Path,
         model: Model,
@@ -207,16 +220,16 @@ impl<'a> Again<'a> {
             engines: HashMap::new(),
             accesses: HashMap::new(),
             roles: BTreeMap::new(),
-            counts: Counts::default(),
+            counts: ReplayCounts::default(),
             differences: Vec::new(),
             warnings: BTreeSet::new(),
         }
     }
 
-    /// Goes on with a record. Returns `true` if it was one of a selection.
-    pub(super) fn take(&mut self, read: Read) -> anyhow::Result<bool> {
+    /// Processes a record. Returns `true` if it is a selection.
+    pub(super) fn take(&mut self, read: NumberedRecord) -> anyhow::Result<bool> {
         match read.record {
-            Record::Policy(policy) => self.hold(*policy),
+            Record::Policy(policy) => self.apply_policy(*policy),
             Record::Selection(selection) => {
                 self.select(read.number, &selection)?;
                 return Ok(true);
@@ -226,13 +239,13 @@ impl<'a> Again<'a> {
         Ok(false)
     }
 
-    /// What held from a record on.
-    fn hold(&mut self, policy: PolicyRecord) {
-        if let (Some(model), Some(own)) = (&policy.model, self.model.identity())
-            && model != own
+    /// Applies a policy record to the records after it.
+    fn apply_policy(&mut self, policy: PolicyRecord) {
+        if let (Some(recorded), Some(current)) = (&policy.model, self.model.identity())
+            && recorded != current
         {
             self.warn(format!(
-                "some were made with the model {model}, and are run with {own}"
+                "some selections were made with the model {recorded} and are rerun with {current}"
             ));
         }
         self.accesses.extend(policy.access);
@@ -259,7 +272,7 @@ impl<'a> Again<'a> {
             return Ok(());
         };
         let started = std::time::Instant::now();
-        let made = self.pick(selection, options, query);
+        let result = self.pick(selection, options, query);
         self.counts.time_us += u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.counts.replayed += 1;
         let then: Vec<String> = selection
@@ -267,39 +280,32 @@ impl<'a> Again<'a> {
             .iter()
             .map(|pick| pick.tool.clone())
             .collect();
-        let (differs_in, now, error) = match made {
-            Ok(made) if sha256(&serde_json::to_vec(&made)?) == *digest => {
+        let (differs_in, now, error) = match result {
+            Ok(replayed) if sha256(&serde_json::to_vec(&replayed)?) == *digest => {
                 self.counts.identical += 1;
                 return Ok(());
             }
-            Ok(made) => {
-                let now: Vec<String> = made
+            Ok(replayed) => {
+                let now: Vec<String> = replayed
                     .picks
                     .iter()
-                    .take(LISTED)
+                    .take(MAX_RECORDED_PICKS)
                     .map(|pick| pick.tool.id.clone())
                     .collect();
-                let set = |tools: &[String]| tools.iter().cloned().collect::<BTreeSet<_>>();
-                let differs = match () {
-                    () if now == then => Differs::Scores,
-                    () if set(&now) == set(&then) => Differs::Order,
-                    () => Differs::Tools,
-                };
-                (differs, now, None)
+                (difference_in_tools(&then, &now), now, None)
             }
-            Err(error) => (Differs::All, Vec::new(), Some(format!("{error:#}"))),
+            Err(error) => (DifferenceKind::All, Vec::new(), Some(format!("{error:#}"))),
         };
         *match differs_in {
-            Differs::Scores => &mut self.counts.scores_differ,
-            Differs::Order => &mut self.counts.order_differs,
-            Differs::Tools => &mut self.counts.tools_differ,
-            Differs::All => &mut self.counts.failed,
+            DifferenceKind::Scores => &mut self.counts.scores_differ,
+            DifferenceKind::Order => &mut self.counts.order_differs,
+            DifferenceKind::Tools => &mut self.counts.tools_differ,
+            DifferenceKind::All => &mut self.counts.failed,
         } += 1;
         let (redacted, degraded) = (selection.redacted && error.is_none(), selection.degraded);
         self.counts.redacted += u64::from(redacted);
         self.counts.degraded += u64::from(degraded);
-        let others = then.iter().filter(|tool| !now.contains(tool)).count()
-            + now.iter().filter(|tool| !then.contains(tool)).count();
+        let others = count_missing(&then, &now) + count_missing(&now, &then);
         let request = marked(query.text(), 200).into_owned();
         let record = number;
         self.differences.push(Difference {
@@ -347,7 +353,7 @@ impl<'a> Again<'a> {
         let engine = self.engine(recorded)?;
         let mut options = options.clone();
         options.access = self.access(selection, engine.catalog())?;
-        // What is to be the same must not depend on how fast this machine is.
+        // The result must not depend on the speed of this machine.
         options.timeout = None;
         if self.mode != Mode::Hybrid {
             options.mode = Some(self.mode);
@@ -358,7 +364,7 @@ impl<'a> Again<'a> {
         Ok(engine.pick(query, &options)?)
     }
 
-    /// The engine for a catalog, or for the one that is in place of all.
+    /// Returns the engine of a recorded catalog, or of the catalog that replaces all.
     fn engine(&mut self, digest: &str) -> anyhow::Result<Engine> {
         let digest = if self.catalog.is_some() { "" } else { digest };
         if let Some(engine) = self.engines.get(digest) {
@@ -376,33 +382,30 @@ impl<'a> Again<'a> {
         Ok(engine)
     }
 
-    /// Who could see what, by what held then or by other settings.
+    /// Returns the access policy of a selection: the recorded one, or that of other settings.
     fn access(&self, selection: &SelectionRecord, catalog: &Catalog) -> anyhow::Result<Access> {
         let digest = selection.access.as_deref().unwrap_or_default();
-        let Some(then) = self.accesses.get(digest) else {
+        let Some(recorded) = self.accesses.get(digest) else {
             anyhow::bail!(
-                "the audit does not say who could see what then ({digest}); the record that did was removed"
+                "the audit log does not contain the access policy {digest} of this selection; \
+                 its record was removed"
             );
         };
         let mut access = match &self.settings {
-            None => then.clone(),
+            None => recorded.clone(),
             Some(settings) => {
                 let mut access = settings.access(&selection.role, catalog)?;
-                access.quarantine.clone_from(&then.quarantine);
-                // What the caller asked of fewer sources than it could see stays so.
-                let role = self
-                    .roles
-                    .get(&selection.role)
-                    .and_then(|role| self.accesses.get(role));
-                if role.is_none_or(|role| role.allow_sources != then.allow_sources) {
-                    access.allow_sources.clone_from(&then.allow_sources);
+                access.quarantine.clone_from(&recorded.quarantine);
+                // A caller that asked for fewer sources than it may see keeps that limit.
+                let role = self.role_access(&selection.role);
+                if role.is_none_or(|role| role.allow_sources != recorded.allow_sources) {
+                    access.allow_sources.clone_from(&recorded.allow_sources);
                 }
                 access
             }
         };
         if let Some((_, names)) = &self.catalog {
-            // Another catalog may not have them, and what it does not have is neither held back nor
-            // counted.
+            // Names that are missing in the other catalog would be errors.
             access.exclude.retain(|name| is_known(names, name));
             access.quarantine.retain(|name| is_known(names, name));
             access.quotas.retain(|name, _| is_known(names, name));
@@ -410,13 +413,19 @@ impl<'a> Again<'a> {
         Ok(access)
     }
 
-    /// What is to be known of how they were run.
+    /// Returns the recorded access policy of a role.
+    fn role_access(&self, role: &str) -> Option<&Access> {
+        let digest = self.roles.get(role)?;
+        self.accesses.get(digest)
+    }
+
+    /// Returns the warnings of the rerun.
     pub(super) fn warnings(&self) -> impl Iterator<Item = &String> {
         self.warnings.iter()
     }
 
-    /// What came of them, and the largest differences.
-    pub(super) fn end(mut self) -> (Counts, Vec<Difference>) {
+    /// Returns the counts and the largest differences.
+    pub(super) fn end(mut self) -> (ReplayCounts, Vec<Difference>) {
         self.keep_largest();
         (self.counts, self.differences)
     }

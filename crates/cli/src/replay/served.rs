@@ -1,21 +1,21 @@
-//! What tools served: which were called after a request, and which together.
+//! Requests and tasks with the tools that they called, from an audit log.
 
 use std::collections::{HashMap, VecDeque};
 
 use picktools::Query;
-use picktools_audit::{Read, Record};
+use picktools_audit::{CallRecord, NumberedRecord, Record, SelectionRecord};
 use picktools_eval::Qrels;
 use serde_json::{Value, json};
 
-/// Within which time after a request a call is made for it, in milliseconds.
-const FOR_IT_MS: u64 = 10 * 60 * 1_000;
-/// After which time without a call another task begins.
+/// The time after a request within which a call belongs to it, in milliseconds.
+const REQUEST_MS: u64 = 10 * 60 * 1_000;
+/// The time without a call after which a new task begins, in milliseconds.
 const TASK_MS: u64 = 30 * 60 * 1_000;
-/// How many requests of a session wait for calls: searches may be sent side by side.
-const OPEN: usize = 8;
-/// The most tools that count of one request.
+/// The number of requests of a session that wait for calls. Searches may run in parallel.
+const MAX_OPEN_REQUESTS: usize = 8;
+/// The most tools of one request.
 const MAX_TOOLS: usize = 8;
-/// How many sessions are looked after at once; over it, those that ended are.
+/// The number of sessions in memory above which ended sessions are closed.
 const MAX_SESSIONS: usize = 10_000;
 
 /// A request, and the tools that were called for it.
@@ -27,76 +27,40 @@ pub(super) struct ServedRequest {
     called: Vec<String>,
 }
 
-/// What is going on in a session.
+/// The open requests and the current task of a session.
 #[derive(Default)]
-struct Session {
+struct OpenSession {
     open: VecDeque<ServedRequest>,
     task: Vec<String>,
     last_ms: u64,
 }
 
-/// What tools served, as far as the records were read.
+impl OpenSession {
+    /// Returns the latest request that picked the tool, or else the latest request.
+    fn request_with_pick(&mut self, tool: &str) -> Option<&mut ServedRequest> {
+        let picked = |request: &ServedRequest| request.picks.iter().any(|pick| pick == tool);
+        match self.open.iter().rposition(picked) {
+            Some(position) => self.open.get_mut(position),
+            None => self.open.back_mut(),
+        }
+    }
+}
+
+/// The requests and tasks of the records that were read.
 #[derive(Default)]
-pub(super) struct Served {
-    sessions: HashMap<String, Session>,
+pub(super) struct ServedLog {
+    sessions: HashMap<String, OpenSession>,
     pub(super) requests: Vec<ServedRequest>,
     pub(super) tasks: Vec<Vec<String>>,
 }
 
-impl Served {
-    /// Goes on with a record.
-    pub(super) fn take(&mut self, read: Read) {
+impl ServedLog {
+    /// Processes a record.
+    pub(super) fn take(&mut self, read: NumberedRecord) {
         match read.record {
-            Record::Selection(selection) => {
-                let Some(query) = selection.query else { return };
-                let name = selection
-                    .session
-                    .unwrap_or_else(|| format!("key {}", selection.key));
-                let picks = selection.picks.into_iter().map(|pick| pick.tool).collect();
-                let (record, at_ms) = (read.number, read.at_ms);
-                let session = self.session(name, at_ms);
-                session.open.push_back(ServedRequest {
-                    record,
-                    at_ms,
-                    query,
-                    picks,
-                    called: Vec::new(),
-                });
-                let oldest = if session.open.len() > OPEN {
-                    session.open.pop_front()
-                } else {
-                    None
-                };
-                self.requests
-                    .extend(oldest.filter(ServedRequest::is_served));
-            }
-            Record::Call(call) => {
-                let Some(tool) = call.tool.filter(|_| call.outcome == "done") else {
-                    return;
-                };
-                let at_ms = read.at_ms;
-                let session = self.session(call.session, at_ms);
-                let is_recent =
-                    |request: &&mut ServedRequest| at_ms.saturating_sub(request.at_ms) <= FOR_IT_MS;
-                let found_it = |request: &ServedRequest| request.picks.contains(&tool);
-                // The latest that found the tool, else the latest.
-                let place = session
-                    .open
-                    .iter()
-                    .rposition(found_it)
-                    .or(session.open.len().checked_sub(1));
-                let request = place
-                    .and_then(|place| session.open.get_mut(place))
-                    .filter(is_recent);
-                if let Some(request) = request
-                    && request.called.len() < MAX_TOOLS
-                    && !request.called.contains(&tool)
-                {
-                    request.called.push(tool.clone());
-                }
-                session.task.push(tool);
-            }
-            // Sessions of another run have the same names.
+            Record::Selection(selection) => self.add_request(read.number, read.at_ms, *selection),
+            Record::Call(call) => self.add_call(read.at_ms, *call),
+            // Another run of the gateway uses the same session names.
             Record::Policy(policy) if policy.changed.iter().any(|changed| changed == "start") => {
                 self.end_sessions()
             }
@@ -104,18 +68,62 @@ impl Served {
         }
     }
 
-    /// A session that something is going on in.
-    fn session(&mut self, name: String, at_ms: u64) -> &mut Session {
+    /// Opens a request, and closes the oldest one of its session if too many are open.
+    fn add_request(&mut self, record: u64, at_ms: u64, selection: SelectionRecord) {
+        let Some(query) = selection.query else { return };
+        let name = match selection.session {
+            Some(name) => name,
+            None => format!("key {}", selection.key),
+        };
+        let picks = selection.picks.into_iter().map(|pick| pick.tool).collect();
+        let session = self.session(name, at_ms);
+        session.open.push_back(ServedRequest {
+            record,
+            at_ms,
+            query,
+            picks,
+            called: Vec::new(),
+        });
+        if session.open.len() <= MAX_OPEN_REQUESTS {
+            return;
+        }
+        if let Some(oldest) = session.open.pop_front()
+            && oldest.is_served()
+        {
+            self.requests.push(oldest);
+        }
+    }
+
+    /// Adds the tool of a successful call to its request and to the task.
+    fn add_call(&mut self, at_ms: u64, call: CallRecord) {
+        let Some(tool) = call.tool else { return };
+        if call.outcome != "done" {
+            return;
+        }
+        let session = self.session(call.session, at_ms);
+        if let Some(request) = session.request_with_pick(&tool)
+            && at_ms.saturating_sub(request.at_ms) <= REQUEST_MS
+            && request.called.len() < MAX_TOOLS
+            && !request.called.contains(&tool)
+        {
+            request.called.push(tool.clone());
+        }
+        session.task.push(tool);
+    }
+
+    /// Returns the session with this name, and ends its task after a long pause.
+    fn session(&mut self, name: String, at_ms: u64) -> &mut OpenSession {
         if self.sessions.len() >= MAX_SESSIONS {
-            let ended: Vec<String> = self
-                .sessions
-                .iter()
-                .filter(|(_, session)| at_ms.saturating_sub(session.last_ms) > TASK_MS)
-                .map(|(name, _)| name.clone())
-                .collect();
+            let mut ended = Vec::new();
+            for (name, session) in &self.sessions {
+                if at_ms.saturating_sub(session.last_ms) > TASK_MS {
+                    ended.push(name.clone());
+                }
+            }
             for name in ended {
-                let session = self.sessions.remove(&name);
-                self.close(session);
+                if let Some(session) = self.sessions.remove(&name) {
+                    self.close(session);
+                }
             }
         }
         let session = self.sessions.entry(name).or_default();
@@ -126,36 +134,38 @@ impl Served {
         session
     }
 
-    fn close(&mut self, session: Option<Session>) {
-        let Some(Session { open, task, .. }) = session else {
-            return;
-        };
-        self.requests
-            .extend(open.into_iter().filter(ServedRequest::is_served));
-        self.tasks.extend((!task.is_empty()).then_some(task));
-    }
-
-    fn end_sessions(&mut self) {
-        let mut sessions: Vec<(String, Session)> = self.sessions.drain().collect();
-        sessions.sort_by(|a, b| a.0.cmp(&b.0));
-        for (_, session) in sessions {
-            self.close(Some(session));
+    fn close(&mut self, session: OpenSession) {
+        for request in session.open {
+            if request.is_served() {
+                self.requests.push(request);
+            }
+        }
+        if !session.task.is_empty() {
+            self.tasks.push(session.task);
         }
     }
 
-    /// All of it, in the order of the records.
+    fn end_sessions(&mut self) {
+        let mut sessions: Vec<(String, OpenSession)> = self.sessions.drain().collect();
+        sessions.sort_by(|a, b| a.0.cmp(&b.0));
+        for (_, session) in sessions {
+            self.close(session);
+        }
+    }
+
+    /// Ends all sessions, and sorts the requests by record.
     pub(super) fn end(mut self) -> Self {
         self.end_sessions();
         self.requests.sort_by_key(|request| request.record);
         self
     }
 
-    /// The requests, as `picktools eval --queries` reads them.
+    /// Returns the requests in the format of `picktools eval --queries`.
     pub(super) fn queries(&self) -> serde_json::Result<String> {
         lines(self.requests.iter().map(ServedRequest::line))
     }
 
-    /// Which tools served them, as `picktools eval --qrels` reads it.
+    /// Returns the called tools in the format of `picktools eval --qrels`.
     pub(super) fn qrels(&self) -> Qrels {
         let mut qrels = Qrels::default();
         for request in &self.requests {
@@ -166,16 +176,19 @@ impl Served {
         qrels
     }
 
-    /// What tasks called, as `picktools pick --sequences` reads it.
+    /// Returns the calls of tasks in the format of `picktools pick --sequences`.
     pub(super) fn sequences(&self) -> serde_json::Result<String> {
         lines(self.tasks.iter().map(|task| json!(task)))
     }
 }
 
 fn lines(values: impl Iterator<Item = Value>) -> serde_json::Result<String> {
-    values
-        .map(|value| Ok(format!("{}\n", serde_json::to_string(&value)?)))
-        .collect()
+    let mut lines = String::new();
+    for value in values {
+        lines.push_str(&serde_json::to_string(&value)?);
+        lines.push('\n');
+    }
+    Ok(lines)
 }
 
 impl ServedRequest {
@@ -187,25 +200,25 @@ impl ServedRequest {
         format!("record-{}", self.record)
     }
 
-    /// A line of queries: the text alone, or the transcript that it ends.
+    /// Returns a line of queries: the text alone, or a transcript that ends with it.
     fn line(&self) -> Value {
         let query = &self.query;
         if query.context().is_empty() && query.called().is_empty() {
             return json!({"id": self.id(), "text": query.text()});
         }
-        let said = |text: &str| json!({"role": "user", "content": text});
+        let user_message = |text: &str| json!({"role": "user", "content": text});
         let mut messages = Vec::new();
-        messages.extend((!query.context().is_empty()).then(|| said(query.context())));
-        let calls: Vec<Value> = query
-            .called()
-            .iter()
-            .map(|name| json!({"type": "function", "function": {"name": name}}))
-            .collect();
-        messages.extend(
-            (!calls.is_empty())
-                .then(|| json!({"role": "assistant", "content": "", "tool_calls": calls})),
-        );
-        messages.push(said(query.text()));
+        if !query.context().is_empty() {
+            messages.push(user_message(query.context()));
+        }
+        let mut calls = Vec::new();
+        for name in query.called() {
+            calls.push(json!({"type": "function", "function": {"name": name}}));
+        }
+        if !calls.is_empty() {
+            messages.push(json!({"role": "assistant", "content": "", "tool_calls": calls}));
+        }
+        messages.push(user_message(query.text()));
         json!({"id": self.id(), "messages": messages})
     }
 }
@@ -217,22 +230,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_the_same_when_it_is_read_again() {
-        let say = |role: &str, text: &str| json!({"role": role, "content": text});
+    fn request_line_parses_to_the_same_query() {
+        let message = |role: &str, text: &str| json!({"role": role, "content": text});
         let call = json!({"role": "assistant", "content": "", "tool_calls": [
             {"type": "function", "function": {"name": "get_forecast"}},
             {"type": "function", "function": {"name": "book"}},
         ]});
-        let talk = json!([
-            say("user", "Weather in Nice?"),
+        let transcript = json!([
+            message("user", "Weather in Nice?"),
             call,
-            say("user", "hm"),
-            say("user", "and in\nTurin?")
+            message("user", "hm"),
+            message("user", "and in\nTurin?")
         ]);
-        let only_called = json!([say("user", " "), call, say("user", "go on")]);
+        let only_called = json!([message("user", " "), call, message("user", "go on")]);
         for query in [
             Query::new("a\tb\n\u{0}c"),
-            picktools_provider::query_from_value(&talk),
+            picktools_provider::query_from_value(&transcript),
             picktools_provider::query_from_value(&only_called),
         ] {
             let request = ServedRequest {
@@ -243,9 +256,9 @@ mod tests {
                 called: Vec::new(),
             };
             let text = lines(std::iter::once(request.line())).expect("JSON");
-            let read = QuerySet::parse(text.as_bytes(), std::path::Path::new("queries.jsonl"))
+            let queries = QuerySet::parse(text.as_bytes(), std::path::Path::new("queries.jsonl"))
                 .expect("a line");
-            assert_eq!(read.as_slice()[0].query(), query, "{text}");
+            assert_eq!(queries.as_slice()[0].query(), query, "{text}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The charts of the page: SVG that takes its colours from the page's style, so that one drawing
-//! serves light and dark.
+//! The charts of the page, as SVG with colours from the style of the page. One drawing serves the
+//! light and the dark theme.
 
 use kuva::backend::svg::SvgBackend;
 use kuva::plot::{
@@ -16,13 +16,13 @@ use super::tables::{Chart, cut, plain};
 /// The most characters of a label.
 const LABEL_CHARS: usize = 32;
 
-/// How many colours the style has for series: `--series-1` and so on.
+/// The number of series colours in the style: `--series-1` and so on.
 const SERIES_COLORS: usize = 6;
 
 const WIDE: (f64, f64) = (1000.0, 400.0);
 const HALF: (f64, f64) = (560.0, 380.0);
 
-/// Draws the values of several series for each group, between 0 and 1, side by side.
+/// Draws the values of several series per group, between 0 and 1, side by side.
 pub(super) fn bars(
     title: &str,
     value: &str,
@@ -31,16 +31,16 @@ pub(super) fn bars(
 ) -> Chart {
     let mut plot = BarPlot::new().with_width(0.85);
     for (name, values) in groups {
-        let values = values
-            .iter()
-            .enumerate()
-            .map(|(index, &value)| (value, series_color(index)));
-        plot = plot.with_group(label(name), values.collect::<Vec<_>>());
+        let mut bars = Vec::new();
+        for (index, value) in values.iter().enumerate() {
+            bars.push((*value, series_color(index)));
+        }
+        plot = plot.with_group(label(name), bars);
     }
-    let legend = series.iter().enumerate();
-    let legend = legend
-        .map(|(index, name)| entry(name, &series_color(index), LegendShape::Rect))
-        .collect();
+    let mut legend = Vec::new();
+    for (index, name) in series.iter().enumerate() {
+        legend.push(entry(name, &series_color(index), LegendShape::Rect));
+    }
     let plots = vec![Plot::Bar(plot)];
     let layout = Layout::auto_from_plots(&plots)
         .with_y_label(value)
@@ -52,8 +52,8 @@ pub(super) fn bars(
     draw(title, plots, layout, WIDE)
 }
 
-/// Draws the share of relevant tools over the score, `(score, share)`, both between 0 and 1, and
-/// where they would agree.
+/// Draws the share of relevant tools over the score, as `(score, share)` between 0 and 1, with the
+/// diagonal of perfect calibration.
 pub(super) fn reliability(title: &str, bins: &[(f64, f64)]) -> Chart {
     let ideal = LinePlot::new()
         .with_data([(0.0, 0.0), (1.0, 1.0)])
@@ -79,8 +79,7 @@ pub(super) fn reliability(title: &str, bins: &[(f64, f64)]) -> Chart {
     draw(title, plots, layout, HALF)
 }
 
-/// Draws which share of the picks took no longer than a time in microseconds, `(time, share)`, and
-/// marks some times.
+/// Draws the share of picks up to a time in microseconds, as `(time, share)`, and marks some times.
 pub(super) fn latency(title: &str, points: &[(f64, f64)], marks: &[(&str, f64)]) -> Chart {
     let line = LinePlot::new()
         .with_data(points.iter().copied())
@@ -94,21 +93,21 @@ pub(super) fn latency(title: &str, points: &[(f64, f64)], marks: &[(&str, f64)])
         .with_y_axis_min(0.0)
         .with_y_axis_max(1.0)
         .with_force_margins(64.0, 32.0);
-    let span = points
-        .first()
-        .zip(points.last())
-        .map_or(1.0, |(first, last)| last.0 / first.0);
+    let span = match (points.first(), points.last()) {
+        (Some(first), Some(last)) => last.0 / first.0,
+        _ => 1.0,
+    };
     for (index, (name, time)) in marks.iter().enumerate() {
         layout =
             layout.with_reference_line(ReferenceLine::vertical(*time).with_color("var(--muted)"));
-        // Beside the line and below the curve, each on a height of its own, since times may lie
-        // close together.
-        let place = TextAnnotation::new(
+        // The labels are next to their lines and below the curve. Each has a height of its own,
+        // because times may be close together.
+        let annotation = TextAnnotation::new(
             *name,
             time * span.powf(0.08).max(1.1),
             0.04 + 0.08 * index as f64,
         );
-        layout = layout.with_annotation(place.with_font_size(11));
+        layout = layout.with_annotation(annotation.with_font_size(11));
     }
     draw(title, plots, layout, HALF)
 }
@@ -118,7 +117,7 @@ pub(super) fn differences(title: &str, measure: &str, sorted: &[(f64, f64)]) -> 
     let area = |part: fn(f64) -> f64, color: &str| {
         let (x, y): (Vec<f64>, Vec<f64>) = sorted
             .iter()
-            .map(|&(place, value)| (place, part(value)))
+            .map(|&(rank, value)| (rank, part(value)))
             .unzip();
         let zero = vec![0.0; x.len()];
         Plot::Band(
@@ -139,20 +138,19 @@ pub(super) fn differences(title: &str, measure: &str, sorted: &[(f64, f64)]) -> 
     draw(title, plots, layout, (WIDE.0, 320.0))
 }
 
-/// Draws which share of the values lies where, `(value, share)` steps between 0 and 1, one line a
-/// series.
+/// Draws histograms as steps of `(value, share)` between 0 and 1, one line per series.
 pub(super) fn steps(title: &str, value: &str, series: &[(&str, Vec<(f64, f64)>)]) -> Chart {
-    let lines = series.iter().enumerate().map(|(index, (_, points))| {
-        LinePlot::new()
+    let mut plots = Vec::new();
+    let mut legend = Vec::new();
+    for (index, (name, points)) in series.iter().enumerate() {
+        let color = series_color(index);
+        legend.push(entry(name, &color, LegendShape::Line));
+        let line = LinePlot::new()
             .with_data(points.iter().copied())
-            .with_color(series_color(index))
-            .with_step()
-    });
-    let legend = series.iter().enumerate();
-    let legend = legend
-        .map(|(index, (name, _))| entry(name, &series_color(index), LegendShape::Line))
-        .collect();
-    let plots: Vec<Plot> = lines.map(Plot::Line).collect();
+            .with_color(color)
+            .with_step();
+        plots.push(Plot::Line(line));
+    }
     let layout = Layout::auto_from_plots(&plots)
         .with_x_label(value)
         .with_y_label("share of requests")
@@ -177,13 +175,13 @@ fn entry(name: &str, color: &str, shape: LegendShape) -> LegendEntry {
     }
 }
 
-/// A name as a label: short, without invisible characters, and with `$` kept from meaning a
-/// formula.
+/// Returns a name as a label: short, without invisible characters, and with `$` escaped because it
+/// would start a formula.
 fn label(name: &str) -> String {
     plain(&cut(name, LABEL_CHARS)).replace('$', r"\$")
 }
 
-/// Draws at the width that the page gives; `title` is for those who cannot see it.
+/// Draws the plots. `title` is the text alternative.
 fn draw(title: &str, plots: Vec<Plot>, layout: Layout, (width, height): (f64, f64)) -> Chart {
     let layout = layout
         .with_theme(theme())
@@ -196,7 +194,7 @@ fn draw(title: &str, plots: Vec<Plot>, layout: Layout, (width, height): (f64, f6
         .with_legend_box(false);
     let scene = render_multiple(plots, layout);
     let svg = SvgBackend::new().render_scene(&scene);
-    // The opening tag has a fixed size, and a name space that HTML does without.
+    // The opening tag has a fixed size, and a namespace that HTML does not need.
     let drawing = svg.split_once('>').map_or("", |(_, drawing)| drawing);
     Chart {
         title: title.to_owned(),

@@ -1,5 +1,4 @@
-//! How the template shows text that somebody else wrote. The template escapes what comes out of
-//! this.
+//! Filters of the template for untrusted text. The template escapes their output.
 
 #![expect(unreachable_pub, reason = "what the macro writes is public")]
 
@@ -7,7 +6,7 @@ use std::fmt::Display;
 
 use askama::{Result, Values, filter_fn};
 
-/// A text of which nothing is invisible or turns the text around.
+/// Returns a text without invisible characters and without changes of the text direction.
 #[filter_fn]
 pub(super) fn plain<T: Display>(text: T, _: &dyn Values) -> Result<String> {
     Ok(super::tables::plain(&text.to_string()).into_owned())

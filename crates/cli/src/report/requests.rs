@@ -1,56 +1,55 @@
-//! The part of the page that goes request by request.
+//! The part of the page about single requests.
 
 use std::collections::BTreeMap;
 
-use super::tables::{Cell, Content, Drawn, Table, cut};
-use super::{MEASURE, Page, PageSet, Side, charts};
+use super::tables::{Cell, CellContent, ChartWithTable, Table, cut};
+use super::{MEASURE, PageSet, ReportPage, Side, charts};
 use picktools_eval::{
     CompareOptions, Judgments, QueryDifference, RunEntry, TIE, compare,
     differences as query_differences,
 };
 
-/// How many requests that won, and that lost, are shown of a set.
-const SHOWN: usize = 10;
+/// The number of won and of lost requests per set.
+const MAX_SHOWN: usize = 10;
 
-/// How many picks of each side are shown.
+/// The number of picks per configuration.
 const PICKS: usize = 5;
 
-/// How many relevant tools of a request are shown.
+/// The number of relevant tools per request.
 const RELEVANT: usize = 6;
 
-/// The most characters of a request, and of a tool's id.
+/// The most characters of a request, and of the id of a tool.
 const TEXT_CHARS: usize = 280;
 const ID_CHARS: usize = 80;
 
 /// The most points of the chart.
 const CHART_POINTS: usize = 600;
 
-/// The requests of a set that won most and lost most.
+/// The requests of a set with the largest gains and losses.
 pub(super) struct SetPart {
     pub(super) name: String,
-    /// Each with a title; without a table where there are none.
+    /// The tables with their titles; `None` if a table is empty.
     pub(super) parts: Vec<(&'static str, Option<Table>)>,
 }
 
-/// Where the subject is better than the baseline, and where it is worse.
+/// The requests on which the subject and the baseline differ.
 pub(super) struct Differences {
-    pub(super) drawn: Drawn,
+    pub(super) chart_with_table: ChartWithTable,
     pub(super) sets: Vec<SetPart>,
 }
 
-/// Where the subject is better than the baseline, and where it is worse; `None` where no request
-/// was scored.
-pub(super) fn differences(page: &Page<'_>) -> Option<Differences> {
+/// Compares the subject with the baseline per request. Returns `None` if no request was scored.
+pub(super) fn differences(page: &ReportPage<'_>) -> Option<Differences> {
     let mut all = Vec::new();
     let mut table = Table::new(["set", "won", "equal", "lost", "difference", "p"]);
     let mut sets = Vec::new();
     for set in &page.sets {
-        let found = query_differences(set.baseline.scores, set.subject.scores, MEASURE);
-        all.extend(found.iter().map(QueryDifference::difference));
+        let set_differences = query_differences(set.baseline.scores, set.subject.scores, MEASURE);
+        all.extend(set_differences.iter().map(QueryDifference::difference));
         if let Some(row) = counts(set) {
             table.row(row);
         }
-        sets.push(set_part(page, set, &found));
+        sets.push(set_part(page, set, &set_differences));
     }
     if all.is_empty() {
         return None;
@@ -62,12 +61,12 @@ pub(super) fn differences(page: &Page<'_>) -> Option<Differences> {
         &thinned(&all),
     );
     Some(Differences {
-        drawn: Drawn { chart, table },
+        chart_with_table: ChartWithTable { chart, table },
         sets,
     })
 }
 
-/// The sums of a set; none where no request was scored.
+/// Returns the counts of a set, or `None` if no request was scored.
 fn counts(set: &PageSet<'_>) -> Option<Vec<Cell>> {
     let comparison = compare(
         set.baseline.scores,
@@ -76,47 +75,46 @@ fn counts(set: &PageSet<'_>) -> Option<Vec<Cell>> {
     )
     .ok()?;
     let row = comparison.measures.get(&MEASURE)?;
-    let counts = [row.wins, row.ties, row.losses].map(Cell::figure);
-    let rest = [
+    Some(vec![
+        Cell::name(set.name),
+        Cell::figure(row.wins),
+        Cell::figure(row.ties),
+        Cell::figure(row.losses),
         Cell::difference(row.difference),
         Cell::figure(format_args!("{:.4}", row.p)),
-    ];
-    Some(
-        std::iter::once(Cell::name(set.name))
-            .chain(counts)
-            .chain(rest)
-            .collect(),
-    )
+    ])
 }
 
-/// The sorted differences with their places; of many, evenly spaced ones and the last.
+/// Returns the sorted differences with their ranks; of many, evenly spaced ones and the last.
 fn thinned(sorted: &[f64]) -> Vec<(f64, f64)> {
     let step = sorted.len().div_ceil(CHART_POINTS).max(1);
     let last = sorted.len() - 1;
-    let places = (0..sorted.len()).filter(|place| place % step == 0 || *place == last);
-    places
-        .map(|place| ((place + 1) as f64, sorted[place]))
-        .collect()
+    let mut points = Vec::new();
+    for (index, difference) in sorted.iter().enumerate() {
+        if index % step == 0 || index == last {
+            points.push(((index + 1) as f64, *difference));
+        }
+    }
+    points
 }
 
-fn set_part(page: &Page<'_>, set: &PageSet<'_>, found: &[QueryDifference]) -> SetPart {
-    let texts: BTreeMap<&str, &str> = set
-        .queries
+fn set_part(page: &ReportPage<'_>, set: &PageSet<'_>, differences: &[QueryDifference]) -> SetPart {
+    let mut texts = BTreeMap::new();
+    for query in set.queries {
+        texts.insert(query.id.as_str(), query.text.as_str());
+    }
+    let won: Vec<_> = differences
         .iter()
-        .map(|query| (query.id.as_str(), query.text.as_str()))
-        .collect();
-    let won: Vec<_> = found
-        .iter()
-        .take(SHOWN)
+        .take(MAX_SHOWN)
         .filter(|one| one.difference() > TIE)
         .collect();
-    let lost: Vec<_> = found
+    let lost: Vec<_> = differences
         .iter()
         .rev()
-        .take(SHOWN)
+        .take(MAX_SHOWN)
         .filter(|one| one.difference() < -TIE)
         .collect();
-    let [subject, baseline] = [page.subject(), page.baseline()].map(|side| side.name.as_str());
+    let (subject, baseline) = (&page.subject().name, &page.baseline().name);
     let part = |requests: Vec<&QueryDifference>| {
         let mut table = Table::new(["difference", "request", "relevant tools", subject, baseline]);
         for one in &requests {
@@ -132,7 +130,7 @@ fn set_part(page: &Page<'_>, set: &PageSet<'_>, found: &[QueryDifference]) -> Se
 }
 
 fn row(set: &PageSet<'_>, one: &QueryDifference, text: &str) -> Vec<Cell> {
-    let request = Content::Request {
+    let request = CellContent::Request {
         text: cut(text, TEXT_CHARS).into_owned(),
         id: cut(&one.query, ID_CHARS).into_owned(),
     };
@@ -140,43 +138,50 @@ fn row(set: &PageSet<'_>, one: &QueryDifference, text: &str) -> Vec<Cell> {
     let judgments = set.qrels.get(&one.query).unwrap_or(&unjudged);
     vec![
         Cell::difference(one.difference()),
-        Cell::of(request),
-        Cell::of(relevant(set, &one.query, judgments)),
-        Cell::of(picks(set.subject, &one.query, judgments)),
-        Cell::of(picks(set.baseline, &one.query, judgments)),
+        Cell::new(request),
+        Cell::new(relevant(set, &one.query, judgments)),
+        Cell::new(picks(set.subject, &one.query, judgments)),
+        Cell::new(picks(set.baseline, &one.query, judgments)),
     ]
 }
 
-/// The relevant tools, with their ranks by the subject and by the baseline.
-fn relevant(set: &PageSet<'_>, query: &str, judgments: &Judgments) -> Content {
-    let rank = |side: Side<'_>, tool: &str| {
-        let place = ranking(side, query)
-            .iter()
-            .position(|entry| entry.tool == tool);
-        place.map_or_else(|| "–".to_owned(), |place| (place + 1).to_string())
-    };
-    let tools: Vec<&str> = judgments
-        .iter()
-        .filter(|(_, grade)| *grade > 0)
-        .map(|(tool, _)| tool)
-        .collect();
-    let shown = tools.iter().take(RELEVANT).map(|tool| {
-        let ranks = format!("{} / {}", rank(set.subject, tool), rank(set.baseline, tool));
-        (cut(tool, ID_CHARS).into_owned(), ranks)
-    });
-    Content::Relevant {
-        tools: shown.collect(),
-        more: tools.len().saturating_sub(RELEVANT),
+/// Returns the relevant tools with their ranks by the subject and by the baseline.
+fn relevant(set: &PageSet<'_>, query: &str, judgments: &Judgments) -> CellContent {
+    let mut tools = Vec::new();
+    let mut more = 0;
+    for (tool, grade) in judgments.iter() {
+        if grade <= 0 {
+            continue;
+        }
+        if tools.len() == RELEVANT {
+            more += 1;
+            continue;
+        }
+        let subject_rank = rank(set.subject, query, tool);
+        let baseline_rank = rank(set.baseline, query, tool);
+        let ranks = format!("{subject_rank} / {baseline_rank}");
+        tools.push((cut(tool, ID_CHARS).into_owned(), ranks));
+    }
+    CellContent::Relevant { tools, more }
+}
+
+/// Returns the rank of a tool, or a dash if it is not in the ranking.
+fn rank(side: Side<'_>, query: &str, tool: &str) -> String {
+    let mut entries = ranking(side, query).iter();
+    match entries.position(|entry| entry.tool == tool) {
+        Some(index) => (index + 1).to_string(),
+        None => "–".to_owned(),
     }
 }
 
-/// The first picks; the relevant ones stand out.
-fn picks(side: Side<'_>, query: &str, judgments: &Judgments) -> Content {
-    let shown = ranking(side, query).iter().take(PICKS).map(|entry| {
+/// Returns the first picks, with a mark at relevant ones.
+fn picks(side: Side<'_>, query: &str, judgments: &Judgments) -> CellContent {
+    let mut picks = Vec::new();
+    for entry in ranking(side, query).iter().take(PICKS) {
         let is_relevant = judgments.grade(&entry.tool).is_some_and(|grade| grade > 0);
-        (cut(&entry.tool, ID_CHARS).into_owned(), is_relevant)
-    });
-    Content::Picks(shown.collect())
+        picks.push((cut(&entry.tool, ID_CHARS).into_owned(), is_relevant));
+    }
+    CellContent::Picks(picks)
 }
 
 fn ranking<'a>(side: Side<'a>, query: &str) -> &'a [RunEntry] {

@@ -1,138 +1,141 @@
-//! The parts of the page that sum up.
+//! The summary parts of the page.
 
-use super::tables::{Cell, Drawn, Table};
-use super::{MEASURE, Page, charts};
-use picktools_eval::{
-    Calibration, ConfigurationReport, Latency, Measure, SetReport, cumulative, shares,
-};
+use super::tables::{Cell, ChartWithTable, Table};
+use super::{MEASURE, ReportPage, charts};
+use picktools_eval::{ConfigurationReport, Latency, Measure, ScoreCalibration, cumulative, shares};
 
-/// How many points a curve has at most.
+/// The most points of a curve.
 const CURVE_POINTS: usize = 240;
 
-/// Into how many parts estimates are sorted.
+/// The number of bins of estimates.
 const ESTIMATE_BINS: usize = 20;
 
-/// A set that was measured, with its counts.
+/// A set with its counts.
 pub(super) struct SetCounts {
     pub(super) name: String,
     pub(super) tools: String,
     pub(super) queries: String,
 }
 
-/// What was measured.
-pub(super) fn sets(page: &Page<'_>) -> Vec<SetCounts> {
-    let sets = page.subject().report.sets().iter();
-    sets.map(|(name, set)| SetCounts {
-        name: name.clone(),
-        tools: grouped(set.tools),
-        queries: grouped(set.queries),
-    })
-    .collect()
+/// Returns the sets with their counts.
+pub(super) fn sets(page: &ReportPage<'_>) -> Vec<SetCounts> {
+    let mut counts = Vec::new();
+    for (name, set) in page.subject().report.sets() {
+        counts.push(SetCounts {
+            name: name.clone(),
+            tools: grouped(set.tools),
+            queries: grouped(set.queries),
+        });
+    }
+    counts
 }
 
-/// Every configuration on every set.
-pub(super) fn comparison(page: &Page<'_>) -> Drawn {
-    let names: Vec<&str> = page
-        .configurations
-        .iter()
-        .map(|configuration| configuration.name.as_str())
-        .collect();
-    let mut table = Table::new(["set"].into_iter().chain(names.iter().copied()));
+/// Returns the measure of every configuration on every set.
+pub(super) fn comparison(page: &ReportPage<'_>) -> ChartWithTable {
+    let mut names = Vec::new();
+    for configuration in page.configurations {
+        names.push(configuration.name.as_str());
+    }
+    let mut head = vec!["set"];
+    head.extend(&names);
+    let mut table = Table::new(head);
     let mut groups = Vec::new();
     for (index, set) in page.sets.iter().enumerate() {
-        let value =
-            |configuration: &ConfigurationReport| score(&configuration.report.sets()[index].1);
-        let values: Vec<Option<f64>> = page.configurations.iter().map(value).collect();
-        table.row(best_marked(set.name, &values));
-        groups.push((
-            set.name,
-            values.into_iter().map(Option::unwrap_or_default).collect(),
-        ));
+        let mut scores = Vec::new();
+        for configuration in page.configurations {
+            scores.push(set_score(configuration, index));
+        }
+        table.row(best_marked(set.name, &scores));
+        groups.push((set.name, bar_heights(&scores)));
     }
-    let mean =
-        |configuration: &ConfigurationReport| configuration.report.mean().get(&MEASURE).copied();
-    let means: Vec<Option<f64>> = page.configurations.iter().map(mean).collect();
+    let means: Vec<Option<f64>> = page.configurations.iter().map(mean_score).collect();
     table.sum(best_marked("mean", &means));
-    groups.push((
-        "mean",
-        means.into_iter().map(Option::unwrap_or_default).collect(),
-    ));
+    groups.push(("mean", bar_heights(&means)));
     let chart = charts::bars(
         &format!("{MEASURE} by set and ranking"),
         &MEASURE.to_string(),
         &groups,
         &names,
     );
-    Drawn { chart, table }
+    ChartWithTable { chart, table }
 }
 
-/// The other figures of each configuration.
-pub(super) fn means(page: &Page<'_>) -> Table {
-    let head = ["ranking".to_owned()]
-        .into_iter()
-        .chain(Measure::SUMMARY.iter().map(ToString::to_string));
-    let mut table = Table::new(head.chain(["ECE", "AUROC", "p50 µs", "p99 µs"].map(str::to_owned)));
+/// Returns the heights of bars. A missing score has no bar.
+fn bar_heights(scores: &[Option<f64>]) -> Vec<f64> {
+    let mut heights = Vec::new();
+    for score in scores {
+        heights.push(score.unwrap_or_default());
+    }
+    heights
+}
+
+/// Returns the other figures of each configuration.
+pub(super) fn means(page: &ReportPage<'_>) -> Table {
+    let mut head = vec!["ranking".to_owned()];
+    for measure in &Measure::SUMMARY {
+        head.push(measure.to_string());
+    }
+    head.extend(["ECE", "AUROC", "p50 µs", "p99 µs"].map(str::to_owned));
+    let mut table = Table::new(head);
     for configuration in page.configurations {
+        let means = configuration.report.mean();
         let mut row = vec![Cell::name(&configuration.name)];
-        row.extend(
-            Measure::SUMMARY
-                .iter()
-                .map(|measure| number(configuration.report.mean().get(measure).copied())),
-        );
-        row.extend([configuration.ece(), configuration.auroc()].map(number));
-        row.extend(
-            [
-                configuration.latency_us(|l| l.p50),
-                configuration.latency_us(|l| l.p99),
-            ]
-            .map(time),
-        );
+        for measure in &Measure::SUMMARY {
+            row.push(number(means.get(measure).copied()));
+        }
+        row.push(number(configuration.ece()));
+        row.push(number(configuration.auroc()));
+        row.push(time(configuration.latency_us(|latency| latency.p50)));
+        row.push(time(configuration.latency_us(|latency| latency.p99)));
         table.row(row);
     }
     table
 }
 
-/// What the whole loses without one of its signals.
-pub(super) fn ablation(page: &Page<'_>) -> Table {
-    let whole = &page.configurations[page.whole];
-    let parts: Vec<(&str, &ConfigurationReport)> = page
-        .ablations
-        .iter()
-        .map(|(name, left)| (name.as_str(), &page.configurations[*left]))
-        .collect();
-    let mut table = Table::new(
-        ["set", &whole.name]
-            .into_iter()
-            .chain(parts.iter().map(|(name, _)| *name)),
-    );
-    let row = |name: &str, value: &dyn Fn(&ConfigurationReport) -> Option<f64>| {
-        let mut row = vec![Cell::name(name), number(value(whole))];
-        row.extend(
-            parts
-                .iter()
-                .map(|(_, left)| match (value(left), value(whole)) {
-                    (Some(left), Some(whole)) => Cell::difference(left - whole),
-                    _ => number(None),
-                }),
-        );
-        row
-    };
-    for (index, set) in page.sets.iter().enumerate() {
-        table.row(row(set.name, &|configuration| {
-            score(&configuration.report.sets()[index].1)
-        }));
+/// Returns the change of the measure without one of the signals.
+pub(super) fn ablation(page: &ReportPage<'_>) -> Table {
+    let full = &page.configurations[page.full];
+    let mut head = vec!["set", &full.name];
+    let mut reduced = Vec::new();
+    for (name, index) in page.ablations {
+        head.push(name);
+        reduced.push(&page.configurations[*index]);
     }
-    table.sum(row("mean", &|configuration| {
-        configuration.report.mean().get(&MEASURE).copied()
-    }));
+    let mut table = Table::new(head);
+    for (index, set) in page.sets.iter().enumerate() {
+        let score = |configuration: &ConfigurationReport| set_score(configuration, index);
+        table.row(ablation_row(set.name, full, &reduced, score));
+    }
+    table.sum(ablation_row("mean", full, &reduced, mean_score));
     table
 }
 
-/// Whether scores mean what they say, and in how many bins; `None` where they are no probabilities.
-pub(super) fn calibration(page: &Page<'_>) -> Option<(Drawn, usize)> {
+/// Returns a row with the score of every signal together, and the change of each reduced
+/// configuration.
+fn ablation_row(
+    name: &str,
+    full: &ConfigurationReport,
+    reduced: &[&ConfigurationReport],
+    score: impl Fn(&ConfigurationReport) -> Option<f64>,
+) -> Vec<Cell> {
+    let full_score = score(full);
+    let mut row = vec![Cell::name(name), number(full_score)];
+    for configuration in reduced {
+        row.push(match (score(configuration), full_score) {
+            (Some(reduced_score), Some(full_score)) => Cell::difference(reduced_score - full_score),
+            _ => number(None),
+        });
+    }
+    row
+}
+
+/// Returns the calibration of the scores and the number of bins, or `None` if the scores are not
+/// probabilities.
+pub(super) fn calibration(page: &ReportPage<'_>) -> Option<(ChartWithTable, usize)> {
     let reports = page.subject().report.sets();
     page.subject().ece()?;
-    let all = Calibration::of_sets(page.sets.iter().map(|set| (set.subject.run, set.qrels)))?;
+    let all =
+        ScoreCalibration::from_sets(page.sets.iter().map(|set| (set.subject.run, set.qrels)))?;
     let mut table = Table::new([
         "set",
         "returned tools",
@@ -141,36 +144,38 @@ pub(super) fn calibration(page: &Page<'_>) -> Option<(Drawn, usize)> {
         "Brier",
         "Brier of the base rate",
     ]);
-    let row = |name: &str, of: &Calibration| {
-        let relevant = Cell::figure(format_args!("{:.1} %", of.base_rate * 100.0));
-        let figures = [of.ece, of.brier, of.base_rate_brier].map(|value| number(Some(value)));
-        [Cell::name(name), Cell::figure(grouped(of.tools)), relevant]
-            .into_iter()
-            .chain(figures)
-            .collect()
-    };
     for (name, report) in reports {
         if let Some(calibration) = &report.calibration {
-            table.row(row(name, calibration));
+            table.row(calibration_row(name, calibration));
         }
     }
-    table.sum(row("all together", &all));
+    table.sum(calibration_row("all together", &all));
     let bins: Vec<(f64, f64)> = all
         .bins
         .iter()
         .map(|bin| (bin.score, bin.relevant))
         .collect();
     let chart = charts::reliability("Share of relevant tools by score", &bins);
-    Some((Drawn { chart, table }, bins.len()))
+    Some((ChartWithTable { chart, table }, bins.len()))
 }
 
-/// How long a pick takes; `None` where that was not measured.
-pub(super) fn latency(page: &Page<'_>) -> Option<Drawn> {
-    let times: Vec<_> = page
-        .sets
-        .iter()
-        .flat_map(|set| set.times.iter().copied())
-        .collect();
+fn calibration_row(name: &str, calibration: &ScoreCalibration) -> Vec<Cell> {
+    vec![
+        Cell::name(name),
+        Cell::figure(grouped(calibration.tools)),
+        Cell::figure(format_args!("{:.1} %", calibration.base_rate * 100.0)),
+        number(Some(calibration.ece)),
+        number(Some(calibration.brier)),
+        number(Some(calibration.base_rate_brier)),
+    ]
+}
+
+/// Returns the latency of picks, or `None` if it was not measured.
+pub(super) fn latency(page: &ReportPage<'_>) -> Option<ChartWithTable> {
+    let mut times = Vec::new();
+    for set in &page.sets {
+        times.extend_from_slice(set.times);
+    }
     let all = Latency::from_durations(&times)?;
     let mut table = Table::new([
         "set",
@@ -181,16 +186,12 @@ pub(super) fn latency(page: &Page<'_>) -> Option<Drawn> {
         "mean µs",
         "longest µs",
     ]);
-    let figures =
-        |of: &Latency| [of.p50, of.p90, of.p99, of.mean, of.max].map(|value| time(Some(value)));
     for (name, report) in page.subject().report.sets() {
         if let Some(latency) = &report.latency_us {
-            let names = [Cell::name(name), Cell::figure(grouped(report.tools))];
-            table.row(names.into_iter().chain(figures(latency)).collect());
+            table.row(latency_row(name, grouped(report.tools), latency));
         }
     }
-    let names = [Cell::name("all together"), Cell::figure("")];
-    table.sum(names.into_iter().chain(figures(&all)).collect());
+    table.sum(latency_row("all together", String::new(), &all));
     let microseconds: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e6).collect();
     let marks = [("p50", all.p50), ("p90", all.p90), ("p99", all.p99)];
     let chart = charts::latency(
@@ -198,14 +199,30 @@ pub(super) fn latency(page: &Page<'_>) -> Option<Drawn> {
         &cumulative(&microseconds, CURVE_POINTS),
         &marks,
     );
-    Some(Drawn { chart, table })
+    Some(ChartWithTable { chart, table })
 }
 
-/// Whether the ranking knows when no tool answers; `None` where it gives no estimate.
-pub(super) fn abstention(page: &Page<'_>) -> Option<Drawn> {
-    let estimates = page.sets.iter().filter_map(|set| set.estimates);
-    let (with, without): (Vec<&[f64]>, Vec<&[f64]>) = estimates.unzip();
-    let (with, without) = (with.concat(), without.concat());
+fn latency_row(name: &str, tools: String, latency: &Latency) -> Vec<Cell> {
+    vec![
+        Cell::name(name),
+        Cell::figure(tools),
+        time(Some(latency.p50)),
+        time(Some(latency.p90)),
+        time(Some(latency.p99)),
+        time(Some(latency.mean)),
+        time(Some(latency.max)),
+    ]
+}
+
+/// Returns the quality of the answerability estimates, or `None` without estimates.
+pub(super) fn abstention(page: &ReportPage<'_>) -> Option<ChartWithTable> {
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for set in &page.sets {
+        if let Some((set_with, set_without)) = set.estimates {
+            with.extend_from_slice(set_with);
+            without.extend_from_slice(set_without);
+        }
+    }
     if with.is_empty() || without.is_empty() {
         return None;
     }
@@ -231,45 +248,57 @@ pub(super) fn abstention(page: &Page<'_>) -> Option<Drawn> {
     ];
     let chart = charts::steps(
         "Estimates with and without the tools",
-        "estimate that a tool answers",
+        "answerability estimate",
         &series,
     );
-    Some(Drawn { chart, table })
+    Some(ChartWithTable { chart, table })
 }
 
-/// The outline of a histogram.
+/// Returns the outline of a histogram.
 fn steps(values: &[f64]) -> Vec<(f64, f64)> {
     let shares = shares(values, ESTIMATE_BINS);
-    let last = shares.last().copied().map(|share| (1.0, share));
-    let steps = shares
-        .iter()
-        .enumerate()
-        .map(|(bin, &share)| (bin as f64 / ESTIMATE_BINS as f64, share));
-    steps.chain(last).collect()
+    let mut steps = Vec::new();
+    for (bin, share) in shares.iter().enumerate() {
+        steps.push((bin as f64 / ESTIMATE_BINS as f64, *share));
+    }
+    if let Some(share) = shares.last() {
+        steps.push((1.0, *share));
+    }
+    steps
 }
 
-fn score(set: &SetReport) -> Option<f64> {
+/// Returns the measure of a configuration on the set with this index.
+fn set_score(configuration: &ConfigurationReport, index: usize) -> Option<f64> {
+    let (_, set) = &configuration.report.sets()[index];
     set.measures.get(&MEASURE).copied()
 }
 
-/// A row of figures of which the best, as it is printed, stands out.
+/// Returns the mean of the measure of a configuration.
+fn mean_score(configuration: &ConfigurationReport) -> Option<f64> {
+    configuration.report.mean().get(&MEASURE).copied()
+}
+
+/// Returns a row of figures with a mark at the best, compared as printed.
 fn best_marked(name: &str, values: &[Option<f64>]) -> Vec<Cell> {
-    let printed: Vec<String> = values
-        .iter()
-        .map(|value| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.4}")))
-        .collect();
-    // The dash is not of figures, and comes after them in no order that matters.
+    let mut printed = Vec::new();
+    for value in values {
+        printed.push(match value {
+            Some(value) => format!("{value:.4}"),
+            None => "–".to_owned(),
+        });
+    }
+    // The dash stands for a missing figure and is skipped.
     let best = printed.iter().filter(|text| *text != "–").max().cloned();
-    let cell = |text: String| {
-        if Some(&text) == best.as_ref() {
+    let mut row = vec![Cell::name(name)];
+    for text in printed {
+        let is_best = Some(&text) == best.as_ref();
+        row.push(if is_best {
             Cell::best(text)
         } else {
             Cell::figure(text)
-        }
-    };
-    std::iter::once(Cell::name(name))
-        .chain(printed.into_iter().map(cell))
-        .collect()
+        });
+    }
+    row
 }
 
 fn number(value: Option<f64>) -> Cell {
@@ -286,12 +315,12 @@ fn time(value: Option<f64>) -> Cell {
     )
 }
 
-/// A count with its thousands apart.
+/// Formats a count with separators of thousands.
 fn grouped(count: usize) -> String {
     let digits = count.to_string();
     let mut grouped = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);

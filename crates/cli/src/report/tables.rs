@@ -1,51 +1,51 @@
-//! Tables and charts of the page, before they are written.
+//! The model of tables and charts of the page.
 
 use std::borrow::Cow;
 use std::fmt::Display;
 
-/// What stands in a cell.
-pub(super) enum Content {
+/// The content of a cell.
+pub(super) enum CellContent {
     Text(String),
-    /// A request, and its id.
+    /// A request with its id.
     Request {
         text: String,
         id: String,
     },
-    /// Tools, each with its ranks, and how many more there are.
+    /// Tools with their ranks, and the number of further tools.
     Relevant {
         tools: Vec<(String, String)>,
         more: usize,
     },
-    /// Tools, and whether each is relevant.
+    /// Tools, each with `true` if it is relevant.
     Picks(Vec<(String, bool)>),
 }
 
 /// A cell of a [`Table`].
 pub(super) struct Cell {
-    pub(super) content: Content,
+    pub(super) content: CellContent,
     pub(super) class: &'static str,
 }
 
 impl Cell {
-    /// To the left.
-    pub(super) fn of(content: Content) -> Self {
+    /// Creates a cell that is aligned to the left.
+    pub(super) fn new(content: CellContent) -> Self {
         Self { content, class: "" }
     }
 
-    /// A name, to the left.
+    /// Creates a name, aligned to the left.
     pub(super) fn name(text: &str) -> Self {
-        Self::of(Content::Text(text.to_owned()))
+        Self::new(CellContent::Text(text.to_owned()))
     }
 
-    /// A figure, to the right.
+    /// Creates a figure, aligned to the right.
     pub(super) fn figure(text: impl Display) -> Self {
         Self {
-            content: Content::Text(text.to_string()),
+            content: CellContent::Text(text.to_string()),
             class: "figure",
         }
     }
 
-    /// The best figure of its row.
+    /// Creates the best figure of its row.
     pub(super) fn best(text: impl Display) -> Self {
         Self {
             class: "figure best",
@@ -53,7 +53,7 @@ impl Cell {
         }
     }
 
-    /// A difference, to the right, coloured by its sign.
+    /// Creates a difference, aligned to the right and coloured by its sign.
     pub(super) fn difference(value: f64) -> Self {
         let text = format!("{value:+.4}");
         let class = match text.as_str() {
@@ -69,19 +69,19 @@ impl Cell {
 }
 
 /// A row of a [`Table`]; its first cell names it.
-pub(super) struct Row {
+pub(super) struct TableRow {
     pub(super) cells: Vec<Cell>,
-    /// Whether it sums up the others.
+    /// `true` if the row sums up the others.
     pub(super) sums: bool,
 }
 
 /// A table.
 pub(super) struct Table {
     head: Vec<String>,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<TableRow>,
 }
 
-/// What stands above a column.
+/// The header of a column.
 pub(super) struct Column<'a> {
     pub(super) name: &'a str,
     pub(super) is_figure: bool,
@@ -99,52 +99,45 @@ impl Table {
     }
 
     pub(super) fn row(&mut self, cells: Vec<Cell>) {
-        self.rows.push(Row { cells, sums: false });
+        self.rows.push(TableRow { cells, sums: false });
     }
 
-    /// A row that sums up the others.
+    /// Adds a row that sums up the others.
     pub(super) fn sum(&mut self, cells: Vec<Cell>) {
-        self.rows.push(Row { cells, sums: true });
+        self.rows.push(TableRow { cells, sums: true });
     }
 
-    /// A column stands as its first cell does.
+    /// Returns the headers. A column is aligned as its first cell.
     pub(super) fn columns(&self) -> Vec<Column<'_>> {
-        let first = self
-            .rows
-            .first()
-            .map(|row| row.cells.as_slice())
-            .unwrap_or_default();
-        let is_figure = |column: usize| {
-            first
-                .get(column)
-                .is_some_and(|cell| cell.class.starts_with("figure"))
-        };
-        let columns = self.head.iter().enumerate();
-        columns
-            .map(|(column, name)| Column {
+        let first_row = self.rows.first();
+        let mut columns = Vec::new();
+        for (index, name) in self.head.iter().enumerate() {
+            let first_cell = first_row.and_then(|row| row.cells.get(index));
+            columns.push(Column {
                 name,
-                is_figure: is_figure(column),
-            })
-            .collect()
+                is_figure: first_cell.is_some_and(|cell| cell.class.starts_with("figure")),
+            });
+        }
+        columns
     }
 }
 
-/// A chart as SVG, but for its opening tag.
+/// A chart as SVG without its opening tag.
 pub(super) struct Chart {
-    /// For those who cannot see it.
+    /// The text alternative.
     pub(super) title: String,
     pub(super) width: f64,
     pub(super) height: f64,
     pub(super) drawing: String,
 }
 
-/// A chart, and its figures.
-pub(super) struct Drawn {
+/// A chart, and a table of its figures.
+pub(super) struct ChartWithTable {
     pub(super) chart: Chart,
     pub(super) table: Table,
 }
 
-/// Spells out control characters and those that set the direction of text; line ends and tabs
+/// Spells out control characters and characters that set the direction of text. Line ends and tabs
 /// become spaces.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains(is_odd) {
@@ -162,13 +155,24 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
 }
 
 fn is_odd(c: char) -> bool {
-    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    // Zero widths, line separators, and the byte order mark.
-    let hides = matches!(c, '\u{200b}'..='\u{200d}' | '\u{2028}' | '\u{2029}' | '\u{2060}' | '\u{feff}' | '\u{fffe}'..='\u{ffff}');
-    c.is_control() || turns || hides
+    let is_direction_mark = matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    // Zero-width characters, line separators, and the byte order mark.
+    let is_invisible = matches!(
+        c,
+        '\u{200b}'..='\u{200d}'
+            | '\u{2028}'
+            | '\u{2029}'
+            | '\u{2060}'
+            | '\u{feff}'
+            | '\u{fffe}'..='\u{ffff}'
+    );
+    c.is_control() || is_direction_mark || is_invisible
 }
 
-/// The first `chars` characters of a text; what is cut off is marked.
+/// Returns the first `chars` characters of a text, with an ellipsis if it was cut.
 pub(super) fn cut(text: &str, chars: usize) -> Cow<'_, str> {
     match text.char_indices().nth(chars) {
         Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),

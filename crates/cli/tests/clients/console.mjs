@@ -1,4 +1,4 @@
-// Uses the console as an operator does, in a real browser, and says line by line what was seen.
+// Uses the console in a real browser as an operator does, and prints its observations line by line.
 //
 // usage: node console.mjs LINK CHANGES    (MODULES, BROWSER: where modules and the browser are; SHOTS: a folder for pictures)
 
@@ -26,7 +26,7 @@ const HOSTILE = {
 };
 const change = (what) => writeFileSync(changes, JSON.stringify(what));
 
-// Calls a tool as a client does that has no sessions and cannot ask anybody.
+// Calls a tool like a client without sessions that cannot ask a person.
 async function call(name, args) {
   const params = {
     name, arguments: args,
@@ -96,11 +96,11 @@ const waits = async (name) => {
 const approve = async (name) => {
   await (await waits(name)).locator("button", { hasText: "Approve" }).click();
   await said("approved: up/" + name);
-  // The focus is not lost with the button.
+  // The focus is kept when the button disappears.
   await page.waitForFunction(() => document.activeElement.id === "waiting-title");
 };
 
-// Whether there are barriers, in both themes and widths.
+// Checks accessibility in both themes and widths.
 async function look(name) {
   for (const theme of ["light", "dark"]) {
     for (const width of [1280, 360]) {
@@ -115,7 +115,7 @@ async function look(name) {
         return (await window.axe.run(document)).violations.map((violation) => [violation.impact, violation.id,
           violation.nodes.map((node) => node.html.slice(0, 200) + " " + (node.any[0]?.message ?? "")).slice(0, 3)]);
       }, AXE).catch(async () => {
-        // The policy of the page lets nothing be evaluated in it, but for what drives the browser.
+        // The content security policy forbids evaluation, except by the browser driver.
         await page.evaluate(AXE);
         return page.evaluate(async () => (await window.axe.run(document)).violations.map((violation) => [violation.impact,
           violation.id, violation.nodes.map((node) => node.html.slice(0, 200) + " " + (node.any[0]?.message ?? "")).slice(0, 3)]));
@@ -130,7 +130,7 @@ async function look(name) {
 }
 
 try {
-  // Without a key, and with a wrong one.
+  // Without a key, and with a wrong key.
   await page.goto(origin + "/console");
   await page.waitForSelector("#door:not([hidden])");
   await look("door");
@@ -235,7 +235,7 @@ try {
   await look("servers");
   seen("servers are shown");
 
-  // By the keyboard alone.
+  // With the keyboard only.
   await page.goto(origin + "/console#servers");
   await page.reload();
   await page.waitForSelector("#servers:not([hidden])");

@@ -1,4 +1,4 @@
-"""Asks for embeddings as an agent does that uses the official client of OpenAI.
+"""Requests embeddings with the official OpenAI client, as an agent does.
 
 usage: embeddings.py URL
 """

@@ -63,7 +63,7 @@ async def step(client, step):
     if do == "get_prompt":
         return shown(await client.get_prompt(step["name"], step.get("arguments")))
     if do == "wait_list_changed":
-        # An earlier change may have been told of.
+        # A notification of an earlier change may be pending.
         while True:
             await asyncio.wait_for(CHANGED.wait(), 10)
             CHANGED.clear()

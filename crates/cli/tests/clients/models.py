@@ -1,4 +1,4 @@
-"""The official clients of OpenAI and Anthropic, unchanged, over five turns; prints what each turn came to.
+"""The official clients of OpenAI and Anthropic, unchanged, over five turns; prints the result of each turn.
 
 models.py WHICH URL STREAM TOOLS TURNS: WHICH is chat, responses or messages; STREAM is stream or whole; TOOLS and TURNS are files.
 """
@@ -15,7 +15,7 @@ MODEL = "model-1"
 
 
 def chat(client, talk):
-    """One request: what the assistant says, and what it calls, as (id, name)."""
+    """Sends one request, and returns the text and the names of the calls."""
     if not STREAM:
         message = client.chat.completions.create(model=MODEL, messages=talk, tools=TOOLS).choices[0].message
     else:

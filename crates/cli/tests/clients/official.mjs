@@ -67,7 +67,7 @@ async function outcome(step) {
         case "get_prompt":
             return await client.getPrompt({ name: step.name, arguments: step.arguments });
         case "wait_list_changed":
-            // An earlier change may have been told of.
+            // A notification of an earlier change may be pending.
             do {
                 await change;
                 change = new Promise((resolve) => (changed = resolve));

@@ -71,7 +71,7 @@ class Client:
         if do == "together":
             return {"together": await asyncio.gather(*(self.outcome(session, each) for each in step["steps"]))}
         if do == "wait_list_changed":
-            # An earlier change may have been told of.
+            # A notification of an earlier change may be pending.
             while True:
                 await asyncio.wait_for(self.changes.wait(), step.get("timeout", 10))
                 self.changes.clear()
@@ -98,7 +98,7 @@ class Client:
         elif do == "asked":
             return {"asked": self.asked}
         elif do == "run":
-            # Something outside happens between two steps.
+            # An external event happens between two steps.
             process = await asyncio.create_subprocess_exec(*step["command"])
             return {"rc": await process.wait()}
         elif do == "sleep":

@@ -1,5 +1,5 @@
-//! The audit of a gateway: what is recorded, what is noticed, and what comes of it when it is run
-//! again.
+//! The audit log of a gateway: recorded decisions, detected tampering, and the replay of
+//! selections.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::gateway::{Client, Place, code, eventually, gateway_program, said};
 use crate::gateway_http::{Serving, digest};
 use crate::support::fixture;
 
-/// A place whose gateway keeps an audit in `audit`, with these settings beside.
+/// Creates a workspace whose gateway writes an audit log to `audit`, with further settings.
 fn audited(more: &Value) -> Place {
     let place = Place::faulty();
     let mut settings = json!({"mode": "search", "audit": {"folder": place.path("audit")}});
@@ -28,7 +28,7 @@ fn audited(more: &Value) -> Place {
     place
 }
 
-/// The files of an audit, in order.
+/// Returns the files of an audit log in order.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder)
         .expect("the folder")
@@ -72,7 +72,7 @@ fn replay(folder: &Path, more: &[&str]) -> Output {
         .expect("it runs")
 }
 
-/// What a replay tells as JSON, with its exit code.
+/// Runs a replay, and returns its JSON answer.
 fn replayed(folder: &Path, more: &[&str], exit: i32) -> Value {
     let output = replay(folder, &[&["--json"], more].concat());
     assert_eq!(
@@ -85,7 +85,7 @@ fn replayed(folder: &Path, more: &[&str], exit: i32) -> Value {
     serde_json::from_str(&stdout(&output)).expect("JSON")
 }
 
-/// Why a gateway does not start.
+/// Returns the message of a gateway that does not start.
 fn refused(place: &Place) -> String {
     let output = gateway_program()
         .arg("mcp")
@@ -112,7 +112,7 @@ const REQUESTS: [&str; 5] = [
 ];
 
 #[test]
-fn what_is_decided_is_recorded_without_secrets_and_can_be_run_again() {
+fn audit_records_decisions_without_secrets_and_replays() {
     let place = audited(&json!({}));
     let folder = place.path("audit");
     let mut client = place.client(&json!({}));
@@ -142,7 +142,7 @@ fn what_is_decided_is_recorded_without_secrets_and_can_be_run_again() {
         .output()
         .expect("it runs");
     assert!(approved.status.success(), "{}", stderr(&approved));
-    // At once: the decision is used up before anybody looks.
+    // The decision is consumed at once, before anybody reads the state.
     client.run("up__delete_everything", json!({"name": "x"}));
     assert_eq!(client.leave(), Some(0));
 
@@ -202,13 +202,13 @@ fn what_is_decided_is_recorded_without_secrets_and_can_be_run_again() {
     assert!(counts["identical"].as_u64() >= Some(7), "{told}");
     let shown = replay(&folder, &[]);
     assert!(
-        stdout(&shown).contains("the chain is whole"),
+        stdout(&shown).contains("the chain is intact"),
         "{}",
         stdout(&shown)
     );
 }
 
-/// What is done to an audit, and what is said of it.
+/// A manipulation of an audit log, and the expected message.
 type Harm = (&'static str, fn(&Path), &'static str);
 
 fn edit(folder: &Path, change: impl FnOnce(&mut Vec<String>)) {
@@ -229,7 +229,7 @@ const HARMS: [Harm; 13] = [
     (
         "a line is removed",
         |folder| edit(folder, |lines| drop(lines.remove(3))),
-        "line 4 has the number 5 where 4",
+        "line 4 has the number 5, expected 4",
     ),
     (
         "a line is altered",
@@ -238,17 +238,17 @@ const HARMS: [Harm; 13] = [
                 lines[3] = lines[3].replace("client", "nobody")
             })
         },
-        "line 5 does not follow",
+        "line 5 does not continue",
     ),
     (
         "lines are swapped",
         |folder| edit(folder, |lines| lines.swap(3, 4)),
-        "line 4 has the number 5 where 4",
+        "line 4 has the number 5, expected 4",
     ),
     (
         "a line is repeated",
         |folder| edit(folder, |lines| lines.insert(3, lines[3].clone())),
-        "line 5 has the number 4 where 5",
+        "line 5 has the number 4, expected 5",
     ),
     (
         "the end is cut off",
@@ -268,7 +268,7 @@ const HARMS: [Harm; 13] = [
     (
         "the beginning is removed",
         |folder| edit(folder, |lines| drop(lines.drain(..2))),
-        "line 1 has the number 3, and not that of the file's name",
+        "line 1 has the number 3, unlike the file's name",
     ),
     (
         "a line is put in",
@@ -277,7 +277,7 @@ const HARMS: [Harm; 13] = [
                 lines.insert(2, "{\"version\":1}".to_owned())
             })
         },
-        "line 3 is no record",
+        "line 3 is not a record",
     ),
     (
         "a line is of another version",
@@ -286,7 +286,7 @@ const HARMS: [Harm; 13] = [
                 lines[3] = lines[3].replacen("\"version\":1", "\"version\":2", 1)
             })
         },
-        "line 4 is of version 2",
+        "line 4 has the unsupported version 2",
     ),
     (
         "all is emptied",
@@ -310,7 +310,7 @@ const HARMS: [Harm; 13] = [
     ),
 ];
 
-/// Puts a file in the place of a folder, which the gateway may make anew meanwhile.
+/// Replaces a folder by a file, even if the gateway creates the folder again.
 fn replace(folder: &Path) {
     for number in 0.. {
         fs::rename(folder, folder.with_extension(format!("gone-{number}"))).expect("it is moved");
@@ -338,7 +338,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn whatever_is_done_to_an_audit_is_told_with_file_and_line() {
+fn replay_verify_reports_tampering_with_file_and_line() {
     let place = audited(&json!({}));
     let whole = place.path("audit");
     let mut client = place.client(&json!({}));
@@ -356,7 +356,7 @@ fn whatever_is_done_to_an_audit_is_told_with_file_and_line() {
             said.contains(message) && said.contains("BROKEN"),
             "{what}: {said}"
         );
-        // No gateway goes on with what somebody touched where it would write.
+        // A gateway does not continue a log that was changed at its end.
         let mut settings = json!({"mode": "search"});
         settings["audit"] = json!({"folder": folder});
         place.write("settings.json", &settings);
@@ -371,7 +371,7 @@ fn whatever_is_done_to_an_audit_is_told_with_file_and_line() {
         let output = replay(&whole, &["--verify"]);
         assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
         assert!(
-            stderr(&output).contains(&format!("{name} is no file of the audit")),
+            stderr(&output).contains(&format!("{name} does not belong to the audit log")),
             "{}",
             stderr(&output)
         );
@@ -379,14 +379,14 @@ fn whatever_is_done_to_an_audit_is_told_with_file_and_line() {
     let nowhere = replay(&place.path("state"), &["--verify"]);
     assert_eq!(nowhere.status.code(), Some(2), "{}", stdout(&nowhere));
     assert!(
-        stderr(&nowhere).contains("holds no audit"),
+        stderr(&nowhere).contains("contains no audit log"),
         "{}",
         stderr(&nowhere)
     );
 }
 
 #[test]
-fn half_a_line_at_the_end_is_told_put_aside_and_gone_on_after() {
+fn audit_with_incomplete_last_line_continues() {
     let place = audited(&json!({}));
     let folder = place.path("audit");
     let mut client = place.client(&json!({}));
@@ -400,7 +400,7 @@ fn half_a_line_at_the_end_is_told_put_aside_and_gone_on_after() {
         let output = replay(&folder, &["--verify"]);
         assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
         assert!(
-            stderr(&output).contains("no whole line"),
+            stderr(&output).contains("an incomplete line"),
             "{}",
             stderr(&output)
         );
@@ -420,7 +420,7 @@ fn half_a_line_at_the_end_is_told_put_aside_and_gone_on_after() {
 }
 
 #[test]
-fn two_gateways_do_not_write_one_audit() {
+fn second_gateway_on_one_audit_is_refused() {
     let place = audited(&json!({}));
     let mut client = place.client(&json!({}));
     assert!(refused(&place).contains("another process writes this audit"));
@@ -430,14 +430,14 @@ fn two_gateways_do_not_write_one_audit() {
 }
 
 #[test]
-fn what_cannot_be_recorded_is_refused_until_it_can_be() {
+fn unwritable_audit_refuses_requests_until_it_recovers() {
     let place = audited(&json!({}));
     place.write("file", &json!("no folder"));
     place.write(
         "settings.json",
         &json!({"audit": {"folder": place.path("file").join("audit")}}),
     );
-    assert!(refused(&place).contains("cannot be made"));
+    assert!(refused(&place).contains("cannot be created"));
     for settings in [
         json!({"folder": ""}),
         json!({"folder": "x", "max_bytes": 5}),
@@ -454,7 +454,7 @@ fn what_cannot_be_recorded_is_refused_until_it_can_be() {
     place.write("settings.json", &settings);
     let mut client = place.client(&json!({}));
     search_all(&mut client, &REQUESTS);
-    // What is on the disk is not written again.
+    // Catalogs that are on disk are not written again.
     std::thread::sleep(Duration::from_secs(3));
     replace(&folder);
     eventually("it is noticed", || {
@@ -484,7 +484,7 @@ fn what_cannot_be_recorded_is_refused_until_it_can_be() {
 }
 
 #[test]
-fn requests_to_models_are_recorded_and_refused_like_others() {
+fn model_proxy_requests_are_audited_like_others() {
     let place = Place::with(&json!({}));
     let folder = place.path("audit");
     let key = json!({"name": "agents", "sha256": digest("secret-of-ours"), "role": "reader"});
@@ -541,7 +541,7 @@ fn requests_to_models_are_recorded_and_refused_like_others() {
 }
 
 #[test]
-fn old_files_go_and_those_that_are_kept_replay_by_themselves() {
+fn audit_retention_keeps_remaining_files_replayable() {
     let place = audited(
         &json!({"audit.max_bytes": 12_000, "audit.keep": 2, "upstreams": {"up": {"untrusted": true}}}),
     );
@@ -562,7 +562,7 @@ fn old_files_go_and_those_that_are_kept_replay_by_themselves() {
         told["selections"]["identical"],
         told["selections"]["replayed"]
     );
-    // The catalog is one that the program reads, with what it says of trust.
+    // The recorded catalog is readable by the program and includes the trust of its sources.
     let catalog = files(&folder.join("catalogs"))[0].display().to_string();
     let picked = picktools(&[
         "pick",
@@ -590,7 +590,7 @@ fn old_files_go_and_those_that_are_kept_replay_by_themselves() {
 }
 
 #[test]
-fn other_catalogs_models_and_policies_tell_what_would_be_different() {
+fn replay_with_other_inputs_reports_differences() {
     let place = audited(&json!({}));
     let folder = place.path("audit");
     let mut client = place.client(&json!({}));
@@ -643,7 +643,7 @@ fn other_catalogs_models_and_policies_tell_what_would_be_different() {
 }
 
 #[test]
-fn what_tools_served_is_written_as_other_commands_read_it() {
+fn replay_writes_queries_qrels_and_sequences() {
     let place = audited(&json!({}));
     let folder = place.path("audit");
     let mut client = place.client(&json!({}));
@@ -733,7 +733,7 @@ fn what_tools_served_is_written_as_other_commands_read_it() {
 }
 
 #[test]
-fn what_operators_decide_elsewhere_is_recorded_by_the_gateway_that_sees_it() {
+fn audit_records_approvals_of_another_process() {
     let place = audited(&json!({}));
     let folder = place.path("audit");
     let mut client = place.client(&json!({}));
@@ -774,7 +774,7 @@ fn what_operators_decide_elsewhere_is_recorded_by_the_gateway_that_sees_it() {
         })
         .collect();
     assert_eq!(told, expected);
-    // What was first seen within the same second would look the same.
+    // Two events within the same second would be indistinguishable.
     std::thread::sleep(std::time::Duration::from_millis(1_100));
     assert_eq!(approve(&["--forget", "up"]).0, Some(0));
     eventually("it is recorded", || {
@@ -795,7 +795,7 @@ fn what_operators_decide_elsewhere_is_recorded_by_the_gateway_that_sees_it() {
 }
 
 #[test]
-fn ten_thousand_selections_replay_byte_for_byte() {
+fn replay_of_ten_thousand_selections_is_identical() {
     let place = audited(&json!({"audit.max_bytes": 2_000_000}));
     let folder = place.path("audit");
     let workplace = fs::read_to_string(fixture("catalogs/workplace/tools.jsonl")).expect("UTF-8");
@@ -809,7 +809,7 @@ fn ten_thousand_selections_replay_byte_for_byte() {
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
         .filter_map(|query| query["text"].as_str().map(str::to_owned))
-        // An address is replaced, and what is asked is something else then.
+        // The redaction replaces an address, which changes the request.
         .filter(|text| !text.contains('@'))
         .collect();
     let mut client = place.client(&json!({}));

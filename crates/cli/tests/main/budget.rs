@@ -1,4 +1,4 @@
-//! `--token-budget`: definitions that fit.
+//! `--token-budget`: definitions that fit the token budget.
 
 use picktools_provider::Tokenizer;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::cli::{WORKPLACE, answer, json};
 const QUERY: &str = "find a free room for a meeting";
 
 #[test]
-fn the_program_prints_definitions_that_fit() {
+fn pick_with_token_budget_prints_fitting_definitions() {
     for provider in ["openai", "anthropic", "gemini"] {
         let arguments = [
             "pick",
@@ -39,14 +39,14 @@ fn the_program_prints_definitions_that_fit() {
         "150",
     ]);
     assert!(
-        text.contains(" of 150 tokens (o200k_base, openai) in place of "),
+        text.contains(" of 150 tokens (o200k_base, openai) instead of "),
         "{text}"
     );
     assert!(text.contains("    Shown: "), "{text}");
 }
 
 #[test]
-fn a_budget_that_no_tool_fits_is_the_reason_that_there_is_none() {
+fn pick_with_tiny_token_budget_reports_the_budget() {
     let text = answer(&[
         "pick",
         "send an email",
@@ -59,5 +59,5 @@ fn a_budget_that_no_tool_fits_is_the_reason_that_there_is_none() {
         text.starts_with("No tool fits the token budget.\n"),
         "{text}"
     );
-    assert!(!text.contains("scores high enough"), "{text}");
+    assert!(!text.contains("reaches the threshold"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Catalogs of several files, of folders and from standard input.
+//! Catalogs from several files, from folders and from standard input.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::cli::{WORKPLACE, answer, json, picktools, refusal, says, stderr, stdo
 const SAMPLES: &str = "fixtures/formats/layout";
 
 #[test]
-fn what_translate_writes_is_a_catalog() {
+fn translate_output_is_a_catalog() {
     for provider in [
         "openai",
         "openai-responses",
@@ -58,7 +58,7 @@ fn what_translate_writes_is_a_catalog() {
             .expect("it runs");
         assert!(
             stderr(&output).contains("warning: entry 1")
-                && stderr(&output).contains("tool of the provider")
+                && stderr(&output).contains("provider tool")
         );
         assert!(
             stdout(&output).starts_with("220 tools"),
@@ -69,7 +69,7 @@ fn what_translate_writes_is_a_catalog() {
 }
 
 #[test]
-fn several_catalogs_are_one() {
+fn several_catalogs_are_merged() {
     let both = json(&[
         "index",
         "--catalog",
@@ -124,7 +124,7 @@ fn several_catalogs_are_one() {
 }
 
 #[test]
-fn standard_input_is_read_once() {
+fn standard_input_for_two_arguments_is_refused() {
     let refused = |arguments: &[&str]| {
         let output = picktools(arguments)
             .stdin(says(r#"{"name": "a", "parameters": {}}"#))
@@ -132,7 +132,7 @@ fn standard_input_is_read_once() {
             .expect("it runs");
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(
-            stderr(&output).contains("can be read once only"),
+            stderr(&output).contains("can be read only once"),
             "{}",
             stderr(&output)
         );

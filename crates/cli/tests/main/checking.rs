@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::cli::{WORKPLACE, answer, picktools, refusal, stderr, stdout};
 
 #[test]
-fn the_command_answers_in_text_json_and_sarif() {
+fn check_prints_text_json_and_sarif() {
     let hostile = "fixtures/hostile/attacks.jsonl";
     let output = picktools(&["check", "--catalog", hostile])
         .output()
@@ -76,7 +76,7 @@ fn the_command_answers_in_text_json_and_sarif() {
 }
 
 #[test]
-fn the_exit_code_tells_what_was_denied() {
+fn check_exit_code_follows_deny_level() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder
         .path()
@@ -109,7 +109,7 @@ fn the_exit_code_tells_what_was_denied() {
 }
 
 #[test]
-fn skills_are_looked_at_too() {
+fn check_with_skills_reports_their_findings() {
     let catalog = "fixtures/catalogs/terminal";
     let sound = [
         "check",

@@ -1,5 +1,5 @@
-//! The program but for `eval`: answers on standard output, everything else on standard error, exit
-//! codes, and no input that breaks it.
+//! The program except `eval`: answers on standard output, everything else on standard error, exit
+//! codes, and invalid input.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,16 +12,17 @@ use crate::support::{fixture, root};
 
 pub(crate) const WORKPLACE: &str = "fixtures/catalogs/workplace";
 
-/// The program, in the folder of the crate, with nothing of the user's environment.
+/// Returns a command that runs the program in the folder of the crate, without the user's
+/// environment.
 pub(crate) fn picktools(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_picktools"));
     command.current_dir(root("")).env_clear().args(arguments);
-    // Where nothing else is said there is no cache: below a file there can be no folder.
+    // There is no cache by default: a file cannot contain a folder.
     command.env("PICKTOOLS_CACHE_DIR", root("Cargo.toml/cache"));
     command
 }
 
-/// A standard input that says so.
+/// Returns a standard input with this text.
 pub(crate) fn says(text: impl AsRef<[u8]>) -> Stdio {
     let mut file = tempfile::tempfile().expect("a file");
     file.write_all(text.as_ref())
@@ -38,7 +39,7 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("messages are UTF-8")
 }
 
-/// Runs the program and returns its answer; anything but success is a failure of the test.
+/// Runs the program and returns its answer. Any other exit code than 0 fails the test.
 pub(crate) fn answer(arguments: &[&str]) -> String {
     let output = picktools(arguments).output().expect("it runs");
     assert_eq!(
@@ -54,8 +55,8 @@ pub(crate) fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&answer(arguments)).expect("the answer is JSON")
 }
 
-/// Runs the program and returns its message; anything but exit code 2 and an empty answer is a
-/// failure of the test. With `--json` the message is the answer.
+/// Runs the program and returns its message. The test fails unless the exit code is 2 and the
+/// answer is empty. With `--json` the message is the answer.
 pub(crate) fn refusal(arguments: &[&str]) -> String {
     if !arguments.contains(&"--json") {
         return refusal_of(&mut picktools(arguments));
@@ -110,16 +111,16 @@ fn pick_prints_tools_with_scores_and_reasons() {
         "{text}"
     );
     assert!(
-        lines[1].starts_with("    \"") && lines[1].contains(" match in its name"),
+        lines[1].starts_with("    name") && lines[1].contains(" match"),
         "{text}"
     );
     assert!(
-        lines[1].ends_with(" similar and ranks 1; of all sources \"calendar\" fits best."),
+        lines[1].ends_with(" (rank 1); best-matching server: calendar"),
         "{text}"
     );
     let last = lines[lines.len() - 1];
     assert!(
-        last.contains("picked by hybrid") && last.contains("not eligible (role 21, unsafe 17)"),
+        last.contains(" picks by hybrid") && last.contains("not eligible (role 21, unsafe 17)"),
         "{last}"
     );
     assert!(!text.contains("stage "), "details come with --explain");
@@ -176,7 +177,7 @@ fn pick_prints_versioned_json() {
 }
 
 #[test]
-fn explain_shows_ranks_terms_and_every_exclusion() {
+fn pick_explain_shows_ranks_terms_and_exclusions() {
     let text = answer(&[
         "pick",
         "book a meeting room",
@@ -202,38 +203,38 @@ fn explain_shows_ranks_terms_and_every_exclusion() {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
     for (arguments, excluded) in [
-        (&[][..], "files/delete_file is left out: marked unsafe"),
+        (&[][..], "files/delete_file not eligible: unsafe tool"),
         (
             &[],
-            "forge/merge_pull_request is left out: only for the roles maintainer",
+            "forge/merge_pull_request not eligible: requires role maintainer",
         ),
         (
             &[],
-            "forge/delete_repository is left out: marked unsafe, and unsafe tools are not allowed; only for the roles admin",
+            "forge/delete_repository not eligible: unsafe tool: unsafe tools are not allowed; requires role admin",
         ),
         (
             &["--execution-mode", "interactive"],
-            "files/compress_folder is left out: only for the execution modes batch",
+            "files/compress_folder not eligible: requires execution mode batch",
         ),
         (
             &["--capability", "streaming"],
-            "forge/create_issue is left out: without the capabilities streaming",
+            "forge/create_issue not eligible: lacks capability streaming",
         ),
         (
             &["--max-cost", "0.005"],
-            "chat/summarize_thread is left out: too costly: a call costs 0.02, and 0.005 is left",
+            "chat/summarize_thread not eligible: too costly: a call costs 0.02, 0.005 is left",
         ),
         (
             &["--deny-source", "mail"],
-            "mail/send_email is left out: from a source that is not allowed: mail",
+            "mail/send_email not eligible: source not allowed: mail",
         ),
         (
             &["--allow-source", "mail"],
-            "forge/create_issue is left out: from a source that is not allowed: forge",
+            "forge/create_issue not eligible: source not allowed: forge",
         ),
         (
             &["--exclude", "search_code"],
-            "forge/search_code is left out: excluded by the caller",
+            "forge/search_code not eligible: excluded by the caller",
         ),
     ] {
         let pick = [
@@ -252,18 +253,18 @@ fn explain_shows_ranks_terms_and_every_exclusion() {
         );
     }
     let door = ["pick", "lock the front door", "--catalog", WORKPLACE];
-    let blocked = " -  home/lockDoor would be the best, with a score of 0.9";
+    let blocked = " -  home/lockDoor not eligible (best match, score 0.9";
     assert!(answer(&door).contains(blocked), "{}", answer(&door));
     let silent = answer(&[&door[..], &["--tell-blocked", "never"]].concat());
     assert!(!silent.contains("lockDoor"), "{silent}");
     let named = answer(&["pick", "`delete_file`", "--catalog", WORKPLACE]);
     assert!(
-        named.contains("files/delete_file is left out, though named: marked unsafe"),
+        named.contains("files/delete_file not eligible (named in the request): unsafe tool"),
         "{named}"
     );
 }
 
-/// The ids that `pick` answers with on the fixture catalog.
+/// Returns the ids of the picks on the fixture catalog.
 fn picked(arguments: &[&str]) -> Vec<String> {
     let json = json(&[&["pick", "--catalog", WORKPLACE, "--json"], arguments].concat());
     let picks = json["picks"].as_array().expect("picks are a list");
@@ -275,7 +276,7 @@ fn picked(arguments: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn grants_and_limits_reach_the_engine() {
+fn pick_access_options_reach_the_engine() {
     for (name, without, with, tool) in [
         (
             "delete_file",
@@ -389,7 +390,7 @@ fn grants_and_limits_reach_the_engine() {
 }
 
 #[test]
-fn untrusted_tools_are_marked_in_text_json_and_explanation() {
+fn untrusted_tools_are_marked_in_every_output() {
     let pick = [
         "pick",
         "send a mail to a colleague",
@@ -404,7 +405,7 @@ fn untrusted_tools_are_marked_in_text_json_and_explanation() {
         .skip_while(|line| !line.contains("mail/send_email"))
         .nth(1)
         .expect("it is picked");
-    assert!(reason.ends_with("; its source is untrusted."), "{text}");
+    assert!(reason.ends_with("; untrusted source"), "{text}");
     let explained = answer(&[&pick[..], &["--explain"]].concat());
     let marked = |line: &&str| line.contains(". mail/") && line.ends_with("  untrusted source");
     assert!(explained.lines().any(|line| marked(&line)), "{explained}");
@@ -421,7 +422,7 @@ fn untrusted_tools_are_marked_in_text_json_and_explanation() {
 }
 
 #[test]
-fn values_that_no_tool_has_are_warned_of_with_the_nearest_one() {
+fn unknown_option_values_are_warned_with_a_suggestion() {
     for (arguments, warning, nearest) in [
         (
             ["--deny-source", "mial"],
@@ -494,7 +495,7 @@ fn values_that_no_tool_has_are_warned_of_with_the_nearest_one() {
 }
 
 #[test]
-fn the_same_command_gives_the_same_bytes() {
+fn pick_repeated_prints_the_same_bytes() {
     for format in [&["--json", "--explain"][..], &["--explain"], &[]] {
         let arguments = [
             &[
@@ -511,7 +512,7 @@ fn the_same_command_gives_the_same_bytes() {
 }
 
 #[test]
-fn timings_stand_apart_from_the_answer() {
+fn pick_timings_go_to_standard_error() {
     let arguments = [
         "pick",
         "book a meeting room",
@@ -533,7 +534,7 @@ fn timings_stand_apart_from_the_answer() {
 }
 
 #[test]
-fn a_transcript_is_a_request_and_its_tools_stay() {
+fn pick_from_transcript_keeps_its_tools_in_use() {
     let transcript = r#"{"messages": [
         {"role": "user", "content": "What is the weather in Nice right now?"},
         {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "bash", "input": {}},
@@ -559,27 +560,26 @@ fn a_transcript_is_a_request_and_its_tools_stay() {
         .expect("it runs");
     let (text, notes) = (stdout(&output), stderr(&output));
     assert!(
-        text.contains("uses it already as \"bash\"")
-            && text.contains("of it for what was said before"),
+        text.contains("in use as \"bash\"") && text.contains("from context"),
         "{text}"
     );
     assert!(text.starts_with(" 1. weather/"), "{text}");
     assert!(
-        text.contains(" -  \"magic\u{fffd}\" is in use, and no tool of the catalog"),
+        text.contains(" -  \"magic\u{fffd}\" is in use but not in the catalog"),
         "{text}"
     );
     assert!(
-        text.contains("1 times in one task, 0.67 by chance") && text.contains("+ prior"),
+        text.contains("common tasks: 1, expected by chance: 0.67") && text.contains("+ prior"),
         "{text}"
     );
     assert!(
-        notes.contains("1 names are no tools of the catalog"),
+        notes.contains("1 names are unknown or ambiguous in the catalog"),
         "{notes}"
     );
 }
 
 #[test]
-fn the_request_may_come_from_a_file_or_standard_input() {
+fn pick_input_reads_a_file_or_standard_input() {
     let expected = answer(&["pick", "book a meeting room", "--catalog", WORKPLACE]);
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let file = temporary.path().join("request.txt");
@@ -618,18 +618,18 @@ fn the_request_may_come_from_a_file_or_standard_input() {
         stdout(&output)
     );
     assert!(
-        stderr(&output).starts_with("warning: only the first "),
+        stderr(&output).starts_with("warning: the request was cut to its first "),
         "{}",
         stderr(&output)
     );
 }
 
 #[test]
-fn a_request_that_asks_for_nothing_is_refused() {
+fn pick_with_empty_request_is_refused() {
     for text in ["", " \n", "...", "\u{200b}"] {
         assert!(
             refusal(&["pick", text, "--catalog", WORKPLACE])
-                .contains("the request is empty; say what is to be done")
+                .contains("the request is empty; describe the task")
         );
     }
     let bare = [
@@ -661,7 +661,7 @@ fn a_request_that_asks_for_nothing_is_refused() {
 }
 
 #[test]
-fn a_request_that_cannot_be_read_is_refused() {
+fn pick_with_unreadable_request_is_refused() {
     let pick = ["pick", "--catalog", WORKPLACE, "--input"];
     let message = refusal_of(picktools(&[&pick[..], &["-"]].concat()).stdin(says(&b"caf\xe9"[..])));
     assert!(message.contains("not valid UTF-8"), "{message}");
@@ -679,7 +679,7 @@ fn a_request_that_cannot_be_read_is_refused() {
 }
 
 #[test]
-fn broken_catalogs_are_refused_by_file_and_place() {
+fn broken_catalogs_are_refused_with_file_and_position() {
     for (file, places) in [
         ("syntax.json", &["line 4, column 19"][..]),
         ("syntax.jsonl", &["line 3", "column 106"]),
@@ -715,7 +715,7 @@ fn broken_catalogs_are_refused_by_file_and_place() {
     }
     let message = refusal(&["pick", "x", "--catalog", "fixtures"]);
     assert!(
-        message.contains("fixtures holds no *.json, *.jsonl, *.yaml or *.yml file"),
+        message.contains("fixtures has no *.json, *.jsonl, *.yaml or *.yml file"),
         "{message}"
     );
     let empty = answer(&["pick", "x", "--catalog", "fixtures/broken/empty.json"]);
@@ -726,7 +726,7 @@ fn broken_catalogs_are_refused_by_file_and_place() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused() {
+fn pick_with_invalid_options_is_refused() {
     let pick = ["pick", "x", "--catalog", WORKPLACE];
     for (arguments, part) in [
         (&["-k", "0"][..], "max_candidates"),
@@ -753,7 +753,7 @@ fn options_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn the_folder_one_stands_in_is_a_catalog_like_any_other() {
+fn working_folder_is_a_catalog() {
     let from_above = json(&[
         "pick",
         "forecast",
@@ -783,7 +783,7 @@ fn the_folder_one_stands_in_is_a_catalog_like_any_other() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn closed_output_is_not_an_error() {
     for arguments in [
         &[
             "pick",
@@ -818,7 +818,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 // index, completions
 
 #[test]
-fn index_tells_what_it_holds() {
+fn index_prints_counts_and_stats() {
     let json = json(&["index", "--catalog", WORKPLACE, "--json"]);
     assert_eq!(
         (&json["version"], &json["tools"], &json["sources"]),
@@ -842,7 +842,7 @@ fn index_tells_what_it_holds() {
     );
     let stats = answer(&["index", "--catalog", WORKPLACE, "--stats"]);
     assert!(
-        stats.contains("vectors of 256 dimensions by static:") && stats.contains("\ncatalog "),
+        stats.contains("vectors with 256 dimensions by static:") && stats.contains("\ncatalog "),
         "{stats}"
     );
     let empty = answer(&["index", "--catalog", "fixtures/broken/empty.json"]);
@@ -853,7 +853,7 @@ fn index_tells_what_it_holds() {
 }
 
 #[test]
-fn completions_are_written_for_every_shell() {
+fn completions_exist_for_every_shell() {
     for shell in ["bash", "zsh", "fish"] {
         let script = answer(&["completions", shell]);
         assert!(
@@ -864,10 +864,10 @@ fn completions_are_written_for_every_shell() {
     assert!(refusal(&["completions", "abacus"]).contains("abacus"));
 }
 
-// The program as a whole
+// Help, version and defaults
 
 #[test]
-fn help_and_version_are_answers() {
+fn help_and_version_exit_with_success() {
     assert!(answer(&["--version"]).starts_with("picktools "));
     for command in ["pick", "index", "eval", "models", "completions"] {
         assert!(answer(&["--help"]).contains(command));
@@ -876,7 +876,43 @@ fn help_and_version_are_answers() {
 }
 
 #[test]
-fn the_default_ranks_by_meaning_and_needs_nothing_but_the_program() {
+fn program_without_arguments_prints_an_overview() {
+    let output = picktools(&[]).output().expect("it runs");
+    let text = stderr(&output);
+    assert_eq!(
+        (output.status.code(), stdout(&output).as_str()),
+        (Some(2), ""),
+        "{text}"
+    );
+    assert!(
+        text.lines().count() <= 8 && text.contains("picktools init") && text.contains("--help"),
+        "{text}"
+    );
+}
+
+#[test]
+fn help_lists_commands_in_groups() {
+    let help = answer(&["--help"]);
+    let headings: Vec<&str> = help
+        .lines()
+        .filter(|line| line.ends_with(':') && !line.starts_with(' '))
+        .collect();
+    assert_eq!(
+        headings,
+        [
+            "Start:",
+            "Tools:",
+            "Catalogs:",
+            "Quality:",
+            "Operations:",
+            "Options:"
+        ]
+    );
+    assert!(help.contains("Exit codes: 0 success"), "{help}");
+}
+
+#[test]
+fn pick_by_default_uses_the_built_in_model() {
     let request = [
         "pick",
         "make this picture smaller",
@@ -930,7 +966,7 @@ fn the_default_ranks_by_meaning_and_needs_nothing_but_the_program() {
 }
 
 #[test]
-fn the_mode_keyword_opens_no_model_and_makes_no_vectors() {
+fn keyword_mode_opens_no_model() {
     let keyword = [
         "--catalog",
         WORKPLACE,
@@ -962,7 +998,7 @@ fn the_mode_keyword_opens_no_model_and_makes_no_vectors() {
 }
 
 #[test]
-fn explanations_stay_bounded_and_true() {
+fn pick_explain_is_bounded_and_consistent() {
     let named = [
         "pick",
         "read `get_balance` and all the files",
@@ -996,7 +1032,7 @@ fn explanations_stay_bounded_and_true() {
 }
 
 #[test]
-fn the_help_lists_options_under_headings() {
+fn help_lists_options_under_headings() {
     for command in [
         "pick",
         "eval",
@@ -1032,7 +1068,7 @@ fn the_help_lists_options_under_headings() {
             "Request:",
             "Catalog:",
             "Shared store:",
-            "Who may see what:",
+            "Access:",
             "Ranking:",
             "Models:",
             "Reranking:",

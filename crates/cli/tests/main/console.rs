@@ -1,4 +1,4 @@
-//! The console of the gateway: who may see it, and what an operator does with it in a real browser.
+//! The console of the gateway: its access control, and its use in a real browser.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::gateway::{Place, eventually, gateway_program};
 use crate::gateway_http::{Answer, Serving, digest};
 use crate::support::root;
 
-/// What an operator asks for.
+/// The requests of an operator.
 const DATA: [(&str, &str, &str); 10] = [
     ("GET", "/console/parts", ""),
     (
@@ -33,7 +33,7 @@ const DATA: [(&str, &str, &str); 10] = [
     ("GET", "/console/servers", ""),
 ];
 
-/// A gateway with an operator, `first`, and somebody else, `second`.
+/// Starts a gateway with the keys `first` of an operator and `second` of another caller.
 fn with_operator() -> Serving {
     let place = Place::faulty();
     let keys = json!([
@@ -57,7 +57,7 @@ fn ask(
 const OPERATOR: (&str, &str) = ("Authorization", "Bearer first");
 
 #[test]
-fn only_an_operator_is_shown_anything_and_from_the_console_s_own_page_alone() {
+fn console_data_needs_an_operator_and_its_own_page() {
     let serving = with_operator();
     let own = format!("http://{}", serving.address);
     for request in DATA {
@@ -113,7 +113,7 @@ fn only_an_operator_is_shown_anything_and_from_the_console_s_own_page_alone() {
 }
 
 #[test]
-fn the_page_is_for_whoever_comes_and_may_load_its_own_files_alone() {
+fn console_page_is_public_and_loads_only_its_files() {
     let serving = with_operator();
     for path in [
         "/console",
@@ -169,14 +169,14 @@ fn the_page_is_for_whoever_comes_and_may_load_its_own_files_alone() {
 }
 
 #[test]
-fn without_an_operator_nobody_is_one_and_a_key_of_the_moment_is_for_this_machine() {
+fn console_temporary_key_is_for_this_machine_only() {
     let serving = Serving::start(Place::faulty(), &[]);
     for headers in [vec![], vec![OPERATOR]] {
         let refused = ask(&serving, DATA[0], &headers);
         assert_eq!(refused.status, 403);
         assert!(refused.body.contains("serve --console"), "{}", refused.body);
     }
-    // Who comes without a key is none even where that role is an operator's.
+    // A caller without a key is not an operator, even if the anonymous role is an operator's.
     let place = Place::faulty();
     place.write(
         "settings.json",
@@ -231,7 +231,7 @@ fn without_an_operator_nobody_is_one_and_a_key_of_the_moment_is_for_this_machine
 }
 
 #[test]
-fn what_is_shown_is_decided_and_nothing_else() {
+fn console_decides_only_about_shown_items() {
     let serving = with_operator();
     let get = |path: &str| ask(&serving, ("GET", path, ""), &[OPERATOR]);
     let post =
@@ -322,7 +322,7 @@ fn what_is_shown_is_decided_and_nothing_else() {
     assert!(get("/console/servers").body.contains("up"));
 }
 
-/// The browser that is installed.
+/// Returns the installed browser.
 fn browser() -> Option<String> {
     let folders: Vec<_> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
     let names = ["chromium", "chromium-browser", "google-chrome"];
@@ -336,10 +336,10 @@ fn browser() -> Option<String> {
 }
 
 #[test]
-fn an_operator_uses_the_console_in_a_browser() {
+fn console_works_in_a_browser() {
     let modules = root("target/browser/node_modules");
     let Some(browser) = browser().filter(|_| Path::new(&modules).exists()) else {
-        // Past what catches the output of tests.
+        // Written directly, because the test harness captures the normal output.
         writeln!(
             std::io::stderr(),
             "NOT TESTED: no browser, so the console is not tested in one; see scripts/fetch-browser.sh"

@@ -4,7 +4,7 @@ use crate::cli::{picktools, stderr, stdout};
 use crate::support::models;
 
 #[test]
-fn the_program_reranks_with_a_folder_and_says_what_is_missing() {
+fn pick_reranks_with_a_cross_encoder_folder() {
     let run = |arguments: &[&str]| {
         let mut command = picktools(&[
             "pick",
@@ -23,7 +23,7 @@ fn the_program_reranks_with_a_folder_and_says_what_is_missing() {
     let selection: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("it is JSON");
     let score = |place: usize| selection["picks"][place]["provenance"]["rerank"]["score"].as_f64();
     assert_eq!(selection["rerank"]["when"], "always");
-    // The others are required by these.
+    // The other tools are required by these.
     let [first, second, third] = [0, 1, 2].map(|place| score(place).expect("it was reranked"));
     assert!(
         first >= 2.0 && first >= second && second >= third,
@@ -51,10 +51,7 @@ fn the_program_reranks_with_a_folder_and_says_what_is_missing() {
     for (arguments, part) in [
         (&[][..], "--rerank local needs --rerank-model NAME|DIR"),
         (&["--rerank-model", "fixtures"], "lacks model.onnx"),
-        (
-            &["--rerank-model", "overlap"],
-            "no model is called \"overlap\"",
-        ),
+        (&["--rerank-model", "overlap"], "unknown model \"overlap\""),
     ] {
         let output = run(arguments);
         assert_eq!(output.status.code(), Some(2));

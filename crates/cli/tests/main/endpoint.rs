@@ -1,15 +1,15 @@
-//! `--embed-url`: the endpoint is a server of these tests.
+//! `--embed-url`, with an embedding endpoint that these tests serve.
 
 use std::time::{Duration, Instant};
 
 use crate::cli::{WORKPLACE, picktools, stderr, stdout};
-use picktools_testing::server::{Asked, Reply, Server};
+use picktools_testing::server::{RecordedRequest, Reply, TestServer};
 use serde_json::{Value, json};
 
 const KEY: &str = "sk-secret-0123456789";
 
-/// A sound answer: a vector for each text.
-fn sound(asked: &Asked) -> Reply {
+/// Returns a valid answer with one vector per text.
+fn sound(asked: &RecordedRequest) -> Reply {
     let texts = asked.body["input"]
         .as_array()
         .expect("texts are sent as a list")
@@ -25,8 +25,8 @@ fn sound(asked: &Asked) -> Reply {
 }
 
 #[test]
-fn every_command_asks_the_endpoint_with_the_key_of_the_environment() {
-    let server = Server::new(|_, asked| sound(asked));
+fn embedding_endpoint_gets_the_key_of_the_environment() {
+    let server = TestServer::new(|_, asked| sound(asked));
     let cache = tempfile::tempdir().expect("a folder can be made");
     let run = |arguments: &[&str], variables: &[(&str, &str)]| {
         let mut command = picktools(arguments);
@@ -44,7 +44,7 @@ fn every_command_asks_the_endpoint_with_the_key_of_the_environment() {
     };
     let asked_with = |text: &str| {
         server
-            .asked()
+            .requests()
             .last()
             .is_some_and(|asked| asked.head.contains(text))
     };
@@ -53,7 +53,7 @@ fn every_command_asks_the_endpoint_with_the_key_of_the_environment() {
         ("OPENAI_API_KEY", "other"),
     ];
     run(&["index", "--catalog", WORKPLACE], &own);
-    assert!(server.asked().len() == 5 && asked_with(&format!("authorization: bearer {KEY}")));
+    assert!(server.requests().len() == 5 && asked_with(&format!("authorization: bearer {KEY}")));
     let text = run(
         &[
             "pick",
@@ -65,7 +65,7 @@ fn every_command_asks_the_endpoint_with_the_key_of_the_environment() {
         &own[1..],
     );
     assert!(
-        server.asked().len() == 7 && asked_with("authorization: bearer other"),
+        server.requests().len() == 7 && asked_with("authorization: bearer other"),
         "tools come from the cache"
     );
     let json: Value = serde_json::from_str(&text).expect("the answer is JSON");
@@ -87,15 +87,14 @@ fn every_command_asks_the_endpoint_with_the_key_of_the_environment() {
 }
 
 #[test]
-fn a_pick_without_the_endpoint_is_by_the_other_retrievers_and_says_so_and_nothing_else_is_done_without()
- {
-    // Fails when it is opened, on the tools, and on the request.
+fn pick_with_failing_endpoint_degrades_and_index_fails() {
+    // The endpoint fails when it is opened, for the tools, or for the request.
     for (from, to) in [(0, 0), (1, 1), (5, 9)] {
         let failing = move |n, asked: &_| match n {
             n if n >= from && n <= to => Reply::status("403 Forbidden", "closed"),
             _ => sound(asked),
         };
-        let server = Server::new(failing);
+        let server = TestServer::new(failing);
         let endpoint = [
             "--catalog",
             WORKPLACE,
@@ -110,7 +109,7 @@ fn a_pick_without_the_endpoint_is_by_the_other_retrievers_and_says_so_and_nothin
             .expect("it runs");
         assert!(output.status.success(), "{}", stderr(&output));
         assert!(
-            stderr(&output).contains("warning: degraded in the stage semantic: "),
+            stderr(&output).contains("warning: degraded in stage semantic: "),
             "{}",
             stderr(&output)
         );
@@ -141,7 +140,7 @@ fn a_pick_without_the_endpoint_is_by_the_other_retrievers_and_says_so_and_nothin
         &["index", "--catalog", WORKPLACE][..],
         &["eval", "fixtures/formats/layout"],
     ] {
-        let server = Server::new(|_, _| Reply::status("403 Forbidden", "closed"));
+        let server = TestServer::new(|_, _| Reply::status("403 Forbidden", "closed"));
         let more = ["--embed-url", server.url.as_str(), "--model", "fake"];
         let output = picktools(&[command, &more].concat())
             .output()
@@ -157,11 +156,11 @@ fn a_pick_without_the_endpoint_is_by_the_other_retrievers_and_says_so_and_nothin
 }
 
 #[test]
-fn a_timeout_bounds_an_endpoint_that_hangs_wherever_it_does() {
-    // When it is opened, on the tools, and on the request.
+fn pick_timeout_bounds_a_hanging_endpoint() {
+    // The endpoint hangs when it is opened, for the tools, or for the request.
     for from in [0, 1, 8] {
         let server =
-            Server::new(move |n, asked| if n >= from { Reply::Hang } else { sound(asked) });
+            TestServer::new(move |n, asked| if n >= from { Reply::Hang } else { sound(asked) });
         let cache = tempfile::tempdir().expect("a folder can be made");
         let pick = [
             "pick",
@@ -199,8 +198,8 @@ fn a_timeout_bounds_an_endpoint_that_hangs_wherever_it_does() {
 }
 
 #[test]
-fn what_is_missing_or_wrong_is_told() {
-    let server = Server::new(|_, _| Reply::status("401 Unauthorized", KEY));
+fn endpoint_errors_name_cause_and_remedy() {
+    let server = TestServer::new(|_, _| Reply::status("401 Unauthorized", KEY));
     let index = ["index", "--catalog", WORKPLACE, "--embed-url"];
     for (more, part) in [
         (&[server.url.as_str()][..], "--embed-url needs --model"),
@@ -230,7 +229,7 @@ fn what_is_missing_or_wrong_is_told() {
         );
         assert!(!text.contains("hunter2") && !text.contains(KEY), "{text}");
     }
-    let asked = server.asked().len();
+    let asked = server.requests().len();
     let keyword = [&index[..], &[&server.url, "--mode", "keyword"]].concat();
     assert!(
         picktools(&keyword)
@@ -239,5 +238,9 @@ fn what_is_missing_or_wrong_is_told() {
             .status
             .success()
     );
-    assert_eq!(server.asked().len(), asked, "the mode keyword asks nobody");
+    assert_eq!(
+        server.requests().len(),
+        asked,
+        "the mode keyword asks nobody"
+    );
 }

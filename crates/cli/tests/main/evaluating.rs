@@ -1,5 +1,5 @@
-//! `picktools eval`: figures that hold against the written run, floors, comparison, and what it
-//! refuses.
+//! `picktools eval`: measures that agree with the written run, minimum quality, comparison, and
+//! errors.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,8 +10,9 @@ use serde_json::Value;
 use crate::cli::{WORKPLACE, answer, json, refusal};
 use crate::support::fixture;
 
-/// The least nDCG@10 by catalog and mode: what was reached when this was last set, less 0.01.
-/// Hybrid, with the static model, is the default. Raise them when the ranking gets better; never
+/// The lowest allowed nDCG@10 by catalog and mode: the measured value minus 0.01.
+///
+/// The default is hybrid with the static model. Raise the values when the ranking improves; never
 /// lower them to make a change pass.
 const NDCG_FLOORS: [(&str, &str, f64); 4] = [
     (WORKPLACE, "keyword", 0.4726),
@@ -23,7 +24,7 @@ const NDCG_FLOORS: [(&str, &str, f64); 4] = [
 /// Requests in several languages, with emoji and code, of one word and of thousands.
 const MULTILINGUAL: &str = "fixtures/catalogs/multilingual";
 
-/// `eval` on the fixture catalog as one folder.
+/// Runs `eval` on the fixture catalog as one folder.
 fn eval(more: &[&str]) -> Value {
     json(&[&["eval", WORKPLACE, "--json"], more].concat())
 }
@@ -43,7 +44,7 @@ fn without_latency(mut report: Value) -> Value {
 }
 
 #[test]
-fn eval_reports_the_promised_measures_whatever_k_is() {
+fn eval_reports_standard_measures_at_any_k() {
     for k in ["1", "3", "10", "25"] {
         let report = eval(&["-k", k]);
         assert_eq!(report["version"], 1);
@@ -86,8 +87,8 @@ fn eval_reports_the_promised_measures_whatever_k_is() {
 }
 
 #[test]
-fn the_standard_measures_do_not_depend_on_k() {
-    // A set is chosen for its size.
+fn eval_standard_measures_do_not_depend_on_k() {
+    // The choice of a set depends on the number of picks.
     let (few, many) = (
         eval(&["-k", "1", "--choice", "best"]),
         eval(&["-k", "50", "--choice", "best"]),
@@ -98,7 +99,7 @@ fn the_standard_measures_do_not_depend_on_k() {
 }
 
 #[test]
-fn the_rankings_are_as_good_as_they_were() {
+fn eval_quality_reaches_the_recorded_figures() {
     for (set, mode, floor) in NDCG_FLOORS {
         let ndcg = json(&["eval", set, "--mode", mode, "--json"])["mean"]["nDCG@10"]
             .as_f64()
@@ -115,7 +116,7 @@ fn the_rankings_are_as_good_as_they_were() {
 }
 
 #[test]
-fn transcripts_are_evaluated_by_what_is_to_be_found_beside_the_tools_in_use() {
+fn eval_of_transcripts_ignores_tools_in_use() {
     let folder = fixture("transcripts/choosing");
     let file = |name: &str| folder.join(name).to_str().expect("it is UTF-8").to_owned();
     let (queries, qrels) = (file("queries.jsonl"), file("qrels.tsv"));
@@ -157,7 +158,7 @@ fn transcripts_are_evaluated_by_what_is_to_be_found_beside_the_tools_in_use() {
 }
 
 #[test]
-fn poison_is_measured_and_a_sample_has_a_seed() {
+fn eval_poison_reports_effects_with_a_seed() {
     let poison = |kind: &str, more: &[&str]| {
         let set = fixture("formats/layout");
         json(
@@ -185,7 +186,7 @@ fn poison_is_measured_and_a_sample_has_a_seed() {
         (&"layout".into(), &3.into()),
         "those that have an answer"
     );
-    // Of three tools and one hostile one, ten places have room for all.
+    // With three tools and one hostile tool, all fit into ten picks.
     assert_eq!(
         (&set["clean_recall"], &set["poisoned_recall"]),
         (&1.0.into(), &1.0.into())
@@ -225,7 +226,7 @@ fn poison_is_measured_and_a_sample_has_a_seed() {
     assert!(error.contains("--abstention"), "{error}");
 }
 
-/// The shape and the values of an array in NumPy's format.
+/// Returns the shape and the values of a NumPy array.
 fn npy(path: &Path) -> (String, Vec<f32>) {
     let bytes = fs::read(path).expect("it was written");
     let length = usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
@@ -245,7 +246,7 @@ fn npy(path: &Path) -> (String, Vec<f32>) {
 }
 
 #[test]
-fn signals_are_written_for_every_query_and_tool() {
+fn eval_signals_out_covers_every_query_and_tool() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     answer(&[
         "eval",
@@ -282,12 +283,12 @@ fn signals_are_written_for_every_query_and_tool() {
 }
 
 #[test]
-fn eval_gives_the_same_json_but_for_latency() {
+fn eval_repeated_prints_the_same_json_except_latency() {
     assert_eq!(without_latency(eval(&[])), without_latency(eval(&[])));
 }
 
 #[test]
-fn a_set_of_ones_own_is_evaluated_like_a_folder() {
+fn eval_of_custom_set_equals_eval_of_folder() {
     let file = |name: &str| format!("{WORKPLACE}/{name}");
     let own = json(&[
         "eval",
@@ -320,7 +321,7 @@ fn a_set_of_ones_own_is_evaluated_like_a_folder() {
 }
 
 #[test]
-fn what_may_not_be_seen_is_not_evaluated_either() {
+fn eval_applies_the_access_policy() {
     let granted = eval(&[
         "--allow-unsafe",
         "--role",
@@ -336,8 +337,8 @@ fn what_may_not_be_seen_is_not_evaluated_either() {
     );
 }
 
-/// nDCG@k, worked out once more from the two files: exponential gain, logarithmic discount, ideal
-/// by grade.
+/// Computes nDCG@k from the two files independently: exponential gain, logarithmic discount, ideal
+/// order by grade.
 fn naive_ndcg(run: &str, qrels: &str, k: usize) -> f64 {
     let mut grades: BTreeMap<&str, BTreeMap<&str, i32>> = BTreeMap::new();
     for line in qrels.lines().filter(|line| !line.is_empty()) {
@@ -380,7 +381,7 @@ fn naive_ndcg(run: &str, qrels: &str, k: usize) -> f64 {
     scores.iter().sum::<f64>() / scores.len() as f64
 }
 
-/// Evaluates the fixture catalog and writes its run below `folder`.
+/// Evaluates the fixture catalog, and writes its run below `folder`.
 fn written_run(folder: &Path, more: &[&str]) -> (Value, String) {
     let path = folder.to_str().expect("the path is plain");
     let report = eval(&[&["--run-out", path], more].concat());
@@ -391,7 +392,7 @@ fn written_run(folder: &Path, more: &[&str]) -> (Value, String) {
 }
 
 #[test]
-fn the_written_run_gives_the_reported_figures() {
+fn eval_run_out_reproduces_the_measures() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let qrels =
         fs::read_to_string(fixture("catalogs/workplace/qrels.tsv")).expect("the fixture is there");
@@ -427,7 +428,7 @@ fn the_written_run_gives_the_reported_figures() {
 }
 
 #[test]
-fn a_run_compared_with_itself_is_no_different() {
+fn eval_compared_with_itself_shows_no_difference() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     written_run(temporary.path(), &[]);
     let folder = temporary.path().to_str().expect("the path is plain");
@@ -453,11 +454,13 @@ fn a_run_compared_with_itself_is_no_different() {
             "{measure}"
         );
     }
-    assert!(answer(&["eval", WORKPLACE, "--compare", folder]).contains("workplace: against "));
+    assert!(
+        answer(&["eval", WORKPLACE, "--compare", folder]).contains("workplace: compared with ")
+    );
 }
 
 #[test]
-fn a_clearly_worse_run_is_told_and_the_seed_repeats_it() {
+fn eval_compared_with_worse_run_is_significant() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     written_run(
         temporary.path(),
@@ -474,7 +477,7 @@ fn a_clearly_worse_run_is_told_and_the_seed_repeats_it() {
 }
 
 #[test]
-fn evaluation_refuses_what_is_missing_or_broken_by_name() {
+fn eval_with_broken_input_names_the_file() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let empty = temporary.path().to_str().expect("the path is plain");
     let message = refusal(&["eval", WORKPLACE, "--compare", empty]);
@@ -482,7 +485,7 @@ fn evaluation_refuses_what_is_missing_or_broken_by_name() {
     let message = refusal(&["eval", "fixtures/formats/layout", "--run-out", "Cargo.toml"]);
     assert!(message.contains("Cargo.toml"), "{message}");
     let message = refusal(&["eval", "nowhere"]);
-    assert!(message.contains("nowhere is no folder"), "{message}");
+    assert!(message.contains("nowhere is not a folder"), "{message}");
     let message = refusal(&["eval", WORKPLACE, WORKPLACE]);
     assert!(
         message.contains("two sets are named \"workplace\""),

@@ -1,5 +1,5 @@
-//! Files of examples: `learn` makes them of logs, `enrich` of what a language model writes, `pick`
-//! and `eval` use them.
+//! Files of examples: `learn` creates them from logs, `enrich` with a language model, `pick` and
+//! `eval` use them.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::cli::{WORKPLACE, answer, json, picktools, refusal, stderr, stdout};
-use picktools_testing::server::{Reply, Server};
+use picktools_testing::server::{Reply, TestServer};
 
 const LOG: &str = "the gizmo of Bob Smith is bust\tcreate_ticket\nThe gizmo of Ann is bust!\thelpdesk/create_ticket\n\
     mail it to Ann\tno_such_tool\nfree \"the new one\" for Lou at 12:30?\tbook_meeting_room\n\
@@ -24,7 +24,7 @@ fn lines(text: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_log_becomes_a_file_of_masked_examples_which_pick_and_eval_use() {
+fn learn_writes_masked_examples_for_pick_and_eval() {
     let folder = tempfile::tempdir().expect("a folder");
     let (log, file) = (
         folder.path().join("log"),
@@ -47,7 +47,7 @@ fn a_log_becomes_a_file_of_masked_examples_which_pick_and_eval_use() {
         stderr(&output)
     );
     assert!(
-        stderr(&output).contains("ambiguous: no_such_tool"),
+        stderr(&output).contains("ambiguous in the catalog: no_such_tool"),
         "{}",
         stderr(&output)
     );
@@ -61,7 +61,7 @@ fn a_log_becomes_a_file_of_masked_examples_which_pick_and_eval_use() {
     assert_eq!(learned[2]["tool"], "forge/create_pull_request");
     assert_eq!(learned.len(), 3);
 
-    // What is learned later comes behind.
+    // Later examples are appended.
     let more = ["learn", text(&log), "--examples", text(&file)];
     assert_eq!(lines(&answer(&more))[..3], learned[..]);
 
@@ -91,8 +91,8 @@ fn a_log_becomes_a_file_of_masked_examples_which_pick_and_eval_use() {
         "--explain",
     ]);
     assert!(
-        explained.contains("which it served before")
-            && explained.contains("the nearest: the gizmo of … is bust"),
+        explained.contains("similar to a request it served")
+            && explained.contains("nearest: the gizmo of … is bust"),
         "{explained}"
     );
     let eval = ["eval", WORKPLACE, "--examples", text(&file), "--json"];
@@ -100,7 +100,7 @@ fn a_log_becomes_a_file_of_masked_examples_which_pick_and_eval_use() {
 }
 
 #[test]
-fn names_that_no_tool_has_are_told_and_bad_files_refused_by_place() {
+fn examples_with_unknown_names_are_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("examples.jsonl");
     let pick = [
@@ -114,7 +114,7 @@ fn names_that_no_tool_has_are_told_and_bad_files_refused_by_place() {
     fs::write(&file, "{\"tool\": \"nobody\", \"request\": \"rain\"}\n").expect("it is written");
     let output = picktools(&pick).output().expect("it runs");
     assert!(
-        output.status.success() && stderr(&output).contains("or ambiguous: nobody"),
+        output.status.success() && stderr(&output).contains("or ambiguous in the catalog: nobody"),
         "{}",
         stderr(&output)
     );
@@ -131,7 +131,7 @@ fn names_that_no_tool_has_are_told_and_bad_files_refused_by_place() {
 }
 
 #[test]
-fn a_language_model_writes_requests_once_a_tool_and_a_person_may_edit_them() {
+fn enrich_asks_once_per_tool_and_keeps_edits() {
     let folder = tempfile::tempdir().expect("a folder");
     let (tools, file) = (
         folder.path().join("tools.json"),
@@ -147,7 +147,7 @@ fn a_language_model_writes_requests_once_a_tool_and_a_person_may_edit_them() {
         "{\"tool\":\"mend\",\"request\":\"asked by somebody\"}\n",
     )
     .expect("it is written");
-    let server = Server::new(|number, _| {
+    let server = TestServer::new(|number, _| {
         let text =
             json!({"requests": [format!("my gizmo is bust {}", "again ".repeat(number)), "mend that"]}).to_string();
         Reply::Json(json!({"choices": [{"message": {"role": "assistant", "content": text}}]}))
@@ -178,7 +178,7 @@ fn a_language_model_writes_requests_once_a_tool_and_a_person_may_edit_them() {
     };
     let (first, told) = run();
     assert!(
-        told.contains("1 tools of untrusted sources are left out"),
+        told.contains("skipped 1 tools of untrusted sources"),
         "{told}"
     );
     assert_eq!(
@@ -189,10 +189,10 @@ fn a_language_model_writes_requests_once_a_tool_and_a_person_may_edit_them() {
         (&first[1]["request"], &first[1]["synthetic"]),
         (&json!("my gizmo is bust"), &json!(true))
     );
-    assert_eq!((first.len(), server.asked().len()), (3, 1));
-    assert!(server.asked()[0].body.to_string().contains("Repairs"));
+    assert_eq!((first.len(), server.requests().len()), (3, 1));
+    assert!(server.requests()[0].body.to_string().contains("Repairs"));
 
-    // A person takes a line out; nothing brings it back.
+    // A line that a person removed stays removed.
     let edited: String = fs::read_to_string(&file)
         .expect("it is there")
         .lines()
@@ -201,22 +201,22 @@ fn a_language_model_writes_requests_once_a_tool_and_a_person_may_edit_them() {
         .collect();
     fs::write(&file, edited).expect("it is written");
     let (second, _) = run();
-    assert_eq!((second.len(), server.asked().len()), (2, 1));
+    assert_eq!((second.len(), server.requests().len()), (2, 1));
 
-    // Another definition is asked for anew.
+    // The model is asked again for a changed definition.
     fs::write(&tools, definition("Repairs things").to_string()).expect("it is written");
     let (third, _) = run();
     assert_eq!(
-        (third.len(), server.asked().len(), &third[1]["request"]),
+        (third.len(), server.requests().len(), &third[1]["request"]),
         (3, 2, &json!("my gizmo is bust again"))
     );
 }
 
 #[test]
-fn a_model_that_gives_nothing_usable_leaves_the_file_as_it_is() {
+fn enrich_with_unusable_answers_keeps_the_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("examples.jsonl");
-    let server = Server::new(|_, _| {
+    let server = TestServer::new(|_, _| {
         Reply::Json(json!({"choices": [{"message": {"content": "I will not."}}]}))
     });
     let enrich = [
@@ -238,9 +238,9 @@ fn a_model_that_gives_nothing_usable_leaves_the_file_as_it_is() {
         stderr(&output)
     );
     assert!(
-        server.asked().len() < 12,
+        server.requests().len() < 12,
         "it is left alone: {}",
-        server.asked().len()
+        server.requests().len()
     );
     assert!(
         refusal(&["enrich", "--catalog", WORKPLACE, "--out", text(&file)]).contains("--llm-url")

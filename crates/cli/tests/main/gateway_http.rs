@@ -1,4 +1,4 @@
-//! The gateway over HTTP: keys, sessions, and what is each client's own.
+//! The gateway over HTTP: keys, sessions, and the isolation of clients.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,12 +13,12 @@ use sha2::{Digest, Sha256};
 use crate::cli::{stderr, stdout};
 use crate::gateway::{Place, gateway_program, upstream};
 
-/// A gateway that listens.
+/// A running gateway.
 pub(crate) struct Serving {
     child: Child,
     pub(crate) address: SocketAddr,
     pub(crate) place: Place,
-    /// What it says after that.
+    /// The lines that it prints after its start.
     lines: Mutex<Receiver<String>>,
 }
 
@@ -60,7 +60,7 @@ impl Serving {
         }
     }
 
-    /// The rest of the next line that begins so.
+    /// Returns the rest of the next line that starts with `start`.
     pub(crate) fn said(&self, beginning: &str) -> String {
         loop {
             let line = self
@@ -75,7 +75,7 @@ impl Serving {
         }
     }
 
-    /// With the server whose tools go right and wrong, under these settings.
+    /// Starts a gateway in front of the faulty server, with these settings.
     pub(crate) fn with(settings: &Value) -> Self {
         let place = Place::with(&json!({"up": upstream()}));
         place.write("settings.json", settings);
@@ -86,7 +86,7 @@ impl Serving {
         format!("http://{}/mcp", self.address)
     }
 
-    /// Sends a request as it stands, and returns status, head and body.
+    /// Sends raw bytes, and returns status, head and body.
     pub(crate) fn raw(
         &self,
         method: &str,
@@ -123,7 +123,7 @@ impl Serving {
         )
     }
 
-    /// Begins a session of a revision.
+    /// Starts a session of a protocol revision.
     fn session(&self, version: &str, headers: &[(&str, &str)]) -> Session<'_> {
         let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
         let hello = self.post(
@@ -151,7 +151,7 @@ impl Serving {
     }
 }
 
-/// Sends a request as it stands, and returns what came as the answer, and whether it came whole.
+/// Sends raw bytes, and returns the answer and `true` if it is complete.
 pub(crate) fn send(
     address: SocketAddr,
     method: &str,
@@ -207,7 +207,7 @@ impl Answer {
             .map(|it| it.1)
     }
 
-    /// The message of this id, of a stream of events or a body of JSON.
+    /// Returns the message with this id from an event stream or a JSON body.
     fn message(&self, id: u64) -> Value {
         let texts = self
             .body
@@ -259,7 +259,7 @@ pub(crate) fn digest(key: &str) -> String {
 }
 
 #[test]
-fn pages_of_others_and_other_names_of_this_machine_are_refused() {
+fn foreign_origins_and_hosts_are_refused() {
     let serving = Serving::with(&json!({}));
     let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "ping"});
     for header in [
@@ -279,7 +279,7 @@ fn pages_of_others_and_other_names_of_this_machine_are_refused() {
 }
 
 #[test]
-fn a_key_opens_its_own_sessions_and_no_others() {
+fn key_opens_only_its_own_sessions() {
     let keys = json!([
         {"name": "one", "sha256": digest("first")},
         {"name": "two", "sha256": digest("second"), "role": "reader"},
@@ -343,7 +343,7 @@ fn a_key_opens_its_own_sessions_and_no_others() {
 }
 
 #[test]
-fn what_one_client_does_is_not_seen_by_another() {
+fn clients_are_isolated_from_each_other() {
     let serving = Serving::with(&json!({}));
     let (one, two) = (
         serving.session("2025-11-25", &[]),
@@ -381,7 +381,7 @@ fn what_one_client_does_is_not_seen_by_another() {
 }
 
 #[test]
-fn every_revision_of_the_protocol_is_spoken_with_sessions_or_without() {
+fn every_protocol_revision_works() {
     let serving = Serving::with(&json!({}));
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         let session = serving.session(version, &[]);
@@ -429,7 +429,7 @@ fn every_revision_of_the_protocol_is_spoken_with_sessions_or_without() {
     }
 }
 
-/// A request of 2026-07-28, without a session, and its answer.
+/// Sends a request of the revision 2026-07-28, which has no session, and returns the answer.
 fn later(serving: &Serving, key: &str, params: &Value) -> Value {
     let mut params = params.clone();
     params["_meta"] = json!({
@@ -454,7 +454,7 @@ fn later(serving: &Serving, key: &str, params: &Value) -> Value {
 }
 
 #[test]
-fn a_confirmation_is_good_once_and_for_its_call_and_caller_alone() {
+fn confirmation_is_valid_once_for_call_and_caller() {
     let keys = json!([{"name": "one", "sha256": digest("first")}, {"name": "two", "sha256": digest("second")}]);
     let serving = Serving::with(&json!({"keys": keys}));
     let call = |arguments: Value| json!({"name": "up__delete_everything", "arguments": arguments});
@@ -524,7 +524,7 @@ fn a_confirmation_is_good_once_and_for_its_call_and_caller_alone() {
 }
 
 #[test]
-fn who_asks_too_often_is_told_when_to_come_again() {
+fn rate_limit_reports_when_to_retry() {
     let key = json!({"name": "one", "sha256": digest("first"), "per_minute": 6, "burst": 5});
     let serving = Serving::with(&json!({"keys": [key]}));
     let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "ping"});
@@ -573,7 +573,7 @@ fn who_asks_too_often_is_told_when_to_come_again() {
 }
 
 #[test]
-fn configuration_and_settings_are_read_again_without_dropping_a_session() {
+fn reload_of_files_keeps_sessions() {
     let key = |name: &str, key: &str| json!({"name": name, "sha256": digest(key)});
     let settings = |keys: Value, deny: Value| json!({"mode": "search", "keys": keys, "roles": {"default": {"deny": deny}}});
     let both = json!([key("one", "first"), key("two", "second")]);
@@ -641,7 +641,7 @@ fn configuration_and_settings_are_read_again_without_dropping_a_session() {
 }
 
 #[test]
-fn sessions_that_nobody_closes_end_when_there_are_too_many_or_they_are_silent() {
+fn idle_and_excess_sessions_are_ended() {
     let serving = Serving::with(&json!({"http": {"max_sessions": 3}}));
     let sessions: Vec<Session<'_>> = (0..6).map(|_| serving.session("2025-11-25", &[])).collect();
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
@@ -661,7 +661,7 @@ fn sessions_that_nobody_closes_end_when_there_are_too_many_or_they_are_silent() 
 }
 
 #[test]
-fn what_others_can_reach_needs_keys_and_tls() {
+fn public_address_needs_keys_and_tls() {
     let place = Place::with(&json!({}));
     let refused = |place: &Place, more: &[&str], expected: &str| {
         let output = gateway_program()
@@ -677,7 +677,7 @@ fn what_others_can_reach_needs_keys_and_tls() {
             stderr(&output)
         );
     };
-    refused(&place, &[], "must hold keys");
+    refused(&place, &[], "must contain keys");
     let key = json!({"name": "one", "sha256": digest("first")});
     place.write("settings.json", &json!({"keys": [key]}));
     refused(&place, &[], "--tls-cert");
@@ -692,7 +692,7 @@ fn what_others_can_reach_needs_keys_and_tls() {
     );
     refused(&place, &["--plain-http"], "64 hexadecimal digits");
     place.write("settings.json", &json!({"keys": [key, key]}));
-    refused(&place, &["--plain-http"], "two keys");
+    refused(&place, &["--plain-http"], "duplicate key name");
     place.write(
         "settings.json",
         &json!({"keys": [{"name": "one", "sha256": digest("first"), "role": "boss"}]}),
@@ -719,7 +719,7 @@ fn what_others_can_reach_needs_keys_and_tls() {
 }
 
 #[test]
-fn clients_speak_tls_where_there_is_a_certificate() {
+fn serve_with_certificate_speaks_tls() {
     let place = Place::with(&json!({}));
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     let (certificate, key) = (place.path("c.pem"), place.path("k.pem"));

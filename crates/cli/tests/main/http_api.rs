@@ -1,4 +1,4 @@
-//! The HTTP interface: what it answers, what it refuses, and what it tells nobody.
+//! The HTTP API: its answers, its errors, and the data that it hides.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -41,14 +41,14 @@ fn read(answer: &Answer) -> (u16, Value) {
     )
 }
 
-/// Without a key, before a catalog of files.
+/// Starts a server without keys for a catalog of files.
 fn workplace() -> Serving {
     let catalog = fixture("catalogs/workplace").display().to_string();
     Serving::start(Place::with(&json!({})), &["--catalog", &catalog])
 }
 
-/// With keys of two roles, one of which may not see tools whose names begin with `e`, before the
-/// faulty server.
+/// Starts a gateway in front of the faulty server with keys of two roles. One role may not see
+/// tools whose names start with `e`.
 fn keyed(more: &Value) -> Serving {
     let place = Place::with(&json!({"up": upstream()}));
     let mut settings = json!({
@@ -76,7 +76,7 @@ fn picked(selection: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_pick_over_http_is_the_pick_of_the_command_line() {
+fn http_pick_equals_command_line_pick() {
     let serving = workplace();
     let request = "post in the chat that the build is done";
     let catalog = fixture("catalogs/workplace").display().to_string();
@@ -131,7 +131,7 @@ fn a_pick_over_http_is_the_pick_of_the_command_line() {
 }
 
 #[test]
-fn names_calls_definitions_and_tools_are_told() {
+fn http_api_serves_names_calls_definitions_and_tools() {
     let serving = workplace();
     let (_, resolved) = serving.json(
         "/v1/resolve",
@@ -203,7 +203,7 @@ fn names_calls_definitions_and_tools_are_told() {
 }
 
 #[test]
-fn embeddings_are_as_openai_has_them() {
+fn http_embeddings_follow_the_openai_format() {
     let serving = workplace();
     let texts = json!([
         "post a message",
@@ -269,7 +269,7 @@ fn embeddings_are_as_openai_has_them() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_status_and_place() {
+fn http_errors_have_status_and_position() {
     let serving = workplace();
     for (path, body, status, code, place) in [
         (
@@ -421,7 +421,7 @@ fn what_is_wrong_is_told_with_its_status_and_place() {
 }
 
 #[test]
-fn hostile_bodies_are_refused_counted_and_hold_nothing_up() {
+fn hostile_http_bodies_are_refused_and_counted() {
     let serving = workplace();
     let deep = format!(
         "{{\"query\": {}1{}}}",
@@ -504,7 +504,7 @@ fn hostile_bodies_are_refused_counted_and_hold_nothing_up() {
         "{nonsense}"
     );
 
-    // Those who send slowly hold nobody up.
+    // Slow clients do not delay others.
     let slow: Vec<TcpStream> = (0..50)
         .map(|_| {
             let mut stream = TcpStream::connect(serving.address).expect("it listens");
@@ -528,8 +528,8 @@ fn hostile_bodies_are_refused_counted_and_hold_nothing_up() {
     }
 }
 
-/// Sends bytes as they stand. The way there stays open: who closes it before the answer may be
-/// taken for gone.
+/// Sends raw bytes. The connection stays open, because a server may treat a closed connection as a
+/// disconnected client.
 fn raw(serving: &Serving, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(serving.address).expect("it listens");
     stream
@@ -542,7 +542,7 @@ fn raw(serving: &Serving, bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_key_sees_what_its_role_may_and_no_trace_of_the_rest() {
+fn http_key_sees_only_what_its_role_may() {
     let serving = keyed(&json!({}));
     for headers in [
         vec![],
@@ -599,7 +599,7 @@ fn a_key_sees_what_its_role_may_and_no_trace_of_the_rest() {
         ("/v1/translate", json!({"provider": "openai"})),
     ] {
         let (_, mut answer) = serving.json(path, &[READER], &body);
-        // What the caller itself wrote is told.
+        // The answer may contain the caller's own text.
         for place in [
             "/detail",
             "/names/0/error/message",
@@ -616,8 +616,8 @@ fn a_key_sees_what_its_role_may_and_no_trace_of_the_rest() {
             "{path} {body}"
         );
     }
-    // Which names are near differs from name to name; what is told of one that is hidden has the
-    // same form.
+    // The suggestions differ between names. A hidden name gets an answer of the same form as an
+    // unknown one.
     let form = |text: &str, name: &str| {
         let text = text.replace(name, "NAME");
         let is_near = text.contains("did you mean");
@@ -676,7 +676,7 @@ fn a_key_sees_what_its_role_may_and_no_trace_of_the_rest() {
 }
 
 #[test]
-fn calls_run_where_they_are_turned_on_and_are_held_to_what_holds_for_all() {
+fn http_calls_follow_settings_and_access_policy() {
     let serving = keyed(&json!({"http": {"calls": true}}));
     let call = |key, name: &str, arguments: Value| {
         serving.json(
@@ -724,7 +724,7 @@ fn calls_run_where_they_are_turned_on_and_are_held_to_what_holds_for_all() {
             "{name} {arguments}: {problem}"
         );
     }
-    // Where a person must say yes and none can be asked, the operator decides.
+    // If a call needs a confirmation and nobody can be asked, the operator decides.
     let careful = keyed(&json!({"http": {"calls": true}, "roles": {"admin": {}, "reader": {}}}));
     let (status, problem) = careful.json(
         "/v1/call",
@@ -745,7 +745,7 @@ fn calls_run_where_they_are_turned_on_and_are_held_to_what_holds_for_all() {
 }
 
 #[test]
-fn too_many_requests_of_a_key_are_told_to_wait() {
+fn http_rate_limit_reports_when_to_retry() {
     let key = json!({"name": "one", "sha256": digest("admin"), "per_minute": 1, "burst": 3});
     let serving = keyed(&json!({"keys": [key], "roles": {}}));
     for _ in 0..3 {
@@ -763,7 +763,7 @@ fn too_many_requests_of_a_key_are_told_to_wait() {
 }
 
 #[test]
-fn the_description_has_every_route_and_what_it_takes() {
+fn openapi_description_lists_every_route() {
     let serving = workplace();
     let (status, described) = serving.get("/openapi.json", &[]);
     assert_eq!(status, 200);
@@ -823,7 +823,7 @@ fn collect(value: &Value, into: &mut Vec<String>) {
 }
 
 #[test]
-fn a_catalog_of_files_is_followed_and_its_tools_are_not_called() {
+fn serve_follows_catalog_files_without_calls() {
     let place = Place::with(&json!({"up": upstream()}));
     let tool = |name: &str| json!({"name": name, "source": "notes", "description": format!("{name} a note"), "parameters": {"type": "object"}});
     place.write("tools.json", &json!([tool("write")]));

@@ -1,4 +1,4 @@
-//! `picktools import`, and what it takes given as a catalog.
+//! `picktools import`, and the use of its inputs as catalogs.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::cli::{answer, json, picktools, refusal, says, stderr, stdout};
 
 const LIBRARY: &str = "fixtures/openapi/library.yaml";
 
-/// Imports, and returns the names of the tools, what was said, and the exit code.
+/// Imports, and returns the names of the tools, the messages, and the exit code.
 fn import(arguments: &[&str]) -> (Vec<String>, String, Option<i32>) {
     let output = picktools(&[&["import", "openapi"], arguments].concat())
         .output()
@@ -23,7 +23,7 @@ fn import(arguments: &[&str]) -> (Vec<String>, String, Option<i32>) {
 }
 
 #[test]
-fn a_document_is_imported_and_what_is_left_out_is_said() {
+fn import_openapi_reports_left_out_operations() {
     let (tools, said, code) = import(&[LIBRARY]);
     assert_eq!((tools.len(), code), (6, Some(1)));
     assert!(
@@ -31,14 +31,16 @@ fn a_document_is_imported_and_what_is_left_out_is_said() {
         "{said}"
     );
     assert!(
-        said.contains("6 tools of 1 documents; 1 operations left out, 0 documents refused"),
+        said.contains(
+            "imported 6 tools from 1 documents; 1 operations left out, 0 documents refused"
+        ),
         "{said}"
     );
     assert_eq!(import(&["fixtures/openapi/kiosk.json"]).2, Some(0));
 }
 
 #[test]
-fn names_choose_what_is_imported() {
+fn import_openapi_selects_by_pattern() {
     let chosen = |arguments: &[&str]| import(&[&[LIBRARY], arguments].concat()).0;
     assert_eq!(
         chosen(&["--only", "add*", "--only", "library/put*"]),
@@ -54,12 +56,12 @@ fn names_choose_what_is_imported() {
     );
     assert!(
         refusal(&["import", "openapi", LIBRARY, "--only", "["])
-            .contains("--only: \"[\" is not a pattern of names")
+            .contains("--only: invalid pattern \"[\"")
     );
 }
 
 #[test]
-fn what_deletes_is_unsafe_unless_told_otherwise() {
+fn import_openapi_marks_deletes_as_unsafe() {
     let delete = |arguments: &[&str]| {
         let only = &["import", "openapi", LIBRARY, "--only", "delete*"];
         let output = picktools(&[only, arguments].concat())
@@ -73,7 +75,7 @@ fn what_deletes_is_unsafe_unless_told_otherwise() {
 }
 
 #[test]
-fn a_folder_is_imported_whole_and_one_bad_document_does_not_lose_the_rest() {
+fn import_openapi_folder_survives_a_bad_document() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::create_dir(folder.path().join("within")).expect("a folder");
     for (name, text) in [
@@ -97,7 +99,7 @@ fn a_folder_is_imported_whole_and_one_bad_document_does_not_lose_the_rest() {
     for (file, reason) in [
         ("broken.json", "line 1, column"),
         ("other.yaml", "not an OpenAPI document"),
-        ("tools.json", "give it to --catalog"),
+        ("tools.json", "pass it to --catalog"),
     ] {
         assert!(
             said.lines()
@@ -109,7 +111,7 @@ fn a_folder_is_imported_whole_and_one_bad_document_does_not_lose_the_rest() {
 }
 
 #[test]
-fn a_document_is_a_catalog_for_every_command() {
+fn openapi_document_is_a_catalog_for_every_command() {
     let picks = json(&[
         "pick",
         "add a book to a shelf",

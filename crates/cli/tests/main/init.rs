@@ -1,4 +1,4 @@
-//! `picktools init`: the gateway before the servers that clients are configured with.
+//! `picktools init`: the gateway in front of the servers that clients are configured with.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{picktools, stderr, stdout};
 
-/// A server whose every value is a secret.
+/// Servers in which every value is a secret.
 const SERVERS: &str = r#"{
     // the wiki
     "wiki": {"command": "npx", "args": ["-y", "s3cret-argument"], "env": {"KEY": "s3cret-variable"}},
@@ -70,7 +70,7 @@ impl Machine {
         }
     }
 
-    /// What `init` says of each file.
+    /// Returns the JSON report of `init`.
     fn json(&self, arguments: &[&str]) -> (Value, Option<i32>) {
         let said = self.init(&[&["--json"], arguments].concat());
         (
@@ -90,7 +90,7 @@ impl Machine {
         names
     }
 
-    /// The backups beside a file, oldest first.
+    /// Returns the backups next to a file, oldest first.
     fn backups(&self, folder: &str) -> Vec<String> {
         let mut names = self.names(folder);
         names.retain(|name| name.contains(".picktools-backup-"));
@@ -98,7 +98,7 @@ impl Machine {
     }
 }
 
-/// The entry as it stands in a file that keeps it under `mcpServers`.
+/// Returns the gateway's entry of a file that has it under `mcpServers`.
 fn entry(machine: &Machine, upstreams: &str) -> Value {
     json!({"command": env!("CARGO_BIN_EXE_picktools"), "args": ["mcp", "--config", machine.path(upstreams)]})
 }
@@ -108,7 +108,7 @@ fn parsed(text: &str) -> Value {
 }
 
 #[test]
-fn the_servers_move_verbatim_and_everything_else_stays_byte_for_byte() {
+fn init_moves_servers_verbatim_and_keeps_other_bytes() {
     let before =
         "\u{feff}// mine\r\n{\r\n\t\"theme\" : \"dark\", // why not\r\n\t\"mcpServers\":  ";
     let after = "  /* done */,\r\n\t\"numbers\": [1.0, 1e2,],\r\n}\r\n\r\n";
@@ -148,7 +148,7 @@ fn the_servers_move_verbatim_and_everything_else_stays_byte_for_byte() {
 }
 
 #[test]
-fn a_file_on_one_line_stays_on_one_line() {
+fn init_keeps_a_file_on_one_line() {
     let machine = Machine::new();
     machine.write(
         "home/.claude.json",
@@ -169,13 +169,13 @@ fn a_file_on_one_line_stays_on_one_line() {
 }
 
 #[test]
-fn no_value_that_may_be_secret_is_printed() {
+fn init_prints_no_secrets() {
     let machine = Machine::new();
     machine.write(
         "home/.claude.json",
         format!("{{\"mcpServers\": {SERVERS}}}"),
     );
-    // Written wrongly, or in a place of its own.
+    // Secrets in malformed or unusual positions.
     machine.write(
         "home/.cursor/mcp.json",
         r#"{"mcpServers": {"x": {"command": "npx --key=s3cret", "args": "s3cret"}}}"#,
@@ -218,7 +218,7 @@ fn no_value_that_may_be_secret_is_printed() {
 }
 
 #[test]
-fn without_a_yes_nothing_is_written() {
+fn init_without_confirmation_writes_nothing() {
     let machine = Machine::new();
     let text = format!("{{\"mcpServers\": {SERVERS}}}");
     machine.write("home/.claude.json", &text);
@@ -244,7 +244,7 @@ fn without_a_yes_nothing_is_written() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn on_a_terminal_each_file_is_asked_for() {
+fn init_on_a_terminal_asks_for_each_file() {
     const SCRIPT: &str = "
 import os, pty, sys
 process, terminal = pty.fork()
@@ -293,7 +293,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
 }
 
 #[test]
-fn a_second_run_finds_picktools_in_front() {
+fn init_repeated_changes_nothing() {
     let machine = Machine::new();
     machine.write(
         "home/.claude.json",
@@ -315,7 +315,7 @@ fn a_second_run_finds_picktools_in_front() {
     assert_eq!(machine.read("home/.claude.json"), first);
     assert_eq!(machine.read("data/upstreams/claude-code.json"), upstreams);
     assert_eq!(machine.backups("home").len(), 1);
-    // A server that was added since stands beside the gateway, and is not lost.
+    // A server that was added after `init` is reported and not lost.
     let added = first.replacen(
         "\"picktools\"",
         "\"late\": {\"command\": \"y\"}, \"picktools\"",
@@ -333,7 +333,7 @@ fn a_second_run_finds_picktools_in_front() {
 }
 
 #[test]
-fn other_upstreams_in_the_same_place_are_never_replaced() {
+fn init_never_replaces_other_upstreams_files() {
     let machine = Machine::new();
     let text = r#"{"mcpServers": {"x": {"command": "y"}}}"#;
     machine.write("home/.claude.json", text);
@@ -351,7 +351,7 @@ fn other_upstreams_in_the_same_place_are_never_replaced() {
 }
 
 #[test]
-fn a_file_with_a_fault_is_left_and_the_others_go_on() {
+fn init_skips_faulty_files_and_continues() {
     let sound = r#"{"mcpServers": {"x": {"command": "y"}}}"#;
     for (text, fault) in [
         (&b"{\"mcpServers\": {"[..], "not JSON"),
@@ -367,7 +367,7 @@ fn a_file_with_a_fault_is_left_and_the_others_go_on() {
             br#"{"mcpServers": {"x": {"command": "y"}, "x": {"command": "z"}}}"#,
             "twice",
         ),
-        // What the gateway could not reach would be lost.
+        // Servers that the gateway could not reach would be lost.
         (
             br#"{"mcpServers": {"old": {"type": "sse", "url": "https://x"}}}"#,
             "old: it speaks the HTTP+SSE",
@@ -384,7 +384,7 @@ fn a_file_with_a_fault_is_left_and_the_others_go_on() {
             br#"{"mcpServers": {"file": {"command": "y", "env": {"K": "${file:/key}"}}}}"#,
             "file",
         ),
-        // What would mean something else from another folder.
+        // Values that depend on the folder of the file.
         (
             br#"{"mcpServers": {"here": {"command": "y", "cwd": "sub"}}}"#,
             "here",
@@ -429,14 +429,14 @@ fn a_file_with_a_fault_is_left_and_the_others_go_on() {
     let (found, code) = machine.json(&["--yes"]);
     let messages = found["files"].to_string();
     assert_eq!(code, Some(2), "{messages}");
-    for fault in ["4 MiB", "${KEY}", "no file"] {
+    for fault in ["4 MiB", "${KEY}", "not a file"] {
         assert!(messages.contains(fault), "{fault}: {messages}");
     }
     assert!(found["error"]["message"].is_string(), "{found}");
 }
 
 #[test]
-fn nothing_to_put_picktools_in_front_of_is_a_no() {
+fn init_without_servers_exits_with_1() {
     let machine = Machine::new();
     let said = machine.init(&["--yes"]);
     assert_eq!(said.code, Some(1), "{}", said.err);
@@ -452,7 +452,7 @@ fn nothing_to_put_picktools_in_front_of_is_a_no() {
 }
 
 #[test]
-fn a_read_only_file_is_left() {
+fn init_leaves_read_only_files() {
     let machine = Machine::new();
     let text = r#"{"mcpServers": {"x": {"command": "y"}}}"#;
     machine.write("home/.claude.json", text);
@@ -474,7 +474,7 @@ fn a_read_only_file_is_left() {
 
 #[test]
 #[cfg(unix)]
-fn links_are_followed_within_the_home_folder_only() {
+fn init_follows_links_only_within_the_root() {
     use std::os::unix::fs::symlink;
     let machine = Machine::new();
     let text = r#"{"mcpServers": {"x": {"command": "y"}}}"#;
@@ -489,7 +489,7 @@ fn links_are_followed_within_the_home_folder_only() {
     .expect("a link");
     fs::create_dir(machine.path("home/.gemini")).expect("it is new");
     symlink("nowhere", machine.path("home/.gemini/settings.json")).expect("a link");
-    // A project could hand the owner's servers to whoever reads the project.
+    // Otherwise a project could give the owner's servers to its readers.
     symlink(
         machine.path("home/dotfiles/claude.json"),
         machine.path("project/.mcp.json"),
@@ -527,7 +527,7 @@ fn links_are_followed_within_the_home_folder_only() {
 }
 
 #[test]
-fn undo_puts_back_what_was_there() {
+fn init_undo_restores_the_backup() {
     let machine = Machine::new();
     let text = format!("{{\"mcpServers\": {SERVERS}}}");
     machine.write("home/.claude.json", &text);
@@ -551,7 +551,7 @@ fn undo_puts_back_what_was_there() {
         machine.json(&["--undo"]).0["files"][0]["status"],
         "as_before"
     );
-    // Killed after the backup: the file is as it was, and that is no fault.
+    // After a kill between backup and replacement, the file is unchanged.
     let (found, code) = machine.json(&["--yes"]);
     assert_eq!(
         (&found["files"][0]["status"], code),
@@ -562,7 +562,7 @@ fn undo_puts_back_what_was_there() {
 }
 
 #[test]
-fn undo_after_an_edit_wants_a_yes_and_keeps_the_edit() {
+fn init_undo_after_edit_asks_and_keeps_a_copy() {
     let machine = Machine::new();
     let text = r#"{"mcpServers": {"x": {"command": "y"}}}"#;
     machine.write("home/.claude.json", text);
@@ -574,7 +574,7 @@ fn undo_after_an_edit_wants_a_yes_and_keeps_the_edit() {
     let said = machine.init(&["--undo"]);
     assert_eq!(said.code, Some(1), "{}", said.out);
     assert!(
-        format!("{}{}", said.out, said.err).contains("changed since"),
+        format!("{}{}", said.out, said.err).contains("changed after init"),
         "{}{}",
         said.out,
         said.err
@@ -592,7 +592,7 @@ fn undo_after_an_edit_wants_a_yes_and_keeps_the_edit() {
 }
 
 #[test]
-fn a_projects_servers_stay_in_the_project_where_relative_paths_stay_right() {
+fn init_keeps_project_servers_in_the_project() {
     let machine = Machine::new();
     let claude = r#"{"mcpServers": {"here": {"command": "./serve", "cwd": "sub"}}}"#;
     machine.write("project/.mcp.json", claude);
@@ -626,7 +626,7 @@ fn a_projects_servers_stay_in_the_project_where_relative_paths_stay_right() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn each_client_is_found_in_its_place_and_gets_its_own_shape() {
+fn init_finds_each_client_and_writes_its_format() {
     let machine = Machine::new();
     let servers = r#"{"x": {"command": "y"}}"#;
     let places = [
@@ -678,7 +678,7 @@ fn each_client_is_found_in_its_place_and_gets_its_own_shape() {
             "{client}"
         );
     }
-    // Where XDG_CONFIG_HOME says, and nowhere else.
+    // Only in the folder XDG_CONFIG_HOME.
     let elsewhere = Machine::new();
     elsewhere.write(
         "config/zed/settings.json",
@@ -694,7 +694,7 @@ fn each_client_is_found_in_its_place_and_gets_its_own_shape() {
 
 #[test]
 #[cfg(unix)]
-fn what_is_written_is_read_by_no_more_people_than_before() {
+fn init_keeps_file_permissions() {
     use std::os::unix::fs::PermissionsExt;
     let machine = Machine::new();
     let text = r#"{"mcpServers": {"x": {"command": "y"}}}"#;

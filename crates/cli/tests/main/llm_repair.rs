@@ -1,21 +1,20 @@
-//! `validate --repair-llm`: the language model is a server of these tests, which answers as OpenAI
-//! does.
+//! `validate --repair-llm`, with an OpenAI-compatible language model that these tests serve.
 
 use std::fs;
 
 use crate::cli::{picktools, refusal, stderr, stdout};
-use picktools_testing::server::{Reply, Server};
+use picktools_testing::server::{Reply, TestServer};
 use serde_json::{Value, json};
 
 const TERMINAL: &str = "fixtures/catalogs/terminal";
 const KEY: &str = "sk-secret-0123456789";
 
-/// Runs the command with a model that gives these arguments to whatever it is asked.
+/// Runs the command with a model that always answers with these arguments.
 fn validate(calls: &Value, arguments: &Value, more: &[&str]) -> (Option<i32>, String, usize) {
     let text = json!({"arguments": arguments}).to_string();
     let answer =
         json!({"choices": [{"index": 0, "message": {"role": "assistant", "content": text}}]});
-    let server = Server::new(move |_, _| Reply::Json(answer.clone()));
+    let server = TestServer::new(move |_, _| Reply::Json(answer.clone()));
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("calls.json");
     fs::write(&file, calls.to_string()).expect("it is written");
@@ -33,11 +32,15 @@ fn validate(calls: &Value, arguments: &Value, more: &[&str]) -> (Option<i32>, St
     let output = output.expect("it runs");
     assert!(!format!("{}{}", stdout(&output), stderr(&output)).contains(KEY));
     assert_ne!(output.status.code(), Some(2), "{}", stderr(&output));
-    (output.status.code(), stdout(&output), server.asked().len())
+    (
+        output.status.code(),
+        stdout(&output),
+        server.requests().len(),
+    )
 }
 
 #[test]
-fn a_model_mends_calls_where_it_is_asked_for_and_what_it_changed_is_told() {
+fn validate_repair_llm_repairs_and_reports() {
     let calls = json!([
         {"id": "1", "name": "read_file", "arguments": {"file": "a.txt"}},
         {"id": "2", "name": "rm", "arguments": {}},
@@ -49,7 +52,7 @@ fn a_model_mends_calls_where_it_is_asked_for_and_what_it_changed_is_told() {
         (Some(1), 1),
         "an unknown tool is no matter of arguments: {text}"
     );
-    let told = "valid; rewritten by llm:m-1: /file was \"a.txt\", is left out; /path is \"a.txt\"";
+    let told = "valid; rewritten by llm:m-1: /file removed (was \"a.txt\"); /path added: \"a.txt\"";
     assert!(text.contains(told), "{text}");
     assert!(
         text.contains("1 valid (1 rewritten by a model), 0 waiting for approval, 1 refused"),
@@ -78,7 +81,7 @@ fn a_model_mends_calls_where_it_is_asked_for_and_what_it_changed_is_told() {
 }
 
 #[test]
-fn what_cannot_repair_is_refused_before_anything_is_done() {
+fn validate_repair_llm_with_bad_options_is_refused() {
     let validate = [
         "validate",
         "--catalog",
@@ -90,7 +93,7 @@ fn what_cannot_repair_is_refused_before_anything_is_done() {
     for (arguments, part) in [
         (
             &[][..],
-            "a language model repairs calls with --llm-url URL and --llm-model NAME",
+            "repairing calls needs a language model; pass --llm-url URL and --llm-model NAME",
         ),
         (
             &["--llm-url", "localhost", "--llm-model", "m"],

@@ -1,19 +1,19 @@
-//! `--rerank llm`: the language model is a server of these tests, which answers as OpenAI does.
+//! `--rerank llm`, with an OpenAI-compatible language model that these tests serve.
 
 use crate::cli::{WORKPLACE, picktools, refusal, stderr, stdout};
-use picktools_testing::server::{Asked, Reply, Server, scores, told};
+use picktools_testing::server::{RecordedRequest, Reply, TestServer, listed_tools, scores};
 use serde_json::{Value, json};
 
 const KEY: &str = "sk-secret-0123456789";
 
-/// An answer in words.
+/// Returns an answer of the model with this text.
 fn says(text: &str) -> Value {
     json!({"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}]})
 }
 
 #[test]
-fn the_program_reranks_with_the_key_of_the_environment_and_says_what_it_did() {
-    let server = Server::new(|_, asked| {
+fn pick_rerank_llm_uses_the_key_and_reports() {
+    let server = TestServer::new(|_, asked| {
         Reply::Json(says(&scores(asked, |name| {
             if name == "send_direct_message" { 10 } else { 1 }
         })))
@@ -46,9 +46,12 @@ fn the_program_reranks_with_the_key_of_the_environment_and_says_what_it_did() {
     };
     let text = run(&[]);
     assert!(text.starts_with(" 1. chat/send_direct_message"), "{text}");
-    assert!(text.contains("llm:m-1 moves it from place "), "{text}");
     assert!(
-        server.asked()[0]
+        text.contains("reranked from place ") && text.contains(" by llm:m-1"),
+        "{text}"
+    );
+    assert!(
+        server.requests()[0]
             .head
             .contains(&format!("authorization: bearer {KEY}"))
     );
@@ -56,7 +59,7 @@ fn the_program_reranks_with_the_key_of_the_environment_and_says_what_it_did() {
     for part in [
         "reranked  10.000, from place ",
         "stage rerank       ran",
-        "reranker llm:m-1, window 20, margin",
+        "reranker llm:m-1, shortlist 20, margin",
     ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
@@ -73,8 +76,8 @@ fn the_program_reranks_with_the_key_of_the_environment_and_says_what_it_did() {
 }
 
 #[test]
-fn the_program_warns_where_the_model_fails_and_picks_all_the_same() {
-    let server = Server::new(|_, _| Reply::Hang);
+fn pick_rerank_llm_failure_degrades_with_a_warning() {
+    let server = TestServer::new(|_, _| Reply::Hang);
     let output = picktools(&[
         "pick",
         "book a meeting room",
@@ -94,16 +97,16 @@ fn the_program_warns_where_the_model_fails_and_picks_all_the_same() {
         stdout(&output)
     );
     assert!(
-        stderr(&output).contains("degraded in the stage rerank: the "),
+        stderr(&output).contains("degraded in stage rerank: the "),
         "{}",
         stderr(&output)
     );
 }
 
 #[test]
-fn an_evaluation_measures_the_model_and_tells_how_often_it_failed() {
-    let eval = |reply: fn(&Asked) -> Reply| {
-        let server = Server::new(move |_, asked| reply(asked));
+fn eval_rerank_llm_counts_degraded_picks() {
+    let eval = |reply: fn(&RecordedRequest) -> Reply| {
+        let server = TestServer::new(move |_, asked| reply(asked));
         let model = [
             "--rerank",
             "llm",
@@ -125,13 +128,16 @@ fn an_evaluation_measures_the_model_and_tells_how_often_it_failed() {
     let plain: Value = crate::cli::json(&["eval", WORKPLACE, "--json"]);
     let plain = plain["mean"]["nDCG@10"].as_f64().expect("it is measured");
     let (backwards, told) = eval(|asked| {
-        let last = told(asked).len() - 1;
-        let scores = told(asked).into_iter().enumerate().map(|(place, line)| {
-            (
-                line["id"].as_str().expect("it is text").to_owned(),
-                Value::from(10 * place / last.max(1)),
-            )
-        });
+        let last = listed_tools(asked).len() - 1;
+        let scores = listed_tools(asked)
+            .into_iter()
+            .enumerate()
+            .map(|(place, line)| {
+                (
+                    line["id"].as_str().expect("it is text").to_owned(),
+                    Value::from(10 * place / last.max(1)),
+                )
+            });
         Reply::Json(says(&Value::Object(scores.collect()).to_string()))
     });
     assert!(backwards < plain - 0.2, "{backwards} {plain}");
@@ -139,21 +145,21 @@ fn an_evaluation_measures_the_model_and_tells_how_often_it_failed() {
     let (failing, told) = eval(|_| Reply::status("500 Internal Server Error", "out of memory"));
     assert!((failing - plain).abs() < 1e-9, "{failing} {plain}");
     assert!(
-        told.contains(" picks are degraded, the first in the stage rerank: ")
+        told.contains(" picks are degraded, the first in stage rerank: ")
             && told.contains("out of memory")
     );
 }
 
 #[test]
-fn what_cannot_rerank_is_refused_before_anything_is_done() {
+fn pick_rerank_with_bad_options_is_refused() {
     let pick = ["pick", "x", "--catalog", WORKPLACE, "--rerank"];
     for (arguments, part) in [
         (&["local"][..], "needs --rerank-model NAME|DIR"),
-        (&["llm"], "with --llm-url URL and --llm-model NAME"),
+        (&["llm"], "pass --llm-url URL and --llm-model NAME"),
         (&["auto"], "needs --rerank-model NAME|DIR, or --llm-url URL"),
         (
             &["auto", "--llm-url", "http://localhost:1"],
-            "with --llm-url URL and --llm-model NAME",
+            "pass --llm-url URL and --llm-model NAME",
         ),
         (
             &[
@@ -163,7 +169,7 @@ fn what_cannot_rerank_is_refused_before_anything_is_done() {
                 "--rerank-model",
                 "x",
             ],
-            "either",
+            "not both",
         ),
         (
             &["llm", "--llm-url", "localhost", "--llm-model", "m"],

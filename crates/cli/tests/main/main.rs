@@ -1,4 +1,4 @@
-//! The integration tests of the program: what its user can see.
+//! Integration tests of the program: the behaviour that users see.
 
 // Answers, exit codes, bad input.
 mod cli;
@@ -6,55 +6,55 @@ mod cli;
 mod catalogs;
 // Saved indexes.
 mod saved;
-// What is printed: bounded, printable, and errors as JSON.
+// Output: bounded, printable, and errors as JSON.
 mod printing;
-// The models by name: listing, pulling, and the tuned one.
+// Models by name: listing, downloading, and the tuned model.
 mod models;
-// Evaluation of rankings: figures, floors, comparison.
+// Evaluation of rankings: measures, minimum quality, comparison.
 mod evaluating;
-// The page that an evaluation leaves behind.
+// The HTML report of an evaluation.
 mod reporting;
-// Calls in files.
+// Validation of calls.
 mod validating;
 // Findings in catalogs, as text, JSON and SARIF.
 mod checking;
-// What names mean, and who gives them.
+// Names and aliases.
 mod naming;
-// Tools as providers want them.
+// Definitions in providers' formats.
 mod translating;
-// Examples: learned from logs, written by a model.
+// Examples from logs and from a language model.
 mod examples;
-// Skills beside the picks.
+// Skills in picks.
 mod skills;
-// Picks within a budget of tokens.
+// Token budgets.
 mod budget;
 // OpenAPI documents.
 mod importing;
 // MCP servers.
 mod mcp_servers;
-// The gateway: one client, then many, then real ones.
+// The gateway: one client, many clients, real clients.
 mod gateway;
 mod gateway_http;
 mod real_clients;
 // A store that several gateways share.
 mod shared_store;
-// The HTTP interface.
+// The HTTP API.
 mod http_api;
-// What its operator sees.
+// The console.
 mod console;
-// The way to models.
+// The model proxy.
 mod model_proxy;
-// The audit: what is recorded, what is noticed, and what is run again.
+// The audit log and its replay.
 mod audit;
-// All of it together.
+// A request through all interfaces.
 mod whole_path;
-// The gateway before the servers of people's clients.
+// The configuration of clients by `init`.
 mod init;
 // Running tools.
 mod running;
 // Language models as rerankers.
 mod llm_reranking;
-// Calls that a language model mends.
+// Repair of calls by a language model.
 mod llm_repair;
 // Embedding models behind an HTTP endpoint.
 mod endpoint;
@@ -63,5 +63,5 @@ mod endpoint;
 mod minilm;
 #[cfg(feature = "onnx")]
 mod cross_encoder;
-// What the modules above share.
+// Helpers of the modules above.
 mod support;

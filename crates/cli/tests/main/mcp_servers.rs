@@ -1,4 +1,4 @@
-//! MCP servers: real ones, and one that goes wrong in many ways.
+//! MCP servers: real ones, and a fake one that fails in many ways.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::cli::{picktools, stderr, stdout};
 use crate::support::root;
 
-/// What an import gave: the tools, what was said, and the exit code.
+/// The result of an import: tools, messages, and exit code.
 struct Import {
     tools: Vec<Value>,
     said: String,
@@ -48,7 +48,7 @@ fn fake() -> String {
         .to_string()
 }
 
-/// Imports from the fake server as it goes wrong in this way.
+/// Imports from the fake server in a mode in which it fails.
 fn wrong(mode: &str) -> Import {
     import(&[
         "--source",
@@ -63,11 +63,11 @@ fn wrong(mode: &str) -> Import {
 }
 
 #[test]
-fn every_page_of_a_list_is_read() {
+fn import_mcp_reads_every_page() {
     let all = wrong("pages");
     assert_eq!((all.names().len(), all.code), (5, Some(0)), "{}", all.said);
     assert!(
-        all.said.contains("5 tools of 1 of 1 servers"),
+        all.said.contains("imported 5 tools from 1 of 1 servers"),
         "{}",
         all.said
     );
@@ -83,7 +83,7 @@ fn every_page_of_a_list_is_read() {
 }
 
 #[test]
-fn a_server_that_goes_wrong_half_way_gives_what_it_gave_and_says_what_is_missing() {
+fn import_mcp_from_failing_server_keeps_sent_tools() {
     for (mode, names, said) in [
         (
             "dies_between_pages",
@@ -108,7 +108,7 @@ fn a_server_that_goes_wrong_half_way_gives_what_it_gave_and_says_what_is_missing
 }
 
 #[test]
-fn a_server_that_gives_nothing_says_why_with_its_last_words() {
+fn import_mcp_from_dead_server_reports_its_output() {
     for (mode, said) in [("ends", "no such database"), ("long_description", "fake")] {
         let found = import(&[
             "--source",
@@ -142,7 +142,7 @@ fn a_server_that_gives_nothing_says_why_with_its_last_words() {
 }
 
 #[test]
-fn noise_on_either_stream_is_no_obstacle() {
+fn import_mcp_ignores_noise_on_the_streams() {
     for mode in ["stderr_flood", "stdout_logs"] {
         let found = wrong(mode);
         assert_eq!(
@@ -155,7 +155,7 @@ fn noise_on_either_stream_is_no_obstacle() {
 }
 
 #[test]
-fn a_server_that_takes_long_to_start_is_waited_for() {
+fn import_mcp_waits_for_a_slow_server() {
     let found = import(&[
         "--server-timeout-ms",
         "60000",
@@ -173,7 +173,7 @@ fn a_server_that_takes_long_to_start_is_waited_for() {
 }
 
 #[test]
-fn what_a_server_claims_beyond_the_protocol_does_not_count() {
+fn import_mcp_ignores_members_outside_the_protocol() {
     let found = wrong("claims");
     assert_eq!(
         found.tools,
@@ -189,7 +189,7 @@ fn what_a_server_claims_beyond_the_protocol_does_not_count() {
 }
 
 #[test]
-fn a_program_is_started_with_no_more_of_the_environment_than_it_needs() {
+fn mcp_servers_get_a_minimal_environment() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = json!({"command": "python3", "args": [fake(), "environment"], "env": {"MINE": "${GIVEN}"}, "cwd": "."});
     fs::write(
@@ -221,7 +221,7 @@ fn a_program_is_started_with_no_more_of_the_environment_than_it_needs() {
     assert!(said.contains(&within), "{said}");
 }
 
-/// Whether a process is there and no zombie.
+/// Returns `true` if a process runs and is not a zombie.
 #[cfg(target_os = "linux")]
 fn is_running(process: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", process.trim())).unwrap_or_default();
@@ -232,7 +232,7 @@ fn is_running(process: &str) -> bool {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn nothing_that_was_started_is_left_behind() {
+fn import_mcp_leaves_no_process_behind() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("child").display().to_string();
     for (mode, code) in [("children", 0), ("children", 0)] {
@@ -305,7 +305,7 @@ fn pick(arguments: &[&str], config: &Path, cache: &Path) -> (Vec<String>, String
 }
 
 #[test]
-fn a_configuration_is_a_catalog_and_one_server_that_fails_does_not_lose_the_rest() {
+fn mcp_configuration_is_a_catalog_despite_a_failed_server() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = folder.path().join("mcp.json");
     let server = |mode: &str| json!({"command": "python3", "args": [fake(), mode]});
@@ -319,7 +319,7 @@ fn a_configuration_is_a_catalog_and_one_server_that_fails_does_not_lose_the_rest
     assert!(
         pick(&["--offline"], &config, &cache)
             .1
-            .contains("nothing that it sent is in the cache")
+            .contains("its tools are not in the cache")
     );
     let bare = picktools(&["resolve", "greet", "--catalog", "mcp.json"])
         .current_dir(folder.path())
@@ -338,7 +338,7 @@ fn a_configuration_is_a_catalog_and_one_server_that_fails_does_not_lose_the_rest
         "{said}"
     );
     assert!(
-        said.contains("no such database") && said.contains("switched off: off"),
+        said.contains("no such database") && said.contains("disabled: off"),
         "{said}"
     );
     let (picks, said, _) = pick(&["--offline"], &config, &cache);
@@ -349,7 +349,7 @@ fn a_configuration_is_a_catalog_and_one_server_that_fails_does_not_lose_the_rest
         .next()
         .expect("one was kept")
         .path();
-    // A file that somebody else changed is not believed.
+    // A cache file that was changed is ignored.
     let changed = fs::read_to_string(&kept)
         .expect("it can be read")
         .replace("Does greet", "Does harm");
@@ -357,7 +357,7 @@ fn a_configuration_is_a_catalog_and_one_server_that_fails_does_not_lose_the_rest
     assert!(
         pick(&["--offline"], &config, &cache)
             .1
-            .contains("nothing that it sent is in the cache")
+            .contains("its tools are not in the cache")
     );
     write("ends");
     let (picks, said, code) = pick(&[], &config, &cache);
@@ -369,14 +369,14 @@ fn a_configuration_is_a_catalog_and_one_server_that_fails_does_not_lose_the_rest
 }
 
 #[test]
-fn what_was_sent_is_used_for_a_while_and_where_a_server_does_not_answer() {
+fn cached_tools_are_used_while_fresh_or_server_fails() {
     let folder = tempfile::tempdir().expect("a folder");
     let (config, cache, broken) = (
         folder.path().join("mcp.json"),
         folder.path().join("cache"),
         folder.path().join("broken"),
     );
-    // It works until the file is there.
+    // The server works until the file exists.
     let script = format!(
         "test ! -e {} && exec python3 {} plain; echo gone >&2; exit 1",
         broken.display(),
@@ -395,12 +395,12 @@ fn what_was_sent_is_used_for_a_while_and_where_a_server_does_not_answer() {
     let (picks, said, _) = pick(&["--refresh"], &config, &cache);
     assert_eq!(picks, ["wiki/greet"]);
     assert!(
-        said.contains("gone") && said.contains("its tools of 0 minutes ago are used"),
+        said.contains("gone") && said.contains("using its tools of 0 minutes ago"),
         "{said}"
     );
 }
 
-/// A file of the servers that `scripts/fetch-servers.sh` installs.
+/// Returns a configuration of the servers that `scripts/fetch-servers.sh` installs.
 pub(crate) fn installed(path: &str) -> String {
     let path = root("target/servers").join(path);
     assert!(
@@ -418,7 +418,7 @@ fn npm(server: &str) -> String {
 }
 
 #[test]
-fn real_servers_of_one_configuration_give_their_tools_and_picks_make_sense() {
+fn real_mcp_servers_give_tools_and_sensible_picks() {
     let folder = tempfile::tempdir().expect("a folder");
     let notes = folder.path().join("notes");
     fs::create_dir(&notes).expect("a folder");
@@ -447,7 +447,7 @@ fn real_servers_of_one_configuration_give_their_tools_and_picks_make_sense() {
         "120000",
     ]);
     assert!(
-        all.said.contains("52 tools of 7 of 7 servers"),
+        all.said.contains("imported 52 tools from 7 of 7 servers"),
         "{}",
         all.said
     );
@@ -521,7 +521,7 @@ impl Drop for Started {
 }
 
 #[test]
-fn a_real_server_over_http_gives_its_tools() {
+fn real_mcp_server_over_http_gives_its_tools() {
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|free| free.local_addr())
         .expect("a free port")
@@ -552,7 +552,7 @@ fn a_real_server_over_http_gives_its_tools() {
 
 #[cfg(unix)]
 #[test]
-fn a_watched_catalog_follows_its_servers_and_leaves_none_behind() {
+fn import_mcp_watch_follows_servers_and_stops_them() {
     let begun = Instant::now();
     let wait_until = |what: &str, done: &mut dyn FnMut() -> bool| {
         while !done() {
@@ -597,7 +597,7 @@ fn a_watched_catalog_follows_its_servers_and_leaves_none_behind() {
     wait_until("new tools are written", &mut || {
         written() == ["first", "second"]
     });
-    // A server that ends keeps its tools until it is there again.
+    // The tools of a server that ended stay until it runs again.
     fs::write(&names, "die").expect("it can be written");
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(written(), ["first", "second"]);
@@ -621,7 +621,7 @@ fn a_watched_catalog_follows_its_servers_and_leaves_none_behind() {
 }
 
 #[test]
-fn tools_are_written_to_a_file_where_one_is_named() {
+fn import_mcp_output_writes_a_file() {
     let folder = tempfile::tempdir().expect("there is room");
     let catalog = folder.path().join("tools.jsonl").display().to_string();
     let server = ["--", "python3", &fake(), "plain"];

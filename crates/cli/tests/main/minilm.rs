@@ -1,4 +1,5 @@
-//! Models on ONNX Runtime: a process loads it only once, and these need processes of their own.
+//! Models on ONNX Runtime. A process loads the runtime only once, so these tests need processes of
+//! their own.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +8,7 @@ use crate::cli::{picktools, stderr, stdout};
 use crate::support::{files, models, root};
 
 #[test]
-fn a_missing_runtime_says_how_to_get_it() {
+fn missing_onnx_runtime_names_the_remedy() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let no_library = temporary.path().join("text.so");
     fs::write(&no_library, b"no library").expect("it can be written");
@@ -50,7 +51,7 @@ fn a_missing_runtime_says_how_to_get_it() {
 }
 
 #[test]
-fn explain_shows_both_retrievers_and_the_cache_serves_the_second_run() {
+fn minilm_explains_both_retrievers_and_uses_the_cache() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let library = models().join("libonnxruntime.so");
     let model = models().join("minilm");

@@ -1,5 +1,4 @@
-//! The way to models: official clients, a provider of the tests behind it, and requests that are
-//! not what they should be.
+//! The model proxy: official clients, a provider that these tests serve, and malformed requests.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -35,7 +34,7 @@ const TURNS: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// A provider whose model calls what it is told to, if it is shown it.
+/// A provider whose model calls the named tool if it is shown.
 pub(crate) struct Provider {
     child: Child,
     port: u16,
@@ -51,7 +50,8 @@ impl Provider {
         Self::answering(place, &Value::Object(wanted), r#"{"q": "x"}"#)
     }
 
-    /// One whose model calls these tools by what was said, with these arguments as it writes them.
+    /// Starts a provider whose model calls these tools by the text of the request, with these raw
+    /// arguments.
     pub(crate) fn answering(place: &Place, wanted: &Value, arguments: &str) -> Self {
         place.write("wanted.json", wanted);
         let log = place.path("provider.log");
@@ -78,7 +78,7 @@ impl Provider {
         format!("http://127.0.0.1:{}/v1", self.port)
     }
 
-    /// What it was sent since this was asked last.
+    /// Returns the requests that it received since the last call.
     fn sent(&self) -> Vec<Value> {
         let log = fs::read_to_string(&self.log).expect("its log");
         fs::write(&self.log, "").expect("a file");
@@ -97,8 +97,8 @@ impl Drop for Provider {
     }
 }
 
-/// picktools before such a provider, with these settings of the proxy beside the addresses, and
-/// these others.
+/// Starts picktools in front of such a provider, with these settings of the proxy and these further
+/// settings.
 fn proxy(openai: &Value, anthropic: &Value, more: &Value) -> (Provider, Serving) {
     let place = Place::with(&json!({}));
     let provider = Provider::start(&place);
@@ -123,7 +123,7 @@ fn plain() -> (Provider, Serving) {
     proxy(&json!({}), &json!({}), &json!({}))
 }
 
-/// The tools of the workplace in a provider's format.
+/// Returns the tools of the workplace catalog in a provider's format.
 fn tools(format: &str) -> Value {
     let workplace = root("fixtures/catalogs/workplace").display().to_string();
     let output = picktools(&[
@@ -140,7 +140,7 @@ fn tools(format: &str) -> Value {
     translated["tools"].clone()
 }
 
-/// What official clients come to over five turns.
+/// Runs an official client over five turns, and returns its results.
 fn client(place: &Place, which: &str, url: &str, stream: &str, tools: &Value) -> Value {
     let said: Vec<&str> = TURNS.iter().map(|turn| turn.0).collect();
     place.write("tools.json", tools);
@@ -176,7 +176,7 @@ fn names(tools: &Value) -> Vec<String> {
     tools.as_array().expect("a list").iter().map(name).collect()
 }
 
-/// Each list begins with the one before, and is shorter than what the client has.
+/// Checks that each list starts with the previous one and is shorter than the client's list.
 fn only_grow(lists: &[Vec<Value>], all: usize) {
     for pair in lists.windows(2) {
         assert_eq!(
@@ -202,7 +202,7 @@ fn list(value: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn official_clients_do_the_same_over_five_turns_with_a_list_that_only_grows() {
+fn proxied_official_clients_see_a_growing_tool_list() {
     let (provider, serving) = plain();
     let url = format!("http://{}", serving.address);
     for (which, format) in [
@@ -232,7 +232,7 @@ fn official_clients_do_the_same_over_five_turns_with_a_list_that_only_grows() {
 }
 
 #[test]
-fn where_the_model_is_told_among_which_to_choose_the_list_never_changes() {
+fn proxy_with_allowed_tools_keeps_the_list() {
     let (provider, serving) = proxy(&json!({"mode": "allowed"}), &json!({}), &json!({}));
     let url = format!("http://{}", serving.address);
     for (which, format) in [("chat", "openai"), ("responses", "openai-responses")] {
@@ -263,7 +263,7 @@ fn where_the_model_is_told_among_which_to_choose_the_list_never_changes() {
 }
 
 #[test]
-fn where_tools_can_wait_for_a_search_none_is_missing() {
+fn proxy_with_deferred_tools_keeps_all_tools() {
     let (provider, serving) = proxy(&json!({}), &json!({"mode": "defer"}), &json!({}));
     let all = tools("anthropic");
     let url = format!("http://{}", serving.address);
@@ -297,7 +297,7 @@ fn where_tools_can_wait_for_a_search_none_is_missing() {
     only_grow(&shown, names(&all).len());
 }
 
-/// The text of chunks, and whether they have come to their end.
+/// Returns the text of chunks, and `true` if they are complete.
 fn unchunked(answer: &[u8]) -> (String, bool) {
     let text = String::from_utf8(answer.to_vec()).expect("UTF-8");
     let mut rest = text.split_once("\r\n\r\n").expect("a head").1;
@@ -325,7 +325,7 @@ fn asked(said: &str, more: &Value) -> Value {
 }
 
 #[test]
-fn answers_come_back_byte_for_byte() {
+fn proxy_returns_answers_byte_for_byte() {
     let (provider, serving) = plain();
     let straight = SocketAddr::from(([127, 0, 0, 1], provider.port));
     for said in [TURNS[0].0, "slow", "broken"] {
@@ -390,7 +390,7 @@ fn answers_come_back_byte_for_byte() {
 }
 
 #[test]
-fn nothing_but_the_tools_is_touched() {
+fn proxy_changes_only_the_tools() {
     let (provider, serving) = plain();
     let all = tools("openai").to_string();
     let request = |tools: &str| {
@@ -438,7 +438,7 @@ fn nothing_but_the_tools_is_touched() {
 }
 
 #[test]
-fn tools_of_the_providers_own_and_that_which_must_be_called_stay() {
+fn proxy_keeps_provider_tools_and_forced_tool() {
     let (provider, serving) = plain();
     let mut all = list(&tools("openai-responses"));
     let own = json!({"type": "web_search", "filters": {"allowed_domains": ["example.org"]}});
@@ -459,8 +459,8 @@ fn tools_of_the_providers_own_and_that_which_must_be_called_stay() {
         (&own, &json!("make-qr-code"))
     );
 
-    // Where the client keeps the prompt up to its last tool, it is kept up to the last that is
-    // shown.
+    // If the client caches the prompt up to its last tool, the proxy caches it up to the last shown
+    // tool.
     let mut all = list(&self::tools("anthropic"));
     let mark = json!({"type": "ephemeral"});
     all[219]["cache_control"] = mark.clone();
@@ -487,7 +487,7 @@ fn tools_of_the_providers_own_and_that_which_must_be_called_stay() {
 }
 
 #[test]
-fn what_cannot_be_narrowed_goes_on_as_it_came_and_says_why() {
+fn proxy_forwards_other_requests_unchanged_with_reason() {
     let (provider, serving) = plain();
     let few = json!(list(&tools("openai"))[..15]);
     let mut twice = list(&tools("openai"));
@@ -600,7 +600,8 @@ fn what_cannot_be_narrowed_goes_on_as_it_came_and_says_why() {
     assert_eq!(provider.sent().remove(0)["body"], "not really");
 }
 
-/// An error of ours has its status, says what it is, and nothing of keys or addresses.
+/// Checks that an error of the proxy has its status and cause, and reveals neither keys nor
+/// addresses.
 fn is_problem(answer: &Answer, status: u16, said: &str) {
     assert_eq!(answer.status, status, "{}", answer.body);
     assert_eq!(
@@ -623,10 +624,10 @@ fn is_problem(answer: &Answer, status: u16, said: &str) {
 }
 
 #[test]
-fn keys_of_ours_and_of_the_provider_never_change_places() {
+fn proxy_never_mixes_gateway_and_provider_keys() {
     let keys = json!([{"name": "one", "sha256": digest("pk-first"), "per_minute": 60, "burst": 6}]);
     let settings = json!({"keys": keys, "anonymous": "default", "proxy.max_bytes": 200_000});
-    // The variable is one that each process has.
+    // Every process has this variable.
     let (provider, serving) = proxy(&json!({}), &json!({"key_env": "PATH"}), &settings);
     let path = std::env::var("PATH").expect("it is set");
     let chat = asked("weather", &json!({})).to_string();
@@ -645,7 +646,7 @@ fn keys_of_ours_and_of_the_provider_never_change_places() {
         value
     };
 
-    // OpenAI's key is the client's own; ours stands in a header of its own.
+    // The client sends its own OpenAI key, and the gateway's key in a separate header.
     let own = ("Authorization", "Bearer sk-client");
     assert_eq!(
         ask(
@@ -660,7 +661,7 @@ fn keys_of_ours_and_of_the_provider_never_change_places() {
         is_problem(
             &ask("/v1/chat/completions", &[own, ("Picktools-Key", key)]),
             401,
-            "the key is not known",
+            "unknown key",
         );
     }
     let two = [
@@ -668,13 +669,9 @@ fn keys_of_ours_and_of_the_provider_never_change_places() {
         ("Picktools-Key", "pk-first"),
         ("Picktools-Key", "pk-first"),
     ];
-    is_problem(
-        &ask("/v1/chat/completions", &two),
-        401,
-        "the key is not known",
-    );
+    is_problem(&ask("/v1/chat/completions", &two), 401, "unknown key");
 
-    // Anthropic's is ours to send, and clients send one of ours in its place.
+    // The proxy sends the Anthropic key, and clients send a key of the gateway instead.
     assert_eq!(
         ask("/v1/messages", &[("X-Api-Key", "pk-first")]).status,
         200
@@ -690,10 +687,10 @@ fn keys_of_ours_and_of_the_provider_never_change_places() {
         ("Authorization", "Bearer pk-second"),
         ("Authorization", "Basic cGs="),
     ] {
-        is_problem(&ask("/v1/messages", &[header]), 401, "the key is not known");
+        is_problem(&ask("/v1/messages", &[header]), 401, "unknown key");
     }
 
-    // From this machine, and no page of others.
+    // Only from this machine, and not from foreign web pages.
     for (header, said) in [
         (("Origin", "https://evil.example"), "Origin"),
         (("Origin", "null"), "Origin"),
@@ -726,7 +723,7 @@ fn keys_of_ours_and_of_the_provider_never_change_places() {
 }
 
 #[test]
-fn a_provider_that_is_not_there_is_told_of_and_not_named() {
+fn proxy_reports_unreachable_provider_without_address() {
     let place = Place::with(&json!({}));
     let openai = json!({"url": "http://127.0.0.1:1/v1"});
     let anthropic = json!({"url": "http://127.0.0.1:1/v1", "key_env": "NO_SUCH_VARIABLE"});
@@ -755,7 +752,7 @@ fn a_provider_that_is_not_there_is_told_of_and_not_named() {
 }
 
 #[test]
-fn a_provider_is_enough_to_serve() {
+fn serve_with_only_a_provider_works() {
     let place = Place::with(&json!({}));
     let provider = Provider::start(&place);
     let state = place.path("state").display().to_string();
@@ -781,7 +778,7 @@ fn a_provider_is_enough_to_serve() {
         .and_then(|()| child.wait())
         .expect("it can be ended");
     assert!(
-        said[1].starts_with("serving models that speak as OpenAI does at http://127.0.0.1:"),
+        said[1].starts_with("serving the OpenAI model proxy at http://127.0.0.1:"),
         "{said:?}"
     );
     let refused = picktools(&["serve", "--openai-url", "http://models.example/v1"])

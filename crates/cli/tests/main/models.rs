@@ -1,10 +1,10 @@
-//! The models by name: listing and pulling them, and ranking with the tuned one.
+//! Models by name: listing and downloading them, and ranking with the tuned model.
 
 use serde_json::Value;
 
 use crate::cli::{WORKPLACE, answer, json, picktools, refusal, stdout};
 
-/// The entry of a model in `models list --json`.
+/// Returns the entry of a model in `models list --json`.
 fn listed(name: &str) -> Value {
     let json = json(&["models", "list", "--json"]);
     assert_eq!(json["version"], 1);
@@ -17,7 +17,7 @@ fn listed(name: &str) -> Value {
 }
 
 #[test]
-fn the_list_tells_what_every_model_is_and_where() {
+fn models_list_describes_every_model() {
     let own = listed("static");
     assert_eq!(
         (&own["dimensions"], &own["place"], &own["licence"]),
@@ -36,7 +36,7 @@ fn the_list_tells_what_every_model_is_and_where() {
         line.unwrap_or_else(|| panic!("{name} is not in:\n{text}"))
     };
     assert!(
-        line("static").contains("256") && line("static").contains("in the program"),
+        line("static").contains("256") && line("static").contains("built in"),
         "{}",
         line("static")
     );
@@ -45,16 +45,13 @@ fn the_list_tells_what_every_model_is_and_where() {
 }
 
 #[test]
-fn what_is_in_the_program_is_not_pulled() {
+fn models_pull_of_built_in_model_does_nothing() {
     let none = answer(&["models", "pull", "static"]);
-    assert_eq!(
-        none.trim_end(),
-        "static is part of the program; nothing is to be fetched"
-    );
+    assert_eq!(none.trim_end(), "static is built in; nothing to download");
 }
 
 #[test]
-fn a_name_is_needed_and_a_wrong_one_is_told() {
+fn models_pull_with_unknown_name_suggests_one() {
     for arguments in [&["models"][..], &["models", "pull"], &["models", "push"]] {
         let output = picktools(arguments).output().expect("it runs");
         assert_eq!(
@@ -78,14 +75,14 @@ fn a_name_is_needed_and_a_wrong_one_is_told() {
     }
     let message = refusal(&["models", "pull", "BGESmallENV15", "--from", "x"]);
     assert!(
-        message.contains("--from is for the model tuned"),
+        message.contains("--from is only for the model tuned"),
         "{message}"
     );
 }
 
 #[cfg(feature = "onnx")]
 #[test]
-fn models_of_fastembed_are_listed_and_near_names_suggested() {
+fn fastembed_models_are_listed_and_suggested() {
     let model = listed("BGESmallENV15");
     assert_eq!(
         (&model["dimensions"], &model["place"]),
@@ -117,10 +114,11 @@ fn models_of_fastembed_are_listed_and_near_names_suggested() {
     );
 }
 
-/// A folder as the hub's clients leave it is found, wherever the variable of the hub says it is.
+/// A model in the folder structure of the hub's clients is found in the folder of the hub's
+/// variable.
 #[cfg(feature = "onnx-download")]
 #[test]
-fn a_fetched_model_is_listed_with_its_place_and_size() {
+fn downloaded_model_is_listed_with_path_and_size() {
     use std::fs;
     use std::path::Path;
 
@@ -175,12 +173,12 @@ fn a_fetched_model_is_listed_with_its_place_and_size() {
     }
 }
 
-/// Returns `true` if the program was built with the tuned model inside, as from the repository.
+/// Returns `true` if the program was built with the tuned model, as in the repository.
 fn tuned_is_inside() -> bool {
     picktools_tuned::TunedEmbedder::built_in_size().is_some()
 }
 
-/// The tuned model, in a program that has it inside.
+/// The tuned model in a program that includes it.
 mod tuned_inside {
     use std::fs;
     use std::path::Path;
@@ -191,7 +189,7 @@ mod tuned_inside {
 
     const MODEL: &str = "crates/models/tuned/model.onnx";
 
-    /// Runs the program with a cache, and more of the environment.
+    /// Runs the program with a cache and further environment variables.
     fn run(arguments: &[&str], cache: &Path, variables: &[(&str, &str)]) -> (String, String) {
         let mut command = picktools(arguments);
         let output = command
@@ -208,7 +206,7 @@ mod tuned_inside {
     }
 
     #[test]
-    fn it_is_listed_and_nothing_is_to_be_fetched() {
+    fn tuned_model_is_listed_as_built_in() {
         if !tuned_is_inside() {
             return;
         }
@@ -222,15 +220,12 @@ mod tuned_inside {
         assert_eq!(model["bytes"].as_u64(), Some(size));
         for more in [&[][..], &["--from", "no/such/file"]] {
             let none = answer(&[&["models", "pull", "tuned"], more].concat());
-            assert_eq!(
-                none.trim_end(),
-                "tuned is part of the program; nothing is to be fetched"
-            );
+            assert_eq!(none.trim_end(), "tuned is built in; nothing to download");
         }
     }
 
     #[test]
-    fn a_timeout_that_is_too_short_for_it_leaves_it_out_and_says_so() {
+    fn pick_with_short_timeout_skips_the_tuned_model() {
         if !tuned_is_inside() {
             return;
         }
@@ -265,7 +260,7 @@ mod tuned_inside {
     }
 
     #[test]
-    fn every_command_takes_it_and_its_vectors_are_kept() {
+    fn tuned_model_works_in_every_command_with_cache() {
         if !tuned_is_inside() {
             return;
         }
@@ -335,7 +330,7 @@ mod tuned_inside {
     }
 
     #[test]
-    fn a_cache_that_cannot_be_written_is_a_warning() {
+    fn unwritable_embedding_cache_is_a_warning() {
         if !tuned_is_inside() {
             return;
         }
@@ -352,13 +347,13 @@ mod tuned_inside {
         assert!(output.status.success(), "{}", stderr(&output));
         let told = stderr(&output);
         assert!(
-            told.contains("warning: the embedding cache is not used to the full"),
+            told.contains("warning: the embedding cache cannot be used fully"),
             "{told}"
         );
     }
 
     #[test]
-    fn answers_do_not_depend_on_the_number_of_threads() {
+    fn tuned_model_picks_do_not_depend_on_threads() {
         if !tuned_is_inside() {
             return;
         }
@@ -398,7 +393,7 @@ mod tuned_inside {
     }
 
     #[test]
-    fn its_file_is_the_same_model_and_a_damaged_one_is_refused() {
+    fn tuned_model_file_works_and_damaged_file_is_refused() {
         if !tuned_is_inside() {
             return;
         }
@@ -429,7 +424,7 @@ mod tuned_inside {
     }
 
     #[test]
-    fn it_knows_nothing_of_a_request_without_words() {
+    fn tuned_model_skips_a_request_without_words() {
         if !tuned_is_inside() {
             return;
         }
@@ -448,13 +443,13 @@ mod tuned_inside {
             .and_then(|stages| stages.iter().find(|stage| stage["stage"] == "semantic"));
         assert!(
             semantic
-                .is_some_and(|stage| stage["reason"] == "the model knows nothing of the request"),
+                .is_some_and(|stage| stage["reason"] == "the model knows no word of the request"),
             "{answer}"
         );
     }
 }
 
-/// The tuned model, in a program that was built without its file.
+/// The tuned model in a program without its file.
 mod tuned_outside {
     use std::fs;
 
@@ -463,7 +458,7 @@ mod tuned_outside {
     use crate::support::files;
 
     #[test]
-    fn it_says_how_to_get_it() {
+    fn missing_tuned_model_names_the_remedy() {
         if tuned_is_inside() {
             return;
         }
@@ -488,7 +483,7 @@ mod tuned_outside {
     }
 
     #[test]
-    fn a_pull_that_fails_leaves_nothing_behind() {
+    fn failed_models_pull_leaves_no_file() {
         if tuned_is_inside() {
             return;
         }

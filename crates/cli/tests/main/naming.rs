@@ -1,11 +1,11 @@
-//! `picktools resolve`: what names mean, and what it says of those that mean nothing or too much.
+//! `picktools resolve`: names, aliases, and unknown or ambiguous names.
 
 use serde_json::{Value, json};
 
 use crate::cli::{WORKPLACE, answer, picktools, refusal, stderr, stdout};
 
 #[test]
-fn names_aliases_and_other_writings_mean_their_tools() {
+fn resolve_accepts_names_aliases_and_spellings() {
     let text = answer(&[
         "resolve",
         "forge/create_issue",
@@ -25,7 +25,7 @@ fn names_aliases_and_other_writings_mean_their_tools() {
 }
 
 #[test]
-fn a_deprecated_alias_is_a_warning() {
+fn resolve_warns_about_a_deprecated_alias() {
     let output = picktools(&["resolve", "sh", "--catalog", WORKPLACE])
         .output()
         .expect("it runs");
@@ -42,7 +42,7 @@ fn a_deprecated_alias_is_a_warning() {
     );
 }
 
-/// A file in a folder of its own.
+/// Writes a file to a temporary folder, and returns both.
 fn file(name: &str, content: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let path = folder.path().join(name);
@@ -53,7 +53,7 @@ fn file(name: &str, content: &str) -> (tempfile::TempDir, String) {
 }
 
 #[test]
-fn a_deprecated_alias_is_warned_of_wherever_it_is_used() {
+fn deprecated_alias_is_warned_about_on_every_path() {
     let skill = "---\nname: shell\ndescription: Runs a shell command.\nallowed-tools: sh\n---\nDo.";
     let (skills, _) = file("shell/SKILL.md", skill);
     let skills = skills.path().to_str().expect("the path is UTF-8");
@@ -102,7 +102,7 @@ fn a_deprecated_alias_is_warned_of_wherever_it_is_used() {
 }
 
 #[test]
-fn a_quota_of_nothing_is_a_tool_that_may_be_neither_picked_nor_called() {
+fn quota_of_zero_forbids_picks_and_calls() {
     let pick = |quota: &str| {
         let named = [
             "pick",
@@ -121,7 +121,7 @@ fn a_quota_of_nothing_is_a_tool_that_may_be_neither_picked_nor_called() {
     );
     let none = pick("calendar/book_meeting_room=0");
     assert!(
-        none.contains("calendar/book_meeting_room is left out, though named: "),
+        none.contains("calendar/book_meeting_room not eligible (named in the request): "),
         "{none}"
     );
     assert!(none.contains("quota 1"), "{none}");
@@ -154,7 +154,7 @@ fn a_quota_of_nothing_is_a_tool_that_may_be_neither_picked_nor_called() {
 }
 
 #[test]
-fn the_log_tells_of_aliases_where_it_is_asked_to() {
+fn verbose_log_reports_aliases() {
     let (_folder, calls) = file("calls.jsonl", r#"{"name": "dm", "arguments": {}}"#);
     let arguments = ["validate", "--catalog", WORKPLACE, "--calls", &calls];
     let quiet = stderr(&picktools(&arguments).output().expect("it runs"));
@@ -208,7 +208,7 @@ fn the_log_tells_of_aliases_where_it_is_asked_to() {
 }
 
 #[test]
-fn what_is_no_tool_or_several_is_answered_with_one_and_told() {
+fn resolve_of_unknown_or_ambiguous_name_exits_with_1() {
     let arguments = [
         "resolve",
         "dm",
@@ -249,7 +249,7 @@ fn what_is_no_tool_or_several_is_answered_with_one_and_told() {
 }
 
 #[test]
-fn a_request_names_a_tool_in_another_writing() {
+fn pick_recognises_a_mention_in_another_spelling() {
     let picked = answer(&[
         "pick",
         "please run sendDirectMessage",
@@ -260,7 +260,7 @@ fn a_request_names_a_tool_in_another_writing() {
     ]);
     assert!(
         picked.contains("chat/send_direct_message")
-            && picked.contains("names it as \"sendDirectMessage\""),
+            && picked.contains("named in the request as \"sendDirectMessage\""),
         "{picked}"
     );
 }
@@ -270,7 +270,7 @@ fn entry(name: &str, source: &str, aliases: &[&str]) -> Value {
 }
 
 #[test]
-fn the_command_line_reads_aliases_and_distrusts_sources() {
+fn alias_file_and_untrusted_sources_apply() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let entries = json!([
@@ -318,7 +318,7 @@ fn the_command_line_reads_aliases_and_distrusts_sources() {
 }
 
 #[test]
-fn an_alias_that_two_tools_claim_refuses_the_catalog_or_is_warned_of() {
+fn alias_conflict_is_refused_or_warned_about() {
     let tool = |name: &str| {
         format!("{{\"name\": \"{name}\", \"aliases\": [\"shared\"], \"parameters\": {{}}}}")
     };

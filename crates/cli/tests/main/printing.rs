@@ -1,4 +1,4 @@
-//! What is printed: bounded, printable, and errors as JSON.
+//! Output: bounded, printable, and errors as JSON.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn is_printable(text: &str) -> bool {
 }
 
 #[test]
-fn a_list_shows_its_first_items_and_how_many_more_there_are() {
+fn long_lists_are_cut_with_a_count() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let names: Vec<String> = (0..500)
         .map(|number| format!("tool_number_{number}"))
@@ -43,7 +43,7 @@ fn a_list_shows_its_first_items_and_how_many_more_there_are() {
         let text = stdout(&output);
         let left_out = text
             .lines()
-            .filter(|line| line.contains(" is left out: "))
+            .filter(|line| line.contains(" not eligible: "))
             .count();
         assert!(
             left_out <= 21 && text.contains("more; --json lists them all"),
@@ -118,7 +118,7 @@ fn answer_of_check(path: &str) -> String {
 }
 
 #[test]
-fn what_others_wrote_is_printable_and_short() {
+fn untrusted_text_is_printed_safely_and_short() {
     let odd = format!("a\nb\u{200b}\u{1b}[31m{}", "x".repeat(5_000));
     let value = odd.replace('\n', "");
     let folder = tempfile::tempdir().expect("a folder can be made");
@@ -164,7 +164,7 @@ fn what_others_wrote_is_printable_and_short() {
 }
 
 #[test]
-fn errors_are_json_where_answers_are() {
+fn errors_are_json_with_json_option() {
     let error = |arguments: &[&str]| {
         let output = run(arguments);
         assert_eq!(
@@ -217,7 +217,7 @@ fn errors_are_json_where_answers_are() {
 }
 
 #[test]
-fn a_number_that_is_none_is_refused_with_what_is_wanted() {
+fn invalid_number_is_refused_with_the_expected_form() {
     for (option, value, wanted) in [
         ("-k", "-1", "a whole number, 0 or more"),
         ("-k", "three", "a whole number, 0 or more"),
@@ -252,7 +252,7 @@ fn a_number_that_is_none_is_refused_with_what_is_wanted() {
 
 #[cfg(feature = "onnx")]
 #[test]
-fn a_model_folder_that_is_not_there_is_named() {
+fn missing_model_folder_is_named() {
     for model in ["some/dir", "/nowhere/model", "./model"] {
         for option in [
             &["--model", model][..],
@@ -262,11 +262,11 @@ fn a_model_folder_that_is_not_there_is_named() {
                 &[&["pick", "x", "--catalog", WORKPLACE][..], option].concat()
             ));
             assert!(
-                message.starts_with(&format!("error: there is no folder {model}")),
+                message.starts_with(&format!("error: no such folder: {model}")),
                 "{message}"
             );
             assert!(
-                message.ends_with("`picktools models list` lists those that embed\n"),
+                message.ends_with("`picktools models list` lists the embedding models\n"),
                 "{message}"
             );
         }
@@ -274,7 +274,7 @@ fn a_model_folder_that_is_not_there_is_named() {
 }
 
 #[test]
-fn messages_are_the_programs_own_words() {
+fn messages_contain_no_foreign_error_text() {
     let output = run(&[
         "pick",
         "x",
@@ -318,7 +318,7 @@ fn messages_are_the_programs_own_words() {
 }
 
 #[test]
-fn progress_is_for_people_and_figures_stand_alone() {
+fn progress_is_printed_only_on_a_terminal() {
     let arguments = ["index", "--catalog", WORKPLACE];
     assert_eq!(
         stderr(&run(&arguments)),

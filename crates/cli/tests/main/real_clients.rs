@@ -1,5 +1,4 @@
-//! Real clients of the protocol, by way of the gateway, before real servers and one that goes right
-//! and wrong.
+//! Real MCP clients that use the gateway in front of real servers and a faulty one.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -12,7 +11,7 @@ use crate::gateway_http::{Serving, digest};
 use crate::mcp_servers::installed;
 use crate::support::root;
 
-/// What a real client, a script of the tests, makes of these steps.
+/// Returns the results of these steps in a real client, a script of the tests.
 fn client(script: &str, arguments: &[&str], mode: &str, steps: &[Value]) -> Vec<Value> {
     let steps: String = steps.iter().map(|step| format!("{step}\n")).collect();
     let is_python = script.ends_with(".py");
@@ -50,7 +49,7 @@ fn client(script: &str, arguments: &[&str], mode: &str, steps: &[Value]) -> Vec<
     lines
 }
 
-/// The steps of a real client, and what must come of them.
+/// Returns the steps of a real client, with the expected results.
 fn real_steps() -> Vec<Value> {
     vec![
         json!({"do": "list"}),
@@ -123,7 +122,7 @@ fn check_real_steps(lines: &[Value], is_newest: bool) {
     assert_eq!(nobody["error"]["code"], -32602);
     assert_eq!(text(delete), "1", "a person allowed it");
     if is_newest {
-        // An upstream of an older revision cannot ask a client that answers in later requests only.
+        // An upstream of an older revision cannot ask a client that answers only in later requests.
         assert!(text(asks).to_string().contains("decline"), "{asks}");
     } else {
         assert!(text(asks).to_string().contains("blue"), "{asks}");
@@ -138,7 +137,7 @@ fn check_real_steps(lines: &[Value], is_newest: bool) {
     assert_eq!(text(grown), "grown");
 }
 
-/// Before the server whose tools go right and wrong, over standard input and output.
+/// Runs a client in front of the faulty server, over standard input and output.
 fn over_stdio(script: &str) {
     let place = Place::with(&json!({"up": upstream()}));
     place.write(
@@ -155,12 +154,12 @@ fn over_stdio(script: &str) {
     check_real_steps(&client(script, &all, "legacy", &real_steps()), false);
 }
 
-/// The same over HTTP, with a key.
+/// Runs a client over HTTP, with a key.
 fn over_http(script: &str, is_newest: bool) {
     let key = json!({"name": "one", "sha256": digest("first")});
     let upstreams = json!({"up": {"new_tools": "approve", "share": "owner"}});
     let serving = Serving::with(&json!({"keys": [key], "upstreams": upstreams}));
-    // What grows on a session's own connection is nothing to the one that lists.
+    // Notifications on a session's own connection are independent of the listing connection.
     let steps = &real_steps()[..14];
     let mut lines = client(script, &["http", &serving.url(), "first"], "auto", steps);
     lines.extend([
@@ -172,7 +171,7 @@ fn over_http(script: &str, is_newest: bool) {
 }
 
 #[test]
-fn real_servers_stand_behind_one_that_real_clients_speak_with() {
+fn real_clients_reach_real_servers_through_the_gateway() {
     let notes = tempfile::tempdir().expect("a folder");
     std::fs::write(notes.path().join("todo.txt"), "buy milk").expect("a file");
     let node = |server: &str, more: &[&str]| {
@@ -293,19 +292,19 @@ fn real_servers_stand_behind_one_that_real_clients_speak_with() {
 }
 
 #[test]
-fn the_official_python_client_does_all() {
+fn official_python_client_works() {
     over_stdio("official.py");
     over_http("official.py", false);
 }
 
 #[test]
-fn the_official_typescript_client_does_all() {
+fn official_typescript_client_works() {
     over_stdio("official.mjs");
     over_http("official.mjs", false);
 }
 
 #[test]
-fn the_client_of_fastmcp_does_all() {
+fn fastmcp_client_works() {
     over_stdio("fastmcp_client.py");
     over_http("fastmcp_client.py", true);
 }

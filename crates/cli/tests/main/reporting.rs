@@ -1,5 +1,5 @@
-//! `picktools eval --report`: the page is whole, loads nothing and lets no catalog write on it; the
-//! figures beside it.
+//! `picktools eval --report`: a complete, self-contained and safe page, and the figures in the
+//! JSON.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::cli::{WORKPLACE, answer, json, refusal};
 
-/// The ways of ranking that the default model is compared by.
+/// The configurations with which the default model is compared.
 const CONFIGURATIONS: [&str; 4] = [
     "keyword",
     "semantic, static",
@@ -27,8 +27,7 @@ fn report(folder: &Path, sets: &[&str], more: &[&str]) -> (Value, String) {
     )
 }
 
-/// Fails unless every element is closed where it was opened last, no text holds a bare `<`, and
-/// attributes are quoted.
+/// Checks that elements are nested correctly, text has no bare `<`, and attributes are quoted.
 fn check_well_formed(page: &str) {
     let body = page.strip_prefix("<!DOCTYPE html>\n").expect("it is HTML");
     let mut open: Vec<&str> = Vec::new();
@@ -61,7 +60,7 @@ fn check_well_formed(page: &str) {
     assert!(open.is_empty(), "not closed: {open:?}");
 }
 
-/// Fails where the page would fetch or run anything.
+/// Checks that the page loads and runs nothing.
 fn check_self_contained(page: &str) {
     for loads in [
         "<script", "<link", "<img", "<iframe", "<object", "<image", "src=", "href=", "@import",
@@ -79,7 +78,7 @@ fn check_self_contained(page: &str) {
 }
 
 #[test]
-fn the_page_is_whole_and_holds_every_configuration() {
+fn report_page_is_complete_and_self_contained() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let (json, page) = report(temporary.path(), &[WORKPLACE], &[]);
     check_well_formed(&page);
@@ -108,7 +107,7 @@ fn the_page_is_whole_and_holds_every_configuration() {
 }
 
 #[test]
-fn the_figures_of_every_configuration_are_told() {
+fn eval_report_json_has_every_configuration() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let (report, _) = report(temporary.path(), &[WORKPLACE], &["--mode", "semantic"]);
     let configurations = report["configurations"]
@@ -149,7 +148,7 @@ fn the_figures_of_every_configuration_are_told() {
 }
 
 #[test]
-fn another_model_is_compared_with_the_static_one_as_well() {
+fn report_compares_another_model_with_the_static_one() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let (json, page) = report(
         temporary.path(),
@@ -173,13 +172,13 @@ fn another_model_is_compared_with_the_static_one_as_well() {
         [&own[..], &["semantic, static", "hybrid, static"]].concat()
     );
     assert!(
-        page.contains("without tuned, static alone for meaning"),
+        page.contains("without tuned, only static for semantic similarity"),
         "what the model is worth"
     );
 }
 
 #[test]
-fn a_ranking_without_probabilities_says_so() {
+fn report_of_rank_fusion_states_missing_probabilities() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let (_, page) = report(
         temporary.path(),
@@ -187,22 +186,22 @@ fn a_ranking_without_probabilities_says_so() {
         &["--fusion", "rrf"],
     );
     check_well_formed(&page);
-    assert!(page.contains("The scores of this ranking are no probabilities."));
-    assert!(page.contains("This ranking gives no estimate"));
+    assert!(page.contains("The scores of this ranking are not probabilities."));
+    assert!(page.contains("This ranking gives no answerability estimates."));
 }
 
 #[test]
-fn keywords_alone_are_held_against_the_hybrid() {
+fn report_of_keywords_compares_with_hybrid() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let (_, page) = report(temporary.path(), &[WORKPLACE], &["--mode", "keyword"]);
     assert!(
-        page.contains("by <b>keyword</b>, less that by <b>hybrid, static</b>"),
+        page.contains("by <b>keyword</b> minus that by <b>hybrid, static</b>"),
         "{page}"
     );
 }
 
 #[test]
-fn a_hostile_catalog_writes_nothing_on_the_page() {
+fn report_escapes_a_hostile_catalog() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let set = temporary.path().join("se<t> & \"b\" $x$");
     fs::create_dir(&set).expect("a folder can be made");
@@ -221,7 +220,7 @@ fn a_hostile_catalog_writes_nothing_on_the_page() {
     fs::write(set.join("qrels.tsv"), format!("</table><q>\t{id}\t1\n")).expect("it can be written");
     let set = set.to_str().expect("the path is plain");
     let (json, page) = report(temporary.path(), &[set], &[]);
-    // The request has to be shown for this to test anything.
+    // The test is valid only if the request is on the page.
     assert_ne!(
         json["configurations"][0]["mean"]["nDCG@10"], json["mean"]["nDCG@10"],
         "{json}"
@@ -249,10 +248,10 @@ fn a_hostile_catalog_writes_nothing_on_the_page() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_is_refused_before_the_evaluation() {
+fn unwritable_report_is_refused_before_evaluation() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let folder = temporary.path().to_str().expect("the path is plain");
-    // The folder is no set: the error would be about that if the sets were read first.
+    // The folder is not a set. If the sets were read first, that would be the error.
     for path in [format!("{folder}/nowhere/report.html"), folder.to_owned()] {
         let message = refusal(&["eval", folder, "--report", &path]);
         assert!(
@@ -268,7 +267,7 @@ fn a_report_that_cannot_be_written_is_refused_before_the_evaluation() {
 }
 
 #[test]
-fn the_comparison_is_printed_as_a_table_of_markdown() {
+fn eval_report_prints_a_markdown_table() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let path = temporary.path().join("report.html");
     let text = answer(&[

@@ -1,4 +1,4 @@
-//! Running tools from the command line: one call, and all calls of a model's answer.
+//! Tool calls from the command line: one call, and all calls of a model's answer.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::cli::{picktools, stderr, stdout};
 use crate::support::root;
 
-/// A configuration of the server of the tests whose tools can be called.
+/// Writes a configuration of the test server with callable tools.
 fn configuration() -> (TempDir, String) {
     let folder = tempfile::tempdir().expect("there is room");
     let server = root("crates/cli/tests/servers/fake.py")
@@ -40,7 +40,7 @@ fn written(folder: &Path, text: &str) -> PathBuf {
 }
 
 #[test]
-fn a_tool_is_run_and_what_it_gave_is_the_answer() {
+fn call_prints_the_result_of_the_tool() {
     let (_folder, catalog) = configuration();
     let arguments = r#"{"name": "Ada"}"#;
     let done = run(&["call", "greet", "--args", arguments, "--catalog", &catalog]);
@@ -77,7 +77,7 @@ fn a_tool_is_run_and_what_it_gave_is_the_answer() {
 }
 
 #[test]
-fn built_in_tools_need_no_catalog_and_stand_beside_one() {
+fn call_built_in_works_with_and_without_catalog() {
     let (folder, catalog) = configuration();
     fs::write(folder.path().join("notes.txt"), "one\ntwo\n").expect("it can be written");
     let place = folder.path().display().to_string();
@@ -114,7 +114,7 @@ fn built_in_tools_need_no_catalog_and_stand_beside_one() {
 
 #[cfg(unix)]
 #[test]
-fn commands_run_where_they_are_allowed_and_confirmed() {
+fn call_bash_needs_permission_and_confirmation() {
     let folder = tempfile::tempdir().expect("there is room");
     let place = folder.path().display().to_string();
     let call = |command: &str, more: &[&str]| {
@@ -135,7 +135,7 @@ fn commands_run_where_they_are_allowed_and_confirmed() {
     };
     for (more, said) in [
         (&[][..], "permission_error"),
-        (&["--allow-unsafe"], "--yes confirms"),
+        (&["--allow-unsafe"], "pass --yes to confirm"),
         (&["--yes"], "unsafe"),
     ] {
         let refused = call("echo ran > ran", more);
@@ -176,7 +176,7 @@ fn commands_run_where_they_are_allowed_and_confirmed() {
 }
 
 #[test]
-fn what_cannot_be_run_is_not_and_says_why() {
+fn call_that_cannot_run_reports_the_cause() {
     let (folder, catalog) = configuration();
     let file = written(folder.path(), "{\"name\": 7}");
     let from_file = format!("@{}", file.display());
@@ -190,7 +190,7 @@ fn what_cannot_be_run_is_not_and_says_why() {
         (vec!["greet", "--args", "@nothing.json"], 2, "nothing.json"),
         (vec!["great", "--args", "{}"], 1, "did you mean"),
         (vec!["wipe"], 1, "permission_error"),
-        (vec!["wipe", "--allow-unsafe"], 1, "--yes confirms"),
+        (vec!["wipe", "--allow-unsafe"], 1, "pass --yes to confirm"),
         (vec!["wipe", "--yes"], 1, "permission_error"),
         (
             vec![
@@ -242,14 +242,14 @@ fn what_cannot_be_run_is_not_and_says_why() {
     ]);
     assert_eq!(nothing.status.code(), Some(1));
     assert!(
-        stderr(&nothing).contains("nothing runs this tool here"),
+        stderr(&nothing).contains("no runner is registered for this tool"),
         "{}",
         stderr(&nothing)
     );
 }
 
 #[test]
-fn all_calls_of_an_answer_are_run_and_their_results_written_for_the_provider() {
+fn run_executes_all_calls_and_writes_results() {
     let (folder, catalog) = configuration();
     let answer = json!({"role": "assistant", "stop_reason": "tool_use", "content": [
         {"type": "text", "text": "I greet them."},
@@ -295,7 +295,7 @@ fn all_calls_of_an_answer_are_run_and_their_results_written_for_the_provider() {
 }
 
 #[test]
-fn a_broken_off_answer_is_not_run() {
+fn run_of_incomplete_answer_executes_nothing() {
     let (folder, catalog) = configuration();
     let broken = json!({"role": "assistant", "stop_reason": "max_tokens", "content": [
         {"type": "tool_use", "id": "toolu_1", "name": "greet", "input": {"name": "Ad"}}]});
@@ -320,7 +320,7 @@ fn a_broken_off_answer_is_not_run() {
     }
 }
 
-/// Whether a process runs: one that nobody waits for yet is a zombie, which runs nothing.
+/// Returns `true` if a process runs. A zombie does not run.
 #[cfg(target_os = "linux")]
 fn is_running(process: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
@@ -330,7 +330,7 @@ fn is_running(process: &str) -> bool {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn what_is_interrupted_leaves_no_process_behind() {
+fn interrupted_call_leaves_no_process_behind() {
     let begun = Instant::now();
     let wait_until = |what: &str, done: &mut dyn FnMut() -> bool| {
         while !done() {

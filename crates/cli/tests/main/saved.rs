@@ -1,5 +1,4 @@
-//! Saved indexes from the command line: the same answers, what has changed since, and what faults
-//! leave behind.
+//! Saved indexes on the command line: equal answers, detected changes, and failures.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +20,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("it is UTF-8")
 }
 
-/// An answer without what differs from run to run.
+/// Returns an answer without the members that differ between runs.
 fn timeless(mut answer: Value) -> Value {
     answer
         .as_object_mut()
@@ -31,12 +30,12 @@ fn timeless(mut answer: Value) -> Value {
 }
 
 #[test]
-fn an_index_does_wherever_a_catalog_does() {
+fn index_works_wherever_a_catalog_does() {
     let folder = scratch();
     let index = text(folder.path());
     let said = answer(&["index", "--catalog", WORKPLACE, "--out", index, "--stats"]);
     assert!(
-        said.contains("bytes a tool") && said.contains("vectors"),
+        said.contains("bytes per tool") && said.contains("vectors"),
         "{said}"
     );
     for command in [
@@ -91,7 +90,7 @@ fn an_index_does_wherever_a_catalog_does() {
             "{command:?}"
         );
     }
-    // An index of an index is the same file, but for what it was made of.
+    // An index of an index is the same file apart from its origin.
     let again = scratch();
     answer(&["index", "--index", index, "--out", text(again.path())]);
     let of = |index| {
@@ -107,7 +106,7 @@ fn an_index_does_wherever_a_catalog_does() {
 }
 
 #[test]
-fn what_an_index_was_made_of_is_looked_at_again() {
+fn stale_index_is_detected() {
     let (folder, catalog) = (scratch(), scratch());
     let (index, file) = (text(folder.path()), catalog.path().join("tools.jsonl"));
     let entry = |name: &str| {
@@ -136,14 +135,14 @@ fn what_an_index_was_made_of_is_looked_at_again() {
         code == Some(0) && said.contains("get_weather") && warned.is_empty(),
         "{said}{warned}"
     );
-    // Read otherwise than it is asked for now.
+    // The index was read with other options.
     let (code, _, refused) = pick(&["--untrusted-source", "weather"]);
     assert!(
         code == Some(2) && refused.contains("--conflicts warn"),
         "{refused}"
     );
     assert_eq!(pick(&["--conflicts", "warn"]).0, Some(0));
-    // As long as it was, and of the same time.
+    // The file keeps its length and modification time.
     let then = fs::metadata(&file)
         .and_then(|data| data.modified())
         .expect("it is there");
@@ -189,24 +188,27 @@ fn what_an_index_was_made_of_is_looked_at_again() {
         );
         assert!(!said.contains("get_weather"), "{change}: {said}");
     }
-    // Carried elsewhere, it stands for itself.
+    // A copied index works without its origin.
     drop(catalog);
     let (code, _, warned) = pick(&[]);
     assert!(code == Some(0) && warned.is_empty(), "{warned}");
 }
 
 #[test]
-fn an_index_that_is_no_index_is_named_with_the_remedy() {
+fn broken_index_is_refused_with_the_remedy() {
     let folder = scratch();
     let index = text(folder.path());
     answer(&["index", "--catalog", WORKPLACE, "--out", index]);
     let both = refusal(&["pick", "x", "--index", index, "--catalog", WORKPLACE]);
-    assert!(both.contains("is a whole catalog"), "{both}");
+    assert!(
+        both.contains("cannot be combined with other catalogs"),
+        "{both}"
+    );
     let path = folder.path().join(FILE);
     let whole = fs::read(&path).expect("it was saved");
     for (content, named) in [
         (&whole[..whole.len() / 2], "damaged"),
-        (b"{}", "no index of picktools"),
+        (b"{}", "not an index of picktools"),
         (
             &[&whole[..16], &9_u32.to_le_bytes(), &whole[20..]].concat(),
             "format 9",
@@ -229,7 +231,7 @@ fn an_index_that_is_no_index_is_named_with_the_remedy() {
 }
 
 #[test]
-fn a_full_disk_and_a_folder_that_is_no_folder_leave_what_was_there() {
+fn failed_save_keeps_the_previous_index() {
     let folder = scratch();
     let index = text(folder.path());
     answer(&[
@@ -240,8 +242,7 @@ fn a_full_disk_and_a_folder_that_is_no_folder_leave_what_was_there() {
         index,
     ]);
     let before = fs::read(folder.path().join(FILE)).expect("it was saved");
-    // The largest file that it may write is smaller than the index: the call that writes fails, as
-    // where a disk is full.
+    // The file size limit is below the size of the index, so the write fails as on a full disk.
     let limited = format!(
         "trap '' XFSZ; ulimit -f 64; exec {} index --catalog {WORKPLACE} --out {index}",
         env!("CARGO_BIN_EXE_picktools")
@@ -254,7 +255,7 @@ fn a_full_disk_and_a_folder_that_is_no_folder_leave_what_was_there() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(
-        said.contains("cannot save the index; what was saved before is as it was"),
+        said.contains("cannot save the index; the previous index is unchanged"),
         "{said}"
     );
     assert_eq!(
@@ -270,10 +271,10 @@ fn a_full_disk_and_a_folder_that_is_no_folder_leave_what_was_there() {
     assert!(refused.contains("Cargo.toml/index"), "{refused}");
 }
 
-/// Whoever is killed while an index is written leaves the old one or the new one.
-/// `scripts/kill-index.py` does this a thousand times.
+/// A process that is killed during a save leaves the old or the new index. `scripts/kill-index.py`
+/// tests this a thousand times.
 #[test]
-fn a_writer_that_is_killed_leaves_a_whole_index() {
+fn killed_save_leaves_a_complete_index() {
     let folder = scratch();
     let index = text(folder.path());
     let digests = [WORKPLACE, "fixtures/catalogs/terminal"].map(|catalog| {
@@ -296,7 +297,7 @@ fn a_writer_that_is_killed_leaves_a_whole_index() {
         std::thread::sleep(
             *takes * (round / 2) / 12 + Duration::from_micros(u64::from(round) * 137),
         );
-        // It may have ended.
+        // The process may have ended already.
         writer.kill().ok();
         writer.wait().expect("it ends");
         let found = json(&["index", "--index", index, "--json"]);

@@ -14,7 +14,7 @@ fn arguments<'a>(more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn skills_are_printed_under_the_picks() {
+fn pick_prints_skills_after_the_picks() {
     let text = answer(&arguments(&[
         "try my branch out on staging",
         "-k",
@@ -23,11 +23,11 @@ fn skills_are_printed_under_the_picks() {
         "write_file",
     ]));
     for part in [
-        "The skill \"deploy-staging\" needs it",
+        "needed by the skill \"deploy-staging\"",
         "\nSkills:\n 1. deploy-staging  0.",
         "  deploy-staging/SKILL.md\n",
         "    Its tools: terminal/terminalRun, terminal/terminalReadFile\n",
-        "    terminal/terminalWriteFile is left out, though it needs it: excluded by the caller\n",
+        "    terminal/terminalWriteFile not eligible (needed by the skill): excluded by the caller\n",
     ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
@@ -36,7 +36,7 @@ fn skills_are_printed_under_the_picks() {
 }
 
 #[test]
-fn json_has_the_skills() {
+fn pick_json_contains_the_skills() {
     let json = json(&arguments(&["deploy-staging", "--json"]));
     let skill = &json["skills"][0];
     assert_eq!(
@@ -52,7 +52,7 @@ fn json_has_the_skills() {
 }
 
 #[test]
-fn prompt_sections_stand_in_place_of_the_list() {
+fn pick_prompt_section_replaces_the_list() {
     let text = answer(&arguments(&[
         "deploy-staging",
         "-k",
@@ -85,7 +85,7 @@ fn prompt_sections_stand_in_place_of_the_list() {
 }
 
 #[test]
-fn the_section_has_the_names_of_the_definitions_that_are_sent() {
+fn prompt_section_uses_the_names_of_definitions() {
     for names in ["canonical", "primary-alias", "expanded", "described"] {
         for provider in [
             "openai",
@@ -140,7 +140,7 @@ fn the_section_has_the_names_of_the_definitions_that_are_sent() {
 }
 
 #[test]
-fn the_section_can_list_all_tools_that_the_caller_may_use() {
+fn prompt_section_all_lists_eligible_tools() {
     let all = answer(&arguments(&[
         "run a command",
         "-k",
@@ -183,7 +183,7 @@ fn the_section_can_list_all_tools_that_the_caller_may_use() {
 }
 
 #[test]
-fn a_skill_whose_tools_the_caller_may_not_have_is_not_in_the_section() {
+fn prompt_section_omits_skills_with_ineligible_tools() {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, description, tools) in [
         (
@@ -233,11 +233,11 @@ fn a_skill_whose_tools_the_caller_may_not_have_is_not_in_the_section() {
         !some.contains("deploy-branch") && some.contains("- sort-notes: "),
         "{some}"
     );
-    let told = "the skill deploy-branch is not in the section: terminal/terminalRun is excluded by the caller";
+    let told = "the skill deploy-branch is not in the section: terminal/terminalRun is not eligible (excluded by the caller)";
     assert_eq!(warnings, format!("warning: {told}\n"));
     let (none, _) = section(&["--exclude", "terminalRun", "--exclude", "terminalReadFile"]);
     assert!(!none.contains("skill"), "{none}");
-    // All that the caller may use, whether the request needs it or not.
+    // All tools that the caller may use, needed or not.
     let all = |more: &[&str]| {
         let pick = [
             "pick",
@@ -263,7 +263,7 @@ fn a_skill_whose_tools_the_caller_may_not_have_is_not_in_the_section() {
 }
 
 #[test]
-fn what_cannot_be_used_is_one_warning_each() {
+fn unusable_skills_cause_one_warning_each() {
     let warnings = |skills: &str| {
         let arguments = [
             "pick",
@@ -297,9 +297,9 @@ fn what_cannot_be_used_is_one_warning_each() {
 }
 
 #[test]
-fn a_folder_without_skills_is_refused() {
+fn folder_without_skills_is_refused() {
     for (folder, part) in [
-        ("fixtures/formats", "holds no SKILL.md"),
+        ("fixtures/formats", "has no SKILL.md"),
         ("no/such", "cannot read no/such"),
     ] {
         let error = refusal(&["pick", "x", "--catalog", WORKPLACE, "--skills", folder]);

@@ -1,8 +1,8 @@
-//! What the modules share: where the repository's files lie.
+//! Helpers of the modules: the paths of the repository's files.
 
 use std::path::{Path, PathBuf};
 
-/// A path below the workspace.
+/// Returns a path below the workspace.
 pub(crate) fn root(path: &str) -> PathBuf {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -17,7 +17,7 @@ pub(crate) fn fixture(path: &str) -> PathBuf {
     root("fixtures").join(path)
 }
 
-/// Every file below a folder.
+/// Returns every file below a folder.
 pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder)
         .expect("the folder can be read")
@@ -33,7 +33,7 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The folder that `scripts/fetch-models.sh` fills.
+/// Returns the folder that `scripts/fetch-models.sh` fills.
 #[cfg(feature = "onnx")]
 pub(crate) fn models() -> PathBuf {
     std::env::var_os("PICKTOOLS_TEST_MODELS").map_or_else(|| root("target/models"), PathBuf::from)

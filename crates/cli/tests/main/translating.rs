@@ -7,7 +7,7 @@ use crate::cli::{WORKPLACE, answer, json, picktools, refusal, stderr, stdout};
 const ODD: &str = "fixtures/catalogs/odd-schemas";
 
 #[test]
-fn translate_prints_definitions_and_tells_the_changes() {
+fn translate_prints_definitions_and_reports_changes() {
     let output = picktools(&[
         "translate",
         "--catalog",
@@ -34,7 +34,7 @@ fn translate_prints_definitions_and_tells_the_changes() {
 }
 
 #[test]
-fn the_json_form_has_the_reverse_map() {
+fn translate_json_contains_the_reverse_map() {
     let arguments = [
         "translate",
         "--catalog",
@@ -68,7 +68,7 @@ fn the_json_form_has_the_reverse_map() {
 }
 
 #[test]
-fn names_come_from_a_file() {
+fn translate_reads_names_from_a_file() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let file = folder.path().join("names.json");
     std::fs::write(&file, r#"{"forge/create_issue": "open_ticket"}"#).expect("it can be written");
@@ -92,7 +92,10 @@ fn names_come_from_a_file() {
             .contains("ambiguous; write one of: forge/create_issue, ")
     );
     std::fs::write(file, "[]").expect("it can be written");
-    assert!(refusal(&[&base[..], &[file]].concat()).contains("no JSON object from tools to names"));
+    assert!(
+        refusal(&[&base[..], &[file]].concat())
+            .contains("expected a JSON object from tools to names")
+    );
     assert!(refusal(&base[..8]).contains("--name-map FILE"));
     let other = [
         "translate",
@@ -107,7 +110,7 @@ fn names_come_from_a_file() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn translate_with_invalid_options_is_refused() {
     let error = refusal(&[
         "translate",
         "--catalog",
@@ -116,20 +119,23 @@ fn what_cannot_be_is_refused() {
         "gemini",
         "--deferred",
     ]);
-    assert!(error.contains("gemini has no deferred loading"), "{error}");
+    assert!(
+        error.contains("gemini does not support deferred loading"),
+        "{error}"
+    );
     let output = picktools(&["translate", "--catalog", WORKPLACE, "--provider", "openia"])
         .output()
         .expect("it runs");
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        stderr(&output).contains("no provider is called \"openia\""),
+        stderr(&output).contains("unknown provider \"openia\""),
         "{}",
         stderr(&output)
     );
 }
 
 #[test]
-fn costs_compare_the_strategies() {
+fn translate_costs_compares_the_strategies() {
     let report = json(&[
         "translate",
         "--catalog",

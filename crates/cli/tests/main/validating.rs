@@ -1,4 +1,4 @@
-//! `picktools validate`: one result per call, whatever the file that holds the calls.
+//! `picktools validate`: one result per call, in every format of calls.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn report(catalog: &str, calls: &str, more: &[&str]) -> Value {
 }
 
 #[test]
-fn each_call_has_its_result_and_the_code_says_whether_all_may_be_run() {
+fn validate_reports_each_call_and_sets_the_exit_code() {
     let calls = [
         json!({"id": "7", "name": "bash", "arguments": {"command": "ls"}}),
         json!({"name": "terminalReadFile", "arguments": "{'path': 'a.txt'}"}),
@@ -49,7 +49,7 @@ fn each_call_has_its_result_and_the_code_says_whether_all_may_be_run() {
         text[0]
     );
     assert!(
-        text[1].contains("repaired: quotation marks were changed"),
+        text[1].contains("repaired: replaced quotation marks"),
         "{}",
         text[1]
     );
@@ -100,7 +100,7 @@ fn each_call_has_its_result_and_the_code_says_whether_all_may_be_run() {
 }
 
 #[test]
-fn what_is_no_call_is_one_refusal_with_its_place_and_the_rest_goes_on() {
+fn validate_refuses_invalid_entries_and_continues() {
     let call = json!({"name": "bash", "arguments": {"command": "ls"}}).to_string();
     let twice = r#"{"name": "bash", "name": "rm", "arguments": {"command": "ls"}}"#;
     let lines = format!(
@@ -112,7 +112,7 @@ fn what_is_no_call_is_one_refusal_with_its_place_and_the_rest_goes_on() {
     assert_eq!(told.len(), 8, "{text}");
     for (at, place) in [
         (0, "line 1: "),
-        (2, "line 4: it names no tool"),
+        (2, "line 4: the tool name is missing"),
         (3, "line 5: "),
         (4, "line 6: "),
         (5, "line 7: "),
@@ -140,7 +140,7 @@ fn what_is_no_call_is_one_refusal_with_its_place_and_the_rest_goes_on() {
     let array = format!("[{call}, {{\"nam\": 1}}, 3, {call}]");
     let (code, text) = validate(TERMINAL, &array, &["--provider", "openai"]);
     assert!(
-        code == Some(1) && text.contains(" 2. entry 2: it names no tool"),
+        code == Some(1) && text.contains(" 2. entry 2: the tool name is missing"),
         "{text}"
     );
     assert!(
@@ -148,7 +148,7 @@ fn what_is_no_call_is_one_refusal_with_its_place_and_the_rest_goes_on() {
             && text.ends_with("2 valid, 0 waiting for approval, 2 refused\n"),
         "{text}"
     );
-    // A line that is not UTF-8 is one too.
+    // A line that is not UTF-8 is refused, too.
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("calls.jsonl");
     fs::write(
@@ -169,7 +169,7 @@ fn what_is_no_call_is_one_refusal_with_its_place_and_the_rest_goes_on() {
 }
 
 #[test]
-fn a_call_of_an_unsafe_tool_is_flagged() {
+fn validate_marks_calls_of_unsafe_tools() {
     let unsafe_call = json!({"name": "calendar/delete_event", "arguments": {"event_id": "7"}});
     let safe_call = json!({"name": "files/list_directory", "arguments": {"path": "a"}});
     let calls = json!([unsafe_call, safe_call]).to_string();
@@ -189,7 +189,7 @@ fn a_call_of_an_unsafe_tool_is_flagged() {
 }
 
 #[test]
-fn a_provider_s_answer_and_its_stream_are_read() {
+fn validate_reads_provider_answers_and_streams() {
     let answer = json!({"content": [{"type": "text", "text": "I will."},
         {"type": "tool_use", "id": "t1", "name": "terminalRun", "input": {"command": "ls"}}]});
     let whole = report(TERMINAL, &answer.to_string(), &["--provider", "anthropic"]);
@@ -227,11 +227,11 @@ fn a_provider_s_answer_and_its_stream_are_read() {
 }
 
 #[test]
-fn arguments_are_judged_as_they_are_written() {
+fn validate_judges_arguments_as_written() {
     let calls = "{\"name\": \"bash\", \"arguments\": {\"command\": \"ls\", \"command\": \"rm\"}}";
     let (code, text) = validate(TERMINAL, calls, &[]);
     assert!(
-        code == Some(1) && text.contains("\"/command\" stands twice"),
+        code == Some(1) && text.contains("duplicate key \"/command\""),
         "{text}"
     );
     let long = json!({"name": "bash", "arguments": {"command": "x".repeat(2 << 20)}});
@@ -249,7 +249,7 @@ fn arguments_are_judged_as_they_are_written() {
 }
 
 #[test]
-fn a_file_without_calls_is_an_error_that_names_the_place() {
+fn validate_of_file_without_calls_names_the_position() {
     let folder = tempfile::tempdir().expect("a folder");
     let error = |text: &str, more: &[&str]| {
         let file = folder.path().join("calls.jsonl");
@@ -280,7 +280,7 @@ fn a_file_without_calls_is_an_error_that_names_the_place() {
 }
 
 #[test]
-fn picks_become_definitions_and_their_calls_are_valid() {
+fn calls_of_picked_definitions_are_valid() {
     let pick = [
         "pick",
         "read the file notes.txt",
@@ -310,7 +310,7 @@ fn picks_become_definitions_and_their_calls_are_valid() {
         both["definitions"]["names"],
         json!({"terminalReadFile": "terminal/terminalReadFile"})
     );
-    // A strict view has an absent member as null.
+    // A strict view represents an absent member as null.
     let call = json!({"name": "terminalReadFile", "arguments": {"path": "notes.txt", "encoding": null, "sessionId": null}});
     let report = report(
         TERMINAL,
@@ -324,12 +324,12 @@ fn picks_become_definitions_and_their_calls_are_valid() {
 }
 
 #[test]
-fn a_call_is_refused_for_the_reasons_that_a_pick_gives() {
+fn validate_refuses_calls_for_the_reasons_of_a_pick() {
     let call = json!({"name": "files/delete_file", "arguments": {"path": "a.txt"}}).to_string();
     let (code, text) = validate(WORKPLACE, &call, &[]);
     assert_eq!(code, Some(1));
     assert!(
-        text.contains("files/delete_file cannot be called: it is marked unsafe"),
+        text.contains("files/delete_file cannot be called: unsafe tool"),
         "{text}"
     );
     let refused = report(WORKPLACE, &call, &[]);
@@ -342,10 +342,10 @@ fn a_call_is_refused_for_the_reasons_that_a_pick_gives() {
 
     let call = json!({"name": "merge_pull_request", "arguments": "{}"}).to_string();
     let (_, text) = validate(WORKPLACE, &call, &[]);
-    assert!(text.contains("only for the roles"), "{text}");
+    assert!(text.contains("requires role"), "{text}");
     let (_, text) = validate(WORKPLACE, &call, &["--role", "maintainer"]);
     assert!(
-        !text.contains("only for the roles")
+        !text.contains("requires role")
             && text.contains("the arguments of forge/merge_pull_request"),
         "{text}"
     );
@@ -354,14 +354,11 @@ fn a_call_is_refused_for_the_reasons_that_a_pick_gives() {
         &call,
         &["--role", "maintainer", "--deny-source", "forge"],
     );
-    assert!(
-        text.contains("from a source that is not allowed: forge"),
-        "{text}"
-    );
+    assert!(text.contains("source not allowed: forge"), "{text}");
 }
 
 #[test]
-fn refused_calls_are_answered_as_the_provider_takes_it() {
+fn validate_results_follow_the_provider_format() {
     let calls = [
         json!({"id": "1", "name": "bash", "arguments": {"command": "ls"}}),
         json!({"id": "2", "name": "read_file", "arguments": {}}),
@@ -391,7 +388,8 @@ fn refused_calls_are_answered_as_the_provider_takes_it() {
     );
     let told = blocks[0]["content"].as_str().expect("it is text");
     assert!(
-        told.starts_with("the arguments of read_file do not fit") && told.contains("for example {"),
+        told.starts_with("the arguments of read_file do not match its schema")
+            && told.contains("example of correct arguments: {"),
         "{told}"
     );
     let report = report(TERMINAL, &lines, &["--provider", "openai", "--results"]);
@@ -430,7 +428,7 @@ fn refused_calls_are_answered_as_the_provider_takes_it() {
 }
 
 #[test]
-fn a_call_without_a_schema_says_its_mode() {
+fn validate_of_call_without_schema_names_its_mode() {
     let folder = tempfile::tempdir().expect("a folder");
     let entry = |mode: &str| json!({"name": mode, "allow_no_schema": true, "no_schema_mode": mode});
     let tools = json!([entry("full"), entry("read-only"), entry("human-approval")]);
@@ -445,20 +443,22 @@ fn a_call_without_a_schema_says_its_mode() {
     );
     let told: Vec<&str> = text.lines().collect();
     assert!(
-        told[0].ends_with("full: not validated, as it has no schema (full)"),
+        told[0].ends_with("full: not validated, because the tool has no schema (full)"),
         "{text}"
     );
     assert!(
-        told[1].ends_with("no schema, and not known to change nothing; a person must approve it"),
+        told[1].ends_with(
+            "it has no schema and is not known to be read-only; a person must approve it"
+        ),
         "{text}"
     );
     assert!(
-        told[2].ends_with("no schema; a person must approve it"),
+        told[2].ends_with("it has no schema; a person must approve it"),
         "{text}"
     );
 }
 
-/// Writes a catalog, and returns the folder that holds it and its path.
+/// Writes a catalog, and returns its folder and its path.
 fn catalog_of(tools: &[Value]) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("tools.json");
@@ -467,7 +467,7 @@ fn catalog_of(tools: &[Value]) -> (tempfile::TempDir, String) {
     (folder, path)
 }
 
-/// The names that `pick` answers a request with, and those whose calls `validate` finds ready.
+/// Returns the picked names of a request, and the names whose calls are valid.
 fn picked_and_ready(
     catalog: &str,
     request: &str,
@@ -508,7 +508,7 @@ fn picked_and_ready(
 }
 
 #[test]
-fn tools_above_the_highest_threat_level_are_neither_picked_nor_valid() {
+fn threat_level_limits_picks_and_calls() {
     let names = [
         "restart_a_low",
         "restart_b_medium",
@@ -537,13 +537,13 @@ fn tools_above_the_highest_threat_level_are_neither_picked_nor_valid() {
     let (code, text) = validate(&catalog, &call, &["--max-threat-level", "medium"]);
     assert_eq!(code, Some(1));
     assert!(
-        text.contains("of the threat level high, and none above medium is allowed"),
+        text.contains("threat level high: the highest allowed level is medium"),
         "{text}"
     );
 }
 
 #[test]
-fn in_the_read_only_mode_only_what_is_known_to_read_is_valid() {
+fn read_only_mode_allows_only_known_readers() {
     let tool = |name: &str, annotations: Value| {
         let description = "Looks after the archive";
         json!({"name": name, "description": description, "parameters": {}, "annotations": annotations})
@@ -569,12 +569,12 @@ fn in_the_read_only_mode_only_what_is_known_to_read_is_valid() {
     assert!(told[0].ends_with("archive_reads: valid"), "{text}");
     assert!(
         told[1].ends_with(
-            "the execution mode is read-only, and it is not known to change nothing; a person must approve it"
+            "the execution mode is read-only and the tool is not known to be read-only; a person must approve it"
         ),
         "{text}"
     );
     assert!(
-        told[2].contains("marked as one that changes things, and the execution mode is read-only"),
+        told[2].contains("not read-only: the execution mode is read-only"),
         "{text}"
     );
     assert_eq!(told[3], "1 valid, 1 waiting for approval, 1 refused");

@@ -1,5 +1,5 @@
-//! The whole path of a request: picked, shown under another name, called by a model, held to its
-//! schema, run; and what the audit, the metrics and a replay say of it.
+//! The complete path of a request: picked, shown under another name, called by a model, validated,
+//! and run; with audit log, metrics and replay.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ fn post(serving: &Serving, path: &str, body: &Value) -> Value {
 }
 
 #[test]
-fn a_request_is_picked_called_run_and_told_the_same_everywhere() {
+fn every_interface_handles_a_request_alike() {
     let place = Place::with(&json!({"up": upstream()}));
     let provider = Provider::answering(
         &place,
@@ -41,7 +41,7 @@ fn a_request_is_picked_called_run_and_told_the_same_everywhere() {
     );
     let serving = Serving::start(place, &[]);
 
-    // Picked, and shown to the model under a name of the agent's own.
+    // Picked, and shown to the model under an agent's name.
     let picked = post(
         &serving,
         "/v1/pick",
@@ -61,7 +61,7 @@ fn a_request_is_picked_called_run_and_told_the_same_everywhere() {
         &json!({"provider": "openai", "tools": ids, "names": names}),
     );
 
-    // The model's answer comes through the proxy, which leaves so few tools alone.
+    // The model's answer passes the proxy, which does not narrow so few tools.
     let messages = json!([{"role": "user", "content": REQUEST}]);
     let body = json!({"model": "m", "messages": messages, "tools": shown["tools"]});
     let headers = [
@@ -82,7 +82,7 @@ fn a_request_is_picked_called_run_and_told_the_same_everywhere() {
         "say_again"
     );
 
-    // Held to the tool's schema, mended, and run.
+    // Validated, repaired and run.
     let held = post(
         &serving,
         "/v1/validate",
@@ -102,7 +102,7 @@ fn a_request_is_picked_called_run_and_told_the_same_everywhere() {
     );
     assert_eq!(result["content"][0]["text"], "tomorrow at ten");
 
-    // What is counted.
+    // Metrics.
     let metrics = serving.raw("GET", "/metrics", &[KEY], "").body;
     for line in [
         "picktools_calls_total{upstream=\"up\",outcome=\"done\"} 1",
@@ -117,7 +117,7 @@ fn a_request_is_picked_called_run_and_told_the_same_everywhere() {
         );
     }
 
-    // What is recorded, in its order, and what comes of it when it is run again.
+    // The audit log in order, and its replay.
     let text = || -> String {
         let mut files: Vec<_> = fs::read_dir(&audit)
             .expect("an audit")

@@ -1,4 +1,4 @@
-"""The tools, prompts and resources that npm @modelcontextprotocol/conformance asks of a server, on PyPI `mcp`.
+"""The tools, prompts and resources that npm @modelcontextprotocol/conformance requires of a server, built on PyPI `mcp`.
 
 usage: conformance.py [--http PORT]
 
@@ -130,7 +130,7 @@ async def test_sampling(ctx, arguments):
 
 
 async def elicit(ctx, message, properties, required=()):
-    """Asks the user, and returns what came back as text."""
+    """Asks the user, and returns the answer as text."""
     schema = {"type": "object", "properties": properties, **({"required": list(required)} if required else {})}
     answer = await ctx.session.elicit_form(message, schema, related_request_id=ctx.request_id)
     return f"action={answer.action}, content={json.dumps(answer.content or {})}"
@@ -295,7 +295,7 @@ async def complete(_ctx, params):
 
 
 class Events(EventStore):
-    """Keeps what was sent, so that a client that comes back gets what it missed."""
+    """Stores sent events, so that a reconnecting client receives the missed ones."""
 
     def __init__(self):
         self.events = []

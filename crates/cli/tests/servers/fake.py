@@ -1,4 +1,4 @@
-"""An MCP server that goes wrong in the way that its argument names. It speaks one JSON-RPC message a line."""
+"""An MCP server that fails in the mode that its argument names. It sends one JSON-RPC message per line."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def page(cursor):
         greet = {"name": "greet", "description": "Greets somebody", "inputSchema": name}
         return {"tools": [greet, tool("wipe", annotations={"destructiveHint": True}), tool("wait")]}
     if MODE == "changes":
-        # What stands in a file, a name a line; "die" ends it.
+        # The tools are listed in a file, one name per line; "die" ends the server.
         with open(sys.argv[2]) as file:
             names = file.read().split()
         if names == ["die"]:
@@ -83,12 +83,12 @@ if MODE == "ends":
 if MODE == "stderr_flood":
     sys.stderr.write("noise " * 2_000_000 + "\nlast words\n")
 if MODE == "slow_start":
-    # Longer than a client waits before it tries another handshake.
+    # Longer than the time after which a client tries another handshake.
     time.sleep(11)
 if MODE == "stdout_logs":
     print("server listening\n{not json}\n\n[1, 2]", flush=True)
 if MODE == "children":
-    # Its child outlives it unless the group is killed.
+    # The child process survives unless the process group is killed.
     child = subprocess.Popen(["sleep", "600"])
     with open(sys.argv[2], "w") as file:
         file.write(str(child.pid))

@@ -1,4 +1,4 @@
-"""An MCP server over HTTP that wants a token, and the authorization server that gives it. Standard library only.
+"""An MCP server over HTTP that needs an access token, and the authorization server that issues it. Standard library only.
 
 usage: guarded.py OWN|OTHER|SILENT SECONDS [SAID]     prints its address, then a line of JSON for each token that was asked for
 

@@ -1,4 +1,4 @@
-"""A provider of models that speaks as OpenAI and as Anthropic do. Its model calls the tools that it is told to, if it is shown them.
+"""A model provider with the APIs of OpenAI and Anthropic. Its model calls the tools that it is configured to call, if they are shown.
 
 provider.py LOG WANTED [ARGUMENTS]: LOG gets each request as a line of JSON; WANTED is a file that has, by what the user says, the names of
 the tools to call one after the other, in OpenAI's chat with ARGUMENTS as they stand. Prints its port. What the user says may also be: fault, broken, slow.
@@ -21,7 +21,7 @@ def texts(content):
 
 
 class Talk:
-    """What the user said last, what the assistant called since, and what the model is shown."""
+    """The last user message, the later calls of the assistant, and the shown tools."""
 
     def __init__(self, path, body):
         self.said, self.called, self.results = "", 0, []
@@ -184,7 +184,7 @@ class Provider(BaseHTTPRequestHandler):
         self.end_headers()
         self.chunk(": a comment that is no event\n\n")
         for number, (name, event) in enumerate(streams[path](talk, model)):
-            # Events end as they like, and stand in several chunks.
+            # Events have different line ends, and are split over several chunks.
             head = f"event: {name}\r\n" if name else ""
             text = f"{head}data: {event if isinstance(event, str) else json.dumps(event, ensure_ascii=False)}\r\n\r\n"
             self.chunk(text[: len(text) // 2])

@@ -1,4 +1,4 @@
-"""An MCP server behind the gateway, whose tools go right and wrong in the ways that their names tell.
+"""An MCP server behind the gateway, whose tools succeed and fail in the ways that their names state.
 
 It speaks one JSON-RPC message a line: an SDK would refuse to misbehave. What happens to it is appended to the file that
 UPSTREAM_LOG names, a line of JSON each; the file that UPSTREAM_CHANGES names changes its tools while it runs:

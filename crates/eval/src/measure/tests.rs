@@ -1,11 +1,11 @@
-//! Measures against stored figures, a naive oracle and their own edges.
+//! Measures compared with stored figures, a naive oracle and edge cases.
 
 use proptest::prelude::*;
 
 use super::super::{Qrels, Run, RunEntry, evaluate};
 use super::*;
 
-/// The measures again, written from their definitions and sharing nothing with the code above.
+/// An independent implementation of the measures from their definitions.
 mod naive {
     use std::collections::BTreeMap;
 
@@ -97,7 +97,7 @@ fn check_score(measure: &str, ranking: &[&str], grades: &[(&str, i32)], expected
 }
 
 #[test]
-fn the_edges_of_each_measure() {
+fn edge_cases_of_each_measure() {
     let three = [("a", 1), ("b", 1), ("c", 1)];
     check_score("R@1", &["a", "b"], &three, 1.0 / 3.0);
     check_score("Completeness@2", &["a", "b", "c"], &three, 0.0);
@@ -120,7 +120,7 @@ fn the_edges_of_each_measure() {
 }
 
 #[test]
-fn a_duplicate_counts_once_at_its_first_place() {
+fn duplicate_counts_once_at_its_first_position() {
     check_score("AP@3", &["a", "a", "a", "b"], &[("a", 1), ("b", 1)], 1.0);
     check_score("R@2", &["x", "x", "a"], &[("a", 1)], 1.0);
 }
@@ -187,7 +187,7 @@ fn figures_equal_the_reference_script() {
 }
 
 #[test]
-fn the_standard_measures_are_in_order_and_round_trip() {
+fn standard_measures_are_ordered_and_round_trip() {
     let printed = Measure::STANDARD
         .map(|measure| measure.to_string())
         .join(" ");
@@ -210,7 +210,7 @@ fn names_ignore_case_and_pad() {
 }
 
 #[test]
-fn a_bad_measure_is_explained() {
+fn invalid_measure_is_explained() {
     for (text, message) in [
         (
             "MAP@10",
@@ -242,8 +242,8 @@ fn a_bad_measure_is_explained() {
 fn serde_uses_the_printed_form() {
     let json = serde_json::to_string(&Measure::STANDARD[..2]).expect("plain data");
     assert_eq!(json, r#"["nDCG@5","nDCG@10"]"#);
-    let read: Vec<Measure> = serde_json::from_str(&json).expect("known measures");
-    assert_eq!(read, Measure::STANDARD[..2]);
+    let parsed: Vec<Measure> = serde_json::from_str(&json).expect("known measures");
+    assert_eq!(parsed, Measure::STANDARD[..2]);
     assert!(serde_json::from_str::<Measure>("\"R@0\"").is_err());
 }
 

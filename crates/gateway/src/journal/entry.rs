@@ -1,4 +1,4 @@
-//! What is noted, and what becomes of it in an entry: bounded, on one line, and without secrets.
+//! Entries of the journal: bounded, on one line, and without secrets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,129 +6,128 @@ use std::time::Duration;
 use picktools::{Access, PickOptions, Query, Selection, Tool};
 use picktools_audit::{redact, redact_value, sha256};
 use picktools_provider::Arguments;
-use picktools_runtime::told_arguments;
+use picktools_runtime::redact_arguments;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::Selected;
+use super::SelectionEvent;
 use crate::snapshot::Snapshot;
 
-/// How a call ended that nobody waited for.
+/// The outcome of a call whose caller went away.
 pub(super) const CANCELLED: &str = "cancelled";
-/// The most tools that are listed of a selection.
+/// The most tools of a selection that are listed.
 const MAX_PICKS: usize = 64;
 /// The most bytes of a name, of a text within arguments, and of all arguments.
 const MAX_NAME: usize = 512;
 const MAX_TEXT: usize = 2_000;
 const MAX_ARGUMENTS: usize = 16 << 10;
-/// The most bytes of a request with its options; a larger one is not run again.
+/// The most bytes of a request with its options; a larger one cannot be replayed.
 const MAX_REQUEST: usize = 128 << 10;
 
-/// Something that was decided.
+/// An entry of the journal.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Entry {
-    /// Its number in the audit; without one, since the start.
+pub struct JournalEntry {
+    /// The number in the audit log; without one, the number since the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) number: Option<u64>,
-    /// When, in milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     pub(crate) at_ms: u64,
     #[serde(flatten)]
-    pub(crate) what: What,
+    pub(crate) content: EntryContent,
 }
 
-/// What it is.
+/// The content of an entry, by kind.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub(crate) enum What {
+pub(crate) enum EntryContent {
     /// Tools were picked.
     Selection(Value),
     /// A tool was called.
     Call(Value),
-    /// Somebody decided of what waited.
+    /// An operator decided about a definition or a call.
     Approval(Value),
-    /// What holds has become another.
+    /// The policy changed.
     Policy(Value),
 }
 
-/// The way on which a request for tools came.
+/// The route of a request for tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Via {
+pub enum RequestRoute {
     /// The gateway's `search_tools`.
     Search,
     /// The HTTP interface.
     Pick,
-    /// A request to a model.
+    /// An API request to a model.
     Model,
 }
 
-/// What is noted.
-pub(super) enum Noted {
-    Selected(Box<Picked>),
-    Narrowed(Box<Narrowing>),
-    /// With how it ended, and after how long.
-    Called(Box<Called>, &'static str, Duration),
-    Approved(Box<Approval>),
-    Changed(Arc<Snapshot>),
+/// An event that becomes an entry.
+pub(super) enum JournalEvent {
+    Selection(Box<SelectionDraft>),
+    Narrowing(Box<Narrowing>),
+    /// With the outcome and the duration.
+    Call(Box<CallEntry>, &'static str, Duration),
+    Approval(Box<Approval>),
+    PolicyChange(Arc<Snapshot>),
 }
 
-/// A pick, to be made a record of.
-pub(super) struct Picked {
+/// A selection that becomes an entry.
+pub(super) struct SelectionDraft {
     key: String,
     role: String,
     session: Option<String>,
-    via: Via,
+    via: RequestRoute,
     query: Query,
     options: PickOptions,
     selection: Selection,
     time: Duration,
 }
 
-/// A request to a model.
+/// An API request to a model.
 #[derive(Clone)]
 pub struct Narrowing {
     /// The name of the caller's key.
     pub key: Arc<str>,
     /// The caller's role.
     pub role: Arc<str>,
-    /// The path that it was sent to, such as `/chat/completions`.
+    /// The path of the request, such as `/chat/completions`.
     pub api: &'static str,
-    /// The functions that the model is shown, by name, and of how many; or why the request went on
-    /// as it came.
+    /// The names of the functions that the model is shown, and the total number; or the reason why
+    /// the request was passed on unchanged.
     pub shown: Result<(Vec<String>, usize), &'static str>,
-    /// The time that it took.
+    /// The duration.
     pub time: Duration,
 }
 
-/// A call.
+/// A call that becomes an entry.
 #[derive(Clone)]
-pub(crate) struct Called {
+pub(crate) struct CallEntry {
     pub(crate) key: Arc<str>,
     pub(crate) role: Arc<str>,
-    /// Whose state it is: a session, or a key.
+    /// The owner of the caller's state: a session, or a key.
     pub(crate) session: Arc<str>,
-    /// The name that the caller said.
+    /// The name that the caller requested.
     pub(crate) requested: String,
-    /// The tool that is meant, where there is one.
+    /// The tool that the name refers to, if it is known.
     pub(crate) tool: Option<Arc<Tool>>,
     pub(crate) arguments: Arguments,
 }
 
-/// A decision of something that waited.
+/// A decision of an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approval {
-    /// The matter that was decided.
-    pub of: Waiting,
-    /// `approved`, `denied`, `forgotten`; of a call `allowed` or `denied`.
+    /// The subject of the decision.
+    pub subject: ApprovalSubject,
+    /// `approved`, `denied` or `forgotten`; for a call `allowed` or `denied`.
     pub decision: &'static str,
-    /// The name of the key by which it was decided; `None` where that was done on the gateway's
-    /// machine.
+    /// The name of the key that decided; `None` if the decision was made on the gateway's machine.
     pub by: Option<String>,
 }
 
-/// A matter that waits for somebody to decide.
+/// The subject of an operator's decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Waiting {
+pub enum ApprovalSubject {
     /// The definition of a tool.
     Definition {
         /// The tool, as `source/tool`.
@@ -136,77 +135,77 @@ pub enum Waiting {
         /// The digest of the definition.
         digest: String,
     },
-    /// All of a server.
+    /// All definitions of a server.
     Server {
-        /// Its name.
+        /// The name of the server.
         name: String,
     },
     /// A call.
     Call {
-        /// Its id.
+        /// The id of the call.
         id: String,
-        /// The tool's id.
+        /// The id of the tool.
         tool: String,
-        /// The call as a person reads it.
+        /// The call in readable form.
         shown: String,
     },
 }
 
 impl Approval {
-    pub(super) fn is_of_call(&self) -> bool {
-        matches!(self.of, Waiting::Call { .. })
+    pub(super) fn is_call(&self) -> bool {
+        matches!(self.subject, ApprovalSubject::Call { .. })
     }
 
-    /// What tells it from others.
+    /// Returns a text that identifies the decision.
     pub(super) fn identity(&self) -> String {
         let decision = self.decision;
-        match &self.of {
-            Waiting::Definition { id, digest } => format!("{decision} {id} {digest}"),
-            Waiting::Server { name } => format!("{decision} {name}"),
-            Waiting::Call { id, .. } => format!("call {id}"),
+        match &self.subject {
+            ApprovalSubject::Definition { id, digest } => format!("{decision} {id} {digest}"),
+            ApprovalSubject::Server { name } => format!("{decision} {name}"),
+            ApprovalSubject::Call { id, .. } => format!("call {id}"),
         }
     }
 
-    pub(super) fn told(self) -> What {
-        let mut told = match self.of {
-            Waiting::Definition { id, digest } => {
+    pub(super) fn into_content(self) -> EntryContent {
+        let mut content = match self.subject {
+            ApprovalSubject::Definition { id, digest } => {
                 json!({"of": "definition", "tool": id, "digest": digest})
             }
-            Waiting::Server { name } => json!({"of": "server", "server": name}),
-            Waiting::Call { id, tool, shown } => {
+            ApprovalSubject::Server { name } => json!({"of": "server", "server": name}),
+            ApprovalSubject::Call { id, tool, shown } => {
                 json!({"of": "call", "call": id, "tool": tool, "shown": redact(&shown)})
             }
         };
-        told["decision"] = json!(self.decision);
-        told["by"] = self
+        content["decision"] = json!(self.decision);
+        content["by"] = self
             .by
             .map_or_else(|| json!("operator"), |key| json!({"key": key}));
-        What::Approval(told)
+        EntryContent::Approval(content)
     }
 }
 
-impl From<&Selected<'_>> for Picked {
-    fn from(selected: &Selected<'_>) -> Self {
+impl From<&SelectionEvent<'_>> for SelectionDraft {
+    fn from(event: &SelectionEvent<'_>) -> Self {
         Self {
-            key: selected.key.to_owned(),
-            role: selected.role.to_owned(),
-            session: selected.session.map(str::to_owned),
-            via: selected.via,
-            query: selected.query.clone(),
-            options: selected.options.clone(),
-            selection: selected.selection.clone(),
-            time: selected.time,
+            key: event.key.to_owned(),
+            role: event.role.to_owned(),
+            session: event.session.map(str::to_owned),
+            via: event.via,
+            query: event.query.clone(),
+            options: event.options.clone(),
+            selection: event.selection.clone(),
+            time: event.time,
         }
     }
 }
 
-impl Picked {
+impl SelectionDraft {
     pub(super) fn access(&self) -> &Access {
         &self.options.access
     }
 
-    /// Tells of it. `access` is the digest of who may see what.
-    pub(super) fn told(&self, access: &str) -> Result<What, serde_json::Error> {
+    /// Returns the entry's content. `access` is the digest of the access policy.
+    pub(super) fn to_content(&self, access: &str) -> Result<EntryContent, serde_json::Error> {
         let Self {
             key,
             role,
@@ -217,12 +216,10 @@ impl Picked {
             selection,
             time,
         } = self;
-        let mut told = json!({"via": via, "key": key, "role": role});
-        put(
-            &mut told,
-            "session",
-            session.as_ref().map(|session| json!(session)),
-        );
+        let mut content = json!({"via": via, "key": key, "role": role});
+        if let Some(session) = session {
+            content["session"] = json!(session);
+        }
         let mut query = serde_json::to_value(query)?;
         let mut options = serde_json::to_value(options)?;
         if let Some(options) = options.as_object_mut() {
@@ -231,43 +228,39 @@ impl Picked {
         let is_redacted = redact_value(&mut query, usize::MAX);
         let bytes = query.to_string().len() + options.to_string().len();
         if bytes > MAX_REQUEST {
-            told["too_large"] = json!(bytes);
+            content["too_large"] = json!(bytes);
         } else {
-            told["query"] = query;
-            told["options"] = options;
+            content["query"] = query;
+            content["options"] = options;
         }
-        put(&mut told, "redacted", is_redacted.then_some(json!(true)));
-        told["access"] = json!(access);
-        told["catalog"] = json!(selection.catalog_digest);
+        if is_redacted {
+            content["redacted"] = json!(true);
+        }
+        content["access"] = json!(access);
+        content["catalog"] = json!(selection.catalog_digest);
         let picks = selection.picks.iter().take(MAX_PICKS);
-        told["picks"] = picks
+        content["picks"] = picks
             .map(|pick| json!({"tool": pick.tool.id, "score": rounded(pick.score)}))
             .collect();
         let more = selection.picks.len().saturating_sub(MAX_PICKS);
-        put(&mut told, "more_picks", (more > 0).then(|| json!(more)));
-        let required: Vec<&String> = selection
-            .required
-            .iter()
-            .map(|pick| &pick.tool.id)
-            .collect();
-        put(
-            &mut told,
-            "required",
-            (!required.is_empty()).then(|| json!(required)),
-        );
-        told["selection"] = json!(sha256(&serde_json::to_vec(selection)?));
-        put(
-            &mut told,
-            "degraded",
-            (!selection.degraded.is_empty()).then_some(json!(true)),
-        );
-        told["time_us"] = micros(*time);
-        Ok(What::Selection(told))
+        if more > 0 {
+            content["more_picks"] = json!(more);
+        }
+        if !selection.required.is_empty() {
+            let required = selection.required.iter();
+            content["required"] = required.map(|pick| json!(pick.tool.id)).collect();
+        }
+        content["selection"] = json!(sha256(&serde_json::to_vec(selection)?));
+        if !selection.degraded.is_empty() {
+            content["degraded"] = json!(true);
+        }
+        content["time_us"] = micros(*time);
+        Ok(EntryContent::Selection(content))
     }
 }
 
 impl Narrowing {
-    pub(super) fn told(self) -> What {
+    pub(super) fn into_content(self) -> EntryContent {
         let Self {
             key,
             role,
@@ -275,26 +268,27 @@ impl Narrowing {
             shown,
             time,
         } = self;
-        let mut told = json!({"via": Via::Model, "key": &*key, "role": &*role, "api": api});
+        let mut content =
+            json!({"via": RequestRoute::Model, "key": &*key, "role": &*role, "api": api});
         match shown {
-            Ok((names, of)) => {
-                told["shown"] = json!(names.len());
-                told["of"] = json!(of);
-                told["tools"] = names
+            Ok((names, total)) => {
+                content["shown"] = json!(names.len());
+                content["of"] = json!(total);
+                content["tools"] = names
                     .iter()
                     .take(MAX_PICKS)
-                    .map(|name| json!(cut(&redact(name), MAX_NAME)))
+                    .map(|name| json!(truncate(&redact(name), MAX_NAME)))
                     .collect();
             }
-            Err(why) => told["unchanged"] = json!(why),
+            Err(reason) => content["unchanged"] = json!(reason),
         }
-        told["time_us"] = micros(time);
-        What::Selection(told)
+        content["time_us"] = micros(time);
+        EntryContent::Selection(content)
     }
 }
 
-impl Called {
-    pub(super) fn told(self, outcome: &'static str, time: Duration) -> What {
+impl CallEntry {
+    pub(super) fn into_content(self, outcome: &'static str, time: Duration) -> EntryContent {
         let Self {
             key,
             role,
@@ -303,32 +297,29 @@ impl Called {
             tool,
             arguments,
         } = self;
-        let requested = cut(&redact(&requested), MAX_NAME).to_owned();
-        let mut told =
+        let requested = truncate(&redact(&requested), MAX_NAME).to_owned();
+        let mut content =
             json!({"key": &*key, "role": &*role, "session": &*session, "requested": requested});
-        put(&mut told, "tool", tool.as_ref().map(|tool| json!(tool.id)));
-        let schema = tool.as_ref().and_then(|tool| tool.parameters.as_ref());
-        // Text that is JSON has members by whose names secrets are known.
+        let mut schema = None;
+        if let Some(tool) = &tool {
+            content["tool"] = json!(tool.id);
+            schema = tool.parameters.as_ref();
+        }
+        // Text that is JSON is parsed, because member names reveal secrets.
         let arguments = match arguments {
             Arguments::Json(value) => value,
             Arguments::Text(text) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
         };
-        let mut arguments = told_arguments(&arguments, schema);
+        let mut arguments = redact_arguments(&arguments, schema);
         redact_value(&mut arguments, MAX_TEXT);
         let bytes = arguments.to_string().len();
         match bytes > MAX_ARGUMENTS {
-            true => told["arguments_too_large"] = json!(bytes),
-            false => told["arguments"] = arguments,
+            true => content["arguments_too_large"] = json!(bytes),
+            false => content["arguments"] = arguments,
         }
-        told["outcome"] = json!(outcome);
-        told["time_us"] = micros(time);
-        What::Call(told)
-    }
-}
-
-fn put(told: &mut Value, name: &str, value: Option<Value>) {
-    if let Some(value) = value {
-        told[name] = value;
+        content["outcome"] = json!(outcome);
+        content["time_us"] = micros(time);
+        EntryContent::Call(content)
     }
 }
 
@@ -340,17 +331,17 @@ fn rounded(score: f32) -> f64 {
     (f64::from(score) * 10_000.0).round() / 10_000.0
 }
 
-fn cut(text: &str, most: usize) -> &str {
-    &text[..text.floor_char_boundary(most)]
+fn truncate(text: &str, max_bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(max_bytes)]
 }
 
-/// What holds while there is a snapshot, but for who may see what, which is given by digest.
-pub(super) fn policy(snapshot: &Snapshot) -> Result<Policy, String> {
+/// Returns the policy of a snapshot.
+pub(super) fn policy(snapshot: &Snapshot) -> Result<PolicyEntry, String> {
     let settings = &snapshot.settings;
     let (mut roles, mut access) = (Map::new(), Map::new());
     for (name, role) in snapshot.roles()? {
         let json = serde_json::to_value(&role.access).map_err(|error| error.to_string())?;
-        let digest = digest_of(&role.access).map_err(|error| error.to_string())?;
+        let digest = access_digest(&role.access).map_err(|error| error.to_string())?;
         let marked_unsafe = format!("{:?}", role.marked_unsafe).to_lowercase();
         roles.insert(
             name,
@@ -359,10 +350,10 @@ pub(super) fn policy(snapshot: &Snapshot) -> Result<Policy, String> {
         access.insert(digest, json);
     }
     let key = |key: &crate::settings::Key| json!({"name": key.name, "role": key.role});
-    Ok(Policy {
+    Ok(PolicyEntry {
         catalog: snapshot.engine.catalog().digest().to_owned(),
         settings: sha256(format!("{settings:?}").as_bytes()),
-        told: json!({
+        content: json!({
             "program": env!("CARGO_PKG_VERSION"),
             "model": snapshot.engine.stats().model,
             "catalog": snapshot.engine.catalog().digest(),
@@ -376,15 +367,15 @@ pub(super) fn policy(snapshot: &Snapshot) -> Result<Policy, String> {
     })
 }
 
-/// What holds.
+/// The policy of a snapshot, with access policies by digest.
 #[derive(Clone, PartialEq)]
-pub(super) struct Policy {
+pub(super) struct PolicyEntry {
     pub(super) catalog: String,
     pub(super) settings: String,
-    pub(super) told: Value,
+    pub(super) content: Value,
 }
 
-/// The digest of who may see what.
-pub(super) fn digest_of(access: &Access) -> Result<String, serde_json::Error> {
+/// Returns the digest of an access policy.
+pub(super) fn access_digest(access: &Access) -> Result<String, serde_json::Error> {
     Ok(sha256(&serde_json::to_vec(access)?))
 }

@@ -1,14 +1,14 @@
-//! What is written, what is told, and what becomes of it where the disk refuses.
+//! Tests of written entries, of watchers, and of a disk that refuses.
 
 use picktools::{Catalog, Engine, Tool};
-use picktools_audit::{AuditSettings, Record, records, verify};
+use picktools_audit::{AuditSettings, Record, verify};
 use picktools_provider::Arguments;
 use picktools_state::StateError;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::settings::Settings;
-use crate::snapshot::Sent;
+use crate::snapshot::UpstreamTools;
 
 fn engine() -> Engine {
     let tools = (0..60).map(|number| {
@@ -25,7 +25,7 @@ fn snapshot(engine: &Engine, settings: Settings) -> Arc<Snapshot> {
     let tools = engine.catalog().tools().iter();
     let tools = tools
         .map(|tool| json!({"name": tool.name, "description": tool.description, "inputSchema": {}}));
-    let way = picktools_import::mcp::Way::Stdio {
+    let transport = picktools_import::mcp::ServerTransport::Stdio {
         command: "up".to_owned(),
         arguments: Vec::new(),
         variables: std::collections::BTreeMap::new(),
@@ -33,15 +33,17 @@ fn snapshot(engine: &Engine, settings: Settings) -> Arc<Snapshot> {
     };
     let server = picktools_import::mcp::Server {
         name: "up".to_owned(),
-        way,
+        transport: transport,
     };
     let rules = settings.upstream("up");
-    let sent = [Sent {
+    let upstream_tools = [UpstreamTools {
         server,
         rules,
         tools: tools.collect(),
     }];
-    Arc::new(Snapshot::build(Arc::new(settings), None, &sent, None, None).expect("a snapshot"))
+    Arc::new(
+        Snapshot::build(Arc::new(settings), None, &upstream_tools, None, None).expect("a snapshot"),
+    )
 }
 
 fn select(journal: &Journal, engine: &Engine, request: &str) {
@@ -49,11 +51,11 @@ fn select(journal: &Journal, engine: &Engine, request: &str) {
     let selection = engine.pick(&query, &options).expect("a selection");
     let (session, time) = (Some("session 1"), Duration::from_micros(200));
     let (query, options, selection) = (&query, &options, &selection);
-    journal.selected(&Selected {
+    journal.record_selection(&SelectionEvent {
         key: "ci",
         role: "default",
         session,
-        via: Via::Pick,
+        via: RequestRoute::Pick,
         query,
         options,
         selection,
@@ -65,10 +67,10 @@ fn audit(settings: &AuditSettings) -> Option<AuditWriter> {
     Some(AuditWriter::open(settings.clone()).expect("it opens"))
 }
 
-fn all(settings: &AuditSettings) -> Vec<Value> {
+fn read_records(settings: &AuditSettings) -> Vec<Value> {
     let verified = verify(&settings.folder, &mut |_| ()).expect("an audit");
-    assert_eq!(verified.broken, [], "the chain is whole");
-    let mut found = Vec::new();
+    assert_eq!(verified.broken, [], "the chain is intact");
+    let mut records = Vec::new();
     for entry in std::fs::read_dir(&settings.folder).expect("the folder") {
         let path = entry.expect("an entry").path();
         if path
@@ -76,26 +78,26 @@ fn all(settings: &AuditSettings) -> Vec<Value> {
             .is_some_and(|extension| extension == "jsonl")
         {
             let text = std::fs::read_to_string(path).expect("UTF-8");
-            found.extend(
+            records.extend(
                 text.lines()
                     .map(|line| serde_json::from_str::<Value>(line).expect("JSON")),
             );
         }
     }
-    found.sort_by_key(|record| record["number"].as_u64());
-    found
+    records.sort_by_key(|record| record["number"].as_u64());
+    records
 }
 
 #[test]
-fn what_watchers_hear_is_what_is_written() {
+fn watchers_receive_written_entries() {
     let folder = tempfile::tempdir().expect("a folder");
     let settings = AuditSettings::new(folder.path().join("audit"));
     let journal = Journal::open(audit(&settings)).expect("a journal");
-    let mut heard = journal.subscribe();
+    let mut watched = journal.subscribe();
     let engine = engine();
     let snapshot = snapshot(&engine, Settings::default());
-    journal.changed(&snapshot);
-    journal.changed(&snapshot);
+    journal.record_policy(&snapshot);
+    journal.record_policy(&snapshot);
     select(
         &journal,
         &snapshot.engine,
@@ -103,25 +105,25 @@ fn what_watchers_hear_is_what_is_written() {
     );
     journal.flush();
     drop(journal);
-    let written = all(&settings);
-    let kinds: Vec<&str> = written
+    let records = read_records(&settings);
+    let kinds: Vec<&str> = records
         .iter()
         .filter_map(|record| record["kind"].as_str())
         .collect();
-    // Who may see what is named by digest, and said where no role has it.
-    assert_eq!(kinds, ["policy", "policy", "selection"], "{written:?}");
-    for record in written {
+    // An access policy that no role has gets an entry of its own before its first use.
+    assert_eq!(kinds, ["policy", "policy", "selection"], "{records:?}");
+    for record in records {
         let mut entry =
-            serde_json::to_value(&*heard.try_recv().expect("it was told")).expect("JSON");
+            serde_json::to_value(&*watched.try_recv().expect("an entry")).expect("JSON");
         let chained = ["version", "previous"].map(|name| (name.to_owned(), record[name].clone()));
         entry.as_object_mut().expect("an object").extend(chained);
         assert_eq!(entry, record);
     }
-    assert!(heard.try_recv().is_err());
+    assert!(watched.try_recv().is_err());
 }
 
 #[test]
-fn many_at_once_are_numbered_without_gaps_over_files_each_of_which_says_what_holds() {
+fn concurrent_entries_are_numbered_without_gaps() {
     let folder = tempfile::tempdir().expect("a folder");
     let settings = AuditSettings {
         max_bytes: 40_000,
@@ -131,7 +133,7 @@ fn many_at_once_are_numbered_without_gaps_over_files_each_of_which_says_what_hol
     let journal = Journal::open(audit(&settings)).expect("a journal");
     let engine = engine();
     let snapshot = snapshot(&engine, Settings::default());
-    journal.changed(&snapshot);
+    journal.record_policy(&snapshot);
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let (journal, snapshot) = (&journal, &snapshot);
@@ -147,8 +149,8 @@ fn many_at_once_are_numbered_without_gaps_over_files_each_of_which_says_what_hol
         }
     });
     drop(journal);
-    let written = all(&settings);
-    let numbers: Vec<u64> = written
+    let records = read_records(&settings);
+    let numbers: Vec<u64> = records
         .iter()
         .filter_map(|record| record["number"].as_u64())
         .collect();
@@ -158,7 +160,7 @@ fn many_at_once_are_numbered_without_gaps_over_files_each_of_which_says_what_hol
         (numbers[0]..=*numbers.last().expect("records")).collect::<Vec<_>>()
     );
     assert_eq!(
-        (&written[0]["kind"], &written[0]["changed"]),
+        (&records[0]["kind"], &records[0]["changed"]),
         (&json!("policy"), &json!(["file"]))
     );
     assert_eq!(
@@ -168,9 +170,9 @@ fn many_at_once_are_numbered_without_gaps_over_files_each_of_which_says_what_hol
         3 + 3,
         "head, lock and catalogs"
     );
-    // Every selection that is left can be run again with what is left.
+    // Every remaining selection can be replayed with the remaining records.
     let mut accesses = std::collections::BTreeSet::new();
-    records::<StateError>(&settings.folder, |read| {
+    picktools_audit::records::<StateError>(&settings.folder, |read| {
         match read.record {
             Record::Policy(policy) => accesses.extend(policy.access.into_keys()),
             Record::Selection(selection) => {
@@ -191,7 +193,7 @@ fn many_at_once_are_numbered_without_gaps_over_files_each_of_which_says_what_hol
 }
 
 #[test]
-fn secrets_stay_out_and_what_is_huge_is_bounded() {
+fn secrets_are_redacted_and_sizes_bounded() {
     let folder = tempfile::tempdir().expect("a folder");
     let settings = AuditSettings::new(folder.path().join("audit"));
     let journal = Journal::open(audit(&settings)).expect("a journal");
@@ -206,7 +208,7 @@ fn secrets_stay_out_and_what_is_huge_is_bounded() {
         &engine,
         &"\u{1}".repeat(picktools::query::MAX_QUERY_BYTES),
     );
-    let called = |arguments: Arguments| Called {
+    let called = |arguments: Arguments| CallEntry {
         key: "ci".into(),
         role: "default".into(),
         session: "session 1".into(),
@@ -216,53 +218,53 @@ fn secrets_stay_out_and_what_is_huge_is_bounded() {
     };
     let secret = json!({"user": "ada", "password": "hunter2", "note": "Bearer abcdefgh12345678", "n": [1, {"otp": 7}]});
     journal
-        .calling(|| called(Arguments::Json(secret.clone())))
-        .ended("done");
+        .record_call(|| called(Arguments::Json(secret.clone())))
+        .finish("done");
     journal
-        .calling(|| called(Arguments::Text(secret.to_string())))
-        .ended("failed");
+        .record_call(|| called(Arguments::Text(secret.to_string())))
+        .finish("failed");
     journal
-        .calling(|| called(Arguments::Json(json!({"a": vec!["x".repeat(5_000); 50]}))))
-        .ended("done");
-    drop(journal.calling(|| called(Arguments::Json(json!({})))));
+        .record_call(|| called(Arguments::Json(json!({"a": vec!["x".repeat(5_000); 50]}))))
+        .finish("done");
+    drop(journal.record_call(|| called(Arguments::Json(json!({})))));
     drop(journal);
-    let written = all(&settings);
-    let text = json!(written).to_string();
+    let records = read_records(&settings);
+    let text = json!(records).to_string();
     for secret in ["sk-live", "ada@example", "hunter2", "abcdefgh12345678"] {
         assert!(!text.contains(secret), "{secret}");
     }
-    assert_eq!(written[1]["redacted"], true);
+    assert_eq!(records[1]["redacted"], true);
     assert_eq!(
-        written[1]["query"]["text"],
+        records[1]["query"]["text"],
         "do the thing 3 with [redacted] for [redacted]"
     );
     assert!(
-        written[2].get("query").is_none() && written[2]["too_large"].is_u64(),
+        records[2].get("query").is_none() && records[2]["too_large"].is_u64(),
         "{}",
-        written[2]
+        records[2]
     );
-    let told = json!({"user": "ada", "password": "[redacted]", "note": "Bearer [redacted]", "n": [1, {"otp": "[redacted]"}]});
+    let descriptions = json!({"user": "ada", "password": "[redacted]", "note": "Bearer [redacted]", "n": [1, {"otp": "[redacted]"}]});
     assert_eq!(
-        (&written[3]["arguments"], &written[3]["outcome"]),
-        (&told, &json!("done"))
+        (&records[3]["arguments"], &records[3]["outcome"]),
+        (&descriptions, &json!("done"))
     );
     assert_eq!(
-        (&written[4]["arguments"], &written[4]["outcome"]),
-        (&told, &json!("failed"))
+        (&records[4]["arguments"], &records[4]["outcome"]),
+        (&descriptions, &json!("failed"))
     );
-    assert!(written[5]["arguments_too_large"].is_u64());
-    assert_eq!(written[6]["outcome"], "cancelled", "nobody waited for it");
+    assert!(records[5]["arguments_too_large"].is_u64());
+    assert_eq!(records[6]["outcome"], "cancelled", "the caller went away");
 }
 
 #[test]
-fn nothing_is_decided_while_it_cannot_be_recorded() {
+fn journal_refuses_while_entries_cannot_be_written() {
     let folder = tempfile::tempdir().expect("a folder");
     let settings = AuditSettings::new(folder.path().join("audit"));
     let journal = Journal::open(audit(&settings)).expect("a journal");
     let engine = engine();
     select(&journal, &engine, "do the thing 1");
     journal.flush();
-    journal.ready().expect("all is well");
+    journal.ready().expect("the journal is ready");
     std::fs::remove_dir_all(&settings.folder).expect("it is removed");
     std::fs::write(&settings.folder, "in its place").expect("a file");
     select(&journal, &engine, "do the thing 2");
@@ -281,30 +283,30 @@ fn nothing_is_decided_while_it_cannot_be_recorded() {
         std::fs::read_to_string(settings.folder.join("audit-000000000003.jsonl")).expect("a file");
     assert!(
         text.contains("do the thing 2"),
-        "what was kept is written: {text}"
+        "the kept entry is written: {text}"
     );
     let verified = verify(&settings.folder, &mut |_| ()).expect("an audit");
     assert!(
         !verified.broken.is_empty(),
-        "what is gone is seen to be gone"
+        "the missing records are reported"
     );
 }
 
 #[test]
-fn a_decision_is_noted_once() {
+fn decision_is_recorded_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let settings = AuditSettings::new(folder.path().join("audit"));
     let journal = Journal::open(audit(&settings)).expect("a journal");
-    let definition = || Waiting::Definition {
+    let definition = || ApprovalSubject::Definition {
         id: "up/a".to_owned(),
         digest: "1".to_owned(),
     };
-    let call = || Waiting::Call {
+    let call = || ApprovalSubject::Call {
         id: "7".to_owned(),
         tool: "up/a".to_owned(),
         shown: "up/a()".to_owned(),
     };
-    for (of, decision, by) in [
+    for (subject, decision, by) in [
         (definition(), "denied", Some("ops")),
         (definition(), "denied", None),
         (definition(), "approved", None),
@@ -312,19 +314,19 @@ fn a_decision_is_noted_once() {
         (call(), "allowed", None),
         (call(), "allowed", None),
     ] {
-        journal.approved(Approval {
-            of,
+        journal.record_approval(Approval {
+            subject,
             decision,
             by: by.map(str::to_owned),
         });
     }
     drop(journal);
-    let told: Vec<String> = all(&settings)
+    let descriptions: Vec<String> = read_records(&settings)
         .iter()
         .map(|record| format!("{} {} {}", record["of"], record["decision"], record["by"]))
         .collect();
     assert_eq!(
-        told,
+        descriptions,
         [
             "\"definition\" \"denied\" {\"key\":\"ops\"}",
             "\"definition\" \"approved\" \"operator\"",

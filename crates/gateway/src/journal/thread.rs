@@ -1,4 +1,4 @@
-//! The thread that makes records of what is noted, and writes them.
+//! The thread that turns events into entries and writes them.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -11,49 +11,48 @@ use picktools_state::lock;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
-use super::entry::{Entry, Noted, Policy, What, digest_of, policy};
+use super::entry::{
+    EntryContent, JournalEntry, JournalEvent, PolicyEntry, SelectionDraft, access_digest, policy,
+};
 use crate::snapshot::Snapshot;
 
-/// How often what was written is brought onto the disk, and how long until what could not be
-/// written is tried again.
-const PAUSE: Duration = Duration::from_secs(1);
-/// The most entries that are kept while they cannot be written; then whoever notes another one
-/// waits.
-const MAX_KEPT: usize = 16_384;
-/// How many different accesses are remembered with their digests.
+/// The interval between syncs to disk, and between attempts after a failure.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// The most entries that are kept while they cannot be written. After that, callers wait.
+const MAX_PENDING: usize = 16_384;
+/// The number of recent access policies whose digests are remembered.
 const MAX_RECENT: usize = 16;
 
-/// What the thread is told.
-pub(super) enum Message {
-    /// Something was decided, at this time.
-    Note(u64, Noted),
-    /// Whoever waits for it is told when all before it was written.
+/// A message to the thread.
+pub(super) enum JournalMessage {
+    /// An event, with its time in milliseconds since 1970.
+    Note(u64, JournalEvent),
+    /// A request to be notified once all earlier events are written.
     Flush(SyncSender<()>),
 }
 
-/// Makes records and writes them.
-pub(super) struct Recorder {
+/// The writer of entries.
+pub(super) struct JournalWriter {
     audit: Option<AuditWriter>,
-    live: broadcast::Sender<Arc<Entry>>,
+    live: broadcast::Sender<Arc<JournalEntry>>,
     fault: Arc<Mutex<Option<String>>>,
-    /// How many entries there were, where there is no audit that numbers them.
+    /// The number of entries, used without an audit log.
     number: u64,
-    /// What holds, as it was written last.
-    policy: Option<Policy>,
-    /// Where that was read from.
+    /// The policy that was written last.
+    policy: Option<PolicyEntry>,
+    /// The snapshot of that policy.
     snapshot: Option<Arc<Snapshot>>,
-    /// The digests of what the file that is written to says who may see what.
+    /// The digests of the access policies in the current file.
     accesses: HashSet<String>,
-    /// Whether a new file has to begin with what holds, and with which record those begin that are
-    /// kept.
+    /// Set if a new file must begin with the policy: the number of the first record to keep.
     restate: Option<u64>,
     recent: VecDeque<(Access, String)>,
 }
 
-impl Recorder {
+impl JournalWriter {
     pub(super) fn new(
         audit: Option<AuditWriter>,
-        live: broadcast::Sender<Arc<Entry>>,
+        live: broadcast::Sender<Arc<JournalEntry>>,
         fault: Arc<Mutex<Option<String>>>,
     ) -> Self {
         let (accesses, recent) = (HashSet::new(), VecDeque::new());
@@ -70,43 +69,48 @@ impl Recorder {
         }
     }
 
-    /// Writes what it is told, until nobody can tell it anything any longer.
-    pub(super) fn run(mut self, told: &Receiver<Message>) {
-        let mut kept: VecDeque<(u64, Noted)> = VecDeque::new();
-        let mut waiting: Vec<SyncSender<()>> = Vec::new();
-        let (mut synced, mut failed): (Instant, Option<Instant>) = (Instant::now(), None);
+    /// Writes entries until the journal is dropped.
+    pub(super) fn run(mut self, messages: &Receiver<JournalMessage>) {
+        let mut pending: VecDeque<(u64, JournalEvent)> = VecDeque::new();
+        let mut flush_requests: Vec<SyncSender<()>> = Vec::new();
+        let (mut last_sync, mut last_failure): (Instant, Option<Instant>) = (Instant::now(), None);
         loop {
             let mut has_ended = false;
-            if kept.len() < MAX_KEPT {
-                match told.recv_timeout(PAUSE) {
-                    Ok(Message::Note(at_ms, noted)) => kept.push_back((at_ms, noted)),
-                    Ok(Message::Flush(done)) => waiting.push(done),
+            if pending.len() < MAX_PENDING {
+                match messages.recv_timeout(RETRY_INTERVAL) {
+                    Ok(JournalMessage::Note(at_ms, event)) => pending.push_back((at_ms, event)),
+                    Ok(JournalMessage::Flush(done)) => flush_requests.push(done),
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => has_ended = true,
                 }
             } else {
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(RETRY_INTERVAL);
             }
-            let is_asked = has_ended || !waiting.is_empty();
-            if failed.is_some_and(|at| at.elapsed() < PAUSE) && !is_asked {
+            let must_write = has_ended || !flush_requests.is_empty();
+            if last_failure.is_some_and(|at| at.elapsed() < RETRY_INTERVAL) && !must_write {
                 continue;
             }
-            let mut written = self.write(&mut kept);
-            if written.is_ok() && (is_asked || failed.is_some() || synced.elapsed() >= PAUSE) {
-                written = self.audit.as_mut().map_or(Ok(()), |audit| {
-                    audit.sync().map_err(|error| error.to_string())
-                });
-                synced = Instant::now();
-            }
-            if let Err(message) = &written
-                && failed.is_none()
+            let mut result = self.write(&mut pending);
+            if result.is_ok()
+                && (must_write || last_failure.is_some() || last_sync.elapsed() >= RETRY_INTERVAL)
             {
-                tracing::error!(target: "picktools::audit", %message, "what is done cannot be recorded; nothing is until it can");
+                if let Some(audit) = &mut self.audit {
+                    result = audit.sync().map_err(|error| error.to_string());
+                }
+                last_sync = Instant::now();
             }
-            failed = written.is_err().then(Instant::now);
-            *lock(&self.fault) = written.err();
-            // Whoever waits may have gone.
-            for done in waiting.drain(..) {
+            if let Err(message) = &result
+                && last_failure.is_none()
+            {
+                tracing::error!(
+                    target: "picktools::audit", %message,
+                    "cannot write the audit log; requests are refused until it can be written"
+                );
+            }
+            last_failure = result.is_err().then(Instant::now);
+            *lock(&self.fault) = result.err();
+            // The waiting caller may be gone.
+            for done in flush_requests.drain(..) {
                 let _gone = done.send(());
             }
             if has_ended {
@@ -115,58 +119,63 @@ impl Recorder {
         }
     }
 
-    /// Writes what is kept, the oldest first.
-    fn write(&mut self, kept: &mut VecDeque<(u64, Noted)>) -> Result<(), String> {
-        while let Some((at_ms, noted)) = kept.pop_front() {
-            if let Err((message, noted)) = self.write_one(at_ms, noted) {
-                kept.push_front((at_ms, noted));
+    /// Writes the kept events, the oldest first.
+    fn write(&mut self, pending: &mut VecDeque<(u64, JournalEvent)>) -> Result<(), String> {
+        while let Some((at_ms, event)) = pending.pop_front() {
+            if let Err((message, event)) = self.write_one(at_ms, event) {
+                pending.push_front((at_ms, event));
                 return Err(message);
             }
         }
         Ok(())
     }
 
-    /// Writes one; what cannot be written is given back.
-    fn write_one(&mut self, at_ms: u64, noted: Noted) -> Result<(), (String, Noted)> {
+    /// Writes one event, and returns it if it cannot be written.
+    fn write_one(&mut self, at_ms: u64, event: JournalEvent) -> Result<(), (String, JournalEvent)> {
         if let Err(message) = self.begin_file(at_ms) {
-            return Err((message, noted));
+            return Err((message, event));
         }
-        match noted {
-            Noted::Selected(picked) => {
-                let written = self.name(at_ms, picked.access()).and_then(|access| {
-                    let what = picked.told(&access).map_err(|error| error.to_string())?;
-                    self.record(at_ms, what)
-                });
-                written.map_err(|message| (message, Noted::Selected(picked)))
+        match event {
+            JournalEvent::Selection(selection) => self
+                .write_selection(at_ms, &selection)
+                .map_err(|message| (message, JournalEvent::Selection(selection))),
+            JournalEvent::PolicyChange(snapshot) => self
+                .write_policy(at_ms, &snapshot)
+                .map_err(|message| (message, JournalEvent::PolicyChange(snapshot))),
+            // These entries are small, so a copy is kept for the next attempt.
+            JournalEvent::Call(called, outcome, time) => {
+                let copy = called.clone();
+                self.record(at_ms, called.into_content(outcome, time))
+                    .map_err(|message| (message, JournalEvent::Call(copy, outcome, time)))
             }
-            Noted::Changed(snapshot) => self
-                .change(at_ms, &snapshot)
-                .map_err(|message| (message, Noted::Changed(snapshot))),
-            // What is told of these is small, and made anew where it has to be.
-            Noted::Called(called, outcome, time) => {
-                let again = called.clone();
-                self.record(at_ms, called.told(outcome, time))
-                    .map_err(|message| (message, Noted::Called(again, outcome, time)))
+            JournalEvent::Narrowing(narrowing) => {
+                let copy = narrowing.clone();
+                self.record(at_ms, narrowing.into_content())
+                    .map_err(|message| (message, JournalEvent::Narrowing(copy)))
             }
-            Noted::Narrowed(narrowing) => {
-                let again = narrowing.clone();
-                self.record(at_ms, narrowing.told())
-                    .map_err(|message| (message, Noted::Narrowed(again)))
-            }
-            Noted::Approved(approval) => {
-                let again = approval.clone();
-                self.record(at_ms, approval.told())
-                    .map_err(|message| (message, Noted::Approved(again)))
+            JournalEvent::Approval(approval) => {
+                let copy = approval.clone();
+                self.record(at_ms, approval.into_content())
+                    .map_err(|message| (message, JournalEvent::Approval(copy)))
             }
         }
     }
 
-    /// Writes an entry, and tells whoever watches what was written.
-    fn record(&mut self, at_ms: u64, what: What) -> Result<(), String> {
-        let mut entry = Entry {
+    /// Writes a selection, after the access policy that it refers to.
+    fn write_selection(&mut self, at_ms: u64, selection: &SelectionDraft) -> Result<(), String> {
+        let access = self.digest_for(at_ms, selection.access())?;
+        let content = selection
+            .to_content(&access)
+            .map_err(|error| error.to_string())?;
+        self.record(at_ms, content)
+    }
+
+    /// Writes an entry, and informs watchers.
+    fn record(&mut self, at_ms: u64, content: EntryContent) -> Result<(), String> {
+        let mut entry = JournalEntry {
             number: None,
             at_ms,
-            what,
+            content,
         };
         match &mut self.audit {
             Some(audit) => {
@@ -179,13 +188,13 @@ impl Recorder {
                 entry.number = Some(self.number);
             }
         }
-        // Nobody may be watching.
+        // There may be no watcher.
         drop(self.live.send(Arc::new(entry)));
         Ok(())
     }
 
-    /// Begins a new file where the one that is written to is full: with what holds, so that it can
-    /// be read without those before.
+    /// Begins a new file if the current one is full. The file begins with the policy, so that it
+    /// can be read without earlier files.
     fn begin_file(&mut self, at_ms: u64) -> Result<(), String> {
         let Some(audit) = &mut self.audit else {
             return Ok(());
@@ -196,18 +205,18 @@ impl Recorder {
         }
         if audit.is_full() && self.restate.is_none() {
             audit.begin_file().map_err(|error| error.to_string())?;
-            self.restate = Some(audit.first_kept().map_err(|error| error.to_string())?);
+            self.restate = Some(audit.first_to_keep().map_err(|error| error.to_string())?);
             self.accesses.clear();
         }
         let Some(first) = self.restate else {
             return Ok(());
         };
         if let Some(policy) = self.policy.clone() {
-            let mut told = policy.told.clone();
-            told["changed"] = json!(["file"]);
-            told["first"] = json!(first);
-            self.record(at_ms, What::Policy(told))?;
-            self.know(&policy);
+            let mut content = policy.content.clone();
+            content["changed"] = json!(["file"]);
+            content["first"] = json!(first);
+            self.record(at_ms, EntryContent::Policy(content))?;
+            self.remember_accesses(&policy);
         }
         if let (Some(snapshot), Some(audit)) = (&self.snapshot, &mut self.audit) {
             audit
@@ -223,16 +232,16 @@ impl Recorder {
         Ok(())
     }
 
-    /// Writes what holds from now on, where it is something else than before.
-    fn change(&mut self, at_ms: u64, snapshot: &Arc<Snapshot>) -> Result<(), String> {
-        let now = policy(snapshot)?;
+    /// Writes the policy if it changed.
+    fn write_policy(&mut self, at_ms: u64, snapshot: &Arc<Snapshot>) -> Result<(), String> {
+        let current = policy(snapshot)?;
         let mut changed = Vec::new();
         match &self.policy {
             None => changed.push("start"),
-            Some(before) => {
-                let is_other = |name: &str| before.told[name] != now.told[name];
-                changed.extend((before.settings != now.settings).then_some("settings"));
-                changed.extend((before.catalog != now.catalog).then_some("catalog"));
+            Some(previous) => {
+                let is_other = |name: &str| previous.content[name] != current.content[name];
+                changed.extend((previous.settings != current.settings).then_some("settings"));
+                changed.extend((previous.catalog != current.catalog).then_some("catalog"));
                 changed.extend((changed.is_empty() && is_other("roles")).then_some("approvals"));
             }
         }
@@ -245,40 +254,37 @@ impl Recorder {
             return Ok(());
         }
         self.snapshot = Some(Arc::clone(snapshot));
-        let mut told = now.told.clone();
-        told["changed"] = json!(changed);
-        if let Some(remnant) = self
-            .audit
-            .as_ref()
-            .and_then(AuditWriter::remnant)
-            .filter(|_| self.policy.is_none())
+        let mut content = current.content.clone();
+        content["changed"] = json!(changed);
+        if self.policy.is_none()
+            && let Some(audit) = &self.audit
+            && let Some(remnant) = audit.remnant()
         {
-            told["remnant"] = json!(remnant);
+            content["remnant"] = json!(remnant);
         }
-        self.record(at_ms, What::Policy(told))?;
-        self.know(&now);
-        self.policy = Some(now);
+        self.record(at_ms, EntryContent::Policy(content))?;
+        self.remember_accesses(&current);
+        self.policy = Some(current);
         Ok(())
     }
 
-    /// Notes which accesses have been written.
-    fn know(&mut self, policy: &Policy) {
-        let accesses = policy.told["access"].as_object().into_iter().flatten();
-        self.accesses
-            .extend(accesses.map(|(digest, _)| digest.clone()));
+    /// Remembers the access policies that have been written.
+    fn remember_accesses(&mut self, policy: &PolicyEntry) {
+        if let Some(accesses) = policy.content["access"].as_object() {
+            self.accesses.extend(accesses.keys().cloned());
+        }
     }
 
-    /// The digest of who may see what, which is written before it is first used.
-    fn name(&mut self, at_ms: u64, access: &Access) -> Result<String, String> {
-        let known = self
+    /// Returns the digest of an access policy, and writes the policy before its first use.
+    fn digest_for(&mut self, at_ms: u64, access: &Access) -> Result<String, String> {
+        let remembered = self
             .recent
             .iter()
-            .find(|(known, _)| known == access)
-            .map(|(_, digest)| digest.clone());
-        let digest = match known {
-            Some(digest) => digest,
+            .find(|(remembered, _)| remembered == access);
+        let digest = match remembered {
+            Some((_, digest)) => digest.clone(),
             None => {
-                let digest = digest_of(access).map_err(|error| error.to_string())?;
+                let digest = access_digest(access).map_err(|error| error.to_string())?;
                 self.recent.push_back((access.clone(), digest.clone()));
                 if self.recent.len() > MAX_RECENT {
                     self.recent.pop_front();
@@ -291,7 +297,7 @@ impl Recorder {
             let accesses = Value::Object([(digest.clone(), json)].into_iter().collect());
             self.record(
                 at_ms,
-                What::Policy(json!({"changed": ["access"], "access": accesses})),
+                EntryContent::Policy(json!({"changed": ["access"], "access": accesses})),
             )?;
             self.accesses.insert(digest.clone());
         }

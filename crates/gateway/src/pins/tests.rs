@@ -1,12 +1,12 @@
-//! What gateways that share approvals make of what their servers say.
+//! Tests of gateways that share pins.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use picktools_import::mcp::{Server, Way};
+use picktools_import::mcp::{Server, ServerTransport};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Arrival, PinsFile, Seen, digest, own, way};
+use super::{PinsFile, SeenDefinition, ServerListing, digest, endpoint_digest, pinned_members};
 use crate::settings::{NewTools, Settings, Trust};
 
 const TOOLS: [&str; 3] = ["read", "write", "grown"];
@@ -15,17 +15,18 @@ fn definition(tool: &str, text: u8) -> Value {
     json!({"name": tool, "description": format!("text {text}"), "inputSchema": {"type": "object"}})
 }
 
-/// A gateway: how it reaches the server `up`, what that says, and what the gateway saw of it last.
+/// A simulated gateway: its endpoint for the server `up`, that server's listing, and the
+/// definitions that the gateway saw last.
 #[derive(Clone)]
-struct Gateway {
+struct TestGateway {
     command: &'static str,
     trusted: bool,
-    /// A text for each tool that there is.
+    /// The version of each tool's description.
     texts: BTreeMap<&'static str, u8>,
-    seen: HashMap<String, Seen>,
+    seen: HashMap<String, SeenDefinition>,
 }
 
-impl Gateway {
+impl TestGateway {
     fn new(command: &'static str) -> Self {
         let texts = [("read", 0), ("write", 0)].into();
         Self {
@@ -38,7 +39,7 @@ impl Gateway {
 
     fn server(&self) -> Server {
         let command = self.command.to_owned();
-        let way = Way::Stdio {
+        let transport = ServerTransport::Stdio {
             command,
             arguments: Vec::new(),
             variables: BTreeMap::new(),
@@ -46,12 +47,17 @@ impl Gateway {
         };
         Server {
             name: "up".to_owned(),
-            way,
+            transport: transport,
         }
     }
 
-    /// Judges what the server says, and returns what may be called, each with its text.
-    fn look(&mut self, file: &mut PinsFile, new_tools: NewTools) -> BTreeMap<&'static str, u8> {
+    /// Reviews the server's listing, and returns the tools that may be called, each with its
+    /// version.
+    fn list_callable(
+        &mut self,
+        file: &mut PinsFile,
+        new_tools: NewTools,
+    ) -> BTreeMap<&'static str, u8> {
         let (server, mut rules) = (self.server(), Settings::default().upstream("up"));
         (rules.trusted, rules.new_tools) = (self.trusted, new_tools);
         let tools: Vec<Value> = self
@@ -59,68 +65,70 @@ impl Gateway {
             .iter()
             .map(|(tool, text)| definition(tool, *text))
             .collect();
-        let arrival = Arrival {
+        let listing = ServerListing {
             server: &server,
             rules,
             tools: &tools,
         };
-        let (judged, saw) = file
-            .judge(&[arrival], Trust::FirstUse, &|_, _| Vec::new(), &self.seen)
+        let (reviewed, seen_now) = file
+            .review(&[listing], Trust::FirstUse, &|_, _| Vec::new(), &self.seen)
             .swap_remove(0);
-        self.seen.extend(saw);
-        let shown = |tool: &str, text: u8| judged.definitions.contains(&definition(tool, text));
-        let free = self
+        self.seen.extend(seen_now);
+        let is_listed =
+            |tool: &str, text: u8| reviewed.definitions.contains(&definition(tool, text));
+        let callable = self
             .texts
             .iter()
-            .filter(|(tool, _)| !judged.held.contains(**tool));
-        free.map(|(tool, text)| (*tool, *text))
-            .inspect(|(tool, text)| assert!(shown(tool, *text)))
+            .filter(|(tool, _)| !reviewed.quarantined.contains(**tool));
+        callable
+            .map(|(tool, text)| (*tool, *text))
+            .inspect(|(tool, text)| assert!(is_listed(tool, *text)))
             .collect()
     }
 }
 
-/// What an operator does, by what is listed.
-fn decide(file: &mut PinsFile, id: &str, approve: bool) -> Option<Seen> {
-    let held = file.held.get(id)?;
-    let seen = held.seen();
+/// Decides about the quarantined definition of a tool, as an operator would.
+fn decide(file: &mut PinsFile, id: &str, approve: bool) -> Option<SeenDefinition> {
+    let quarantined = file.quarantined.get(id)?;
+    let decided = quarantined.seen_definition();
     if approve {
-        file.approve(id, &seen.digest)
+        file.approve(id, &decided.digest)
     } else {
-        file.deny(id, &seen.digest)
+        file.deny(id, &decided.digest)
     }
     .expect("it is what is shown");
-    Some(seen)
+    Some(decided)
 }
 
 #[test]
-fn what_a_person_approves_of_a_server_that_moved_speaks_for_nothing_else_of_it() {
+fn approval_for_moved_server_does_not_cover_its_other_tools() {
     for new_tools in [NewTools::Hold, NewTools::Approve] {
         let mut file = PinsFile::default();
-        let mut gateway = Gateway::new("one");
+        let mut gateway = TestGateway::new("one");
         assert_eq!(
-            gateway.look(&mut file, new_tools).len(),
+            gateway.list_callable(&mut file, new_tools).len(),
             2,
-            "the first listing is believed"
+            "the first listing is trusted"
         );
         gateway.command = "other";
         gateway.texts.insert("grown", 0);
-        assert!(gateway.look(&mut file, new_tools).is_empty());
-        decide(&mut file, "up/write", false).expect("it waits");
-        decide(&mut file, "up/read", true).expect("it waits");
+        assert!(gateway.list_callable(&mut file, new_tools).is_empty());
+        decide(&mut file, "up/write", false).expect("it is quarantined");
+        decide(&mut file, "up/read", true).expect("it is quarantined");
         for _ in 0..3 {
             assert_eq!(
                 gateway
-                    .look(&mut file, new_tools)
+                    .list_callable(&mut file, new_tools)
                     .into_keys()
                     .collect::<Vec<_>>(),
                 ["read"]
             );
         }
-        // Nor does what is refused come free where its server is trusted.
+        // A denied definition also stays blocked if its server becomes trusted.
         gateway.trusted = true;
         assert_eq!(
             gateway
-                .look(&mut file, new_tools)
+                .list_callable(&mut file, new_tools)
                 .into_keys()
                 .collect::<Vec<_>>(),
             ["grown", "read"]
@@ -129,138 +137,159 @@ fn what_a_person_approves_of_a_server_that_moved_speaks_for_nothing_else_of_it()
 }
 
 #[test]
-fn what_was_refused_is_refused_whatever_came_in_between_and_until_it_is_approved() {
+fn denied_definition_stays_denied_until_approved() {
     let mut file = PinsFile::default();
-    let mut gateway = Gateway::new("one");
-    gateway.look(&mut file, NewTools::Hold);
-    let mut see = |file: &mut PinsFile, text: u8| {
+    let mut gateway = TestGateway::new("one");
+    gateway.list_callable(&mut file, NewTools::Hold);
+    let mut sees = |file: &mut PinsFile, text: u8| {
         gateway.texts.insert("read", text);
-        gateway.look(file, NewTools::Hold).contains_key("read")
+        gateway
+            .list_callable(file, NewTools::Hold)
+            .contains_key("read")
     };
-    assert!(!see(&mut file, 1));
-    decide(&mut file, "up/read", false).expect("it waits");
-    assert!(!see(&mut file, 2) && !file.held["up/read"].denied);
-    assert!(!see(&mut file, 1) && file.held["up/read"].denied);
+    assert!(!sees(&mut file, 1));
+    decide(&mut file, "up/read", false).expect("it is quarantined");
+    assert!(!sees(&mut file, 2) && !file.quarantined["up/read"].denied);
+    assert!(!sees(&mut file, 1) && file.quarantined["up/read"].denied);
     assert!(
-        see(&mut file, 0) && !file.held.contains_key("up/read"),
-        "it is as it was"
+        sees(&mut file, 0) && !file.quarantined.contains_key("up/read"),
+        "the approved definition is back"
     );
-    assert!(!see(&mut file, 1) && file.held["up/read"].denied);
-    // As a file of before has it, which knows of no other refusals.
-    file.refused.clear();
-    assert!(!see(&mut file, 2) && !see(&mut file, 1) && file.held["up/read"].denied);
+    assert!(!sees(&mut file, 1) && file.quarantined["up/read"].denied);
+    // A file of an earlier version has no separate list of denied definitions.
+    file.denied_definitions.clear();
+    assert!(!sees(&mut file, 2) && !sees(&mut file, 1) && file.quarantined["up/read"].denied);
     let mut later = file.clone();
     later
         .upstreams
         .values_mut()
-        .flat_map(|known| known.tools.values_mut())
+        .flat_map(|server_pins| server_pins.tools.values_mut())
         .flatten()
         .for_each(|pin| pin.approved = 1);
     decide(&mut file, "up/read", true).expect("it is there");
-    assert!(see(&mut file, 1), "a person says otherwise");
-    file.put_back(&later);
-    assert!(see(&mut file, 1), "what was decided since counts");
-    let mut lost = PinsFile::default();
-    lost.put_back(&later);
+    assert!(sees(&mut file, 1), "the operator approved it");
+    file.restore_from(&later);
+    assert!(sees(&mut file, 1), "a later decision counts");
+    let mut older = PinsFile::default();
+    older.restore_from(&later);
     assert!(
-        !see(&mut lost, 1) && lost.held["up/read"].denied,
-        "a refusal that was lost is put back"
+        !sees(&mut older, 1) && older.quarantined["up/read"].denied,
+        "the lost denial is restored"
     );
 }
 
-/// What happens.
+/// A step of the simulation.
 #[derive(Debug, Clone)]
-enum Event {
-    /// A server says something else of a tool, or has it no longer.
+enum ScenarioEvent {
+    /// A server changes a tool, or removes it.
     Says {
         gateway: usize,
         tool: usize,
         text: Option<u8>,
     },
-    /// A gateway starts anew.
+    /// A gateway restarts.
     Starts { gateway: usize },
-    /// It reaches its server by another command.
+    /// A gateway reaches its server by another command.
     Moves { gateway: usize },
-    /// Its settings trust the server, or no longer.
+    /// The settings of a gateway trust the server, or stop trusting it.
     Trusts { gateway: usize },
-    /// An operator decides on what is listed of a tool.
+    /// An operator decides about the quarantined definition of a tool.
     Decides { tool: usize, approve: bool },
 }
 
-fn event() -> impl Strategy<Value = Event> {
+fn event() -> impl Strategy<Value = ScenarioEvent> {
     let (gateway, tool) = (|| 0..3_usize, || 0..TOOLS.len());
     prop_oneof![
         6 => (gateway(), tool(), prop::option::weighted(0.9, 0..3_u8))
-            .prop_map(|(gateway, tool, text)| Event::Says { gateway, tool, text }),
-        2 => gateway().prop_map(|gateway| Event::Starts { gateway }),
-        1 => gateway().prop_map(|gateway| Event::Moves { gateway }),
-        1 => gateway().prop_map(|gateway| Event::Trusts { gateway }),
-        6 => (tool(), any::<bool>()).prop_map(|(tool, approve)| Event::Decides { tool, approve }),
+            .prop_map(|(gateway, tool, text)| ScenarioEvent::Says { gateway, tool, text }),
+        2 => gateway().prop_map(|gateway| ScenarioEvent::Starts { gateway }),
+        1 => gateway().prop_map(|gateway| ScenarioEvent::Moves { gateway }),
+        1 => gateway().prop_map(|gateway| ScenarioEvent::Trusts { gateway }),
+        6 => (tool(), any::<bool>()).prop_map(|(tool, approve)| ScenarioEvent::Decides { tool, approve }),
     ]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn nothing_is_called_that_nobody_approved_and_whatever_waits_is_listed_in_the_end(
+    fn unapproved_definitions_are_not_callable_and_pending_listed(
         events in prop::collection::vec(event(), 1..40),
     ) {
         let mut file = PinsFile::default();
-        let mut gateways = [Gateway::new("one"), Gateway::new("one"), Gateway::new("other")];
-        // What the first listing of all was believed to say, and what was decided since.
-        gateways[0].look(&mut file, NewTools::Hold);
-        let known = |gateway: &Gateway, tool: &str, text: u8| {
-            (format!("up/{tool}"), Seen { digest: digest(&own(&definition(tool, text))), way: way(&gateway.server()) })
+        let mut gateways = ["one", "one", "other"].map(TestGateway::new);
+        // The definitions that are trusted: the first listing, and all approvals since.
+        gateways[0].list_callable(&mut file, NewTools::Hold);
+        let seen_by = |gateway: &TestGateway, tool: &str, text: u8| {
+            let seen = SeenDefinition {
+                digest: digest(&pinned_members(&definition(tool, text))),
+                endpoint_digest: endpoint_digest(&gateway.server()),
+            };
+            (format!("up/{tool}"), seen)
         };
-        let mut believed: BTreeSet<(String, Seen)> =
-            ["read", "write"].map(|tool| known(&gateways[0], tool, 0)).into();
-        let mut refused: BTreeSet<(String, Seen)> = BTreeSet::new();
+        let mut trusted_definitions: BTreeSet<(String, SeenDefinition)> =
+            ["read", "write"].map(|tool| seen_by(&gateways[0], tool, 0)).into();
+        let mut denied_definitions: BTreeSet<(String, SeenDefinition)> = BTreeSet::new();
         for event in events {
             match event {
-                Event::Says { gateway, tool, text: Some(text) } => drop(gateways[gateway].texts.insert(TOOLS[tool], text)),
-                Event::Says { gateway, tool, text: None } => drop(gateways[gateway].texts.remove(TOOLS[tool])),
-                Event::Starts { gateway } => gateways[gateway].seen.clear(),
-                Event::Moves { gateway } => {
+                ScenarioEvent::Says { gateway, tool, text: Some(text) } => drop(gateways[gateway].texts.insert(TOOLS[tool], text)),
+                ScenarioEvent::Says { gateway, tool, text: None } => drop(gateways[gateway].texts.remove(TOOLS[tool])),
+                ScenarioEvent::Starts { gateway } => gateways[gateway].seen.clear(),
+                ScenarioEvent::Moves { gateway } => {
                     let moving = &mut gateways[gateway];
                     moving.command = if moving.command == "one" { "other" } else { "one" };
                 }
-                Event::Trusts { gateway } => gateways[gateway].trusted = !gateways[gateway].trusted,
-                Event::Decides { tool, approve } => {
+                ScenarioEvent::Trusts { gateway } => gateways[gateway].trusted = !gateways[gateway].trusted,
+                ScenarioEvent::Decides { tool, approve } => {
                     let id = format!("up/{}", TOOLS[tool]);
                     if let Some(seen) = decide(&mut file, &id, approve) {
-                        let (into, from) = if approve { (&mut believed, &mut refused) } else { (&mut refused, &mut believed) };
+                        let (into, from) = if approve {
+                            (&mut trusted_definitions, &mut denied_definitions)
+                        } else {
+                            (&mut denied_definitions, &mut trusted_definitions)
+                        };
                         from.remove(&(id.clone(), seen.clone()));
                         into.insert((id, seen));
                     }
                 }
             }
-            // All gateways look until nothing is written any more, which takes few rounds.
-            let mut free = Vec::new();
+            // All gateways review until no file changes, which takes few rounds.
+            let mut callable = Vec::new();
             for round in 0.. {
-                prop_assert!(round < 6, "they write without end");
-                let before = file.clone();
-                free = gateways.iter_mut().map(|gateway| gateway.look(&mut file, NewTools::Hold)).collect();
-                if file == before {
+                prop_assert!(round < 6, "the reviews do not converge");
+                let previous = file.clone();
+                callable = gateways
+                    .iter_mut()
+                    .map(|gateway| gateway.list_callable(&mut file, NewTools::Hold))
+                    .collect();
+                if file == previous {
                     break;
                 }
             }
-            // What settings believe is believed of this server from now on.
+            // A definition that the settings trust stays trusted for this server.
             for gateway in gateways.iter().filter(|gateway| gateway.trusted) {
-                believed.extend(gateway.texts.iter().map(|(tool, text)| known(gateway, tool, *text)));
+                let texts = gateway.texts.iter();
+                trusted_definitions.extend(texts.map(|(tool, text)| seen_by(gateway, tool, *text)));
             }
-            for (gateway, free) in gateways.iter().zip(&free) {
+            for (gateway, callable) in gateways.iter().zip(&callable) {
                 for (tool, text) in &gateway.texts {
-                    let this = known(gateway, tool, *text);
-                    let is_free = free.contains_key(tool);
-                    prop_assert!(!is_free || !refused.contains(&this), "{this:?} was refused");
+                    let definition = seen_by(gateway, tool, *text);
+                    let is_callable = callable.contains_key(tool);
+                    prop_assert!(
+                        !is_callable || !denied_definitions.contains(&definition),
+                        "{definition:?} was denied"
+                    );
                     if gateway.trusted {
-                        prop_assert!(is_free || refused.contains(&this));
+                        prop_assert!(is_callable || denied_definitions.contains(&definition));
                         continue;
                     }
-                    prop_assert!(!is_free || believed.contains(&this), "nobody approved {this:?}");
-                    let listed = file.held.get(&this.0).filter(|held| !held.denied);
-                    let waits = !is_free && !refused.contains(&this);
-                    prop_assert!(!waits || listed.is_some(), "{this:?} waits, and nothing of its name is listed");
+                    prop_assert!(!is_callable || trusted_definitions.contains(&definition), "no one approved {definition:?}");
+                    let listed = file.quarantined.get(&definition.0);
+                    let listed = listed.filter(|quarantined| !quarantined.denied);
+                    let is_pending = !is_callable && !denied_definitions.contains(&definition);
+                    prop_assert!(
+                        !is_pending || listed.is_some(),
+                        "{definition:?} is pending, but no definition of its name is listed"
+                    );
                 }
             }
         }

@@ -1,63 +1,63 @@
-//! Where requests to models go, and what becomes of their tools.
+//! Settings of the model proxy.
 
 use serde::Deserialize;
 
-/// Where requests to models go, and what becomes of their tools.
+/// Settings of the model proxy.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProxySettings {
-    /// Whoever speaks as OpenAI does: `/v1/chat/completions` and `/v1/responses`.
+    /// The provider for `/v1/chat/completions` and `/v1/responses`, with OpenAI's API.
     pub openai: Option<ProviderSettings>,
-    /// Whoever speaks as Anthropic does: `/v1/messages`.
+    /// The provider for `/v1/messages`, with Anthropic's API.
     pub anthropic: Option<ProviderSettings>,
-    /// From how many tools on a request is narrowed; 16 unless told otherwise.
+    /// The least number of tools with which a request is narrowed; 16 by default.
     pub from_tools: usize,
-    /// The most tools that each message of the user adds; 12 unless told otherwise.
+    /// The most tools that each message of the user adds; 12 by default.
     pub per_turn: usize,
-    /// The least score of a tool that a later message of the user adds, 0..1; 0.02 unless told
-    /// otherwise. The first adds the best, whatever their scores.
+    /// The least score of a tool that a later message of the user adds, 0 to 1; 0.02 by default.
+    /// The first message adds the best tools, whatever their scores.
     pub min_score: f32,
-    /// The most bytes of a request; 32 MiB unless told otherwise.
+    /// The most bytes of a request; 32 MiB by default.
     pub max_bytes: usize,
 }
 
-/// A provider of models.
+/// A model provider.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderSettings {
-    /// The address with its version, such as `https://api.openai.com/v1`.
+    /// The URL with its version, such as `https://api.openai.com/v1`.
     pub url: String,
-    /// The variable of the environment that holds the key. Without it clients send their own, which
-    /// goes on.
+    /// The environment variable with the API key. Without it, the keys of clients are passed on.
     #[serde(default)]
     pub key_env: Option<String>,
-    /// What becomes of the tools of a request.
+    /// The treatment of the tools of a request.
     #[serde(default)]
     pub mode: ProxyMode,
-    /// Whether the address may be one of another machine without TLS.
+    /// `true` if the URL may use HTTP without TLS for another machine.
     #[serde(default)]
     pub plain_http: bool,
 }
 
-/// What becomes of the tools of a request.
+/// The treatment of the tools of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ProxyMode {
-    /// Those that the conversation needs stay.
+    /// The request keeps the tools that the conversation needs.
     #[default]
     Narrow,
-    /// All stay, and the model is told among which to choose (OpenAI's `allowed_tools`).
+    /// The request keeps all tools, and names those that the model may choose (OpenAI's
+    /// `allowed_tools`).
     Allowed,
-    /// Those that the conversation needs stay, the others wait behind the provider's own search
-    /// (Anthropic's `defer_loading`).
+    /// The tools that the conversation needs stay loaded; the provider's own search finds the
+    /// others (Anthropic's `defer_loading`).
     Defer,
-    /// They stay as they are.
+    /// The request is not changed.
     Off,
 }
 
 impl ProxyMode {
-    /// The name in settings.
+    /// Returns the name in settings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Narrow => "narrow",
@@ -82,7 +82,7 @@ impl Default for ProxySettings {
 }
 
 impl ProviderSettings {
-    /// Makes a provider to whom clients send keys of their own.
+    /// Creates a provider for which clients send their own keys.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -96,10 +96,15 @@ impl ProviderSettings {
 impl ProxySettings {
     pub(super) fn check(&self) -> Result<(), String> {
         if self.per_turn == 0 || self.from_tools == 0 || self.max_bytes == 0 {
-            return Err("proxy: a number from 1 is needed".to_owned());
+            return Err(
+                "proxy: `from_tools`, `per_turn` and `max_bytes` must be at least 1".to_owned(),
+            );
         }
         if !(0.0..=1.0).contains(&self.min_score) {
-            return Err("proxy.min_score: a number from 0 to 1 is needed".to_owned());
+            return Err(format!(
+                "proxy.min_score: {} is not between 0 and 1",
+                self.min_score
+            ));
         }
         let providers = [
             ("openai", &self.openai, ProxyMode::Defer),
@@ -110,7 +115,7 @@ impl ProxySettings {
             if provider.mode == unfit {
                 let mode = unfit.name();
                 return Err(format!(
-                    "proxy.{name}: the mode {mode:?} is not for this provider; take \"narrow\""
+                    "proxy.{name}: this provider does not support the mode {mode:?}; use \"narrow\""
                 ));
             }
             provider
@@ -124,13 +129,13 @@ impl ProxySettings {
 impl ProviderSettings {
     fn check(&self) -> Result<(), String> {
         let url = reqwest::Url::parse(&self.url)
-            .map_err(|error| format!("{:?} is no address: {error}", self.url))?;
+            .map_err(|error| format!("{:?} is not a URL: {error}", self.url))?;
         let is_local = match url.host_str() {
             Some(host) => {
                 let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
                 host == "localhost" || address.is_ok_and(|address| address.is_loopback())
             }
-            None => return Err(format!("{:?} names no machine", self.url)),
+            None => return Err(format!("{:?} has no host", self.url)),
         };
         if !url.username().is_empty()
             || url.password().is_some()
@@ -138,16 +143,15 @@ impl ProviderSettings {
             || url.fragment().is_some()
         {
             return Err(
-                "it has no name, password, query or fragment; a key stands in `key_env`".to_owned(),
+                "a user name, password, query or fragment is not allowed; name the variable of \
+                 the key in `key_env`"
+                    .to_owned(),
             );
         }
         match url.scheme() {
             "https" => Ok(()),
             "http" if is_local || self.plain_http => Ok(()),
-            "http" => Err(
-                "another machine is spoken with by https, or with `\"plain_http\": true`"
-                    .to_owned(),
-            ),
+            "http" => Err("another machine requires https, or `\"plain_http\": true`".to_owned()),
             other => Err(format!("{other:?} is not http or https")),
         }
     }

@@ -1,4 +1,4 @@
-//! Bodies of requests: bounded in bytes, time and depth, in JSON, and read to the last member.
+//! JSON bodies of requests, limited in size, time and depth. Unknown members are errors.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use tokio::time::timeout;
 
 use crate::problem::Problem;
 
-/// The most bytes of a body.
+/// The largest size of a body, in bytes.
 const MAX_BYTES: usize = 8 << 20;
-/// The most bytes that are read at all.
-const MAX_THROWN: usize = 4 * MAX_BYTES;
-/// How long a client may take to send one.
-const SENDING: Duration = Duration::from_secs(30);
-/// The most characters of what is told of an error.
-const MAX_TOLD: usize = 500;
+/// The number of bytes after which the server stops reading a body that is too large.
+const MAX_DISCARDED: usize = 4 * MAX_BYTES;
+/// The time in which a client has to send a body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// The largest length of an error message, in characters.
+const MAX_MESSAGE_CHARS: usize = 500;
 
-/// A body that was read.
+/// An extractor that deserializes a JSON body.
 pub(super) struct Body<T>(pub(super) T);
 
 impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
@@ -28,11 +28,11 @@ impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let (head, body) = request.into_parts();
-        check(&head.headers)?;
-        let bytes = match timeout(SENDING, received(body)).await {
+        check_headers(&head.headers)?;
+        let bytes = match timeout(BODY_TIMEOUT, read_bytes(body)).await {
             Ok(bytes) => bytes?,
             Err(_) => {
-                let message = "the request took longer than 30 s to arrive";
+                let message = "the body did not arrive within 30 s";
                 return Err(Problem::new(
                     StatusCode::REQUEST_TIMEOUT,
                     "too_slow",
@@ -40,26 +40,29 @@ impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
                 ));
             }
         };
-        read(&bytes).map(Self)
+        parse(&bytes).map(Self)
     }
 }
 
-/// Parameters of an address that were read.
+/// An extractor that deserializes the query parameters of an address.
 pub(super) struct Parameters<T>(pub(super) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Parameters<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let read = axum::extract::Query::<T>::try_from_uri(&parts.uri);
-        let read = read.map_err(|error| {
-            Problem::invalid(picktools::excerpt::marked(&error.body_text(), MAX_TOLD))
+        let query = axum::extract::Query::<T>::try_from_uri(&parts.uri).map_err(|error| {
+            Problem::invalid(picktools::excerpt::marked(
+                &error.body_text(),
+                MAX_MESSAGE_CHARS,
+            ))
         })?;
-        Ok(Self(read.0))
+        Ok(Self(query.0))
     }
 }
 
-fn check(headers: &HeaderMap) -> Result<(), Problem> {
+/// Refuses bodies that are not JSON, or compressed.
+fn check_headers(headers: &HeaderMap) -> Result<(), Problem> {
     let unsupported = |message| {
         Err(Problem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -81,18 +84,24 @@ fn check(headers: &HeaderMap) -> Result<(), Problem> {
         .get(header::CONTENT_ENCODING)
         .is_some_and(|coding| coding != "identity")
     {
-        return unsupported("send the body as it is, without Content-Encoding");
+        return unsupported("send the body uncompressed, without Content-Encoding");
     }
     Ok(())
 }
 
-/// Reads a body. One that is too large is read on for a while and thrown away, as a client that
-/// still sends does not hear why it is refused.
-async fn received(mut body: axum::body::Body) -> Result<Vec<u8>, Problem> {
+/// Reads a body.
+///
+/// The excess of a body that is too large is read up to [`MAX_DISCARDED`] bytes and discarded: many
+/// clients read the response only after they have sent everything.
+async fn read_bytes(mut body: axum::body::Body) -> Result<Vec<u8>, Problem> {
     let (mut bytes, mut size) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| {
-            Problem::new(StatusCode::BAD_REQUEST, "broken_off", "the body broke off")
+            Problem::new(
+                StatusCode::BAD_REQUEST,
+                "broken_off",
+                "the body ended early",
+            )
         })?;
         let Ok(data) = frame.into_data() else {
             continue;
@@ -100,12 +109,12 @@ async fn received(mut body: axum::body::Body) -> Result<Vec<u8>, Problem> {
         size += data.len();
         if size <= MAX_BYTES {
             bytes.extend_from_slice(&data);
-        } else if size > MAX_THROWN {
+        } else if size > MAX_DISCARDED {
             break;
         }
     }
     if size > MAX_BYTES {
-        let message = format!("the body has more than {MAX_BYTES} bytes");
+        let message = format!("the body is over {MAX_BYTES} bytes");
         return Err(Problem::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "too_large",
@@ -115,14 +124,14 @@ async fn received(mut body: axum::body::Body) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
-fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     if bytes
         .trim_ascii_start()
         .first()
         .is_some_and(|first| *first == b'[')
     {
-        // A list would be read as the members of an object in their order.
-        return Err(Problem::invalid("the body is a list; send an object"));
+        // serde would read a list as the members of an object, in order.
+        return Err(Problem::invalid("the body is an array; send an object"));
     }
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let is_data = |error: &serde_json::Error| error.classify() == serde_json::error::Category::Data;
@@ -134,17 +143,17 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         Problem::new(
             status,
             code,
-            picktools::excerpt::marked(&error.to_string(), MAX_TOLD),
+            picktools::excerpt::marked(&error.to_string(), MAX_MESSAGE_CHARS),
         )
     };
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let place = error.path().to_string();
+        let member = error.path().to_string();
         let problem = malformed(error.inner());
-        // What is no JSON has a line and a column, and no members.
-        if place == "." || !is_data(error.inner()) {
+        // An error of the JSON syntax has a line and a column instead of a path.
+        if member == "." || !is_data(error.inner()) {
             problem
         } else {
-            problem.at(picktools::excerpt::marked(&place, MAX_TOLD))
+            problem.at(picktools::excerpt::marked(&member, MAX_MESSAGE_CHARS))
         }
     })?;
     reader.end().map_err(|error| malformed(&error))?;
@@ -159,20 +168,20 @@ mod tests {
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Asked {
+    struct TestRequest {
         #[expect(dead_code, reason = "read for its place alone")]
-        options: Inner,
+        options: TestOptions,
     }
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Inner {
+    struct TestOptions {
         #[expect(dead_code, reason = "read for its place alone")]
         most: u8,
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_with_its_place() {
+    fn invalid_body_is_reported_with_the_path_of_the_member() {
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         for (body, status, place) in [
             ("", 400, None),
@@ -193,23 +202,22 @@ mod tests {
             ("{\"options\": {\"least\": 1}}", 422, Some("options.least")),
             ("\u{feff}{}", 400, None),
         ] {
-            let problem = read::<Asked>(body.as_bytes()).expect_err("it cannot be read");
-            let told = serde_json::to_value(&problem).expect("JSON");
-            let shown = &body[..body.len().min(60)];
-            assert_eq!(told["status"], status, "{shown}: {told}");
+            let problem = parse::<TestRequest>(body.as_bytes()).expect_err("the body is invalid");
+            let problem = serde_json::to_value(&problem).expect("JSON");
+            let excerpt = &body[..body.len().min(60)];
+            assert_eq!(problem["status"], status, "{excerpt}: {problem}");
             assert_eq!(
-                told.get("place").and_then(|place| place.as_str()),
+                problem.get("place").and_then(|place| place.as_str()),
                 place,
-                "{shown}: {told}"
+                "{excerpt}: {problem}"
             );
         }
-        read::<Asked>(&[0xff, 0xfe]).expect_err("it is not UTF-8");
+        parse::<TestRequest>(&[0xff, 0xfe]).expect_err("it is not UTF-8");
         let nested = format!(
             "{{\"options\": {}{}}}",
             "[".repeat(100_000),
             "]".repeat(100_000)
         );
-        read::<serde_json::Value>(nested.as_bytes())
-            .expect_err("it is too deep, and no stack overflows");
+        parse::<serde_json::Value>(nested.as_bytes()).expect_err("the nesting is too deep");
     }
 }

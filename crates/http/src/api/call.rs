@@ -1,4 +1,4 @@
-//! Running a tool.
+//! The `/v1/call` route.
 
 use std::sync::Arc;
 
@@ -6,34 +6,48 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use picktools_gateway::calls::{Caller, Calling};
-use picktools_gateway::guests::Sender;
-use picktools_gateway::rounds::Again;
+use picktools_gateway::api_keys::RequestIdentity;
+use picktools_gateway::calls::{CallRunner, Caller};
+use picktools_gateway::elicitations::InputAnswers;
 use picktools_gateway::upstream::Owner;
 use rmcp::model::CallToolResponse;
 
 use super::body::Body;
-use super::names::AskedCall;
-use super::{Api, json, written};
+use super::names::ApiToolCall;
+use super::{Api, json_response, to_json};
 use crate::problem::Problem;
 
-/// Runs a tool: resolved, held to its schema, confirmed where it may do damage, and bounded. Off
-/// unless the settings have `"http": {"calls": true}`.
+/// Runs a tool after it validated the call.
+///
+/// The name is resolved, the arguments are validated against the schema, and an unsafe tool needs a
+/// confirmation. Time and result size are limited. Calls are off unless the settings have
+/// `"http": {"calls": true}`.
 #[utoipa::path(
-    post, path = "/v1/call", tag = "calls", request_body = AskedCall,
+    post, path = "/v1/call", tag = "calls", request_body = ApiToolCall,
     responses(
-        (status = 200, description = "The result, as MCP has it: `content`, `structuredContent`, `isError`", body = Object),
-        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "The server behind it failed", body = Problem, content_type = "application/problem+json"),
+        (
+            status = 200,
+            description = "The MCP tool result: `content`, `structuredContent`, `isError`",
+            body = Object,
+        ),
+        (
+            status = "4XX", description = "Refused",
+            body = Problem, content_type = "application/problem+json",
+        ),
+        (
+            status = "5XX", description = "The upstream failed",
+            body = Problem, content_type = "application/problem+json",
+        ),
     )
 )]
 pub(super) async fn call(
     State(api): State<Arc<Api>>,
-    Extension(sender): Extension<Sender>,
-    Body(call): Body<AskedCall>,
+    Extension(sender): Extension<RequestIdentity>,
+    Body(call): Body<ApiToolCall>,
 ) -> Result<Response, Problem> {
     if !api.hub.settings().http.calls {
-        let message = "calls are off; the operator turns them on with \"http\": {\"calls\": true} in the settings";
+        let message = "calls are disabled; the operator enables them with \"http\": \
+                       {\"calls\": true} in the settings";
         return Err(Problem::new(StatusCode::FORBIDDEN, "calls_off", message));
     }
     let (snapshot, view) = api.view(&sender.role).await?;
@@ -43,19 +57,20 @@ pub(super) async fn call(
         key: sender.key,
         owner,
     };
-    let calling = Calling {
+    let runner = CallRunner {
         gateway: &api.hub,
         caller: &caller,
         level: None,
         context: None,
     };
-    let ran = calling
-        .run(snapshot, view, call.call(), Again::default())
+    let completed = runner
+        .run(snapshot, view, call.into_call(), InputAnswers::default())
         .await?;
-    match ran.response {
-        CallToolResponse::Complete(result) => Ok(json(written(&result)?)),
+    match completed.response {
+        CallToolResponse::Complete(result) => Ok(json_response(to_json(&result)?)),
         _ => {
-            let message = "the server asks for something during the call, which cannot be asked of you here; use MCP";
+            let message = "the upstream needs input during the call, which this API cannot \
+                           request; call the tool over MCP";
             Err(Problem::new(
                 StatusCode::NOT_IMPLEMENTED,
                 "not_carried",

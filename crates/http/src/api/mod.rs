@@ -1,22 +1,22 @@
-//! The HTTP interface: what the library does, for whoever speaks JSON.
+//! The JSON API: the functions of the library over HTTP.
 //!
-//! Each answer is what a key's role allows: a tool that is not for it is not there, in no answer,
-//! no error and no count.
+//! Every response is limited to the tools that the role of the key may see. Other tools do not
+//! appear in results, errors or counts.
 
 mod body;
 mod call;
 mod embeddings;
 mod names;
 mod pick;
-mod sight;
 mod viewer;
+mod visibility;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use picktools_gateway::calls::FIRST;
+use picktools_gateway::calls::FIRST_LISTING_TIMEOUT;
 use picktools_gateway::hub::Hub;
 use picktools_gateway::snapshot::{Snapshot, View};
 use serde::Serialize;
@@ -27,25 +27,26 @@ use utoipa_axum::routes;
 
 use crate::problem::Problem;
 
-/// The description of the interface, before its paths are added.
+/// The OpenAPI description of the API, without its paths.
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "picktools",
-        description = "Picks the few tools that a request needs, resolves names, holds calls to their schemas, and runs them."
+        description = "Picks the few tools that a request needs, resolves tool names, \
+                       validates calls against their schemas, and runs them."
     ),
     components(schemas(Problem)),
     security(("key" = [])),
-    modifiers(&Keys)
+    modifiers(&BearerKey)
 )]
-struct Described;
+struct ApiDescription;
 
-/// How a key is sent.
-struct Keys;
+/// The security scheme: a key in the `Authorization` header.
+struct BearerKey;
 
-impl utoipa::Modify for Keys {
-    fn modify(&self, described: &mut utoipa::openapi::OpenApi) {
-        let components = described.components.get_or_insert_default();
+impl utoipa::Modify for BearerKey {
+    fn modify(&self, description: &mut utoipa::openapi::OpenApi) {
+        let components = description.components.get_or_insert_default();
         components.add_security_scheme(
             "key",
             SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)),
@@ -53,15 +54,15 @@ impl utoipa::Modify for Keys {
     }
 }
 
-/// What the handlers share.
+/// The state that the handlers share.
 pub(crate) struct Api {
     hub: Arc<Hub>,
 }
 
 impl Api {
-    /// The routes, and the description of them: in JSON, and as a page.
+    /// Returns the routes of the API, and those of its description as JSON and as a page.
     pub(crate) fn routes(hub: Arc<Hub>) -> (axum::Router, axum::Router) {
-        let (router, described) = OpenApiRouter::with_openapi(Described::openapi())
+        let (router, description) = OpenApiRouter::with_openapi(ApiDescription::openapi())
             .routes(routes!(pick::pick))
             .routes(routes!(pick::pick_batch))
             .routes(routes!(names::resolve))
@@ -73,51 +74,52 @@ impl Api {
             .routes(routes!(embeddings::embeddings))
             .with_state(Arc::new(Self { hub }))
             .split_for_parts();
-        (router, viewer::routes(&described))
+        (router, viewer::routes(&description))
     }
 
-    /// What there is now, and what a role may see of it. The first request waits until the
-    /// upstreams have been asked.
+    /// Returns the current snapshot, and the view of a role.
+    ///
+    /// The first request waits until the upstreams have listed their tools.
     async fn view(&self, role: &str) -> Result<(Arc<Snapshot>, Arc<View>), Problem> {
-        self.hub.listed(FIRST).await;
+        self.hub.wait_for_listings(FIRST_LISTING_TIMEOUT).await;
         let snapshot = self.hub.snapshot();
         let view = snapshot.view(role)?;
         Ok((snapshot, view))
     }
 }
 
-/// An answer in JSON, as it was written.
-fn json(body: Vec<u8>) -> Response {
+/// Returns a response with a JSON body.
+fn json_response(body: Vec<u8>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-/// Writes an answer.
-fn written(answer: &impl Serialize) -> Result<Vec<u8>, Problem> {
-    serde_json::to_vec(answer).map_err(|error| failed(&error))
+/// Serializes an answer.
+fn to_json(answer: &impl Serialize) -> Result<Vec<u8>, Problem> {
+    serde_json::to_vec(answer).map_err(|error| internal_error(&error))
 }
 
-/// A fault of ours.
-fn failed(error: &dyn std::fmt::Display) -> Problem {
-    tracing::error!(target: "picktools::http", %error, "a request failed");
+/// Logs an internal error, and returns the problem for the client.
+fn internal_error(error: &dyn std::fmt::Display) -> Problem {
+    tracing::error!(target: "picktools::http", %error, "request failed");
     Problem::new(
         StatusCode::INTERNAL_SERVER_ERROR,
         "internal",
-        "the request failed here; the log says why",
+        "internal error; see the log of the gateway",
     )
 }
 
-/// Runs what takes processor time where it holds up no other request.
-async fn apart<T: Send + 'static>(
+/// Runs work that takes processor time on a blocking thread, so that it delays no other request.
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
     let span = tracing::Span::current();
     tokio::task::spawn_blocking(move || span.in_scope(work))
         .await
-        .map_err(|error| failed(&error))?
+        .map_err(|error| internal_error(&error))?
 }
 
-/// How long work took, as browsers and tracing read it.
-fn timing(name: &str, time: Duration) -> [(&'static str, String); 1] {
+/// Returns the `Server-Timing` header with the duration of the work.
+fn timing_header(name: &str, time: Duration) -> [(&'static str, String); 1] {
     [(
         "server-timing",
         format!("{name};dur={:.3}", time.as_secs_f64() * 1e3),

@@ -1,4 +1,4 @@
-//! Names, definitions and calls: what tools there are, what names mean, and whether calls fit.
+//! The routes for tool names, definitions and the validation of calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use picktools::Tool;
 use picktools::names::Advertising;
-use picktools_call::{CallError, Hydrated};
-use picktools_gateway::guests::Sender;
+use picktools_call::{CallError, HydratedCall};
+use picktools_gateway::api_keys::RequestIdentity;
 use picktools_gateway::refusal::{Refusal, is_hidden};
 use picktools_gateway::snapshot::{Snapshot, View};
 use picktools_provider::{Arguments, ToolCall, TranslateOptions};
@@ -19,11 +19,12 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::body::{Body, Parameters};
-use super::{Api, apart, json, written};
+use super::{Api, json_response, run_blocking, to_json};
 use crate::problem::Problem;
 
-/// The most names, calls and tools of a request, and the most tools of a page.
+/// The largest number of names, calls or tools of a request.
 const MAX_NAMES: usize = 1_000;
+/// The largest number of tools of a page.
 const MAX_PAGE: usize = 1_000;
 
 /// Names of tools.
@@ -35,48 +36,50 @@ pub(crate) struct ResolveRequest {
     names: Vec<String>,
 }
 
-/// What names mean.
+/// The tools that the names mean.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ResolveAnswer {
     version: u32,
     /// In the order of the request.
-    names: Vec<Meaning>,
+    names: Vec<NameResolution>,
 }
 
-/// What one name means.
+/// The tool that a name means, or an error.
 #[derive(Serialize, ToSchema)]
-struct Meaning {
+#[schema(as = Meaning)]
+struct NameResolution {
     name: String,
-    /// The id of the one tool that is meant.
+    /// The id of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     tool: Option<String>,
-    /// What a client of the gateway calls it.
+    /// The name under which a client of the gateway sees the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     shown: Option<String>,
-    /// Why it means no tool, or none that may be called.
+    /// The reason why the name means no tool that may be called.
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Fault>,
+    error: Option<ErrorDetail>,
 }
 
-/// Why something is not there.
+/// The reason why a name or a call was refused.
 #[derive(Serialize, ToSchema)]
-struct Fault {
-    /// Stable.
+#[schema(as = Fault)]
+struct ErrorDetail {
+    /// A stable identifier of the error.
     code: &'static str,
     message: String,
-    /// The ids of the tools that a name may mean, or the nearest names.
+    /// The ids of the tools that an ambiguous name may mean, or the most similar names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     candidates: Vec<String>,
 }
 
-impl Fault {
+impl ErrorDetail {
     fn new(error: CallError, requested: &str) -> Self {
         let candidates = match &error {
             CallError::AmbiguousTool { candidates, .. } => candidates.clone(),
             CallError::UnknownTool { suggestions, .. } => suggestions.clone(),
             _ => Vec::new(),
         };
-        let Refusal { code, message, .. } = Refusal::of(error, requested);
+        let Refusal { code, message, .. } = Refusal::from_call_error(error, requested);
         Self {
             code: code.name(),
             message,
@@ -85,84 +88,87 @@ impl Fault {
     }
 }
 
-/// Tells which tools names mean.
+/// Resolves names to tools.
 #[utoipa::path(
     post, path = "/v1/resolve", tag = "tools", request_body = ResolveRequest,
     responses(
-        (status = 200, description = "What each means", body = ResolveAnswer),
-        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "The tool of each name, or an error", body = ResolveAnswer),
+        (
+            status = "4XX", description = "Refused",
+            body = Problem, content_type = "application/problem+json",
+        ),
     )
 )]
 pub(crate) async fn resolve(
     State(api): State<Arc<Api>>,
-    Extension(sender): Extension<Sender>,
+    Extension(sender): Extension<RequestIdentity>,
     Body(ResolveRequest { names }): Body<ResolveRequest>,
 ) -> Result<Response, Problem> {
-    at_most(names.len(), "names")?;
+    check_count(names.len(), "names")?;
     let (snapshot, view) = api.view(&sender.role).await?;
-    let body = apart(move || {
-        let meaning = |name: String| match view.tool_of(&name) {
-            Ok(tool) => Meaning {
+    let body = run_blocking(move || {
+        let resolve_name = |name: String| match view.find_tool(&name) {
+            Ok(tool) => NameResolution {
                 tool: Some(tool.id.clone()),
                 shown: snapshot.names.get(&tool.id).cloned(),
                 error: None,
                 name,
             },
-            Err(error) => Meaning {
+            Err(error) => NameResolution {
                 tool: None,
                 shown: None,
-                error: Some(Fault::new(error, &name)),
+                error: Some(ErrorDetail::new(error, &name)),
                 name,
             },
         };
-        written(&ResolveAnswer {
+        to_json(&ResolveAnswer {
             version: 1,
-            names: names.into_iter().map(meaning).collect(),
+            names: names.into_iter().map(resolve_name).collect(),
         })
     });
-    Ok(json(body.await?))
+    Ok(json_response(body.await?))
 }
 
-/// Calls of a model.
+/// Tool calls of a model.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ValidateRequest {
-    /// In whose format they are: then a whole answer is `answer`, and the names are those of its
-    /// definitions.
+    /// The provider whose format `answer` has, and whose tool names the calls use.
     #[serde(default)]
     #[schema(value_type = Option<String>, example = "openai")]
     provider: Option<Provider>,
-    /// With `provider`: from ids of tools to the names that the model was shown, as they were given
-    /// to `/v1/translate`.
+    /// With `provider`: the names that the model was shown, by tool id, as sent to `/v1/translate`.
     #[serde(default)]
     names: Option<BTreeMap<String, String>>,
-    /// Calls: at most 1,000.
+    /// The calls; at most 1,000.
     #[serde(default)]
     #[schema(max_items = 1000)]
-    calls: Vec<AskedCall>,
-    /// In place of `calls` the whole answer of the provider.
+    calls: Vec<ApiToolCall>,
+    /// Instead of `calls`: the complete answer of the provider.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     answer: Option<Value>,
 }
 
-/// A call.
+/// A tool call.
 #[derive(Deserialize, ToSchema)]
+#[schema(as = AskedCall)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct AskedCall {
+pub(crate) struct ApiToolCall {
     #[serde(default)]
     id: Option<String>,
-    /// What the tool is called: by name, id or alias.
+    /// The name, id or alias of the tool.
     #[schema(example = "chat/post_message")]
     pub(super) name: String,
-    /// An object, or text that is nearly one, as models write it.
+    /// An object, or text with JSON that may need a repair.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     pub(super) arguments: Value,
 }
 
-impl AskedCall {
-    pub(super) fn call(self) -> ToolCall {
+impl ApiToolCall {
+    /// Converts to a call of the library. Without arguments, they are an empty object.
+    pub(super) fn into_call(self) -> ToolCall {
         let arguments = match self.arguments {
             Value::String(text) => Arguments::Text(text),
             Value::Null => Arguments::Json(Value::Object(serde_json::Map::new())),
@@ -176,183 +182,200 @@ impl AskedCall {
     }
 }
 
-/// What calls came to.
+/// The results of a validation.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ValidateAnswer {
     version: u32,
-    /// How many may be run.
+    /// The number of valid calls that may run.
     ready: usize,
-    /// How many wait for a person.
+    /// The number of valid calls that need an approval.
     needs_approval: usize,
+    /// The number of invalid calls.
     refused: usize,
     /// In the order of the calls.
-    calls: Vec<Held>,
+    calls: Vec<ValidationItem>,
 }
 
-/// What a call came to.
+/// The result of the validation of one call.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
-enum Held {
-    /// It fits: the tool, the arguments, and what was mended in them.
+#[schema(as = Held)]
+enum ValidationItem {
+    /// A valid call: the tool, the arguments and their corrections.
     #[schema(value_type = Object)]
-    Fits(Box<Hydrated>),
+    Valid(Box<HydratedCall>),
     Refused {
         status: &'static str,
         id: Option<String>,
         name: String,
-        error: Fault,
+        error: ErrorDetail,
     },
 }
 
-/// Holds calls of a model to the schemas of the tools that they mean.
+/// Validates a model's tool calls against the schemas of the tools.
 #[utoipa::path(
     post, path = "/v1/validate", tag = "calls", request_body = ValidateRequest,
     responses(
-        (status = 200, description = "What each came to", body = ValidateAnswer),
-        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "The result of each call", body = ValidateAnswer),
+        (
+            status = "4XX", description = "Refused",
+            body = Problem, content_type = "application/problem+json",
+        ),
     )
 )]
 pub(super) async fn validate(
     State(api): State<Arc<Api>>,
-    Extension(sender): Extension<Sender>,
+    Extension(sender): Extension<RequestIdentity>,
     Body(request): Body<ValidateRequest>,
 ) -> Result<Response, Problem> {
     let calls = match (request.answer, request.provider) {
-        (None, _) => request.calls.into_iter().map(AskedCall::call).collect(),
+        (None, _) => request
+            .calls
+            .into_iter()
+            .map(ApiToolCall::into_call)
+            .collect(),
         (Some(answer), Some(provider)) if request.calls.is_empty() => provider
             .calls(&answer)
             .map_err(|error| Problem::invalid(error.to_string()).at("answer"))?,
         (Some(_), Some(_)) => return Err(Problem::invalid("send either `calls` or `answer`")),
         (Some(_), None) => {
-            return Err(Problem::invalid("an answer needs its provider").at("provider"));
+            return Err(Problem::invalid("`answer` needs `provider`").at("provider"));
         }
     };
     if request.names.is_some() && request.provider.is_none() {
-        return Err(Problem::invalid(
-            "`names` are those of a provider's definitions; say which provider",
-        )
-        .at("provider"));
+        return Err(Problem::invalid("`names` needs `provider`").at("provider"));
     }
-    at_most(calls.len(), "calls")?;
+    check_count(calls.len(), "calls")?;
     let (_, view) = api.view(&sender.role).await?;
-    let body = apart(move || {
+    let body = run_blocking(move || {
         let hydrator = match request.provider {
             None => view.hydrator.clone(),
             Some(provider) => {
                 let options = TranslateOptions {
-                    advertising: advertising(request.names),
+                    advertising: advertising_from_names(request.names),
                     ..TranslateOptions::default()
                 };
                 view.hydrator
-                    .translated(&translated(&view.tools, provider, options)?)
+                    .translated(&translate_for(&view.tools, provider, options)?)
             }
         };
-        let held = |call: ToolCall| match hydrator.hydrate(&call) {
-            Ok(hydrated) => Held::Fits(Box::new(hydrated)),
+        let validate_call = |call: ToolCall| match hydrator.hydrate(&call) {
+            Ok(hydrated) => ValidationItem::Valid(Box::new(hydrated)),
             Err(error) => {
                 let is_unknown = match &error {
                     CallError::UnknownTool { .. } => true,
                     CallError::Ineligible { reasons, .. } => is_hidden(reasons),
                     _ => false,
                 };
-                // What is not there for the caller and what is not there at all are told alike.
+                // A hidden tool and an unknown tool must give the same error.
                 let error = if is_unknown {
                     view.hydrator.unknown(&call.name)
                 } else {
                     error
                 };
-                let fault = Fault::new(error, &call.name);
-                Held::Refused {
+                let detail = ErrorDetail::new(error, &call.name);
+                ValidationItem::Refused {
                     status: "refused",
                     id: call.id,
                     name: call.name,
-                    error: fault,
+                    error: detail,
                 }
             }
         };
-        let calls: Vec<Held> = calls.into_iter().map(held).collect();
-        let count = |is: fn(&Held) -> bool| calls.iter().filter(|held| is(held)).count();
-        written(&ValidateAnswer {
+        let calls: Vec<ValidationItem> = calls.into_iter().map(validate_call).collect();
+        let (mut ready, mut needs_approval, mut refused) = (0, 0, 0);
+        for call in &calls {
+            match call {
+                ValidationItem::Refused { .. } => refused += 1,
+                ValidationItem::Valid(call) => match **call {
+                    HydratedCall::Ready(_) => ready += 1,
+                    HydratedCall::NeedsApproval(_) => needs_approval += 1,
+                },
+            }
+        }
+        to_json(&ValidateAnswer {
             version: 1,
-            ready: count(
-                |held| matches!(held, Held::Fits(call) if matches!(**call, Hydrated::Ready(_))),
-            ),
-            needs_approval: count(
-                |held| matches!(held, Held::Fits(call) if matches!(**call, Hydrated::NeedsApproval(_))),
-            ),
-            refused: count(|held| matches!(held, Held::Refused { .. })),
+            ready,
+            needs_approval,
+            refused,
             calls,
         })
     });
-    Ok(json(body.await?))
+    Ok(json_response(body.await?))
 }
 
-/// Which tools are to be written, and how.
+/// The tools to translate, and the target format.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TranslateRequest {
-    /// Whose format: `openai`, `openai-responses`, `anthropic`, `gemini`, `ollama` or `mcp`.
+    /// The target format: `openai`, `openai-responses`, `anthropic`, `gemini`, `ollama` or `mcp`.
     #[schema(value_type = String, example = "anthropic")]
     provider: Provider,
-    /// Names of tools; all that the key may see unless said.
+    /// Names of tools. Without it, all tools that the key may see.
     #[serde(default)]
     tools: Option<Vec<String>>,
-    /// Whether the provider is to hold the model to the schemas; each tool says so itself unless
-    /// said.
+    /// Strict mode of the provider, for all tools. Without it, the setting of each tool.
     #[serde(default)]
     strict: Option<bool>,
-    /// Whether definitions are loaded when the model asks for them.
+    /// `true` if the provider loads definitions when the model asks for them.
     #[serde(default)]
     deferred: bool,
-    /// From ids of tools to the names that a model is shown.
+    /// The names that the model is shown, by tool id.
     #[serde(default)]
     names: Option<BTreeMap<String, String>>,
 }
 
-/// Writes tools in a provider's format, and tells what that cannot express.
+/// Translates tools to a provider's format, and reports what the format cannot express.
 #[utoipa::path(
     post, path = "/v1/translate", tag = "tools", request_body = TranslateRequest,
     responses(
-        (status = 200, description = "`tools` for the request, `names` from what is shown to ids, and `changes`", body = Object),
-        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
+        (
+            status = 200,
+            description = "`tools` for the API request, `names` with their ids, and `changes`",
+            body = Object,
+        ),
+        (
+            status = "4XX", description = "Refused",
+            body = Problem, content_type = "application/problem+json",
+        ),
     )
 )]
 pub(super) async fn translate_tools(
     State(api): State<Arc<Api>>,
-    Extension(sender): Extension<Sender>,
+    Extension(sender): Extension<RequestIdentity>,
     Body(request): Body<TranslateRequest>,
 ) -> Result<Response, Problem> {
-    at_most(request.tools.as_ref().map_or(0, Vec::len), "tools")?;
+    check_count(request.tools.as_ref().map_or(0, Vec::len), "tools")?;
     let (_, view) = api.view(&sender.role).await?;
-    let body = apart(move || {
+    let body = run_blocking(move || {
         let tools = match &request.tools {
             None => view.tools.clone(),
             Some(names) => names
                 .iter()
                 .map(|name| {
-                    view.tool_of(name)
+                    view.find_tool(name)
                         .cloned()
-                        .map_err(|error| Refusal::of(error, name).into())
+                        .map_err(|error| Refusal::from_call_error(error, name).into())
                 })
                 .collect::<Result<Vec<_>, Problem>>()?,
         };
-        let advertising = advertising(request.names);
+        let advertising = advertising_from_names(request.names);
         let options = TranslateOptions {
             strict: request.strict,
             advertising,
             deferred: request.deferred,
         };
-        written(&translated(&tools, request.provider, options)?)
+        to_json(&translate_for(&tools, request.provider, options)?)
     });
-    Ok(json(body.await?))
+    Ok(json_response(body.await?))
 }
 
-/// What a model is shown tools by.
-fn advertising(names: Option<BTreeMap<String, String>>) -> Advertising {
+/// Returns the names under which the model is shown the tools.
+fn advertising_from_names(names: Option<BTreeMap<String, String>>) -> Advertising {
     names.map_or(Advertising::Canonical, Advertising::ProviderMap)
 }
 
-fn translated(
+fn translate_for(
     tools: &[Arc<Tool>],
     provider: Provider,
     options: TranslateOptions,
@@ -360,26 +383,26 @@ fn translated(
     translate(tools, provider, &options).map_err(|error| Problem::invalid(error.to_string()))
 }
 
-/// Which tools are listed.
+/// The query parameters of the tool list.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Listing {
-    /// Only those with this in their name, title or description, whatever its case.
+pub(crate) struct ToolListQuery {
+    /// Only tools with this text in their id, title or description; case is ignored.
     #[serde(default)]
     q: Option<String>,
-    /// Only those of this source.
+    /// Only tools of this source.
     #[serde(default)]
     source: Option<String>,
-    /// How many are skipped.
+    /// The number of tools to skip.
     #[serde(default)]
     offset: usize,
-    /// The most that are listed, 1 to 1,000; 100 unless said.
-    #[serde(default = "page")]
+    /// The largest number of tools to list, 1 to 1,000; 100 by default.
+    #[serde(default = "default_limit")]
     limit: usize,
 }
 
-fn page() -> usize {
+fn default_limit() -> usize {
     100
 }
 
@@ -388,16 +411,17 @@ fn page() -> usize {
 pub(crate) struct ToolsAnswer {
     version: u32,
     catalog_digest: String,
-    /// How many fit, listed or not.
+    /// The number of matching tools on all pages.
     total: usize,
-    tools: Vec<Line>,
+    tools: Vec<ToolSummary>,
 }
 
-/// A tool in short.
+/// A tool without its schemas.
 #[derive(Serialize, ToSchema)]
-struct Line {
+#[schema(as = Line)]
+struct ToolSummary {
     id: String,
-    /// What a client of the gateway calls it.
+    /// The name under which a client of the gateway sees the tool.
     shown: Option<String>,
     source: Option<String>,
     name: String,
@@ -407,7 +431,7 @@ struct Line {
     untrusted: bool,
 }
 
-impl Line {
+impl ToolSummary {
     fn new(tool: &Tool, snapshot: &Snapshot) -> Self {
         Self {
             id: tool.id.clone(),
@@ -423,82 +447,93 @@ impl Line {
 
 /// Lists the tools that the key may see.
 #[utoipa::path(
-    get, path = "/v1/tools", tag = "tools", params(Listing),
+    get, path = "/v1/tools", tag = "tools", params(ToolListQuery),
     responses(
-        (status = 200, description = "A page of them", body = ToolsAnswer),
-        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "A page of tools", body = ToolsAnswer),
+        (
+            status = "4XX", description = "Refused",
+            body = Problem, content_type = "application/problem+json",
+        ),
     )
 )]
 pub(super) async fn tools(
     State(api): State<Arc<Api>>,
-    Extension(sender): Extension<Sender>,
-    Parameters(listing): Parameters<Listing>,
+    Extension(sender): Extension<RequestIdentity>,
+    Parameters(list_query): Parameters<ToolListQuery>,
 ) -> Result<Response, Problem> {
-    if listing.limit == 0 || listing.limit > MAX_PAGE {
-        return Err(Problem::invalid(format!("a page has 1 to {MAX_PAGE} tools")).at("limit"));
+    if list_query.limit == 0 || list_query.limit > MAX_PAGE {
+        return Err(
+            Problem::invalid(format!("limit {} is not 1 to {MAX_PAGE}", list_query.limit))
+                .at("limit"),
+        );
     }
     let (snapshot, view) = api.view(&sender.role).await?;
-    let body = apart(move || {
-        let found: Vec<&Arc<Tool>> = view
+    let body = run_blocking(move || {
+        let matching: Vec<&Arc<Tool>> = view
             .tools
             .iter()
-            .filter(|tool| listing.takes(tool))
+            .filter(|tool| list_query.matches(tool))
             .collect();
-        let page = found.iter().skip(listing.offset).take(listing.limit);
-        written(&ToolsAnswer {
+        let page = matching
+            .iter()
+            .skip(list_query.offset)
+            .take(list_query.limit);
+        to_json(&ToolsAnswer {
             version: 1,
             catalog_digest: snapshot.engine.catalog().digest().to_owned(),
-            total: found.len(),
-            tools: page.map(|tool| Line::new(tool, &snapshot)).collect(),
+            total: matching.len(),
+            tools: page.map(|tool| ToolSummary::new(tool, &snapshot)).collect(),
         })
     });
-    Ok(json(body.await?))
+    Ok(json_response(body.await?))
 }
 
-impl Listing {
-    fn takes(&self, tool: &Tool) -> bool {
-        let holds = |text: &str, wanted: &str| text.to_lowercase().contains(wanted);
-        let is_of = self
-            .source
-            .as_ref()
-            .is_none_or(|source| tool.source.as_ref() == Some(source));
-        is_of
-            && self.q.as_ref().is_none_or(|wanted| {
-                let wanted = wanted.to_lowercase();
-                let title = tool.title.as_deref().unwrap_or_default();
-                [&tool.id, &tool.description, title]
-                    .into_iter()
-                    .any(|text| holds(text, &wanted))
-            })
+impl ToolListQuery {
+    fn matches(&self, tool: &Tool) -> bool {
+        if let Some(source) = &self.source
+            && tool.source.as_ref() != Some(source)
+        {
+            return false;
+        }
+        let Some(text) = &self.q else { return true };
+        let text = text.to_lowercase();
+        let title = tool.title.as_deref().unwrap_or_default();
+        [&tool.id, &tool.description, title]
+            .into_iter()
+            .any(|field| field.to_lowercase().contains(&text))
     }
 }
 
-/// Gives the whole definition of a tool, as the catalog has it.
+/// Returns the complete definition of a tool.
 #[utoipa::path(
     get, path = "/v1/tools/{name}", tag = "tools",
-    params(("name" = String, Path, description = "Its name, id or alias; a slash in it is written %2F")),
+    params((
+        "name" = String, Path,
+        description = "The name, id or alias of the tool; write a slash in it as %2F",
+    )),
     responses(
         (status = 200, description = "The definition", body = Object),
-        (status = 404, description = "There is no such tool", body = Problem, content_type = "application/problem+json"),
+        (
+            status = 404, description = "Unknown tool",
+            body = Problem, content_type = "application/problem+json",
+        ),
     )
 )]
 pub(super) async fn tool(
     State(api): State<Arc<Api>>,
-    Extension(sender): Extension<Sender>,
+    Extension(sender): Extension<RequestIdentity>,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
     let (_, view): (_, Arc<View>) = api.view(&sender.role).await?;
     let tool = view
-        .tool_of(&name)
-        .map_err(|error| Refusal::of(error, &name))?;
-    Ok(json(written(tool.as_ref())?))
+        .find_tool(&name)
+        .map_err(|error| Refusal::from_call_error(error, &name))?;
+    Ok(json_response(to_json(tool.as_ref())?))
 }
 
-fn at_most(count: usize, place: &str) -> Result<(), Problem> {
+fn check_count(count: usize, place: &str) -> Result<(), Problem> {
     if count > MAX_NAMES {
-        return Err(
-            Problem::invalid(format!("{count} are too many; send at most {MAX_NAMES}")).at(place),
-        );
+        return Err(Problem::invalid(format!("{count} items; send at most {MAX_NAMES}")).at(place));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Picking tools.
+//! The `/v1/pick` routes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,9 +7,9 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use picktools::{PickOptions, Query, Selection};
-use picktools_gateway::Event;
-use picktools_gateway::guests::Sender;
-use picktools_gateway::journal::{Selected, Via};
+use picktools_gateway::GatewayEvent;
+use picktools_gateway::api_keys::RequestIdentity;
+use picktools_gateway::journal::{RequestRoute, SelectionEvent};
 use picktools_gateway::snapshot::{Snapshot, View};
 use picktools_provider::{Provider, translate};
 use picktools_provider::{TranslateOptions, Translation};
@@ -18,66 +18,67 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::body::Body;
-use super::{Api, apart, json, sight, timing, written};
+use super::{Api, json_response, run_blocking, timing_header, to_json, visibility};
 use crate::problem::Problem;
 
-/// The most time of a pick.
-pub(super) const TIME: Duration = Duration::from_secs(5);
-/// The most requests at once, and the most picks of each.
+/// The largest timeout of a pick.
+pub(super) const MAX_PICK_TIME: Duration = Duration::from_secs(5);
+/// The largest number of requests of a batch.
 const MAX_BATCH: usize = 256;
+/// The largest number of picks of a request.
 const MAX_PICKS: usize = 200;
 
-/// What is to be done, and how tools for it are picked.
+/// A request, and the options of the pick.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PickRequest {
-    /// What is to be done: text, or an object of `text`, `context` (what was said before) and
-    /// `called` (tools).
+    /// The request: text, or an object with `text`, `context` (earlier turns) and `called` (tools
+    /// in use).
     #[serde(default)]
     #[schema(value_type = Option<Object>, example = "post in the chat that the build is done")]
     query: Option<Query>,
-    /// In place of `query` a conversation as providers write it, whose last message of the user is
-    /// the request.
+    /// Instead of `query`: a conversation in a provider's format. Its last user message is the
+    /// request.
     #[serde(default)]
     #[schema(value_type = Option<Vec<Object>>)]
     messages: Option<Value>,
-    /// How tools are picked. `access` can only ask for less than the key's role allows.
+    /// The options of the pick. `access` can only restrict the role of the key further.
     #[serde(default)]
     options: PickOptions,
-    /// In whose format the definitions of the picks are to be added, ready for a request.
+    /// The provider for whose API requests the definitions of the picks are added.
     #[serde(default)]
     #[schema(value_type = Option<String>, example = "openai")]
     provider: Option<Provider>,
 }
 
-/// The picks: a selection, and the definitions that were asked for.
+/// A selection, with the definitions if `provider` was given.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct PickAnswer {
-    /// The selection: `picks` with `tool`, `score` and `reason`, and what was left out and why.
+    /// The selection: `picks` with `tool`, `score` and `reason`, and the other tools with reasons.
     #[serde(flatten)]
     selection: Selection,
-    /// The picks in the provider's format, and what that cannot express.
+    /// The picks in the provider's format, and what the format cannot express.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     definitions: Option<Translation>,
 }
 
-/// Several requests, each for itself.
+/// Several independent requests.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BatchRequest {
-    /// At most 256.
+    /// The requests; at most 256.
     #[schema(max_items = 256, min_items = 1)]
     requests: Vec<PickRequest>,
 }
 
-/// What each request came to, in their order.
+/// The results of a batch, in the order of the requests.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct BatchAnswer {
     results: Vec<Outcome>,
 }
 
-/// What a request of several came to.
+/// The result of one request of a batch.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 enum Outcome {
@@ -85,10 +86,10 @@ enum Outcome {
     Refused { error: Problem },
 }
 
-/// Who picks, from what.
-struct Picking {
+/// The caller of a pick, and the tools that it may see.
+struct PickContext {
     api: Arc<Api>,
-    sender: Sender,
+    sender: RequestIdentity,
     snapshot: Arc<Snapshot>,
     view: Arc<View>,
 }
@@ -97,60 +98,66 @@ struct Picking {
 #[utoipa::path(
     post, path = "/v1/pick", tag = "tools", request_body = PickRequest,
     responses(
-        (status = 200, description = "The picks; none is a normal answer", body = PickAnswer),
-        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "The selection; it may have no picks", body = PickAnswer),
+        (
+            status = "4XX", description = "Refused",
+            body = Problem, content_type = "application/problem+json",
+        ),
     )
 )]
 pub(super) async fn pick(
     State(api): State<Arc<Api>>,
-    Extension(sender): Extension<Sender>,
+    Extension(sender): Extension<RequestIdentity>,
     Body(request): Body<PickRequest>,
 ) -> Result<Response, Problem> {
-    let picking = Picking::new(api, sender).await?;
-    let (body, time) = apart(move || {
+    let context = PickContext::new(api, sender).await?;
+    let (body, time) = run_blocking(move || {
         let started = Instant::now();
-        let answer = picking.answer(request)?;
-        Ok((written(&answer)?, started.elapsed()))
+        let answer = context.answer(request)?;
+        Ok((to_json(&answer)?, started.elapsed()))
     })
     .await?;
-    Ok((timing("pick", time), json(body)).into_response())
+    Ok((timing_header("pick", time), json_response(body)).into_response())
 }
 
 /// Picks for several requests.
 #[utoipa::path(
     post, path = "/v1/pick/batch", tag = "tools", request_body = BatchRequest,
     responses(
-        (status = 200, description = "What each came to, in order", body = BatchAnswer),
-        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "The result of each request, in order", body = BatchAnswer),
+        (
+            status = "4XX", description = "Refused",
+            body = Problem, content_type = "application/problem+json",
+        ),
     )
 )]
 pub(super) async fn pick_batch(
     State(api): State<Arc<Api>>,
-    Extension(sender): Extension<Sender>,
+    Extension(sender): Extension<RequestIdentity>,
     Body(BatchRequest { requests }): Body<BatchRequest>,
 ) -> Result<Response, Problem> {
     if requests.is_empty() || requests.len() > MAX_BATCH {
         let message = format!("{} requests; send 1 to {MAX_BATCH}", requests.len());
         return Err(Problem::invalid(message).at("requests"));
     }
-    let picking = Picking::new(api, sender).await?;
-    let (body, time) = apart(move || {
+    let context = PickContext::new(api, sender).await?;
+    let (body, time) = run_blocking(move || {
         let started = Instant::now();
-        let outcome = |request| match picking.answer(request) {
+        let outcome = |request| match context.answer(request) {
             Ok(answer) => Outcome::Picked(Box::new(answer)),
             Err(error) => Outcome::Refused { error },
         };
         let answer = BatchAnswer {
             results: requests.into_iter().map(outcome).collect(),
         };
-        Ok((written(&answer)?, started.elapsed()))
+        Ok((to_json(&answer)?, started.elapsed()))
     })
     .await?;
-    Ok((timing("picks", time), json(body)).into_response())
+    Ok((timing_header("picks", time), json_response(body)).into_response())
 }
 
-impl Picking {
-    async fn new(api: Arc<Api>, sender: Sender) -> Result<Self, Problem> {
+impl PickContext {
+    async fn new(api: Arc<Api>, sender: RequestIdentity) -> Result<Self, Problem> {
         let (snapshot, view) = api.view(&sender.role).await?;
         Ok(Self {
             api,
@@ -162,37 +169,42 @@ impl Picking {
 
     fn answer(&self, request: PickRequest) -> Result<PickAnswer, Problem> {
         self.api.hub.journal.ready()?;
-        let query = query(request.query, request.messages.as_ref())?;
-        let options = sight::within(&self.view, request.options)?;
+        let query = query_from_request(request.query, request.messages.as_ref())?;
+        let options = visibility::restrict_options(&self.view, request.options)?;
         if options.max_candidates > MAX_PICKS {
-            let message = format!("at most {MAX_PICKS} tools can be asked for");
+            let message = format!(
+                "max_candidates is {}; send at most {MAX_PICKS}",
+                options.max_candidates
+            );
             return Err(Problem::invalid(message).at("options.max_candidates"));
         }
         let _span = tracing::info_span!(target: "picktools::span", "pick").entered();
         let started = Instant::now();
-        let picked = self.snapshot.pick(&query, &options);
-        let mut selection =
-            picked.map_err(|error| Problem::invalid(error.to_string()).at("options"))?;
+        let mut selection = self
+            .snapshot
+            .pick(&query, &options)
+            .map_err(|error| Problem::invalid(error.to_string()).at("options"))?;
         let time = started.elapsed();
         let hub = &self.api.hub;
-        hub.meter.record(&Event::Pick {
+        hub.meter.record(&GatewayEvent::Pick {
             found: selection.picks.len(),
             time,
         });
-        hub.journal.selected(&Selected {
+        hub.journal.record_selection(&SelectionEvent {
             key: &self.sender.key,
             role: &self.sender.role,
             session: None,
-            via: Via::Pick,
+            via: RequestRoute::Pick,
             query: &query,
             options: &options,
             selection: &selection,
             time,
         });
-        sight::hide(&self.view, &mut selection);
+        visibility::hide_tools(&self.view, &mut selection);
         let definitions = request.provider.map(|provider| {
-            let translated = translate(&selection.shown(), provider, &TranslateOptions::default());
-            translated.map_err(|error| Problem::invalid(error.to_string()).at("provider"))
+            let tools = selection.shown_tools();
+            let translation = translate(&tools, provider, &TranslateOptions::default());
+            translation.map_err(|error| Problem::invalid(error.to_string()).at("provider"))
         });
         Ok(PickAnswer {
             selection,
@@ -201,19 +213,20 @@ impl Picking {
     }
 }
 
-/// What is asked.
-fn query(query: Option<Query>, messages: Option<&Value>) -> Result<Query, Problem> {
+/// Returns the query of a request, from its text or its conversation.
+fn query_from_request(query: Option<Query>, messages: Option<&Value>) -> Result<Query, Problem> {
     let query = match (query, messages) {
         (Some(query), None) => query,
         (None, Some(messages)) => {
             picktools_provider::query_from_transcript(messages).ok_or_else(|| {
-                Problem::invalid("no conversation as a provider writes it").at("messages")
+                Problem::invalid("`messages` is not a conversation in a provider's format")
+                    .at("messages")
             })?
         }
         _ => return Err(Problem::invalid("send either `query` or `messages`")),
     };
     if query.is_blank() && query.context().is_empty() {
-        return Err(Problem::invalid("the request is empty; say what is to be done").at("query"));
+        return Err(Problem::invalid("the request is empty; describe the task").at("query"));
     }
     Ok(query)
 }

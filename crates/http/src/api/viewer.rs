@@ -1,4 +1,4 @@
-//! The description of the interface: in JSON, and as a page made of it.
+//! The OpenAPI description of the API, as JSON and as a page.
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,62 +11,62 @@ use serde_json::Value;
 use utoipa::openapi::OpenApi;
 
 const STYLE: &str = include_str!("viewer.css");
-/// Which methods a path may have.
+/// The HTTP methods of operations.
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
-/// The page.
+/// The page that shows the description.
 #[derive(Template)]
 #[template(path = "api.html")]
-struct Page {
+struct ApiPage {
     version: String,
-    operations: Vec<Operation>,
-    schemas: Vec<Schema>,
+    operations: Vec<OperationDoc>,
+    schemas: Vec<SchemaDoc>,
 }
 
-struct Operation {
+struct OperationDoc {
     method: String,
     path: String,
     summary: String,
     description: String,
-    /// Parameters of the address.
-    parameters: Vec<Member>,
+    /// The parameters of the path and the query.
+    parameters: Vec<MemberDoc>,
     /// The schema of the body.
-    body: Option<Kind>,
-    responses: Vec<Answer>,
+    body: Option<TypeDoc>,
+    responses: Vec<ResponseDoc>,
 }
 
-struct Answer {
+struct ResponseDoc {
     status: String,
     description: String,
-    kind: Option<Kind>,
+    kind: Option<TypeDoc>,
 }
 
-/// An object, or what else there is of this name.
-struct Schema {
+/// A named schema.
+struct SchemaDoc {
     name: String,
     description: String,
-    members: Vec<Member>,
-    /// Where it is no object: what it may be.
+    members: Vec<MemberDoc>,
+    /// The alternatives, if the schema is not an object.
     kinds: Vec<String>,
 }
 
-struct Member {
+struct MemberDoc {
     name: String,
-    kind: Kind,
+    kind: TypeDoc,
     is_required: bool,
     description: String,
 }
 
-/// A type: words, and the schema that they mean.
-struct Kind {
+/// A type in words, with the name of its schema if it has one.
+struct TypeDoc {
     text: String,
     schema: Option<String>,
 }
 
-/// The routes of the description.
-pub(super) fn routes(described: &OpenApi) -> Router {
-    let json: Arc<str> = described.to_json().unwrap_or_default().into();
-    let page: Arc<str> = page(&json).into();
+/// Returns the routes of the description.
+pub(super) fn routes(description: &OpenApi) -> Router {
+    let json: Arc<str> = description.to_json().unwrap_or_default().into();
+    let page: Arc<str> = render_page(&json).into();
     let file = |kind: &'static str, text: Arc<str>| {
         get(move || {
             let text = Arc::clone(&text);
@@ -82,26 +82,25 @@ pub(super) fn routes(described: &OpenApi) -> Router {
         )
 }
 
-fn page(json: &str) -> String {
-    let described: Value = serde_json::from_str(json).unwrap_or_default();
-    let paths = described["paths"].as_object().into_iter().flatten();
-    let operations = paths.flat_map(|(path, item)| {
-        let of = METHODS
-            .iter()
-            .filter_map(|method| Some((*method, item.get(*method)?)));
-        of.map(|(method, operation)| Operation::new(method, path, operation))
-            .collect::<Vec<_>>()
-    });
-    let schemas = described["components"]["schemas"]
-        .as_object()
-        .into_iter()
-        .flatten();
-    let page = Page {
-        version: text(&described["info"]["version"]),
-        operations: operations.collect(),
-        schemas: schemas
-            .map(|(name, schema)| Schema::new(name, schema))
-            .collect(),
+fn render_page(json: &str) -> String {
+    let description: Value = serde_json::from_str(json).unwrap_or_default();
+    let mut operations = Vec::new();
+    for (path, item) in description["paths"].as_object().into_iter().flatten() {
+        for method in METHODS {
+            if let Some(operation) = item.get(method) {
+                operations.push(OperationDoc::new(method, path, operation));
+            }
+        }
+    }
+    let mut schemas = Vec::new();
+    let components = description["components"]["schemas"].as_object();
+    for (name, schema) in components.into_iter().flatten() {
+        schemas.push(SchemaDoc::new(name, schema));
+    }
+    let page = ApiPage {
+        version: text(&description["info"]["version"]),
+        operations,
+        schemas,
     };
     page.render().unwrap_or_default()
 }
@@ -110,39 +109,35 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// What documentation says, for whoever reads no Rust: without its examples and what its links lead
-/// to.
+/// Returns documentation without the markup of Rust: no examples, link targets and backticks.
 fn prose(value: &Value) -> String {
     static LINK: LazyLock<Result<Regex, regex::Error>> =
         LazyLock::new(|| Regex::new(r"\[`([^`\]]+)`\](?:\([^)]*\))?"));
-    let told = value
+    let text = value
         .as_str()
         .unwrap_or_default()
         .split("```")
         .next()
         .unwrap_or_default()
         .trim_end();
-    let told = LINK
+    let unlinked = LINK
         .as_ref()
-        .map_or(told.into(), |link| link.replace_all(told, "$1"));
-    told.replace('`', "")
+        .map_or(text.into(), |link| link.replace_all(text, "$1"));
+    unlinked.replace('`', "")
 }
 
-impl Operation {
+impl OperationDoc {
     fn new(method: &str, path: &str, operation: &Value) -> Self {
         let parameters = operation["parameters"].as_array().into_iter().flatten();
-        let parameters = parameters.map(|parameter| Member {
+        let parameters = parameters.map(|parameter| MemberDoc {
             name: text(&parameter["name"]),
-            kind: Kind::of(&parameter["schema"]),
+            kind: TypeDoc::from_schema(&parameter["schema"]),
             is_required: parameter["required"] == true,
             description: prose(&parameter["description"]),
         });
-        let content = |of: &Value| {
-            let content = of["content"].as_object()?;
-            content
-                .values()
-                .next()
-                .map(|content| Kind::of(&content["schema"]))
+        let content_type = |message: &Value| {
+            let content = message["content"].as_object()?.values().next()?;
+            Some(TypeDoc::from_schema(&content["schema"]))
         };
         let responses = operation["responses"].as_object().into_iter().flatten();
         Self {
@@ -151,21 +146,21 @@ impl Operation {
             summary: prose(&operation["summary"]),
             description: prose(&operation["description"]),
             parameters: parameters.collect(),
-            body: content(&operation["requestBody"]),
+            body: content_type(&operation["requestBody"]),
             responses: responses
-                .map(|(status, answer)| Answer {
+                .map(|(status, answer)| ResponseDoc {
                     status: status.clone(),
                     description: prose(&answer["description"]),
-                    kind: content(answer),
+                    kind: content_type(answer),
                 })
                 .collect(),
         }
     }
 }
 
-impl Schema {
+impl SchemaDoc {
     fn new(name: &str, schema: &Value) -> Self {
-        // What is put together of several is shown as one.
+        // A composition of several schemas is shown as one.
         let parts = schema["allOf"]
             .as_array()
             .map_or_else(|| vec![schema], |parts| parts.iter().collect());
@@ -175,17 +170,17 @@ impl Schema {
                 .as_object()
                 .into_iter()
                 .flatten()
-                .map(move |(name, member)| Member {
+                .map(move |(name, member)| MemberDoc {
                     name: name.clone(),
-                    kind: Kind::of(member),
+                    kind: TypeDoc::from_schema(member),
                     is_required: required.iter().any(|required| required == name),
                     description: prose(&member["description"]),
                 })
         });
-        let named = parts
+        let referenced = parts
             .iter()
             .filter(|part| part["$ref"].is_string())
-            .map(|part| Kind::of(part).text);
+            .map(|part| TypeDoc::from_schema(part).text);
         let choices = schema["oneOf"]
             .as_array()
             .or_else(|| schema["enum"].as_array())
@@ -193,13 +188,13 @@ impl Schema {
             .flatten();
         let choices = choices.map(|choice| match choice {
             Value::String(text) => text.clone(),
-            choice => Kind::of(choice).text,
+            choice => TypeDoc::from_schema(choice).text,
         });
         Self {
             name: name.to_owned(),
             description: prose(&schema["description"]),
             members: members.collect(),
-            kinds: named
+            kinds: referenced
                 .chain(choices)
                 .filter(|kind| !kind.is_empty())
                 .collect(),
@@ -207,8 +202,8 @@ impl Schema {
     }
 }
 
-impl Kind {
-    fn of(schema: &Value) -> Self {
+impl TypeDoc {
+    fn from_schema(schema: &Value) -> Self {
         if let Some(name) = schema["$ref"]
             .as_str()
             .and_then(|reference| reference.rsplit('/').next())
@@ -222,7 +217,7 @@ impl Kind {
             .as_array()
             .or_else(|| schema["anyOf"].as_array());
         if let Some(kinds) = one_of {
-            let kinds: Vec<Self> = kinds.iter().map(Self::of).collect();
+            let kinds: Vec<Self> = kinds.iter().map(Self::from_schema).collect();
             let text = kinds
                 .iter()
                 .map(|kind| kind.text.as_str())
@@ -242,7 +237,7 @@ impl Kind {
             kind => kind.as_str().unwrap_or("any").to_owned(),
         };
         if schema["items"].is_object() {
-            let items = Self::of(&schema["items"]);
+            let items = Self::from_schema(&schema["items"]);
             return Self {
                 text: format!("{words} of {}", items.text),
                 schema: items.schema,
@@ -271,17 +266,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documentation_is_told_without_its_links_and_examples() {
-        let told = prose(&json!(
-            "The latest [`MAX`]; [`A::b`](crate::A::b) tells `it`.\n\n```\nuse x;\n```\n"
+    fn prose_of_documentation_has_no_links_and_examples() {
+        let text = prose(&json!(
+            "The latest [`MAX`]; [`A::b`](crate::A::b) returns `it`.\n\n```\nuse x;\n```\n"
         ));
-        assert_eq!(told, "The latest MAX; A::b tells it.");
+        assert_eq!(text, "The latest MAX; A::b returns it.");
     }
 
     #[test]
-    fn text_of_a_description_stays_text() {
-        let described = json!({"paths": {"/a": {"get": {"summary": "<script>alert(1)</script>", "responses": {}}}}});
-        let page = page(&described.to_string());
+    fn markup_in_a_description_is_escaped() {
+        let operation = json!({"summary": "<script>alert(1)</script>", "responses": {}});
+        let description = json!({"paths": {"/a": {"get": operation}}});
+        let page = render_page(&description.to_string());
         assert!(
             page.contains("&#60;script&#62;") && !page.contains("<script"),
             "{page}"

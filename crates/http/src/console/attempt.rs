@@ -1,4 +1,4 @@
-//! Trying a request: what a search of a role would find, and why.
+//! The Try section: the picks of a request for a role, with their evidence.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,153 +9,174 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Html;
 use picktools::catalog::Detail;
-use picktools::options::TellBlocked;
-use picktools::selection::{Considered, NothingFits, TokenReport};
+use picktools::options::BlockedReporting;
+use picktools::selection::{ConsideredCandidate, NoMatchKind, TokenReport};
 use picktools::{Pick, PickError, PickOptions, Query, Selection};
 use picktools_gateway::front;
 use picktools_gateway::hub::Hub;
 use picktools_gateway::snapshot::{Snapshot, View};
 use serde::Deserialize;
 
-use super::signals::{Bar, Scale, Word, percent, words};
-use super::{Problem, filters, roles, written};
+use super::signals::{Bar, MatchedWord, Scale, matched_words, percent};
+use super::{ConsoleError, filters, render, role_names};
 
-/// The most picks.
-const MOST: usize = 50;
-/// How long it may take.
-const TIME: Duration = Duration::from_secs(10);
-/// How many of those that were not picked are shown.
-const NEXT: usize = 20;
+/// The largest number of picks.
+const MAX_PICKS: usize = 50;
+/// The timeout of a pick.
+const PICK_TIMEOUT: Duration = Duration::from_secs(10);
+/// The number of candidates shown that were not picked.
+const MAX_CONSIDERED: usize = 20;
 
-/// What is tried.
+/// The form of the section.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Attempt {
+pub(super) struct TryForm {
     request: String,
     picks: usize,
     role: String,
 }
 
-/// What was picked.
-struct Tried {
+/// The selection for a request.
+struct TryResult {
     selection: Selection,
-    /// With what is below the threshold.
+    /// The same selection without threshold and token budget.
     all: Selection,
     time: Duration,
 }
 
-/// What came of it.
+/// The result, as a fragment.
 #[derive(Template)]
 #[template(path = "console/picks.html")]
-struct Picks {
-    picks: Vec<Shown>,
+struct PicksFragment {
+    picks: Vec<PickView>,
+    /// The text for an empty list of picks.
     none: &'static str,
     facts: Vec<Fact>,
     notes: Vec<String>,
     excluded: usize,
     counts: Vec<(&'static str, usize)>,
-    /// Tools that the role may not see, and why.
-    tools: Vec<(String, String)>,
-    /// What was considered and not picked: the tool, its score, and why.
-    next: Vec<(String, String, String)>,
-    stages: Vec<(String, String, String)>,
+    ineligible: Vec<IneligibleView>,
+    /// The best candidates that were not picked.
+    considered: Vec<CandidateView>,
+    stages: Vec<StageView>,
 }
 
-/// A figure of the whole.
+/// A tool that the role may not use.
+struct IneligibleView {
+    tool: String,
+    reasons: String,
+}
+
+/// A candidate that was not picked.
+struct CandidateView {
+    tool: String,
+    score: String,
+    reason: String,
+}
+
+/// A stage of the pick.
+struct StageView {
+    stage: String,
+    status: String,
+    time: String,
+}
+
+/// A figure about the selection.
 struct Fact {
     label: &'static str,
     figure: String,
     note: String,
-    /// A bar under the figure, in percent.
+    /// The length of the bar under the figure, in percent.
     percent: Option<u8>,
 }
 
-/// A pick.
-struct Shown {
+/// A pick with its evidence.
+struct PickView {
     id: String,
     score: String,
     percent: u8,
     reason: String,
     description: String,
     bars: Vec<Bar>,
-    words: Vec<Word>,
+    words: Vec<MatchedWord>,
     flags: Vec<&'static str>,
     notes: Vec<String>,
 }
 
-pub(super) async fn attempt(
+pub(super) async fn try_request(
     State(hub): State<Arc<Hub>>,
-    Json(asked): Json<Attempt>,
-) -> Result<Html<String>, Problem> {
-    if !roles(&hub).contains(&asked.role) {
-        return Err(Problem::new(
+    Json(form): Json<TryForm>,
+) -> Result<Html<String>, ConsoleError> {
+    if !role_names(&hub).contains(&form.role) {
+        return Err(ConsoleError::new(
             StatusCode::BAD_REQUEST,
-            "the settings have no such role; load the page again",
+            "unknown role; reload the page",
         ));
     }
     let snapshot = hub.snapshot();
-    let view = snapshot.view(&asked.role).map_err(Problem::of)?;
-    let options = options(&snapshot, &view, asked.picks.clamp(1, MOST));
-    let query = Query::new(asked.request);
-    // All that match at all, so that one sees what is below the threshold.
-    let all = PickOptions {
+    let view = snapshot
+        .view(&form.role)
+        .map_err(ConsoleError::from_refusal)?;
+    let options = pick_options(&snapshot, &view, form.picks.clamp(1, MAX_PICKS));
+    let query = Query::new(form.request);
+    // A second pick without threshold shows the candidates below it.
+    let options_for_all = PickOptions {
         min_score: 0.0,
         token_budget: None,
         ..options.clone()
     };
-    let failed = |error: PickError| Problem::new(StatusCode::BAD_REQUEST, error.to_string());
+    let pick_error =
+        |error: PickError| ConsoleError::new(StatusCode::BAD_REQUEST, error.to_string());
     let started = Instant::now();
     let selection = snapshot
         .pick_async(query.clone(), options)
         .await
-        .map_err(failed)?;
+        .map_err(pick_error)?;
     let time = started.elapsed();
-    let all = snapshot.pick_async(query, all).await.map_err(failed)?;
-    written(&told(
-        &snapshot,
-        &view,
-        &Tried {
-            selection,
-            all,
-            time,
-        },
-    ))
+    let all = snapshot
+        .pick_async(query, options_for_all)
+        .await
+        .map_err(pick_error)?;
+    let result = TryResult {
+        selection,
+        all,
+        time,
+    };
+    render(&picks_fragment(&snapshot, &view, &result))
 }
 
-/// Picks as a search of the role does, with all that is known of it.
-fn options(snapshot: &Snapshot, view: &View, picks: usize) -> PickOptions {
-    let timeout = Some(TIME);
+/// Returns the options of a search with this role, with all evidence.
+fn pick_options(snapshot: &Snapshot, view: &View, picks: usize) -> PickOptions {
     PickOptions {
-        timeout,
+        timeout: Some(PICK_TIMEOUT),
         debug: true,
-        tell_blocked: TellBlocked::Always,
+        tell_blocked: BlockedReporting::Always,
         ..front::options(snapshot, view, picks)
     }
 }
 
-fn told(snapshot: &Snapshot, view: &View, tried: &Tried) -> Picks {
-    let Tried {
+fn picks_fragment(snapshot: &Snapshot, view: &View, result: &TryResult) -> PicksFragment {
+    let TryResult {
         selection,
         all,
         time,
-    } = tried;
-    let scale = Scale::of(selection, all);
-    let required = selection.required.iter().map(|pick| (pick, true));
-    let picks = selection
-        .picks
-        .iter()
-        .map(|pick| (pick, false))
-        .chain(required);
+    } = result;
+    let scale = Scale::from_selections(selection, all);
+    let mut picks = Vec::new();
+    for pick in &selection.picks {
+        picks.push(pick_view(pick, false, &scale));
+    }
+    for pick in &selection.required {
+        picks.push(pick_view(pick, true, &scale));
+    }
     let ineligible = selection.ineligible.tools.iter();
     let none = if view.tools.is_empty() {
-        "This role may see no tool."
+        "This role may use no tools."
     } else {
         "No tool fits."
     };
-    Picks {
-        picks: picks
-            .map(|(pick, is_required)| shown(pick, is_required, &scale))
-            .collect(),
+    PicksFragment {
+        picks,
         none,
         facts: facts(snapshot, selection, *time),
         notes: notes(selection),
@@ -166,15 +187,18 @@ fn told(snapshot: &Snapshot, view: &View, tried: &Tried) -> Picks {
             .iter()
             .map(|(code, count)| (*code, *count))
             .collect(),
-        tools: ineligible
-            .map(|tool| (tool.tool_id.clone(), reasons(&tool.reasons)))
+        ineligible: ineligible
+            .map(|tool| IneligibleView {
+                tool: tool.tool_id.clone(),
+                reasons: join_reasons(&tool.reasons),
+            })
             .collect(),
-        next: next(selection, all),
+        considered: considered(selection, all),
         stages: stages(selection),
     }
 }
 
-fn reasons(reasons: &[picktools::access::IneligibleReason]) -> String {
+fn join_reasons(reasons: &[picktools::access::IneligibleReason]) -> String {
     reasons
         .iter()
         .map(picktools::access::IneligibleReason::describe)
@@ -182,7 +206,7 @@ fn reasons(reasons: &[picktools::access::IneligibleReason]) -> String {
         .join("; ")
 }
 
-fn shown(pick: &Pick, is_required: bool, scale: &Scale) -> Shown {
+fn pick_view(pick: &Pick, is_required: bool, scale: &Scale) -> PickView {
     let provenance = &pick.provenance;
     let flags = [
         ("unsafe", pick.tool.is_unsafe()),
@@ -193,7 +217,7 @@ fn shown(pick: &Pick, is_required: bool, scale: &Scale) -> Shown {
     let mut notes = Vec::new();
     if let Some(definition) = pick.definition {
         let detail = if definition.detail == Detail::Full {
-            "whole"
+            "complete"
         } else {
             definition.detail.name()
         };
@@ -203,28 +227,28 @@ fn shown(pick: &Pick, is_required: bool, scale: &Scale) -> Shown {
         ));
     }
     if let Some(covers) = &provenance.covers {
-        notes.push(format!("for the part “{}”", covers.part));
+        notes.push(format!("serves the part “{}”", covers.part));
     }
     if !pick.same_as.is_empty() {
-        notes.push(format!("the same as {}", pick.same_as.join(", ")));
+        notes.push(format!("duplicates: {}", pick.same_as.join(", ")));
     }
     if !provenance.requires_ineligible.is_empty() {
         notes.push(format!(
-            "requires {}, which the role may not see",
+            "requires {}, which the role may not use",
             provenance.requires_ineligible.join(", ")
         ));
     }
-    Shown {
+    PickView {
         id: pick.tool.id.clone(),
         score: format!("{:.2}", pick.score),
         percent: percent(pick.score),
         reason: pick.reason.clone(),
         description: pick.tool.description.clone(),
         bars: scale.bars(provenance),
-        words: words(provenance),
+        words: matched_words(provenance),
         flags: flags
             .into_iter()
-            .filter(|(_, holds)| *holds)
+            .filter(|(_, is_set)| *is_set)
             .map(|(flag, _)| flag)
             .collect(),
         notes,
@@ -241,7 +265,7 @@ fn facts(snapshot: &Snapshot, selection: &Selection, time: Duration) -> Vec<Fact
     };
     if let Some(answerable) = selection.answerable {
         let figure = format!("{answerable:.2}");
-        let note = "that any tool of the role answers it".to_owned();
+        let note = "probability that any tool of the role fits".to_owned();
         facts.push(Fact {
             label: "answerable",
             figure,
@@ -257,7 +281,7 @@ fn facts(snapshot: &Snapshot, selection: &Selection, time: Duration) -> Vec<Fact
     facts.push(fact(
         "picked",
         selection.picks.len().to_string(),
-        format!("of {considered} that the role may see"),
+        format!("of {considered} tools of the role"),
     ));
     facts.push(fact(
         "below the threshold",
@@ -267,12 +291,12 @@ fn facts(snapshot: &Snapshot, selection: &Selection, time: Duration) -> Vec<Fact
     if let Some(TokenReport { picks, catalog, .. }) = &selection.tokens {
         let catalog = catalog.filter(|all| *all > 0);
         let note = catalog.map_or_else(String::new, |all| {
-            format!("of {} for all tools", grouped(all))
+            format!("of {} for all tools", format_count(all))
         });
         let share = catalog.map(|all| percent(*picks as f32 / all as f32));
         facts.push(Fact {
             label: "tokens",
-            figure: grouped(*picks),
+            figure: format_count(*picks),
             note,
             percent: share,
         });
@@ -286,13 +310,13 @@ fn facts(snapshot: &Snapshot, selection: &Selection, time: Duration) -> Vec<Fact
     facts
 }
 
-/// A count with its thousands apart.
-fn grouped(count: usize) -> String {
+/// Formats a count with separated thousands.
+fn format_count(count: usize) -> String {
     let digits = count.to_string();
     let places = digits
         .char_indices()
         .map(|(place, digit)| match digits.len() - place {
-            left if place > 0 && left.is_multiple_of(3) => format!(",{digit}"),
+            remaining if place > 0 && remaining.is_multiple_of(3) => format!(",{digit}"),
             _ => digit.to_string(),
         });
     places.collect()
@@ -301,26 +325,24 @@ fn grouped(count: usize) -> String {
 fn notes(selection: &Selection) -> Vec<String> {
     let mut notes = Vec::new();
     match &selection.nothing_fits {
-        Some(NothingFits::NearSource { source }) => {
-            notes.push(format!(
-                "Of all servers {source} is near what is asked for."
-            ));
+        Some(NoMatchKind::NearSource { source }) => {
+            notes.push(format!("Closest server: {source}."));
         }
-        Some(NothingFits::OutOfScope) => {
-            notes.push("No server is near what is asked for.".to_owned())
+        Some(NoMatchKind::OutOfScope) => {
+            notes.push("No server is close to the request.".to_owned())
         }
         _ => {}
     }
     if let Some(blocked) = &selection.blocked {
         notes.push(format!(
-            "{} would be the best, with a score of {:.2}, but is left out: {}.",
+            "{} is the best match (score {:.2}) but not eligible: {}.",
             blocked.tool_id,
             blocked.score,
-            reasons(&blocked.reasons)
+            join_reasons(&blocked.reasons)
         ));
     }
     if let Some(why) = selection.uncalibrated {
-        notes.push(format!("The scores are no probabilities: {why}."));
+        notes.push(format!("The scores are not probabilities: {why}."));
     }
     notes.extend(
         selection
@@ -331,18 +353,18 @@ fn notes(selection: &Selection) -> Vec<String> {
     notes
 }
 
-/// The best of those that were not picked.
-fn next(selection: &Selection, all: &Selection) -> Vec<(String, String, String)> {
-    let least = PickOptions::default().min_score;
-    let why = |candidate: &Considered| {
+/// Returns the best candidates that were not picked.
+fn considered(selection: &Selection, all: &Selection) -> Vec<CandidateView> {
+    let threshold = PickOptions::default().min_score;
+    let reason = |candidate: &ConsideredCandidate| {
         let dropped = selection
             .dropped
             .iter()
             .find(|dropped| dropped.tool_id == candidate.tool_id);
         match dropped {
             Some(dropped) => dropped.reason.to_string(),
-            None if candidate.score < least => format!("below the threshold of {least}"),
-            None => "others rank higher".to_owned(),
+            None if candidate.score < threshold => format!("below the threshold of {threshold}"),
+            None => "other tools rank higher".to_owned(),
         }
     };
     let picks: Vec<&str> = selection
@@ -356,17 +378,15 @@ fn next(selection: &Selection, all: &Selection) -> Vec<(String, String, String)>
         .iter()
         .flatten()
         .filter(|candidate| !picks.contains(&candidate.tool_id.as_str()));
-    let told = |candidate: &Considered| {
-        (
-            candidate.tool_id.clone(),
-            format!("{:.3}", candidate.score),
-            why(candidate),
-        )
+    let view = |candidate: &ConsideredCandidate| CandidateView {
+        tool: candidate.tool_id.clone(),
+        score: format!("{:.3}", candidate.score),
+        reason: reason(candidate),
     };
-    others.take(NEXT).map(told).collect()
+    others.take(MAX_CONSIDERED).map(view).collect()
 }
 
-fn stages(selection: &Selection) -> Vec<(String, String, String)> {
+fn stages(selection: &Selection) -> Vec<StageView> {
     let time = |stage| {
         let time = selection
             .timings
@@ -380,12 +400,10 @@ fn stages(selection: &Selection) -> Vec<(String, String, String)> {
     selection
         .stages
         .iter()
-        .map(|report| {
-            (
-                report.stage.to_string(),
-                report.status.to_string(),
-                time(report.stage),
-            )
+        .map(|report| StageView {
+            stage: report.stage.to_string(),
+            status: report.status.to_string(),
+            time: time(report.stage),
         })
         .collect()
 }

@@ -1,4 +1,4 @@
-//! The catalog: what tools there are, page by page, and each as a whole.
+//! The Catalog section: pages of tools, and the complete definition of a tool.
 
 use std::sync::Arc;
 
@@ -12,46 +12,49 @@ use picktools_gateway::snapshot::Snapshot;
 use picktools_provider::Tokenizer;
 use serde::Deserialize;
 
-use super::{Problem, blocking, filters, written};
+use super::{ConsoleError, filters, render, run_blocking};
 
-/// How many tools are on a page.
-const PAGE: usize = 50;
+/// The number of tools of a page.
+const PAGE_SIZE: usize = 50;
 
-/// Which tools are wanted.
+/// The filter of the list.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(super) struct CatalogQuery {
     text: String,
     server: String,
-    kind: Kind,
+    kind: ToolFilter,
     page: usize,
 }
 
-/// Of which kind they are.
+/// A property by which tools are filtered.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Kind {
+enum ToolFilter {
     #[default]
     All,
     Unsafe,
     Untrusted,
-    Held,
+    #[serde(rename = "held")]
+    Quarantined,
 }
 
 /// A page of the catalog.
 #[derive(Template)]
 #[template(path = "console/catalog.html")]
-pub(crate) struct Listed {
-    tools: Vec<Row>,
-    found: usize,
-    of: usize,
-    /// From 1.
+pub(crate) struct CatalogFragment {
+    tools: Vec<ToolRow>,
+    /// The number of matching tools.
+    matching: usize,
+    /// The number of all tools.
+    total: usize,
+    /// The number of the page, from 1.
     page: usize,
     pages: usize,
 }
 
-/// A tool on it.
-struct Row {
+/// A tool of the list.
+struct ToolRow {
     id: String,
     title: Option<String>,
     description: String,
@@ -60,50 +63,50 @@ struct Row {
 
 pub(super) async fn list(
     State(hub): State<Arc<Hub>>,
-    Query(wanted): Query<Wanted>,
-) -> Result<Html<String>, Problem> {
+    Query(query): Query<CatalogQuery>,
+) -> Result<Html<String>, ConsoleError> {
     let snapshot = hub.snapshot();
-    blocking(move || written(&listed(&snapshot, &wanted))).await
+    run_blocking(move || render(&catalog_fragment(&snapshot, &query))).await
 }
 
-fn listed(snapshot: &Snapshot, wanted: &Wanted) -> Listed {
-    let text = wanted.text.trim().to_lowercase();
+fn catalog_fragment(snapshot: &Snapshot, query: &CatalogQuery) -> CatalogFragment {
+    let text = query.text.trim().to_lowercase();
     let has_text = |tool: &Tool| {
-        let texts = [Some(&tool.id), tool.title.as_ref(), Some(&tool.description)];
+        let fields = [Some(&tool.id), tool.title.as_ref(), Some(&tool.description)];
         text.is_empty()
-            || texts
+            || fields
                 .into_iter()
                 .flatten()
-                .any(|within| within.to_lowercase().contains(&text))
+                .any(|field| field.to_lowercase().contains(&text))
     };
-    let is_wanted = |tool: &&Arc<Tool>| {
-        let is_of_server = wanted.server.is_empty() || tool.source.as_ref() == Some(&wanted.server);
-        let is_of_kind = match wanted.kind {
-            Kind::All => true,
-            Kind::Unsafe => tool.is_unsafe(),
-            Kind::Untrusted => tool.untrusted,
-            Kind::Held => snapshot.held.contains(&tool.id),
+    let matches_query = |tool: &&Arc<Tool>| {
+        let matches_server = query.server.is_empty() || tool.source.as_ref() == Some(&query.server);
+        let matches_kind = match query.kind {
+            ToolFilter::All => true,
+            ToolFilter::Unsafe => tool.is_unsafe(),
+            ToolFilter::Untrusted => tool.untrusted,
+            ToolFilter::Quarantined => snapshot.quarantined.contains(&tool.id),
         };
-        is_of_server && is_of_kind && has_text(tool)
+        matches_server && matches_kind && has_text(tool)
     };
     let tools = snapshot.engine.catalog().tools();
-    let found: Vec<&Arc<Tool>> = tools.iter().filter(is_wanted).collect();
-    let pages = found.len().div_ceil(PAGE).max(1);
-    let page = wanted.page.clamp(1, pages);
-    let rows = found
+    let matching: Vec<&Arc<Tool>> = tools.iter().filter(matches_query).collect();
+    let pages = matching.len().div_ceil(PAGE_SIZE).max(1);
+    let page = query.page.clamp(1, pages);
+    let rows = matching
         .iter()
-        .skip((page - 1) * PAGE)
-        .take(PAGE)
-        .map(|tool| Row {
+        .skip((page - 1) * PAGE_SIZE)
+        .take(PAGE_SIZE)
+        .map(|tool| ToolRow {
             id: tool.id.clone(),
             title: tool.title.clone(),
             description: tool.description.clone(),
             flags: flags(snapshot, tool),
         });
-    Listed {
+    CatalogFragment {
         tools: rows.collect(),
-        found: found.len(),
-        of: tools.len(),
+        matching: matching.len(),
+        total: tools.len(),
         page,
         pages,
     }
@@ -111,29 +114,29 @@ fn listed(snapshot: &Snapshot, wanted: &Wanted) -> Listed {
 
 fn flags(snapshot: &Snapshot, tool: &Tool) -> Vec<&'static str> {
     let flags = [
-        ("held", snapshot.held.contains(&tool.id)),
+        ("quarantined", snapshot.quarantined.contains(&tool.id)),
         ("unsafe", tool.is_unsafe()),
         ("untrusted", tool.untrusted),
-        ("only reads", tool.annotations.read_only_hint == Some(true)),
+        ("read-only", tool.annotations.read_only_hint == Some(true)),
     ];
     flags
         .into_iter()
-        .filter(|(_, holds)| *holds)
+        .filter(|(_, is_set)| *is_set)
         .map(|(flag, _)| flag)
         .collect()
 }
 
-/// Which tool.
+/// The id of the tool to show.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Named {
+pub(super) struct ToolQuery {
     id: String,
 }
 
-/// A tool, whole.
+/// A tool with its complete definition.
 #[derive(Template)]
 #[template(path = "console/tool.html")]
-pub(crate) struct Whole {
+pub(crate) struct ToolFragment {
     description: String,
     facts: Vec<(&'static str, String)>,
     definition: String,
@@ -141,19 +144,24 @@ pub(crate) struct Whole {
 
 pub(super) async fn tool(
     State(hub): State<Arc<Hub>>,
-    Query(named): Query<Named>,
-) -> Result<Html<String>, Problem> {
+    Query(query): Query<ToolQuery>,
+) -> Result<Html<String>, ConsoleError> {
     let snapshot = hub.snapshot();
-    blocking(move || {
+    run_blocking(move || {
         let tools = snapshot.engine.catalog().tools();
-        let tool = tools.iter().find(|tool| tool.id == named.id);
-        let gone = || Problem::new(StatusCode::NOT_FOUND, "there is no such tool any longer");
-        written(&whole(&snapshot, tool.ok_or_else(gone)?))
+        let tool = tools.iter().find(|tool| tool.id == query.id);
+        let gone = || {
+            ConsoleError::new(
+                StatusCode::NOT_FOUND,
+                "the catalog no longer has this tool; reload the list",
+            )
+        };
+        render(&tool_fragment(&snapshot, tool.ok_or_else(gone)?))
     })
     .await
 }
 
-fn whole(snapshot: &Snapshot, tool: &Tool) -> Whole {
+fn tool_fragment(snapshot: &Snapshot, tool: &Tool) -> ToolFragment {
     let definition = snapshot.definition(tool);
     let tokens =
         definition.map(|definition| Tokenizer::O200k.count(&definition.to_string()).to_string());
@@ -162,7 +170,7 @@ fn whole(snapshot: &Snapshot, tool: &Tool) -> Whole {
         (!items.is_empty()).then(|| items.iter().cloned().collect::<Vec<_>>().join(", "))
     };
     let facts = [
-        ("models call it", snapshot.names.get(&tool.id).cloned()),
+        ("shown name", snapshot.names.get(&tool.id).cloned()),
         ("title", tool.title.clone()),
         ("server", tool.source.clone()),
         ("roles", list(&tool.allowed_roles)),
@@ -171,12 +179,12 @@ fn whole(snapshot: &Snapshot, tool: &Tool) -> Whole {
         (
             "state",
             snapshot
-                .held
+                .quarantined
                 .contains(&tool.id)
-                .then(|| "held: its definition of now waits for approval".to_owned()),
+                .then(|| "quarantined: its current definition waits for approval".to_owned()),
         ),
     ];
-    Whole {
+    ToolFragment {
         description: tool.description.clone(),
         facts: facts
             .into_iter()

@@ -1,33 +1,33 @@
-// The console's page. What it shows are fragments that the server writes, in which all text is escaped; nothing here makes
-// HTML of text. The key is kept for as long as this tab lives, and sent in a header.
+// The script of the console page. It inserts fragments of HTML that the server renders with all text escaped. It never turns
+// text into HTML. The key is stored until the tab closes, and is sent in a header.
 "use strict";
 
 (() => {
   const KEY = "picktools-console-key";
-  const PARTS = ["try", "catalog", "waiting", "live", "servers"];
-  const ROWS = 200;
-  const LOOK_MS = 5000;
+  const SECTIONS = ["try", "catalog", "waiting", "live", "servers"];
+  const MAX_ENTRIES = 200;
+  const COUNT_INTERVAL_MS = 5000;
 
   const byId = (id) => document.getElementById(id);
   const wait = (ms) => new Promise((done) => setTimeout(done, ms));
-  // Ends what is under way when the key is forgotten.
+  // Aborts the requests in progress when the key is forgotten.
   let session = new AbortController();
 
-  function keyOfLink() {
-    const found = /^#key=(.+)$/.exec(location.hash);
-    if (!found) return;
+  function takeKeyFromLink() {
+    const match = /^#key=(.+)$/.exec(location.hash);
+    if (!match) return;
     history.replaceState(null, "", location.pathname);
-    sessionStorage.setItem(KEY, found[1]);
+    sessionStorage.setItem(KEY, match[1]);
   }
 
   function say(text, isBad = false) {
-    const said = byId("said");
-    said.textContent = text;
-    said.classList.toggle("bad", isBad);
+    const status = byId("said");
+    status.textContent = text;
+    status.classList.toggle("bad", isBad);
   }
 
-  // A request of ours, with the key. What is refused for its key shows the door.
-  async function ask(path, body) {
+  // Sends a request with the key. If the key is refused, shows the sign-in form.
+  async function send(path, body) {
     const headers = new Headers();
     headers.set("Authorization", "Bearer " + (sessionStorage.getItem(KEY) ?? ""));
     const request = { headers, cache: "no-store", credentials: "omit", signal: session.signal };
@@ -38,35 +38,35 @@
     }
     const answer = await fetch(path, request);
     if (answer.ok) return answer;
-    const why = (await answer.text()).trim() || answer.statusText;
-    if (answer.status === 401 || answer.status === 403) forget(why);
-    throw new Error(why);
+    const reason = (await answer.text()).trim() || answer.statusText;
+    if (answer.status === 401 || answer.status === 403) forget(reason);
+    throw new Error(reason);
   }
 
-  // Says what went wrong, unless that was ended on purpose.
-  function failed(error) {
+  // Shows an error, unless the request was aborted on purpose.
+  function showError(error) {
     if (error.name === "AbortError") return;
-    const lost = error instanceof TypeError;
-    say(lost ? "The gateway cannot be reached, or the key holds characters that no key has." : error.message, true);
+    const isNetworkError = error instanceof TypeError;
+    say(isNetworkError ? "The gateway cannot be reached, or the key contains invalid characters." : error.message, true);
   }
 
   const nodes = (html) => [...new DOMParser().parseFromString(html, "text/html").body.childNodes];
 
-  // Asks for a fragment, and puts it in, unless another was asked for meanwhile.
+  // Requests a fragment and inserts it, unless a later request was sent for the same place.
   const turns = new WeakMap();
   async function fill(place, path, body) {
     const turn = (turns.get(place) ?? 0) + 1;
     turns.set(place, turn);
     place.setAttribute("aria-busy", "true");
     try {
-      const html = await (await ask(path, body)).text();
+      const html = await (await send(path, body)).text();
       if (turns.get(place) === turn) place.replaceChildren(...nodes(html));
     } finally {
       if (turns.get(place) === turn) place.removeAttribute("aria-busy");
     }
   }
 
-  function forget(why) {
+  function forget(reason) {
     session.abort();
     session = new AbortController();
     sessionStorage.removeItem(KEY);
@@ -76,10 +76,10 @@
     byId("key").value = "";
     byId("key").focus();
     document.title = "picktools console";
-    say(why, why !== "");
+    say(reason, reason !== "");
   }
 
-  // Shows all parts to whoever has a key.
+  // Loads the sections if there is a key, and shows the sign-in form otherwise.
   async function open() {
     if (!sessionStorage.getItem(KEY)) {
       byId("door").hidden = false;
@@ -89,7 +89,7 @@
       await fill(byId("parts"), "/console/parts");
     } catch (error) {
       if (sessionStorage.getItem(KEY)) byId("door").hidden = false;
-      failed(error);
+      showError(error);
       return;
     }
     byId("door").hidden = true;
@@ -101,11 +101,11 @@
 
   function show() {
     if (!byId("try")) return;
-    const asked = location.hash.slice(1);
-    if (asked !== "" && !PARTS.includes(asked)) return;
-    const part = asked || "try";
+    const requested = location.hash.slice(1);
+    if (requested !== "" && !SECTIONS.includes(requested)) return;
+    const part = requested || "try";
     say("");
-    for (const name of PARTS) byId(name).hidden = name !== part;
+    for (const name of SECTIONS) byId(name).hidden = name !== part;
     for (const link of document.querySelectorAll("nav a")) {
       if (link.hash === "#" + part) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
@@ -117,7 +117,7 @@
 
   function load(part) {
     const loads = { catalog: () => tools(1), waiting: waiting, servers: () => fill(byId("servers-list"), "/console/servers") };
-    loads[part]?.().catch(failed);
+    loads[part]?.().catch(showError);
   }
 
   const waiting = async () => {
@@ -126,32 +126,32 @@
   };
 
   const tools = (page) => {
-    const wanted = new URLSearchParams({
+    const query = new URLSearchParams({
       text: byId("text").value, server: byId("server").value, kind: byId("kind").value, page: String(page),
     });
-    return fill(byId("tools"), "/console/catalog?" + wanted);
+    return fill(byId("tools"), "/console/catalog?" + query);
   };
 
   async function attempt() {
     const body = { request: byId("request").value, picks: Number(byId("picks").value), role: byId("role").value };
     say("");
     await fill(byId("picks-found"), "/console/try", body);
-    const found = byId("picks-found").querySelectorAll(".picks > li").length;
-    say(found === 1 ? "1 tool was picked." : found + " tools were picked.");
+    const picks = byId("picks-found").querySelectorAll(".picks > li").length;
+    say(picks === 1 ? "1 tool was picked." : picks + " tools were picked.");
   }
 
-  // How much waits; the list itself stays as it is while somebody reads it.
+  // Updates the number of waiting items. The list itself does not change while the operator reads it.
   async function count() {
     const { signal } = session;
     while (!signal.aborted) {
       if (!document.hidden) {
         try {
-          badge(Number(await (await ask("/console/waiting/count")).text()));
+          badge(Number(await (await send("/console/waiting/count")).text()));
         } catch (error) {
           if (signal.aborted) return;
         }
       }
-      await wait(LOOK_MS);
+      await wait(COUNT_INTERVAL_MS);
     }
   }
 
@@ -170,7 +170,7 @@
     const buttons = button.closest(".decide").querySelectorAll("button");
     for (const each of buttons) each.disabled = true;
     try {
-      say(await (await ask(path, body)).text());
+      say(await (await send(path, body)).text());
     } catch (error) {
       for (const each of buttons) each.disabled = false;
       throw error;
@@ -179,15 +179,15 @@
     byId("waiting-title").focus();
   }
 
-  // The stream of what is decided. An EventSource cannot send a key.
-  const live = { isPaused: false, kept: [] };
+  // The stream of journal entries. It uses fetch because an EventSource cannot send a key.
+  const live = { isPaused: false, pending: [] };
 
   async function listen() {
     const { signal } = session;
     const state = byId("live-state");
     while (!signal.aborted) {
       try {
-        const answer = await ask("/console/live");
+        const answer = await send("/console/live");
         state.textContent = "listening";
         const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
         for (let rest = ""; ;) {
@@ -195,17 +195,17 @@
           if (done) break;
           const events = (rest + value).split("\n\n");
           rest = events.pop();
-          for (const event of events) heard(event);
+          for (const event of events) addEntry(event);
         }
       } catch (error) {
         if (signal.aborted) return;
-        state.textContent = "connecting again";
+        state.textContent = "reconnecting";
         await wait(2000);
       }
     }
   }
 
-  function heard(event) {
+  function addEntry(event) {
     const data = event.split("\n").filter((line) => line.startsWith("data:"));
     if (data.length === 0) return;
     const [row] = nodes(data.map((line) => line.slice(5).replace(/^ /, "")).join("\n"));
@@ -215,25 +215,25 @@
       time.dateTime = at.toISOString();
       time.textContent = at.toLocaleTimeString();
     }
-    live.kept.unshift(row);
-    live.kept.length = Math.min(live.kept.length, ROWS);
-    if (live.isPaused) byId("pause").textContent = "Go on (" + live.kept.length + " new)";
-    else flow();
+    live.pending.unshift(row);
+    live.pending.length = Math.min(live.pending.length, MAX_ENTRIES);
+    if (live.isPaused) byId("pause").textContent = "Resume (" + live.pending.length + " new)";
+    else showPending();
   }
 
-  function flow() {
+  function showPending() {
     const entries = byId("entries");
-    entries.prepend(...live.kept);
-    live.kept = [];
-    while (entries.children.length > ROWS) entries.lastElementChild.remove();
+    entries.prepend(...live.pending);
+    live.pending = [];
+    while (entries.children.length > MAX_ENTRIES) entries.lastElementChild.remove();
     byId("live-empty").hidden = entries.children.length > 0;
   }
 
   function pause(button) {
     live.isPaused = !live.isPaused;
     button.setAttribute("aria-pressed", String(live.isPaused));
-    button.textContent = live.isPaused ? "Go on" : "Pause";
-    if (!live.isPaused) flow();
+    button.textContent = live.isPaused ? "Resume" : "Pause";
+    if (!live.isPaused) showPending();
   }
 
   document.addEventListener("submit", (event) => {
@@ -244,8 +244,8 @@
       say("");
       open();
     }
-    if (id === "try-form") attempt().catch(failed);
-    if (id === "catalog-form") tools(1).catch(failed);
+    if (id === "try-form") attempt().catch(showError);
+    if (id === "catalog-form") tools(1).catch(showError);
   });
 
   document.addEventListener("click", (event) => {
@@ -259,12 +259,12 @@
     else if (button.id === "pause") pause(button);
     else if (button.id === "clear") {
       byId("entries").replaceChildren();
-      live.kept = [];
-      flow();
+      live.pending = [];
+      showPending();
     } else if (button.dataset.load) load(button.dataset.load);
     else if (button.dataset.page) {
-      tools(Number(button.dataset.page)).then(() => byId("text").scrollIntoView()).catch(failed);
-    } else if (button.dataset.definition !== undefined || button.dataset.call !== undefined) decide(button).catch(failed);
+      tools(Number(button.dataset.page)).then(() => byId("text").scrollIntoView()).catch(showError);
+    } else if (button.dataset.definition !== undefined || button.dataset.call !== undefined) decide(button).catch(showError);
   });
 
   document.addEventListener("keydown", (event) => {
@@ -278,25 +278,25 @@
   document.addEventListener("input", (event) => {
     if (!event.target.closest("#catalog-form")) return;
     clearTimeout(typed);
-    typed = setTimeout(() => tools(1).catch(failed), 150);
+    typed = setTimeout(() => tools(1).catch(showError), 150);
   });
 
-  // A definition is asked for when it is first looked at.
+  // A definition is requested when it is opened for the first time.
   document.addEventListener("toggle", (event) => {
     const { target } = event;
     if (!target.open || target.dataset.tool === undefined) return;
     const place = target.querySelector(".definition");
     if (place.childElementCount > 0) return;
-    fill(place, "/console/tool?" + new URLSearchParams({ id: target.dataset.tool })).catch(failed);
+    fill(place, "/console/tool?" + new URLSearchParams({ id: target.dataset.tool })).catch(showError);
   }, true);
 
   window.addEventListener("hashchange", () => {
     if (location.hash.startsWith("#key=")) {
-      keyOfLink();
+      takeKeyFromLink();
       open();
     } else show();
   });
 
-  keyOfLink();
+  takeKeyFromLink();
   open();
 })();

@@ -1,22 +1,22 @@
-//! How templates show text that somebody else wrote. Templates escape what comes out of these.
+//! Template filters for untrusted text. The templates escape their output.
 
-#![expect(unreachable_pub, reason = "what the macro writes is public")]
+#![expect(unreachable_pub, reason = "the macro generates public items")]
 
 use std::fmt::Display;
 
 use askama::{Result, Values, filter_fn};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 
-/// The most characters of a line.
+/// The largest length of a line, in characters.
 const MAX_LINE_CHARS: usize = 400;
 
-/// A name, on one line; what hides in it is marked.
+/// Returns a name on one line, with invisible characters marked.
 #[filter_fn]
 pub(super) fn name<T: Display>(text: T, _: &dyn Values) -> Result<String> {
     Ok(marked(&text.to_string(), MAX_NAME_CHARS).into_owned())
 }
 
-/// A text on one line, of which the beginning is enough.
+/// Returns the beginning of a text, on one line.
 #[filter_fn]
 pub(super) fn line<T: Display>(text: T, _: &dyn Values) -> Result<String> {
     let text = text.to_string();
@@ -29,14 +29,13 @@ pub(super) fn line<T: Display>(text: T, _: &dyn Values) -> Result<String> {
     Ok(marked(&lines.join(" "), MAX_LINE_CHARS).into_owned())
 }
 
-/// A whole text with its lines.
+/// Returns the complete text with its lines.
 #[filter_fn]
-pub(super) fn whole<T: Display>(text: T, _: &dyn Values) -> Result<String> {
+pub(super) fn full_text<T: Display>(text: T, _: &dyn Values) -> Result<String> {
     Ok(lines(&text.to_string()))
 }
 
-/// The lines of a text, with what hides in them marked. A tab hides nothing, but may stand for more
-/// than is seen of it.
+/// Returns the lines of a text, with invisible characters marked. A tab becomes four spaces.
 pub(super) fn lines(text: &str) -> String {
     let line = |line: &str| marked(line.trim_end_matches('\r'), usize::MAX).into_owned();
     text.replace('\t', "    ")

@@ -1,4 +1,4 @@
-//! What is decided, as it happens: picks, calls and approvals, told to whoever watches.
+//! The Live section: a stream of picks, calls and approvals.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::Stream;
 use futures_util::stream::unfold;
 use picktools_gateway::hub::Hub;
-use picktools_gateway::journal::Entry;
+use picktools_gateway::journal::JournalEntry;
 use serde_json::Value;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -18,22 +18,22 @@ use tokio::time::timeout_at;
 
 use super::filters;
 
-/// After how long a stream ends: the page then comes again, with a key that must be good still.
-const LONGEST: Duration = Duration::from_secs(300);
-/// How many picks of a selection are shown.
-const PICKS: usize = 8;
+/// The time after which a stream ends. The page then reconnects, and its key is checked again.
+const MAX_STREAM_TIME: Duration = Duration::from_secs(300);
+/// The number of picks of a selection that are shown.
+const MAX_PICKS: usize = 8;
 
-/// An entry of the journal, as a row.
+/// An entry of the journal as a row.
 #[derive(Template, Default)]
 #[template(path = "console/entry.html")]
-struct Row {
+struct JournalRow {
     at_ms: u64,
     kind: String,
-    /// How a call ended, or which way a request came.
+    /// The outcome of a call, or the route of a request.
     tag: String,
     is_bad: bool,
     title: String,
-    /// Who.
+    /// The key and the role of the caller.
     who: String,
     details: Vec<String>,
     time: String,
@@ -42,27 +42,28 @@ struct Row {
 pub(super) async fn follow(
     State(hub): State<Arc<Hub>>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let heard = (hub.journal.subscribe(), Instant::now() + LONGEST);
+    let state = (hub.journal.subscribe(), Instant::now() + MAX_STREAM_TIME);
     let first = futures_util::stream::iter([Ok(Event::default().comment("listening"))]);
-    let rows = unfold(heard, |(mut heard, until)| async move {
-        Some((next(&mut heard, until).await?, (heard, until)))
+    let rows = unfold(state, |(mut entries, deadline)| async move {
+        let event = next_event(&mut entries, deadline).await?;
+        Some((event, (entries, deadline)))
     });
     Sse::new(futures_util::StreamExt::chain(first, rows)).keep_alive(KeepAlive::default())
 }
 
-/// The next row; `None` at the end.
-async fn next(
-    heard: &mut Receiver<Arc<Entry>>,
-    until: Instant,
+/// Returns the next row as an event, or `None` at the end of the stream.
+async fn next_event(
+    entries: &mut Receiver<Arc<JournalEntry>>,
+    deadline: Instant,
 ) -> Option<Result<Event, Infallible>> {
     loop {
-        let row = match timeout_at(until.into(), heard.recv()).await.ok()? {
-            // By its form as JSON, which is that of the audit.
-            Ok(entry) => row(&serde_json::to_value(&*entry).ok()?),
-            Err(RecvError::Lagged(missed)) => Row {
+        let row = match timeout_at(deadline.into(), entries.recv()).await.ok()? {
+            // The row is built from the JSON form of the entry, as in the audit log.
+            Ok(entry) => journal_row(&serde_json::to_value(&*entry).ok()?),
+            Err(RecvError::Lagged(missed)) => JournalRow {
                 kind: "missed".to_owned(),
-                title: format!("{missed} entries came too fast"),
-                ..Row::default()
+                title: format!("{missed} entries were skipped: too many at once"),
+                ..JournalRow::default()
             },
             Err(RecvError::Closed) => return None,
         };
@@ -72,7 +73,7 @@ async fn next(
     }
 }
 
-fn row(entry: &Value) -> Row {
+fn journal_row(entry: &Value) -> JournalRow {
     let text = |member: &str| entry[member].as_str().unwrap_or_default().to_owned();
     let time = entry["time_us"]
         .as_u64()
@@ -84,15 +85,15 @@ fn row(entry: &Value) -> Row {
         .into_iter()
         .filter(|name| !name.is_empty())
         .collect();
-    let mut row = Row {
+    let mut row = JournalRow {
         at_ms: entry["at_ms"].as_u64().unwrap_or_default(),
         kind: text("kind"),
         who: who.join(" · "),
         time,
-        ..Row::default()
+        ..JournalRow::default()
     };
     match row.kind.as_str() {
-        "selection" => selection(entry, &mut row),
+        "selection" => fill_selection(entry, &mut row),
         "call" => {
             row.title = if entry["tool"].is_string() {
                 text("tool")
@@ -101,15 +102,15 @@ fn row(entry: &Value) -> Row {
             };
             row.tag = text("outcome");
             row.is_bad = !["done", "asked"].contains(&row.tag.as_str());
-            row.details.extend(told(&entry["arguments"]));
+            row.details.extend(short_text(&entry["arguments"]));
         }
         "approval" => {
-            let of = ["tool", "server", "call"]
+            let subject = ["tool", "server", "call"]
                 .into_iter()
                 .find(|member| entry[*member].is_string());
-            row.title = of.map_or_else(String::new, text);
+            row.title = subject.map_or_else(String::new, text);
             row.tag = text("decision");
-            row.details.extend(told(&entry["shown"]));
+            row.details.extend(short_text(&entry["shown"]));
             row.who = entry["by"]["key"]
                 .as_str()
                 .or_else(|| entry["by"].as_str())
@@ -117,28 +118,32 @@ fn row(entry: &Value) -> Row {
                 .to_owned();
         }
         _ => {
-            row.title = told(&entry["changed"])
+            row.title = short_text(&entry["changed"])
                 .map_or_else(String::new, |changed| format!("changed: {changed}"))
         }
     }
     row
 }
 
-fn selection(entry: &Value, row: &mut Row) {
+fn fill_selection(entry: &Value, row: &mut JournalRow) {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     row.tag = text(&entry["via"]).unwrap_or_default();
     let query = &entry["query"];
     let title = text(query)
         .or_else(|| text(&query["text"]))
         .or_else(|| text(&entry["api"]));
-    row.title = title.unwrap_or_else(|| "a request that is not kept".to_owned());
+    row.title = title.unwrap_or_else(|| "request text not recorded".to_owned());
     if let Some(why) = entry["unchanged"].as_str() {
-        row.details.push(format!("went on as it came: {why}"));
+        row.details.push(format!("forwarded unchanged: {why}"));
     }
-    if let (Some(shown), Some(of)) = (entry["shown"].as_u64(), entry["of"].as_u64()) {
-        row.details.push(format!("{shown} of {of} tools"));
+    if let (Some(shown), Some(total)) = (entry["shown"].as_u64(), entry["of"].as_u64()) {
+        row.details.push(format!("{shown} of {total} tools"));
     }
-    let picks = entry["picks"].as_array().into_iter().flatten().take(PICKS);
+    let picks = entry["picks"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .take(MAX_PICKS);
     row.details.extend(picks.filter_map(|pick| {
         match (pick["tool"].as_str(), pick["score"].as_f64()) {
             (Some(tool), Some(score)) => Some(format!("{tool} {score:.2}")),
@@ -146,17 +151,23 @@ fn selection(entry: &Value, row: &mut Row) {
         }
     }));
     if entry["picks"].as_array().is_some_and(Vec::is_empty) {
-        row.details.push("nothing fits".to_owned());
+        row.details.push("no tool fits".to_owned());
     }
     row.is_bad = entry["degraded"] == true;
 }
 
-/// A value in few words; `None` where there is nothing in it.
-fn told(value: &Value) -> Option<String> {
+/// Returns a value as short text, or `None` for `null`.
+fn short_text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
         Value::String(text) => Some(text.clone()),
-        Value::Array(items) => Some(items.iter().filter_map(told).collect::<Vec<_>>().join(", ")),
+        Value::Array(items) => Some(
+            items
+                .iter()
+                .filter_map(short_text)
+                .collect::<Vec<_>>()
+                .join(", "),
+        ),
         other => Some(other.to_string()),
     }
 }
@@ -168,23 +179,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_of_any_kind_is_a_row_and_its_text_stays_text() {
+    fn entry_of_any_kind_becomes_a_row_with_escaped_text() {
         let hostile = "<img src=x onerror=alert(1)>\u{202e}";
         for (entry, expected) in [
             (
-                json!({"kind": "selection", "via": "search", "query": {"text": hostile}, "picks": [{"tool": "up/add", "score": 0.5}]}),
+                json!({
+                    "kind": "selection", "via": "search", "query": {"text": hostile},
+                    "picks": [{"tool": "up/add", "score": 0.5}],
+                }),
                 ["&#60;img", "up/add 0.50", "search"],
             ),
             (
-                json!({"kind": "selection", "via": "model", "api": "/messages", "shown": 3, "of": 40}),
+                json!({
+                    "kind": "selection", "via": "model", "api": "/messages", "shown": 3, "of": 40,
+                }),
                 ["/messages", "3 of 40", "model"],
             ),
             (
-                json!({"kind": "call", "tool": hostile, "outcome": "timed_out", "time_us": 1_530, "arguments": {"a": 1}}),
+                json!({
+                    "kind": "call", "tool": hostile, "outcome": "timed_out", "time_us": 1_530,
+                    "arguments": {"a": 1},
+                }),
                 ["&#60;img", "timed_out", "1.5 ms"],
             ),
             (
-                json!({"kind": "approval", "of": "definition", "tool": "up/grown", "decision": "approved", "by": {"key": "ops"}}),
+                json!({
+                    "kind": "approval", "of": "definition", "tool": "up/grown",
+                    "decision": "approved", "by": {"key": "ops"},
+                }),
                 ["up/grown", "approved", "ops"],
             ),
             (
@@ -192,17 +214,17 @@ mod tests {
                 ["policy", "settings", "catalog"],
             ),
             (
-                json!({"kind": "of another day"}),
-                ["of another day", "entry", "<li"],
+                json!({"kind": "unknown kind"}),
+                ["unknown kind", "entry", "<li"],
             ),
         ] {
-            let written = row(&entry).render().expect("it is written");
+            let html = journal_row(&entry).render().expect("it renders");
             for expected in expected {
-                assert!(written.contains(expected), "{expected}: {written}");
+                assert!(html.contains(expected), "{expected}: {html}");
             }
             assert!(
-                !written.contains("<img") && !written.contains('\u{202e}'),
-                "{written}"
+                !html.contains("<img") && !html.contains('\u{202e}'),
+                "{html}"
             );
         }
     }

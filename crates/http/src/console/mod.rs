@@ -1,10 +1,9 @@
-//! The console: one page for the operator, to try requests, look through the catalog, and decide
-//! what waits.
+//! The console: a page on which the operator tries requests, browses the catalog, and approves
+//! definitions and calls.
 //!
-//! The page itself holds nothing of anybody's. What it shows are fragments of HTML that are written
-//! here, from templates that escape all text and spell out what hides in it ([`filters`]), so that
-//! there is one place for that; the script only puts them in. The policy of the page lets nothing
-//! be loaded or run but its own two files.
+//! The page itself contains no data. The server renders fragments of HTML, and the script inserts
+//! them. The templates escape all text and mark invisible characters ([`filters`]). The content
+//! security policy allows only the script and the style sheet of the page.
 
 mod attempt;
 mod catalog;
@@ -29,19 +28,20 @@ use picktools_gateway::settings::DEFAULT_ROLE;
 
 const SCRIPT: &str = include_str!("console.js");
 const STYLE: &str = include_str!("console.css");
-/// What a browser may do with an answer.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
-                      form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
-/// The most bytes of a request.
+/// The content security policy of all responses.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+                      connect-src 'self'; img-src 'self' data:; form-action 'none'; \
+                      base-uri 'none'; frame-ancestors 'none'";
+/// The largest size of a request body, in bytes.
 const MAX_BYTES: usize = 256 << 10;
 
-/// What a request of the console gets in place of an answer.
-struct Problem {
+/// An error of a console request.
+struct ConsoleError {
     status: StatusCode,
     message: String,
 }
 
-impl Problem {
+impl ConsoleError {
     fn new(status: StatusCode, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -49,40 +49,41 @@ impl Problem {
         }
     }
 
-    fn of(refusal: Refusal) -> Self {
+    fn from_refusal(refusal: Refusal) -> Self {
         Self::new(StatusCode::BAD_REQUEST, refusal.message)
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for ConsoleError {
     fn into_response(self) -> Response {
         (self.status, self.message).into_response()
     }
 }
 
-/// The page, without anything on it.
+/// The page without data.
 #[derive(Template)]
 #[template(path = "console/page.html")]
 struct Page;
 
-/// The parts of the page, with what can be chosen in them.
+/// The sections of the page, with the choices of their forms.
 #[derive(Template)]
 #[template(path = "console/parts.html")]
-struct Parts {
+struct SectionsFragment {
     roles: Vec<String>,
     servers: Vec<String>,
     tools: usize,
 }
 
-/// Writes a template.
-fn written(template: &impl Template) -> Result<Html<String>, Problem> {
-    let failed =
-        |error: askama::Error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
+/// Renders a template.
+fn render(template: &impl Template) -> Result<Html<String>, ConsoleError> {
+    let failed = |error: askama::Error| {
+        ConsoleError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+    };
     template.render().map(Html).map_err(failed)
 }
 
-/// The page and its files, which are for whoever comes.
-pub(crate) fn page() -> Router {
+/// Returns the routes of the page and its files, which need no key.
+pub(crate) fn page_routes() -> Router {
     let file = |kind: &'static str, text: &'static str| {
         get(move || async move {
             (
@@ -92,7 +93,7 @@ pub(crate) fn page() -> Router {
         })
     };
     Router::new()
-        .route("/console", get(|| async { written(&Page) }))
+        .route("/console", get(|| async { render(&Page) }))
         .route(
             "/console/console.js",
             file("text/javascript; charset=utf-8", SCRIPT),
@@ -103,11 +104,11 @@ pub(crate) fn page() -> Router {
         )
 }
 
-/// What is shown on the page, which is for operators.
-pub(crate) fn parts(hub: Arc<Hub>) -> Router {
+/// Returns the routes of the data, which need the key of an operator.
+pub(crate) fn data_routes(hub: Arc<Hub>) -> Router {
     Router::new()
-        .route("/console/parts", get(all))
-        .route("/console/try", post(attempt::attempt))
+        .route("/console/parts", get(sections))
+        .route("/console/try", post(attempt::try_request))
         .route("/console/catalog", get(catalog::list))
         .route("/console/tool", get(catalog::tool))
         .route("/console/waiting", get(waiting::list))
@@ -120,8 +121,8 @@ pub(crate) fn parts(hub: Arc<Hub>) -> Router {
         .with_state(hub)
 }
 
-/// Tells browsers what they may do with an answer of the console.
-pub(crate) async fn bound(request: Request, next: Next) -> Response {
+/// Adds the security headers to a response of the console.
+pub(crate) async fn add_security_headers(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),
@@ -144,21 +145,21 @@ pub(crate) async fn bound(request: Request, next: Next) -> Response {
     response
 }
 
-async fn all(State(hub): State<Arc<Hub>>) -> Result<Html<String>, Problem> {
+async fn sections(State(hub): State<Arc<Hub>>) -> Result<Html<String>, ConsoleError> {
     let servers = hub
         .upstreams()
         .iter()
         .map(|upstream| upstream.server.name.clone())
         .collect();
-    written(&Parts {
-        roles: roles(&hub),
+    render(&SectionsFragment {
+        roles: role_names(&hub),
         servers,
         tools: hub.snapshot().engine.catalog().len(),
     })
 }
 
-/// The roles that there are, that of callers without another first.
-fn roles(hub: &Hub) -> Vec<String> {
+/// Returns the names of all roles, the default role first.
+fn role_names(hub: &Hub) -> Vec<String> {
     let settings = hub.settings();
     let others = settings
         .roles
@@ -170,13 +171,13 @@ fn roles(hub: &Hub) -> Vec<String> {
         .collect()
 }
 
-/// Runs what waits for a file.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
-) -> Result<T, Problem> {
-    let ended = tokio::task::spawn_blocking(work).await;
-    ended.unwrap_or_else(|error| {
-        Err(Problem::new(
+/// Runs work that reads files on a blocking thread.
+async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ConsoleError> + Send + 'static,
+) -> Result<T, ConsoleError> {
+    let result = tokio::task::spawn_blocking(work).await;
+    result.unwrap_or_else(|error| {
+        Err(ConsoleError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             error.to_string(),
         ))

@@ -1,4 +1,4 @@
-//! The servers behind the gateway, and how each does.
+//! The Servers section: the state of each upstream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,53 +8,52 @@ use axum::extract::State;
 use axum::response::Html;
 use picktools_gateway::hub::Hub;
 use picktools_gateway::upstream::Upstream;
-use picktools_import::mcp::{Server, Way};
+use picktools_import::mcp::{Server, ServerTransport};
 
-use super::{Problem, filters, written};
+use super::{ConsoleError, filters, render};
 
-/// All servers.
+/// All servers, as a fragment.
 #[derive(Template)]
 #[template(path = "console/servers.html")]
-struct Servers {
-    /// Those that are down first.
-    servers: Vec<Row>,
+struct ServersFragment {
+    /// The servers; those that are down come first.
+    servers: Vec<ServerRow>,
 }
 
-/// A server.
-struct Row {
+/// An upstream with its state and counts.
+struct ServerRow {
     name: String,
-    way: String,
+    endpoint: String,
     state: &'static str,
-    /// Why it cannot be reached.
-    why: Option<String>,
+    /// The reason why the server cannot be reached.
+    down_reason: Option<String>,
     flags: Vec<&'static str>,
     tools: usize,
-    held: usize,
+    quarantined: usize,
     calls: u64,
     errors: Vec<(String, u64)>,
-    mean: String,
+    mean_time: String,
     restarts: u64,
 }
 
-pub(super) async fn list(State(hub): State<Arc<Hub>>) -> Result<Html<String>, Problem> {
-    let mut servers: Vec<Row> = hub
+pub(super) async fn list(State(hub): State<Arc<Hub>>) -> Result<Html<String>, ConsoleError> {
+    let mut servers: Vec<ServerRow> = hub
         .upstreams()
         .iter()
-        .map(|upstream| row(&hub, upstream))
+        .map(|upstream| server_row(&hub, upstream))
         .collect();
-    servers.sort_by_key(|server| server.why.is_none());
-    written(&Servers { servers })
+    servers.sort_by_key(|server| server.down_reason.is_none());
+    render(&ServersFragment { servers })
 }
 
-fn row(hub: &Hub, upstream: &Upstream) -> Row {
+fn server_row(hub: &Hub, upstream: &Upstream) -> ServerRow {
     let (name, snapshot) = (&upstream.server.name, hub.snapshot());
-    let asked = hub.said_of(name);
-    let down = upstream.down();
-    let (state, why) = match (asked, down) {
-        (_, Some(why)) => ("down", Some(why)),
+    let listing = hub.live_result(name);
+    let (state, down_reason) = match (listing, upstream.down_reason()) {
+        (_, Some(reason)) => ("down", Some(reason)),
         (Some(Ok(())), None) => ("up", None),
-        (Some(Err(why)), None) => ("down", Some(why)),
-        (None, None) => ("not asked yet", None),
+        (Some(Err(reason)), None) => ("down", Some(reason)),
+        (None, None) => ("starting", None),
     };
     let tools = snapshot
         .engine
@@ -62,45 +61,48 @@ fn row(hub: &Hub, upstream: &Upstream) -> Row {
         .tools()
         .iter()
         .filter(|tool| tool.source.as_ref() == Some(name));
-    let held = |id: &String| id.split_once('/').is_some_and(|(source, _)| source == name);
+    let is_of_server = |id: &&String| id.split_once('/').is_some_and(|(source, _)| source == name);
     let counts = hub.meter.upstream(name);
-    let mean = Duration::from_micros(counts.call_us.checked_div(counts.calls).unwrap_or_default());
+    let mean_time =
+        Duration::from_micros(counts.call_us.checked_div(counts.calls).unwrap_or_default());
     let flags = [
         ("trusted", upstream.rules.trusted),
         ("untrusted", upstream.rules.untrusted),
     ];
-    Row {
+    ServerRow {
         name: name.clone(),
-        way: way(&upstream.server),
+        endpoint: endpoint(&upstream.server),
         state,
-        why,
+        down_reason,
         flags: flags
             .into_iter()
-            .filter(|(_, holds)| *holds)
+            .filter(|(_, is_set)| *is_set)
             .map(|(flag, _)| flag)
             .collect(),
         tools: tools.count(),
-        held: snapshot.held.iter().filter(|id| held(id)).count(),
+        quarantined: snapshot.quarantined.iter().filter(is_of_server).count(),
         calls: counts.calls,
-        mean: if counts.calls == 0 {
+        mean_time: if counts.calls == 0 {
             "–".to_owned()
         } else {
-            format!("{:.0} ms", mean.as_secs_f64() * 1e3)
+            format!("{:.0} ms", mean_time.as_secs_f64() * 1e3)
         },
         restarts: counts.starts.saturating_sub(1),
         errors: counts.refused.into_iter().collect(),
     }
 }
 
-/// The program or host of a server: no argument, header or path, in which there may be secrets.
-fn way(server: &Server) -> String {
-    match &server.way {
-        Way::Stdio { command, .. } => command
+/// Returns the program or host of a server.
+///
+/// Arguments, headers and paths are omitted, because they may contain secrets.
+fn endpoint(server: &Server) -> String {
+    match &server.transport {
+        ServerTransport::Stdio { command, .. } => command
             .rsplit(['/', '\\'])
             .next()
             .unwrap_or_default()
             .to_owned(),
-        Way::Http { url, .. } => {
+        ServerTransport::Http { url, .. } => {
             let rest = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
             let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
             host.rsplit('@').next().unwrap_or_default().to_owned()

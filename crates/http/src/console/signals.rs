@@ -1,4 +1,4 @@
-//! What each signal says of a pick, as bars beside each other.
+//! The signals of a pick as bars.
 
 use picktools::Selection;
 use picktools::selection::{Provenance, SemanticEvidence, TermEvidence, WordEvidence};
@@ -6,28 +6,28 @@ use picktools::selection::{Provenance, SemanticEvidence, TermEvidence, WordEvide
 /// A signal of a pick.
 pub(super) struct Bar {
     pub(super) label: &'static str,
-    /// The length, in percent.
+    /// The length of the bar, in percent.
     pub(super) percent: u8,
     pub(super) figure: String,
     pub(super) note: String,
 }
 
-/// A word of the request, and what it meets in a tool.
-pub(super) struct Word {
+/// A word of the request, and the word of a tool that it matches.
+pub(super) struct MatchedWord {
     pub(super) word: String,
-    /// The tool's word, where it is another.
-    pub(super) meets: Option<String>,
-    /// Where it stands, and what it adds.
-    pub(super) told: String,
+    /// The word of the tool, if it differs.
+    pub(super) tool_word: Option<String>,
+    /// The fields that contain the word, and its contribution.
+    pub(super) note: String,
 }
 
-/// By what bars are measured: BM25 has no largest score of its own.
+/// The reference of the keyword bars: the best BM25 score, since BM25 has no upper bound.
 pub(super) struct Scale {
     keyword: f32,
 }
 
 impl Scale {
-    pub(super) fn of(selection: &Selection, all: &Selection) -> Self {
+    pub(super) fn from_selections(selection: &Selection, all: &Selection) -> Self {
         let considered = all
             .considered
             .iter()
@@ -53,11 +53,11 @@ impl Scale {
                 label: "keyword",
                 percent: percent(keyword.score / self.keyword),
                 figure: format!("{:.2}", keyword.score),
-                note: format!("{} by BM25", rank(keyword.rank)),
+                note: format!("{} by BM25", format_rank(keyword.rank)),
             });
         }
         for SemanticEvidence {
-            rank: place,
+            rank: semantic_rank,
             score,
             model,
             stands_in,
@@ -69,7 +69,7 @@ impl Scale {
                 .filter(|(_, digest)| is_digest(digest))
                 .map_or(model.as_str(), |it| it.0);
             let stands_in = if *stands_in {
-                ", in place of one that failed"
+                ", instead of a model that failed"
             } else {
                 ""
             };
@@ -77,14 +77,14 @@ impl Scale {
                 label: "semantic",
                 percent: percent(*score),
                 figure: format!("{score:.2}"),
-                note: format!("{} by {model}{stands_in}", rank(*place)),
+                note: format!("{} by {model}{stands_in}", format_rank(*semantic_rank)),
             });
         }
         let value = provenance
             .fusion
             .as_ref()
             .map_or(0.0, |fusion| fusion.value);
-        let mut gained = |label, gain: f32, note: String| {
+        let mut push_gain = |label, gain: f32, note: String| {
             bars.push(Bar {
                 label,
                 percent: percent(gain / value),
@@ -94,79 +94,79 @@ impl Scale {
         };
         if let Some(source) = provenance.fusion.as_ref().and_then(|fusion| fusion.source) {
             let note = if source.best {
-                "no server fits better than its own"
+                "best-matching server"
             } else {
-                "for its server"
+                "match of its server"
             };
-            gained("source", source.gain, note.to_owned());
+            push_gain("source", source.gain, note.to_owned());
         }
         if let Some(examples) = &provenance.examples {
-            gained(
+            push_gain(
                 "examples",
                 examples.gain,
-                format!("nearest: {}", examples.nearest),
+                format!("most similar: {}", examples.nearest),
             );
         }
         if let Some(prior) = &provenance.prior {
             let by: Vec<&str> = prior.by.iter().map(|by| by.tool_id.as_str()).collect();
-            gained("prior", prior.gain, format!("goes with {}", by.join(", ")));
+            push_gain("prior", prior.gain, format!("used with {}", by.join(", ")));
         }
         if let Some(rerank) = provenance.rerank {
             bars.push(Bar {
                 label: "reranker",
                 percent: percent(rerank.score),
                 figure: format!("{:.2}", rerank.score),
-                note: format!("from place {} to {}", rerank.before, rerank.after),
+                note: format!("from rank {} to {}", rerank.before, rerank.after),
             });
         }
         bars
     }
 }
 
-/// The words by which a tool was found, those of the keywords first.
-pub(super) fn words(provenance: &Provenance) -> Vec<Word> {
+/// Returns the matching words of the request and a tool, those of the keywords first.
+pub(super) fn matched_words(provenance: &Provenance) -> Vec<MatchedWord> {
+    let mut words: Vec<MatchedWord> = Vec::new();
     let terms = provenance.keyword.iter().flat_map(|keyword| &keyword.terms);
-    let terms = terms.map(
-        |TermEvidence {
-             word,
-             meets,
-             contribution,
-             fields,
-             ..
-         }| {
-            let fields: Vec<&str> = fields.iter().map(|field| field.label()).collect();
-            Word {
-                word: word.clone(),
-                meets: other(word, meets),
-                told: format!("{}, {contribution:+.2} for the keywords", fields.join(", ")),
-            }
-        },
-    );
-    let near = provenance
+    for term in terms {
+        let TermEvidence {
+            word,
+            meets,
+            contribution,
+            fields,
+            ..
+        } = term;
+        let fields: Vec<&str> = fields.iter().map(|field| field.label()).collect();
+        words.push(MatchedWord {
+            word: word.clone(),
+            tool_word: if_different(word, meets),
+            note: format!("{}, keywords {contribution:+.2}", fields.join(", ")),
+        });
+    }
+    let similar_words = provenance
         .semantic
         .iter()
         .flat_map(|semantic| &semantic.words);
-    let near = near.filter(|near| near.similarity < 0.999).map(|near| {
+    for similar in similar_words {
         let WordEvidence {
             word,
             meets,
             contribution,
             field,
             ..
-        } = near;
-        Word {
-            word: word.clone(),
-            meets: other(word, meets),
-            told: format!("{}, {contribution:+.2} for the meaning", field.label()),
+        } = similar;
+        if similar.similarity >= 0.999 {
+            continue;
         }
-    });
-    let mut words: Vec<Word> = terms.collect();
-    for near in near {
-        if !words
+        let tool_word = if_different(word, meets);
+        let is_listed = words
             .iter()
-            .any(|word| (&word.word, &word.meets) == (&near.word, &near.meets))
-        {
-            words.push(near);
+            .any(|listed| &listed.word == word && listed.tool_word == tool_word);
+        if !is_listed {
+            words.push(MatchedWord {
+                word: word.clone(),
+                tool_word,
+                note: format!("{}, similarity {contribution:+.2}", field.label()),
+            });
         }
     }
     words
@@ -176,16 +176,20 @@ fn is_digest(text: &str) -> bool {
     text.len() >= 8 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-fn other(word: &str, meets: &str) -> Option<String> {
+/// Returns the word of the tool if it differs from the word of the request.
+fn if_different(word: &str, meets: &str) -> Option<String> {
     (word.to_lowercase() != meets.to_lowercase()).then(|| meets.to_owned())
 }
 
-fn rank(rank: Option<usize>) -> String {
+fn format_rank(rank: Option<usize>) -> String {
     rank.map_or_else(|| "no match".to_owned(), |rank| format!("rank {rank}"))
 }
 
-/// A share as a whole number of percent.
-#[expect(clippy::cast_possible_truncation, reason = "it is 0 to 100 then")]
+/// Converts a share to percent, rounded and limited to 0 to 100.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the value is clamped to 0 to 100"
+)]
 pub(super) fn percent(share: f32) -> u8 {
     if share.is_finite() {
         (share * 100.0).round().clamp(0.0, 100.0) as u8

@@ -1,4 +1,4 @@
-//! What waits for the operator: definitions that are held, and calls; and what is decided of them.
+//! The Waiting section: quarantined definitions and pending calls, and the decisions on them.
 
 use std::sync::Arc;
 
@@ -8,208 +8,225 @@ use axum::http::StatusCode;
 use axum::response::Html;
 use axum::{Extension, Json};
 use picktools::excerpt::marked;
-use picktools_gateway::guests::Sender;
+use picktools_gateway::api_keys::RequestIdentity;
 use picktools_gateway::hub::Hub;
 use picktools_gateway::journal::Approval;
-use picktools_gateway::{CallQueue, Held, Pins, changes, journal};
+use picktools_gateway::{CallQueue, Pins, QuarantinedDefinition, changes, journal};
 use picktools_state::StateError;
 use picktools_state::keys::now;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Problem, blocking, filters, written};
+use super::{ConsoleError, filters, render, run_blocking};
 
-/// The most characters of a value that are shown at either side.
+/// The largest length of each shown part of a value, in characters.
 const MAX_VALUE_CHARS: usize = 20_000;
-/// The most members of a definition that are shown.
+/// The largest number of changed members of a definition that are shown.
 const MAX_CHANGES: usize = 100;
 
-/// All that waits.
+/// Everything that waits for a decision, as a fragment.
 #[derive(Template)]
 #[template(path = "console/waiting.html")]
-struct Waiting {
-    definitions: Vec<Definition>,
-    /// Those that somebody refused.
-    refused: Vec<Definition>,
-    calls: Vec<Call>,
+struct WaitingFragment {
+    definitions: Vec<DefinitionView>,
+    /// The definitions that an operator refused.
+    refused: Vec<DefinitionView>,
+    calls: Vec<CallView>,
 }
 
-/// A definition that is held.
-struct Definition {
+/// A quarantined definition.
+struct DefinitionView {
     id: String,
     digest: String,
-    why: String,
+    reason: String,
     age: String,
     findings: Vec<String>,
-    changes: Vec<Change>,
-    /// How many more there are.
+    changes: Vec<ChangeView>,
+    /// The number of changes that are not shown.
     more: usize,
+    /// `true` if an earlier definition of this tool was approved.
     has_approved: bool,
 }
 
-/// What became of one member.
-struct Change {
+/// The change of one member of a definition.
+struct ChangeView {
     pointer: String,
-    before: Option<Parts>,
-    now: Option<Parts>,
+    approved: Option<DiffText>,
+    current: Option<DiffText>,
 }
 
-/// A text, and what of it is not in the other one.
-struct Parts {
+/// A text with the part that differs from another text.
+struct DiffText {
     start: String,
-    other: String,
+    different: String,
     end: String,
 }
 
-impl Parts {
-    /// Whether it is shown in a window of its own.
+impl DiffText {
+    /// Returns `true` if the text is shown in a scrolling box.
     fn is_long(&self) -> bool {
-        self.start.len() + self.other.len() + self.end.len() > 1_000
+        self.start.len() + self.different.len() + self.end.len() > 1_000
     }
 }
 
-/// A call that waits.
-struct Call {
+/// A pending call.
+struct CallView {
     id: String,
     tool: String,
     shown: String,
     age: String,
 }
 
-fn failed(error: &StateError) -> Problem {
-    Problem::new(StatusCode::CONFLICT, error.to_string())
+fn state_error(error: &StateError) -> ConsoleError {
+    ConsoleError::new(StatusCode::CONFLICT, error.to_string())
 }
 
-fn pins(hub: &Hub) -> Result<Pins, Problem> {
-    let none = || {
-        Problem::new(
+/// Returns the pins, or an error if the gateway quarantines no definitions.
+fn require_pins(hub: &Hub) -> Result<Pins, ConsoleError> {
+    let disabled = || {
+        ConsoleError::new(
             StatusCode::CONFLICT,
-            "this gateway believes all definitions, so that none is held",
+            "this gateway trusts all definitions; none is quarantined",
         )
     };
-    hub.pins.clone().ok_or_else(none)
+    hub.pins.clone().ok_or_else(disabled)
 }
 
-fn queue(hub: &Hub) -> Result<CallQueue, Problem> {
-    let none = || {
-        Problem::new(
+/// Returns the queue, or an error if calls do not wait for an operator.
+fn require_queue(hub: &Hub) -> Result<CallQueue, ConsoleError> {
+    let disabled = || {
+        ConsoleError::new(
             StatusCode::CONFLICT,
-            "calls do not wait for an operator at this gateway",
+            "this gateway does not queue calls for an operator",
         )
     };
-    hub.queue.clone().ok_or_else(none)
+    hub.queue.clone().ok_or_else(disabled)
 }
 
-/// Refuses what could not be recorded.
-fn ready(hub: &Hub) -> Result<(), Problem> {
+/// Refuses a decision if the audit log cannot record it.
+fn check_journal(hub: &Hub) -> Result<(), ConsoleError> {
     hub.journal
         .ready()
-        .map_err(|refusal| Problem::new(StatusCode::SERVICE_UNAVAILABLE, refusal.message))
+        .map_err(|refusal| ConsoleError::new(StatusCode::SERVICE_UNAVAILABLE, refusal.message))
 }
 
-/// Notes who decided what.
-fn note(hub: &Hub, sender: &Sender, of: journal::Waiting, decision: &'static str) {
-    tracing::info!(target: "picktools::console", key = %sender.key, ?of, decision);
-    hub.journal.approved(Approval {
-        of,
+/// Records a decision, with the key of the operator.
+fn record_decision(
+    hub: &Hub,
+    sender: &RequestIdentity,
+    subject: journal::ApprovalSubject,
+    decision: &'static str,
+) {
+    tracing::info!(target: "picktools::console", key = %sender.key, ?subject, decision);
+    hub.journal.record_approval(Approval {
+        subject,
         decision,
         by: Some(sender.key.to_string()),
     });
 }
 
-pub(super) async fn list(State(hub): State<Arc<Hub>>) -> Result<Html<String>, Problem> {
-    blocking(move || written(&waiting(&hub)?)).await
+pub(super) async fn list(State(hub): State<Arc<Hub>>) -> Result<Html<String>, ConsoleError> {
+    run_blocking(move || render(&waiting_fragment(&hub)?)).await
 }
 
-/// How many definitions and calls wait.
-pub(super) async fn count(State(hub): State<Arc<Hub>>) -> Result<String, Problem> {
-    blocking(move || {
-        let held = hub
+/// Returns the number of definitions and calls that wait for a decision.
+pub(super) async fn count(State(hub): State<Arc<Hub>>) -> Result<String, ConsoleError> {
+    run_blocking(move || {
+        let quarantined = hub
             .pins
             .as_ref()
-            .map(Pins::held)
+            .map(Pins::quarantined)
             .transpose()
-            .map_err(|error| failed(&error))?
+            .map_err(|error| state_error(&error))?
             .unwrap_or_default();
         let calls = hub
             .queue
             .as_ref()
-            .map(CallQueue::waiting)
+            .map(CallQueue::pending)
             .transpose()
-            .map_err(|error| failed(&error))?;
-        let definitions = held.values().filter(|held| !held.denied).count();
+            .map_err(|error| state_error(&error))?;
+        let definitions = quarantined
+            .values()
+            .filter(|definition| !definition.denied)
+            .count();
         Ok((definitions + calls.unwrap_or_default().len()).to_string())
     })
     .await
 }
 
-fn waiting(hub: &Hub) -> Result<Waiting, Problem> {
-    let mut waiting = Waiting {
+fn waiting_fragment(hub: &Hub) -> Result<WaitingFragment, ConsoleError> {
+    let mut fragment = WaitingFragment {
         definitions: Vec::new(),
         refused: Vec::new(),
         calls: Vec::new(),
     };
     if let Some(pins) = &hub.pins {
-        for (id, held) in pins.held().map_err(|error| failed(&error))? {
-            let approved = pins.approved(&id).map_err(|error| failed(&error))?;
-            let list = if held.denied {
-                &mut waiting.refused
+        for (id, quarantined) in pins.quarantined().map_err(|error| state_error(&error))? {
+            let approved = pins.approved(&id).map_err(|error| state_error(&error))?;
+            let list = if quarantined.denied {
+                &mut fragment.refused
             } else {
-                &mut waiting.definitions
+                &mut fragment.definitions
             };
-            list.push(definition(id, &held, approved.as_ref()));
+            list.push(definition_view(id, &quarantined, approved.as_ref()));
         }
     }
     if let Some(queue) = &hub.queue {
-        let calls = queue.waiting().map_err(|error| failed(&error))?;
-        let call = |(id, call): (String, picktools_gateway::QueuedCall)| Call {
-            id,
-            tool: call.tool,
-            shown: call.shown,
-            age: age(call.at),
-        };
-        waiting.calls = calls.into_iter().map(call).collect();
+        for (id, call) in queue.pending().map_err(|error| state_error(&error))? {
+            fragment.calls.push(CallView {
+                id,
+                tool: call.tool,
+                shown: call.shown,
+                age: format_age(call.at),
+            });
+        }
     }
-    Ok(waiting)
+    Ok(fragment)
 }
 
-fn definition(id: String, held: &Held, approved: Option<&Value>) -> Definition {
-    let changes = changes(approved, &held.definition);
-    let more = changes.len().saturating_sub(MAX_CHANGES);
-    let change = |(pointer, (before, now)): (String, (Option<Value>, Option<Value>))| {
-        let text = |value: Value| match value {
-            Value::String(text) => filters::lines(&text),
-            other => filters::lines(&other.to_string()),
-        };
-        let (before, now) = parts(before.map(text), now.map(text));
-        Change {
-            pointer,
-            before,
-            now,
-        }
+fn definition_view(
+    id: String,
+    quarantined: &QuarantinedDefinition,
+    approved: Option<&Value>,
+) -> DefinitionView {
+    let text = |value: Value| match value {
+        Value::String(text) => filters::lines(&text),
+        other => filters::lines(&other.to_string()),
     };
-    Definition {
+    let changes = changes(approved, &quarantined.definition);
+    let more = changes.len().saturating_sub(MAX_CHANGES);
+    let mut views = Vec::new();
+    for (pointer, (approved, current)) in changes.into_iter().take(MAX_CHANGES) {
+        let (approved, current) = diff(approved.map(text), current.map(text));
+        views.push(ChangeView {
+            pointer,
+            approved,
+            current,
+        });
+    }
+    DefinitionView {
         id,
-        digest: held.digest.clone(),
-        why: held.why.to_string(),
-        age: age(held.seen),
-        findings: held.findings.clone(),
-        changes: changes.into_iter().take(MAX_CHANGES).map(change).collect(),
+        digest: quarantined.digest.clone(),
+        reason: quarantined.reason.to_string(),
+        age: format_age(quarantined.first_seen),
+        findings: quarantined.findings.clone(),
+        changes: views,
         more,
         has_approved: approved.is_some(),
     }
 }
 
-/// What two texts have in common at their beginning and end, whole words of it, and what they do
-/// not.
-fn parts(before: Option<String>, now: Option<String>) -> (Option<Parts>, Option<Parts>) {
-    let whole = |text: String| Parts {
-        start: cut(&text),
-        other: String::new(),
+/// Splits two texts into their common beginning, the different part, and their common end.
+///
+/// The different part begins and ends at word boundaries.
+fn diff(approved: Option<String>, current: Option<String>) -> (Option<DiffText>, Option<DiffText>) {
+    let unmarked = |text: String| DiffText {
+        start: truncate(&text),
+        different: String::new(),
         end: String::new(),
     };
-    let (Some(old), Some(new)) = (&before, &now) else {
-        return (before.map(whole), now.map(whole));
+    let (Some(old), Some(new)) = (&approved, &current) else {
+        return (approved.map(unmarked), current.map(unmarked));
     };
     let same = |(a, b): &(char, char)| a == b;
     let bytes = |(c, _): (char, char)| c.len_utf8();
@@ -219,7 +236,7 @@ fn parts(before: Option<String>, now: Option<String>) -> (Option<Parts>, Option<
         .take_while(same)
         .map(bytes)
         .sum();
-    // No word is shown in two halves.
+    // A word is not split.
     if !(is_edge(old, start) && is_edge(new, start)) {
         let gap = old[..start]
             .char_indices()
@@ -236,29 +253,29 @@ fn parts(before: Option<String>, now: Option<String>) -> (Option<Parts>, Option<
     }
     let split = |text: &str| {
         let last = text.len() - end;
-        Some(Parts {
-            start: cut(&text[..start]),
-            other: cut(&text[start..last]),
-            end: cut(&text[last..]),
+        Some(DiffText {
+            start: truncate(&text[..start]),
+            different: truncate(&text[start..last]),
+            end: truncate(&text[last..]),
         })
     };
     (split(old), split(new))
 }
 
-/// Whether a word begins or ends here.
+/// Returns `true` if the position is not inside a word.
 fn is_edge(text: &str, at: usize) -> bool {
-    let (before, after) = text.split_at(at);
-    !before.ends_with(char::is_alphanumeric) || !after.starts_with(char::is_alphanumeric)
+    let (start, end) = text.split_at(at);
+    !start.ends_with(char::is_alphanumeric) || !end.starts_with(char::is_alphanumeric)
 }
 
-fn cut(text: &str) -> String {
+fn truncate(text: &str) -> String {
     match text.char_indices().nth(MAX_VALUE_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
 }
 
-fn age(at: u64) -> String {
+fn format_age(at: u64) -> String {
     match now().saturating_sub(at) {
         seconds @ 0..120 => format!("{seconds} s"),
         seconds @ 120..7_200 => format!("{} min", seconds / 60),
@@ -267,7 +284,7 @@ fn age(at: u64) -> String {
     }
 }
 
-/// What is decided of a definition, by what was shown of it.
+/// A decision on a definition, identified by the digest that was shown.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DefinitionDecision {
@@ -278,41 +295,39 @@ pub(super) struct DefinitionDecision {
 
 pub(super) async fn decide_definition(
     State(hub): State<Arc<Hub>>,
-    Extension(sender): Extension<Sender>,
+    Extension(sender): Extension<RequestIdentity>,
     Json(DefinitionDecision {
         id,
         digest,
         approve,
     }): Json<DefinitionDecision>,
-) -> Result<String, Problem> {
-    blocking(move || {
-        let pins = pins(&hub)?;
-        ready(&hub)?;
-        let shown = digest.clone();
-        let done = if approve {
-            pins.approve(&[(id.clone(), digest)])
-                .map_err(|error| failed(&error))?;
-            "approved"
-        } else {
-            pins.deny(&id, &digest).map_err(|error| failed(&error))?;
-            "refused"
-        };
-        let of = journal::Waiting::Definition {
+) -> Result<String, ConsoleError> {
+    run_blocking(move || {
+        let pins = require_pins(&hub)?;
+        check_journal(&hub)?;
+        let subject = journal::ApprovalSubject::Definition {
             id: id.clone(),
-            digest: shown,
+            digest: digest.clone(),
         };
-        note(
-            &hub,
-            &sender,
-            of,
-            if approve { "approved" } else { "denied" },
-        );
-        Ok(format!("{done}: {}", marked(&id, 200)))
+        if approve {
+            pins.approve(&[(id.clone(), digest)])
+                .map_err(|error| state_error(&error))?;
+        } else {
+            pins.deny(&id, &digest)
+                .map_err(|error| state_error(&error))?;
+        }
+        let (decision, message) = if approve {
+            ("approved", "approved")
+        } else {
+            ("denied", "refused")
+        };
+        record_decision(&hub, &sender, subject, decision);
+        Ok(format!("{message}: {}", marked(&id, 200)))
     })
     .await
 }
 
-/// What is decided of a call.
+/// A decision on a call.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CallDecision {
@@ -322,25 +337,27 @@ pub(super) struct CallDecision {
 
 pub(super) async fn decide_call(
     State(hub): State<Arc<Hub>>,
-    Extension(sender): Extension<Sender>,
+    Extension(sender): Extension<RequestIdentity>,
     Json(CallDecision { id, run }): Json<CallDecision>,
-) -> Result<String, Problem> {
-    blocking(move || {
-        let queue = queue(&hub)?;
-        ready(&hub)?;
-        let call = queue.decide(&id, run).map_err(|error| failed(&error))?;
-        let done = if run {
-            "may run once, within ten minutes"
+) -> Result<String, ConsoleError> {
+    run_blocking(move || {
+        let queue = require_queue(&hub)?;
+        check_journal(&hub)?;
+        let call = queue
+            .decide(&id, run)
+            .map_err(|error| state_error(&error))?;
+        let (decision, message) = if run {
+            ("allowed", "may run once, within ten minutes")
         } else {
-            "refused"
+            ("denied", "refused")
         };
-        let of = journal::Waiting::Call {
+        let subject = journal::ApprovalSubject::Call {
             id,
             tool: call.tool,
             shown: call.shown.clone(),
         };
-        note(&hub, &sender, of, if run { "allowed" } else { "denied" });
-        Ok(format!("{done}: {}", marked(&call.shown, 200)))
+        record_decision(&hub, &sender, subject, decision);
+        Ok(format!("{message}: {}", marked(&call.shown, 200)))
     })
     .await
 }
@@ -350,8 +367,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changed_is_shown_in_whole_words() {
-        for (before, now, expected) in [
+    fn diff_marks_complete_words() {
+        for (approved, current, expected) in [
             (
                 "Reads a file",
                 "Reads a folder",
@@ -378,14 +395,14 @@ mod tests {
             ("", "new", ["[]", "[new]"]),
             ("the same", "the same", ["the same[]", "the same[]"]),
         ] {
-            let (old, new) = parts(Some(before.to_owned()), Some(now.to_owned()));
-            let shown = |parts: Option<Parts>| {
-                parts.map(|it| format!("{}[{}]{}", it.start, it.other, it.end))
+            let (old, new) = diff(Some(approved.to_owned()), Some(current.to_owned()));
+            let format_diff = |text: Option<DiffText>| {
+                text.map(|it| format!("{}[{}]{}", it.start, it.different, it.end))
             };
             assert_eq!(
-                [shown(old), shown(new)],
+                [format_diff(old), format_diff(new)],
                 expected.map(|text| Some(text.to_owned())),
-                "{before:?} {now:?}"
+                "{approved:?} {current:?}"
             );
         }
     }

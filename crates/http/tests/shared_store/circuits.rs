@@ -1,4 +1,4 @@
-//! Servers that are left alone.
+//! Circuit breakers that all gateways share.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use picktools_import::mcp::{Server, Way};
+use picktools_import::mcp::{Server, ServerTransport};
 use serde_json::json;
 
-use crate::gateways::{One, within};
+use crate::gateways::{SharedGateway, within};
 use picktools_testing::store::StoreServer;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_failed_often_at_one_gateway_is_left_alone_by_the_others() {
+async fn open_circuit_of_a_gateway_applies_to_the_others() {
     let server = StoreServer::start(&[]);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
@@ -26,41 +26,43 @@ async fn a_server_that_failed_often_at_one_gateway_is_left_alone_by_the_others()
         }
     });
     let servers = || {
-        let way = Way::Http {
+        let transport = ServerTransport::Http {
             url: url.clone(),
             headers: BTreeMap::new(),
             credentials: None,
         };
         vec![Server {
             name: "broken".to_owned(),
-            way,
+            transport,
         }]
     };
     let start = async |tenant: &str| {
         let folder = tempfile::tempdir().expect("a folder");
-        One::before(servers(), folder, &server.url(), tenant, &json!({})).await
+        SharedGateway::with_servers(servers(), folder, &server.url(), tenant, &json!({})).await
     };
     let one = start("acme").await;
     let has_key = |tenant: &str| {
         let prefix = format!("picktools:{{{tenant}}}:gateway:circuit:");
         server.keys().iter().any(|key| key.starts_with(&prefix))
     };
-    within(Duration::from_secs(40), "others can know", async || {
-        has_key("acme")
-    })
+    within(
+        Duration::from_secs(40),
+        "the open circuit is in the store",
+        async || has_key("acme"),
+    )
     .await;
     let other = start("acme").await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let before = count.load(Ordering::Relaxed);
     tokio::time::sleep(Duration::from_secs(6)).await;
-    assert_eq!(count.load(Ordering::Relaxed), before, "neither asks it");
-    // Another tenant finds out itself.
+    assert_eq!(count.load(Ordering::Relaxed), before, "no gateway connects");
+    // Another tenant has its own circuits.
     let stranger = start("other").await;
-    within(Duration::from_secs(5), "it asks", async || {
+    within(Duration::from_secs(5), "it connects", async || {
         count.load(Ordering::Relaxed) > before
     })
     .await;
-    // What somebody else put there is no reason.
+    // Foreign data is ignored.
     let key = server
         .keys()
         .into_iter()

@@ -1,4 +1,4 @@
-//! Gateways that share a store, and a client of each.
+//! Gateways that share a store, and their clients.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,25 +8,25 @@ use std::time::{Duration, Instant};
 
 use picktools_gateway::settings::Share;
 use picktools_gateway::{CallQueue, Counters, Gateway, GatewayOptions, Pins, Settings};
-use picktools_http::{Http, Serving, serve};
-use picktools_import::mcp::{Server, Way};
+use picktools_http::{HttpServer, HttpServerOptions, serve};
+use picktools_import::mcp::{Server, ServerTransport};
 use picktools_mcp::{Connection, Handshake, Limits, ToolChanges};
-use picktools_state::Store;
+use picktools_state::StateStore;
 use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest};
 use rmcp::service::PeerRequestOptions;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A gateway of a tenant, before the server whose tools go right and wrong.
-pub(crate) struct One {
+/// A gateway of a tenant, in front of a test server.
+pub(crate) struct SharedGateway {
     pub(crate) gateway: Gateway,
-    pub(crate) serving: Serving,
-    pub(crate) store: Store,
+    pub(crate) http_server: HttpServer,
+    pub(crate) store: StateStore,
     pub(crate) pins: Pins,
     folder: TempDir,
 }
 
-impl One {
+impl SharedGateway {
     pub(crate) async fn start(url: &str, tenant: &str, settings: &Value) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         Self::start_in(folder, url, tenant, settings).await
@@ -42,7 +42,7 @@ impl One {
         let changes = folder.path().join("changes").display().to_string();
         let variables = BTreeMap::from([("UPSTREAM_CHANGES".to_owned(), changes)]);
         let command = "python3".to_owned();
-        let way = Way::Stdio {
+        let transport = ServerTransport::Stdio {
             command,
             arguments: vec![script.display().to_string()],
             variables,
@@ -50,44 +50,42 @@ impl One {
         };
         let servers = vec![Server {
             name: "up".to_owned(),
-            way,
+            transport,
         }];
-        Self::before(servers, folder, url, tenant, settings).await
+        Self::with_servers(servers, folder, url, tenant, settings).await
     }
 
-    pub(crate) async fn before(
+    pub(crate) async fn with_servers(
         servers: Vec<Server>,
         folder: TempDir,
         url: &str,
         tenant: &str,
         settings: &Value,
     ) -> Self {
-        let store = Store::open(url, tenant)
+        let store = StateStore::open(url, tenant)
             .expect("a store")
-            .remembers(folder.path().join("state"));
-        let of = store.clone();
-        let opened = tokio::task::spawn_blocking(move || (Pins::of(&of), CallQueue::of(&of)))
-            .await
-            .expect("no panic");
-        let (pins, queue) = (opened.0.expect("approvals"), opened.1.expect("a queue"));
+            .with_memory(folder.path().join("state"));
+        let opened_store = store.clone();
+        let state = run_blocking(move || GatewayState::open(&opened_store)).await;
+        let pins = state.pins.clone();
         let mut settings = settings.clone();
         if settings.get("audit").is_some_and(Value::is_boolean) {
             settings["audit"] = json!({"folder": folder.path().join("audit")});
         }
         settings["mode"] = settings.get("mode").cloned().unwrap_or(json!("search"));
-        let gateway = Gateway::open(options(servers, &settings, &store, (pins.clone(), queue)));
+        let gateway = Gateway::open(options(servers, &settings, &store, state));
         let gateway = gateway.expect("a gateway");
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        let http = Http {
+        let http_options = HttpServerOptions {
             listen,
             tls: None,
             plain: false,
             console: None,
         };
-        let serving = serve(&gateway, &http).await.expect("it listens");
+        let http_server = serve(&gateway, &http_options).await.expect("it listens");
         Self {
             gateway,
-            serving,
+            http_server,
             store,
             pins,
             folder,
@@ -98,7 +96,7 @@ impl One {
         self.folder.path().join(name)
     }
 
-    /// Changes the tools of its server.
+    /// Changes the tools of the test server.
     pub(crate) fn change(&self, changes: &Value) {
         let path = self.path("changes");
         std::fs::write(path.with_extension("new"), changes.to_string()).expect("it is written");
@@ -106,7 +104,7 @@ impl One {
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.serving.address())
+        format!("http://{}{path}", self.http_server.address())
     }
 
     pub(crate) async fn get(&self, path: &str) -> (u16, String) {
@@ -118,52 +116,66 @@ impl One {
     }
 
     pub(crate) async fn client(&self) -> Client {
-        let way = Way::Http {
+        let transport = ServerTransport::Http {
             url: self.url("/mcp"),
             headers: BTreeMap::new(),
             credentials: None,
         };
         let server = Server {
             name: "gateway".to_owned(),
-            way,
+            transport,
         };
         let (limits, deadline) = (Limits::default(), Instant::now() + Duration::from_secs(60));
-        let tells = ToolChanges::default();
         let connection = Connection::open(
             &server,
             &|_| None,
             deadline,
             &limits,
-            Handshake::KnownFirst,
-            tells,
+            Handshake::LegacyFirst,
+            ToolChanges::default(),
         )
         .await;
         Client(connection.expect("it is reached"))
     }
 
-    /// Ends it, and leaves its folder.
+    /// Ends the gateway, and returns its folder.
     pub(crate) async fn end(self) -> TempDir {
-        drop(self.serving);
+        drop(self.http_server);
         self.gateway.end().await;
         self.folder
     }
 }
 
-/// What a gateway is made of.
+/// The approvals and the call queue of a tenant.
+pub(crate) struct GatewayState {
+    pub(crate) pins: Pins,
+    pub(crate) queue: CallQueue,
+}
+
+impl GatewayState {
+    pub(crate) fn open(store: &StateStore) -> Self {
+        Self {
+            pins: Pins::from_store(store).expect("approvals"),
+            queue: CallQueue::from_store(store).expect("a queue"),
+        }
+    }
+}
+
+/// Returns the options of a gateway.
 pub(crate) fn options(
     servers: Vec<Server>,
     settings: &Value,
-    store: &Store,
-    (pins, queue): (Pins, CallQueue),
+    store: &StateStore,
+    state: GatewayState,
 ) -> GatewayOptions {
     GatewayOptions {
         servers,
-        settings: Settings::read(&settings.to_string()).expect("settings"),
+        settings: Settings::parse(&settings.to_string()).expect("settings"),
         catalog: None,
         environment: Arc::new(|name: &str| std::env::var_os(name)),
-        kept: None,
-        pins: Some(pins),
-        queue: Some(queue),
+        tool_cache: None,
+        pins: Some(state.pins),
+        queue: Some(state.queue),
         store: Some(store.clone()),
         meter: Arc::new(Counters::default()),
         share: Share::Owner,
@@ -180,22 +192,22 @@ impl Client {
             CallToolRequestParams::new(name.to_owned()).with_arguments(arguments),
         );
         let request = ClientRequest::CallToolRequest(request);
-        let begun = self
+        let sent = self
             .0
             .begin(request, PeerRequestOptions::no_options(), |_| {})
             .await
             .expect("it is sent");
-        serde_json::to_value(begun.answer().await.expect("an answer")).expect("JSON")
+        serde_json::to_value(sent.answer().await.expect("an answer")).expect("JSON")
     }
 
-    /// Calls the tool that gives a text back, and returns that, or the code of the refusal.
+    /// Calls the echo tool, and returns its text or the code of the refusal.
     pub(crate) async fn echo(&self) -> String {
-        said(&self.call("up__echo", json!({"text": "right"})).await)
+        text_or_code(&self.call("up__echo", json!({"text": "right"})).await)
     }
 }
 
-/// What a result says, or the code of a refusal.
-pub(crate) fn said(result: &Value) -> String {
+/// Returns the text of a result, or the code of a refusal.
+pub(crate) fn text_or_code(result: &Value) -> String {
     let code = result["_meta"]["picktools/error"]["code"]
         .as_str()
         .or(result["_meta"]["picktools/error"].as_str());
@@ -204,16 +216,18 @@ pub(crate) fn said(result: &Value) -> String {
         .to_owned()
 }
 
-/// Waits until something is so, for this time at most.
-pub(crate) async fn within(time: Duration, what: &str, is_so: impl AsyncFn() -> bool) {
-    let until = Instant::now() + time;
-    while !is_so().await {
-        assert!(Instant::now() < until, "it takes too long until {what}");
+/// Waits until a condition holds, and fails after this time.
+pub(crate) async fn within(time: Duration, condition: &str, holds: impl AsyncFn() -> bool) {
+    let deadline = Instant::now() + time;
+    while !holds().await {
+        assert!(Instant::now() < deadline, "timeout: {condition}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// Does what blocks where nobody is held up by it.
-pub(crate) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+/// Runs blocking work on a separate thread.
+pub(crate) async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
     tokio::task::spawn_blocking(work).await.expect("no panic")
 }

@@ -1,13 +1,13 @@
-//! How many requests a key has at all gateways together.
+//! The rate limits of keys at all gateways.
 
 use std::time::{Duration, Instant};
 
-use picktools_state::{Fault, Purpose};
+use picktools_state::{Purpose, StoreFault};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::gateways::{One, within};
-use picktools_testing::store::{Line, Relay, StoreServer};
+use crate::gateways::{SharedGateway, within};
+use picktools_testing::store::{Relay, RelayMode, StoreServer};
 
 fn settings() -> Value {
     let key = |name: &str| {
@@ -20,8 +20,8 @@ fn settings() -> Value {
     json!({"keys": [key("ada"), key("bob"), key("eve"), key("joe")]})
 }
 
-/// Whether a key may send a request.
-async fn may(one: &One, key: &str) -> bool {
+/// Returns `true` if a request with the key is within the rate limit.
+async fn may_request(one: &SharedGateway, key: &str) -> bool {
     let request = reqwest::Client::new()
         .post(one.url("/mcp"))
         .bearer_auth(key)
@@ -32,20 +32,20 @@ async fn may(one: &One, key: &str) -> bool {
     status != 429
 }
 
-async fn count(gateways: &[&One], key: &str, requests: usize) -> usize {
+async fn count(gateways: &[&SharedGateway], key: &str, requests: usize) -> usize {
     let mut count = 0;
     for request in 0..requests {
-        count += usize::from(may(gateways[request % gateways.len()], key).await);
+        count += usize::from(may_request(gateways[request % gateways.len()], key).await);
     }
     count
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_has_its_requests_once_and_not_once_for_each_gateway() {
+async fn rate_limit_counts_requests_at_all_gateways() {
     let server = StoreServer::start(&[]);
-    let one = One::start(&server.url(), "acme", &settings()).await;
-    let other = One::start(&server.url(), "acme", &settings()).await;
-    let stranger = One::start(&server.url(), "other", &settings()).await;
+    let one = SharedGateway::start(&server.url(), "acme", &settings()).await;
+    let other = SharedGateway::start(&server.url(), "acme", &settings()).await;
+    let stranger = SharedGateway::start(&server.url(), "other", &settings()).await;
     assert_eq!(count(&[&one, &other], "ada", 30).await, 10);
     assert_eq!(count(&[&other], "bob", 5).await, 5, "each key has its own");
     assert_eq!(count(&[&stranger], "ada", 5).await, 5, "and each tenant");
@@ -55,66 +55,71 @@ async fn a_key_has_its_requests_once_and_not_once_for_each_gateway() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_store_a_gateway_is_stricter_and_never_unlimited_and_nobody_waits_long() {
+async fn rate_limit_without_the_store_is_stricter_and_fast() {
     let mut server = StoreServer::start(&[]);
     let relay = Relay::to(server.address());
-    let one = One::start(&relay.url(), "acme", &settings()).await;
-    for (line, key) in [(Line::Slow, "ada"), (Line::Cut, "bob")] {
-        relay.is(line);
-        let asked = Instant::now();
-        assert!(may(&one, key).await);
+    let one = SharedGateway::start(&relay.url(), "acme", &settings()).await;
+    for (mode, key) in [(RelayMode::Slow, "ada"), (RelayMode::Cut, "bob")] {
+        relay.set_mode(mode);
+        let started = Instant::now();
+        assert!(may_request(&one, key).await);
         assert!(
-            asked.elapsed() < Duration::from_millis(900),
+            started.elapsed() < Duration::from_millis(900),
             "{:?}",
-            asked.elapsed()
+            started.elapsed()
         );
-        let (asked, allowed) = (Instant::now(), 1 + count(&[&one], key, 30).await);
+        let (started, allowed) = (Instant::now(), 1 + count(&[&one], key, 30).await);
         assert_eq!(allowed, 5, "each counts twice");
         assert!(
-            asked.elapsed() < Duration::from_secs(3),
-            "not each waits: {:?}",
-            asked.elapsed()
+            started.elapsed() < Duration::from_secs(3),
+            "not every request waits: {:?}",
+            started.elapsed()
         );
-        let (status, told) = one.get("/health").await;
+        let (status, health) = one.get("/health").await;
         assert_eq!(status, 200);
-        assert!(told.starts_with("ok\n") && told.contains("away"), "{told}");
-        relay.is(Line::Good);
-        within(Duration::from_secs(10), "it is there again", async || {
-            one.store.faults().is_empty()
-        })
+        assert!(
+            health.starts_with("ok\n") && health.contains("away"),
+            "{health}"
+        );
+        relay.set_mode(RelayMode::Forward);
+        within(
+            Duration::from_secs(10),
+            "the store is available again",
+            async || one.store.faults().is_empty(),
+        )
         .await;
     }
     assert_eq!(one.get("/health").await.1, "ok\n");
-    let joe = async || may(&one, "joe").await;
+    let joe = async || may_request(&one, "joe").await;
     assert!(joe().await);
-    // Somebody else's data, of each kind.
-    let keys = || {
+    // Foreign data of several types.
+    let find_key = || {
         server
             .keys()
             .into_iter()
             .find(|key| key.contains(":rate:"))
             .expect("a key")
     };
-    let key = keys();
+    let key = find_key();
     server.ask(&["FLUSHALL"]);
     assert!(joe().await);
-    let of_joe = keys();
+    let joe_key = find_key();
     for (command, value) in [("SET", "x"), ("LPUSH", "x"), ("SADD", "x")] {
-        server.ask(&["DEL", &of_joe]);
-        server.ask(&[command, &of_joe, value]);
+        server.ask(&["DEL", &joe_key]);
+        server.ask(&[command, &joe_key, value]);
         assert!(joe().await, "the gateway's own limit holds");
         assert!(
             one.store
                 .faults()
-                .contains(&(Purpose::Rates, Fault::Foreign)),
+                .contains(&(Purpose::Rates, StoreFault::Foreign)),
             "{command} {key}"
         );
     }
-    // A time far from now holds nobody up for ever.
-    server.ask(&["SET", &of_joe, "1e300"]);
+    // A time in the far future does not block the key forever.
+    server.ask(&["SET", &joe_key, "1e300"]);
     assert!(!joe().await);
-    let left: i64 = redis::from_redis_value(server.ask(&["PTTL", &of_joe])).expect("a time");
-    assert!((1..=100_000).contains(&left), "{left}");
+    let expiry: i64 = redis::from_redis_value(server.ask(&["PTTL", &joe_key])).expect("a time");
+    assert!((1..=100_000).contains(&expiry), "{expiry}");
     assert!(
         one.store
             .faults()
@@ -122,7 +127,7 @@ async fn without_the_store_a_gateway_is_stricter_and_never_unlimited_and_nobody_
             .all(|(purpose, _)| *purpose != Purpose::Rates)
     );
     server.kill();
-    assert!(may(&one, "eve").await);
+    assert!(may_request(&one, "eve").await);
     assert_eq!(1 + count(&[&one], "eve", 30).await, 5);
     one.end().await;
 }

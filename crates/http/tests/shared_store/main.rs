@@ -1,15 +1,16 @@
-//! Several gateways and a store: what they share, and what becomes of it when the store fails in
-//! every way that we know. The store is the real one that `scripts/fetch-store.sh` installs.
+//! Gateways that share a store, in normal operation and with all known failures of the store.
+//!
+//! The store is a real server that `scripts/fetch-store.sh` installs.
 
-// Gateways before it, and their clients.
+// Gateways with a shared store, and their clients.
 mod gateways;
 // Approvals, and calls that wait for the operator.
 mod approvals;
-// The records of all gateways in one place.
+// The audit records of all gateways.
 mod audit;
-// How many requests a key has at all gateways together.
+// The rate limits of keys at all gateways.
 mod limits;
-// Sessions that go on at another gateway.
+// Sessions that continue at another gateway.
 mod sessions;
-// Servers that are left alone.
+// Circuit breakers that all gateways share.
 mod circuits;

@@ -1,14 +1,14 @@
-//! Sessions that go on at another gateway.
+//! Sessions that continue at another gateway.
 
 use std::time::Duration;
 
 use picktools_gateway::CallQueue;
-use picktools_state::Store;
+use picktools_state::StateStore;
 use reqwest::Response;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::gateways::{One, aside, said, within};
+use crate::gateways::{SharedGateway, run_blocking, text_or_code, within};
 use picktools_testing::store::StoreServer;
 
 fn settings() -> Value {
@@ -22,7 +22,7 @@ fn settings() -> Value {
     json!({"mode": "dynamic", "keys": [key("ada"), key("bob")]})
 }
 
-async fn post(one: &One, key: &str, session: Option<&str>, message: &Value) -> Response {
+async fn post(one: &SharedGateway, key: &str, session: Option<&str>, message: &Value) -> Response {
     let request = reqwest::Client::new()
         .post(one.url("/mcp"))
         .bearer_auth(key)
@@ -39,8 +39,9 @@ async fn post(one: &One, key: &str, session: Option<&str>, message: &Value) -> R
 }
 
 /// Begins a session, and returns its id.
-async fn begin(one: &One, key: &str) -> String {
-    let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+async fn begin(one: &SharedGateway, key: &str) -> String {
+    let client = json!({"name": "test", "version": "1"});
+    let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
     let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
     let answer = post(one, key, None, &hello).await;
     assert_eq!(answer.status(), 200);
@@ -48,9 +49,9 @@ async fn begin(one: &One, key: &str) -> String {
         .to_str()
         .expect("text")
         .to_owned();
-    let begun = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
     assert!(
-        post(one, key, Some(&session), &begun)
+        post(one, key, Some(&session), &initialized)
             .await
             .status()
             .is_success()
@@ -58,8 +59,14 @@ async fn begin(one: &One, key: &str) -> String {
     session
 }
 
-/// The result of a request; `None` where there is no such session.
-async fn ask(one: &One, key: &str, session: &str, method: &str, params: Value) -> Option<Value> {
+/// Returns the result of a request, or `None` if the session does not exist.
+async fn ask(
+    one: &SharedGateway,
+    key: &str,
+    session: &str,
+    method: &str,
+    params: Value,
+) -> Option<Value> {
     let message = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
     let answer = post(one, key, Some(session), &message).await;
     if answer.status() == 404 {
@@ -76,7 +83,7 @@ async fn ask(one: &One, key: &str, session: &str, method: &str, params: Value) -
     Some(answer["result"].clone())
 }
 
-async fn names(one: &One, key: &str, session: &str) -> Vec<String> {
+async fn names(one: &SharedGateway, key: &str, session: &str) -> Vec<String> {
     let list = ask(one, key, session, "tools/list", json!({}))
         .await
         .expect("a list");
@@ -87,7 +94,7 @@ async fn names(one: &One, key: &str, session: &str) -> Vec<String> {
         .collect()
 }
 
-async fn call(one: &One, session: &str, name: &str) -> Option<Value> {
+async fn call(one: &SharedGateway, session: &str, name: &str) -> Option<Value> {
     ask(
         one,
         "ada",
@@ -99,11 +106,11 @@ async fn call(one: &One, session: &str, name: &str) -> Option<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_goes_on_at_another_gateway_with_the_list_that_it_had() {
+async fn session_continues_at_another_gateway_with_its_list() {
     let server = StoreServer::start(&[]);
-    let one = One::start(&server.url(), "acme", &settings()).await;
-    let other = One::start(&server.url(), "acme", &settings()).await;
-    let stranger = One::start(&server.url(), "other", &settings()).await;
+    let one = SharedGateway::start(&server.url(), "acme", &settings()).await;
+    let other = SharedGateway::start(&server.url(), "acme", &settings()).await;
+    let stranger = SharedGateway::start(&server.url(), "other", &settings()).await;
     let session = begin(&one, "ada").await;
     let first = names(&one, "ada", &session).await;
     assert_eq!(first.len(), 3);
@@ -117,30 +124,30 @@ async fn a_session_goes_on_at_another_gateway_with_the_list_that_it_had() {
     assert_eq!(
         at_one[3..],
         ["up__echo", "up__add"],
-        "the list only grows, wherever"
+        "the list only grows at any gateway"
     );
     assert_eq!(names(&other, "ada", &session).await, at_one);
     assert_eq!(
         ask(&other, "bob", &session, "tools/list", json!({})).await,
         None,
-        "it is another's"
+        "the session belongs to another key"
     );
     assert_eq!(
         ask(&stranger, "ada", &session, "tools/list", json!({})).await,
         None,
-        "another tenant knows nothing of it"
+        "another tenant does not have the session"
     );
     assert!(
         server.keys().iter().all(|key| !key.contains(&session)),
-        "ids are secret"
+        "session ids are not stored in clear text"
     );
     one.end().await;
     assert_eq!(
         names(&other, "ada", &session).await,
         at_one,
-        "also when the first has ended"
+        "the session outlives its first gateway"
     );
-    let third = One::start(&server.url(), "acme", &settings()).await;
+    let third = SharedGateway::start(&server.url(), "acme", &settings()).await;
     within(Duration::from_secs(10), "it is up", async || {
         call(&third, &session, "up__echo")
             .await
@@ -153,10 +160,10 @@ async fn a_session_goes_on_at_another_gateway_with_the_list_that_it_had() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_store_a_session_stays_where_it_is_and_what_is_not_ours_is_no_session() {
+async fn session_without_the_store_stays_at_its_gateway() {
     let mut server = StoreServer::start(&[]);
-    let one = One::start(&server.url(), "acme", &settings()).await;
-    let other = One::start(&server.url(), "acme", &settings()).await;
+    let one = SharedGateway::start(&server.url(), "acme", &settings()).await;
+    let other = SharedGateway::start(&server.url(), "acme", &settings()).await;
     let session = begin(&one, "ada").await;
     let key = server
         .keys()
@@ -181,27 +188,27 @@ async fn without_the_store_a_session_stays_where_it_is_and_what_is_not_ours_is_n
     );
     let session = begin(&other, "ada").await;
     assert_eq!(names(&other, "ada", &session).await.len(), 3);
-    let (status, told) = other.get("/ready").await;
+    let (status, ready) = other.get("/ready").await;
     assert_eq!(status, 200);
     assert!(
-        told.starts_with("ready\nstore: ")
-            && told.contains("away (")
-            && !told.contains("127.0.0.1"),
-        "{told}"
+        ready.starts_with("ready\nstore: ")
+            && ready.contains("away (")
+            && !ready.contains("127.0.0.1"),
+        "{ready}"
     );
     one.end().await;
     other.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_allowed_once_runs_once_however_many_gateways_it_comes_to() {
+async fn allowed_call_runs_once_at_several_gateways() {
     let server = StoreServer::start(&[]);
-    let one = One::start(&server.url(), "acme", &settings()).await;
-    let other = One::start(&server.url(), "acme", &settings()).await;
+    let one = SharedGateway::start(&server.url(), "acme", &settings()).await;
+    let other = SharedGateway::start(&server.url(), "acme", &settings()).await;
     let session = begin(&one, "ada").await;
-    let delete = async |gateway: &One| {
+    let delete = async |gateway: &SharedGateway| {
         let params = json!({"name": "up__delete_everything", "arguments": {"name": "orders"}});
-        said(
+        text_or_code(
             &ask(gateway, "ada", &session, "tools/call", params)
                 .await
                 .expect("an answer"),
@@ -210,27 +217,27 @@ async fn a_call_that_is_allowed_once_runs_once_however_many_gateways_it_comes_to
     for round in 0..10 {
         assert_eq!(delete(&one).await, "not_confirmed", "{round}");
         assert_eq!(delete(&other).await, "not_confirmed", "{round}");
-        let store = Store::open(&server.url(), "acme").expect("a store");
-        aside(move || {
-            let queue = CallQueue::of(&store).expect("a queue");
-            let waiting = queue.waiting().expect("it is read");
-            assert_eq!(waiting.len(), 1, "it is the same call at both");
+        let store = StateStore::open(&server.url(), "acme").expect("a store");
+        run_blocking(move || {
+            let queue = CallQueue::from_store(&store).expect("a queue");
+            let waiting = queue.pending().expect("it is read");
+            assert_eq!(waiting.len(), 1, "both gateways have the same call");
             queue
-                .decide(waiting.keys().next().expect("it waits"), true)
+                .decide(waiting.keys().next().expect("it is quarantined"), true)
                 .expect("it is decided");
         })
         .await;
         let (at_one, at_other) = tokio::join!(delete(&one), delete(&other));
         let ran = [at_one, at_other]
             .into_iter()
-            .filter(|said| said != "not_confirmed")
+            .filter(|code| code != "not_confirmed")
             .count();
         assert_eq!(ran, 1, "{round}");
-        // That the other one asked made it wait anew, which is refused.
-        let store = Store::open(&server.url(), "acme").expect("a store");
-        aside(move || {
-            let queue = CallQueue::of(&store).expect("a queue");
-            for id in queue.waiting().expect("it is read").keys() {
+        // The second attempt queued the call again; it is refused.
+        let store = StateStore::open(&server.url(), "acme").expect("a store");
+        run_blocking(move || {
+            let queue = CallQueue::from_store(&store).expect("a queue");
+            for id in queue.pending().expect("it is read").keys() {
                 queue.decide(id, false).expect("it is decided");
             }
         })

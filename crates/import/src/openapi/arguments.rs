@@ -1,30 +1,31 @@
-//! Parameters and body of an operation as one schema, and where each argument goes.
+//! Conversion of an operation's parameters and body to one schema, with the location of each
+//! argument.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::error::{Fault, Refusal};
+use super::error::{OperationError, OperationProblem};
 use super::naming::plain;
-use super::references::part;
-use super::schemas::{Schemas, Stop, Style, is_read_only};
-use super::{Found, Reader, Version, prose};
-use picktools::catalog::http::{Argument, Place, SecurityScheme};
+use super::references::{array_member, object_member, part, text_member};
+use super::schemas::{SchemaError, Schemas, Style, is_read_only};
+use super::{OperationEntry, OperationReader, Version, prose};
+use picktools::catalog::http::{Argument, ArgumentLocation, SecurityScheme};
 use picktools::schema;
 use picktools::schema::MAX_SCHEMA_NODES;
 
-/// The most characters of a parameter's description.
+/// The longest description of a parameter, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 1_000;
-/// The longest name of an argument that every provider takes.
+/// The longest argument name that every provider accepts.
 const MAX_ARGUMENT_CHARS: usize = 64;
-/// The most `allOf` within one another of which a body may be composed.
+/// The deepest nesting of `allOf` in a body.
 const MAX_COMPOSED: usize = 8;
-/// Headers that the specification takes out of the parameters: others say what stands in them.
+/// Headers that the specification excludes from the parameters, because other members define them.
 const IGNORED_HEADERS: [&str; 3] = ["accept", "content-type", "authorization"];
-/// The argument that is a body which cannot be taken apart.
+/// The argument for a body that cannot be split into its properties.
 const BODY: &str = "body";
-/// Members of a schema beside which its properties may be taken out of it.
-const BESIDE_PROPERTIES: [&str; 13] = [
+/// The keywords with which a schema can be replaced by its properties.
+const OBJECT_KEYWORDS: [&str; 13] = [
     "type",
     "properties",
     "required",
@@ -40,78 +41,86 @@ const BESIDE_PROPERTIES: [&str; 13] = [
     "allOf",
 ];
 
-/// What an operation takes.
-pub(super) struct Arguments {
+/// The arguments of an operation.
+pub(super) struct OperationArguments {
     pub(super) schema: Value,
-    pub(super) places: BTreeMap<String, Argument>,
+    pub(super) locations: BTreeMap<String, Argument>,
     pub(super) content_type: Option<String>,
     pub(super) patterns_left_out: usize,
 }
 
-/// Reads the arguments: references written out where that is not too much, else bundled.
-pub(super) fn read<'d>(
-    reader: &Reader<'d>,
-    found: &Found<'d>,
+/// Converts the arguments of an operation. References are inlined if the result is small enough,
+/// and bundled otherwise.
+pub(super) fn convert<'d>(
+    reader: &OperationReader<'d>,
+    entry: &OperationEntry<'d>,
     operation: &'d Map<String, Value>,
     security: &[BTreeMap<String, SecurityScheme>],
-) -> Result<Arguments, Fault> {
-    let parameters = parameters(reader, found, operation)?;
-    let body = body(reader, found, operation, &parameters)?;
+) -> Result<OperationArguments, OperationError> {
+    let parameters = parameters(reader, entry, operation)?;
+    let body = body(reader, entry, operation, &parameters)?;
     for style in [Style::Inline, Style::Bundled] {
-        let collector = Collector {
+        let collector = ArgumentCollector {
             schemas: Schemas::new(reader.references, style),
             properties: Map::new(),
             required: Vec::new(),
-            places: BTreeMap::new(),
+            locations: BTreeMap::new(),
         };
         match collector.collect(reader, &parameters, body.as_ref(), security) {
             Ok(arguments) => return Ok(arguments),
-            Err(Stop::TooLarge) => {}
-            Err(Stop::Fault(fault)) => return Err(fault),
+            Err(SchemaError::TooLarge) => {}
+            Err(SchemaError::Operation(error)) => return Err(error),
         }
     }
-    Err(Fault::new(&*found.at, Refusal::TooLarge))
+    Err(OperationError::new(&*entry.at, OperationProblem::TooLarge))
 }
 
-/// A parameter as it stands in the document.
+/// A parameter of the document.
 struct Parameter<'d> {
     name: &'d str,
-    place: Place,
+    location: ArgumentLocation,
     members: &'d Map<String, Value>,
     at: String,
 }
 
-/// The parameters of the operation, and those of its path that it does not have itself.
+/// Collects the parameters of the operation, and those of its path that it does not override.
 fn parameters<'d>(
-    reader: &Reader<'d>,
-    found: &Found<'d>,
+    reader: &OperationReader<'d>,
+    entry: &OperationEntry<'d>,
     operation: &'d Map<String, Value>,
-) -> Result<Vec<Parameter<'d>>, Fault> {
-    let path_at = found.at.rsplit_once('/').map_or("", |(path, _)| path);
+) -> Result<Vec<Parameter<'d>>, OperationError> {
+    let path_at = match entry.at.rsplit_once('/') {
+        Some((path, _)) => path,
+        None => "",
+    };
     let mut parameters: Vec<Parameter<'_>> = Vec::new();
-    for (holder, at) in [(operation, &*found.at), (found.item, path_at)] {
-        let list = holder.get("parameters").and_then(Value::as_array);
-        for (index, parameter) in list.into_iter().flatten().enumerate() {
+    for (holder, at) in [(operation, &*entry.at), (entry.item, path_at)] {
+        for (index, parameter) in array_member(holder, "parameters").iter().enumerate() {
             let at = format!("{at}/parameters/{index}");
             let members = reader.references.object(parameter, &at)?;
-            let text = |key| members.get(key).and_then(Value::as_str);
-            let name = text("name").ok_or_else(|| Fault::new(&*at, Refusal::NamelessParameter))?;
-            let place = match text("in") {
-                Some("path") => Place::Path,
-                Some("query") => Place::Query,
-                Some("header") => Place::Header,
-                Some("cookie") => Place::Cookie,
-                Some("body") if reader.version == Version::Two => Place::Body,
-                Some("formData") if reader.version == Version::Two => Place::Field,
-                _ => return Err(Fault::new(at, Refusal::PlacelessParameter)),
+            let name = text_member(members, "name")
+                .ok_or_else(|| OperationError::new(&*at, OperationProblem::UnnamedParameter))?;
+            let location = match text_member(members, "in") {
+                Some("path") => ArgumentLocation::Path,
+                Some("query") => ArgumentLocation::Query,
+                Some("header") => ArgumentLocation::Header,
+                Some("cookie") => ArgumentLocation::Cookie,
+                Some("body") if reader.version == Version::Two => ArgumentLocation::Body,
+                Some("formData") if reader.version == Version::Two => ArgumentLocation::Field,
+                _ => {
+                    return Err(OperationError::new(
+                        at,
+                        OperationProblem::UnknownParameterLocation,
+                    ));
+                }
             };
             if !parameters
                 .iter()
-                .any(|known| (known.name, known.place) == (name, place))
+                .any(|existing| (existing.name, existing.location) == (name, location))
             {
                 parameters.push(Parameter {
                     name,
-                    place,
+                    location,
                     members,
                     at,
                 });
@@ -121,16 +130,16 @@ fn parameters<'d>(
     Ok(parameters)
 }
 
-/// A body as it stands in the document.
-struct Body<'d> {
+/// The body of a request.
+struct RequestBody<'d> {
     content_type: String,
-    /// `None`: its fields stand among the parameters.
-    content: Option<Content<'d>>,
+    /// `None` if the fields are parameters, as in form data of version 2.0.
+    content: Option<BodyContent<'d>>,
 }
 
-/// What a body is.
-struct Content<'d> {
-    /// `None`: anything.
+/// The content of a body.
+struct BodyContent<'d> {
+    /// `None` if the body may be anything.
     schema: Option<&'d Value>,
     description: &'d str,
     required: bool,
@@ -138,96 +147,95 @@ struct Content<'d> {
 }
 
 fn body<'d>(
-    reader: &Reader<'d>,
-    found: &Found<'d>,
+    reader: &OperationReader<'d>,
+    entry: &OperationEntry<'d>,
     operation: &'d Map<String, Value>,
     parameters: &[Parameter<'d>],
-) -> Result<Option<Body<'d>>, Fault> {
+) -> Result<Option<RequestBody<'d>>, OperationError> {
     if reader.version == Version::Two {
-        return Ok(body_of_two(reader, operation, parameters));
+        return Ok(body_from_version_2(reader, operation, parameters));
     }
-    let Some(body) = operation.get("requestBody").filter(|body| !body.is_null()) else {
-        return Ok(None);
+    let body = match operation.get("requestBody") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(body) => body,
     };
-    let at = format!("{}/requestBody", found.at);
+    let at = format!("{}/requestBody", entry.at);
     let body = reader.references.object(body, &at)?;
-    let content = body.get("content").and_then(Value::as_object);
-    let preferred = content
-        .into_iter()
-        .flatten()
-        .min_by_key(|(media_type, _)| preference(media_type));
+    let preferred =
+        object_member(body, "content").min_by_key(|(media_type, _)| preference(media_type));
     let Some((media_type, content)) = preferred else {
         return Ok(None);
     };
     let at = format!("{at}/content/{}/schema", part(media_type));
-    let content = Content::of(body, content.get("schema"), at);
-    Ok(Some(Body {
+    let content = BodyContent::new(body, content.get("schema"), at);
+    Ok(Some(RequestBody {
         content_type: media_type.clone(),
         content: Some(content),
     }))
 }
 
-fn body_of_two<'d>(
-    reader: &Reader<'d>,
+fn body_from_version_2<'d>(
+    reader: &OperationReader<'d>,
     operation: &'d Map<String, Value>,
     parameters: &[Parameter<'d>],
-) -> Option<Body<'d>> {
-    let consumes = operation
+) -> Option<RequestBody<'d>> {
+    let media_types = operation
         .get("consumes")
-        .or_else(|| reader.document.get("consumes"))
-        .and_then(Value::as_array);
-    let consumes = || consumes.into_iter().flatten().filter_map(Value::as_str);
+        .or_else(|| reader.document.get("consumes"));
+    let media_types: &[Value] = match media_types {
+        Some(Value::Array(media_types)) => media_types,
+        _ => &[],
+    };
+    let mut media_types = media_types.iter().filter_map(Value::as_str);
     if let Some(body) = parameters
         .iter()
-        .find(|parameter| parameter.place == Place::Body)
+        .find(|parameter| parameter.location == ArgumentLocation::Body)
     {
-        let preferred = consumes().min_by_key(|media_type| preference(media_type));
-        let content = Content::of(
+        let preferred = media_types.min_by_key(|media_type| preference(media_type));
+        let content = BodyContent::new(
             body.members,
             body.members.get("schema"),
             format!("{}/schema", body.at),
         );
-        return Some(Body {
+        return Some(RequestBody {
             content_type: preferred.unwrap_or("application/json").to_owned(),
             content: Some(content),
         });
     }
-    let mut fields = parameters
-        .iter()
-        .filter(|parameter| parameter.place == Place::Field);
-    let first = fields.next()?;
-    let file = std::iter::once(first)
-        .chain(fields)
-        .any(|field| field.members.get("type") == Some(&"file".into()));
-    let form = if file {
-        "multipart/form-data"
-    } else {
-        "application/x-www-form-urlencoded"
+    let (mut has_field, mut has_file) = (false, false);
+    for parameter in parameters {
+        if parameter.location == ArgumentLocation::Field {
+            has_field = true;
+            has_file |= text_member(parameter.members, "type") == Some("file");
+        }
+    }
+    if !has_field {
+        return None;
+    }
+    let form_type = media_types.find(|media_type| media_type.contains("form"));
+    let content_type = match form_type {
+        _ if has_file => "multipart/form-data",
+        Some(form_type) => form_type,
+        None => "application/x-www-form-urlencoded",
     };
-    let given = consumes()
-        .find(|media_type| media_type.contains("form"))
-        .filter(|_| !file);
-    Some(Body {
-        content_type: given.unwrap_or(form).to_owned(),
+    Some(RequestBody {
+        content_type: content_type.to_owned(),
         content: None,
     })
 }
 
-impl<'d> Content<'d> {
-    fn of(holder: &'d Map<String, Value>, schema: Option<&'d Value>, at: String) -> Self {
+impl<'d> BodyContent<'d> {
+    fn new(holder: &'d Map<String, Value>, schema: Option<&'d Value>, at: String) -> Self {
         Self {
             schema,
-            description: holder
-                .get("description")
-                .and_then(Value::as_str)
-                .unwrap_or_default(),
+            description: text_member(holder, "description").unwrap_or_default(),
             required: holder.get("required") == Some(&Value::Bool(true)),
             at,
         }
     }
 }
 
-/// Which media type a body is sent in: the least is the best.
+/// Returns the rank of a media type for a body; lower is better.
 fn preference(media_type: &str) -> u8 {
     let media_type = media_type.to_ascii_lowercase();
     let essence = media_type.split(';').next().unwrap_or_default().trim();
@@ -242,15 +250,15 @@ fn preference(media_type: &str) -> u8 {
     }
 }
 
-/// The members of a body that can be taken apart.
-struct Fields<'d> {
+/// The properties of a body that become arguments of their own.
+struct BodyFields<'d> {
     fields: Vec<(&'d str, &'d Value, String)>,
     required: Vec<&'d str>,
 }
 
-impl<'d> Fields<'d> {
-    /// Returns the members of a schema that says nothing but its properties.
-    fn of(reader: &Reader<'d>, schema: &'d Value, at: &str) -> Option<Self> {
+impl<'d> BodyFields<'d> {
+    /// Returns the properties of a schema; `None` if the schema has other constraints too.
+    fn from_schema(reader: &OperationReader<'d>, schema: &'d Value, at: &str) -> Option<Self> {
         let mut fields = Self {
             fields: Vec::new(),
             required: Vec::new(),
@@ -258,101 +266,102 @@ impl<'d> Fields<'d> {
         (fields.add(reader, schema, at, 0) && !fields.fields.is_empty()).then_some(fields)
     }
 
-    fn add(&mut self, reader: &Reader<'d>, schema: &'d Value, at: &str, depth: usize) -> bool {
+    fn add(
+        &mut self,
+        reader: &OperationReader<'d>,
+        schema: &'d Value,
+        at: &str,
+        depth: usize,
+    ) -> bool {
         let Ok(members) = reader.references.object(schema, at) else {
             return false;
         };
-        let known = |(key, value): (&String, &Value)| {
-            BESIDE_PROPERTIES.contains(&key.as_str())
+        let is_known = |(key, value): (&String, &Value)| {
+            OBJECT_KEYWORDS.contains(&key.as_str())
                 || key.starts_with("x-")
-                // Further members of any kind are not asked for; those of one kind are a map, which
-                // stays whole.
+                // Additional properties of any type are ignored; those of one type are a map,
+                // which is kept as one argument.
                 || (key == "additionalProperties" && (value.is_boolean() || *value == json!({})))
         };
         let is_object = members.get("type").is_none_or(|kind| kind == "object");
-        if depth > MAX_COMPOSED || !is_object || !members.iter().all(known) {
+        if depth > MAX_COMPOSED || !is_object || !members.iter().all(is_known) {
             return false;
         }
-        for (index, one) in members
-            .get("allOf")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .enumerate()
-        {
-            if !self.add(reader, one, &format!("{at}/allOf/{index}"), depth + 1) {
+        for (index, composed) in array_member(members, "allOf").iter().enumerate() {
+            if !self.add(reader, composed, &format!("{at}/allOf/{index}"), depth + 1) {
                 return false;
             }
         }
-        for (name, property) in members
-            .get("properties")
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-        {
+        for (name, property) in object_member(members, "properties") {
             let field = (
                 name.as_str(),
                 property,
                 format!("{at}/properties/{}", part(name)),
             );
-            match self.fields.iter_mut().find(|(known, ..)| known == name) {
-                Some(known) => *known = field,
+            match self
+                .fields
+                .iter_mut()
+                .find(|(existing, ..)| existing == name)
+            {
+                Some(existing) => *existing = field,
                 None => self.fields.push(field),
             }
         }
-        let required = members
-            .get("required")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten();
-        self.required.extend(required.filter_map(Value::as_str));
+        for name in array_member(members, "required") {
+            self.required.extend(name.as_str());
+        }
         true
     }
 }
 
-/// Puts arguments into one schema.
-struct Collector<'d> {
+/// Returns `true` if the model cannot set a parameter, because the client adds it: a credential, or
+/// a header that other members define.
+fn is_credential(parameter: &Parameter<'_>, security: &[BTreeMap<String, SecurityScheme>]) -> bool {
+    let is_ignored = IGNORED_HEADERS
+        .iter()
+        .any(|header| parameter.name.eq_ignore_ascii_case(header));
+    if parameter.location == ArgumentLocation::Header && is_ignored {
+        return true;
+    }
+    let is_scheme = |scheme: &SecurityScheme| {
+        let is_same_location = scheme.place.as_deref() == Some(parameter.location.name());
+        is_same_location && scheme.name.as_deref() == Some(parameter.name)
+    };
+    security.iter().flat_map(BTreeMap::values).any(is_scheme)
+}
+
+/// Builder for the schema of all arguments.
+struct ArgumentCollector<'d> {
     schemas: Schemas<'d>,
     properties: Map<String, Value>,
     required: Vec<String>,
-    places: BTreeMap<String, Argument>,
+    locations: BTreeMap<String, Argument>,
 }
 
-impl<'d> Collector<'d> {
+impl<'d> ArgumentCollector<'d> {
     fn collect(
         mut self,
-        reader: &Reader<'d>,
+        reader: &OperationReader<'d>,
         parameters: &[Parameter<'d>],
-        body: Option<&Body<'d>>,
+        body: Option<&RequestBody<'d>>,
         security: &[BTreeMap<String, SecurityScheme>],
-    ) -> Result<Arguments, Stop> {
-        let credential = |parameter: &Parameter<'_>| {
-            let ignored = IGNORED_HEADERS
-                .iter()
-                .any(|header| parameter.name.eq_ignore_ascii_case(header));
-            let key = |scheme: &SecurityScheme| {
-                let place = scheme.place.as_deref() == Some(parameter.place.name());
-                place && scheme.name.as_deref() == Some(parameter.name)
-            };
-            parameter.place == Place::Header && ignored
-                || security.iter().flat_map(BTreeMap::values).any(key)
-        };
+    ) -> Result<OperationArguments, SchemaError> {
         let content = body.and_then(|body| body.content.as_ref());
-        let fields = content.and_then(|content| Fields::of(reader, content.schema?, &content.at));
-        // The names of the body stay as they are; parameters of the same name give way.
-        let taken: Vec<String> = match &fields {
-            Some(fields) => fields
-                .fields
-                .iter()
-                .map(|(name, ..)| argument_name(name))
-                .collect(),
-            None => content.iter().map(|_| BODY.to_owned()).collect(),
-        };
-        for parameter in parameters
-            .iter()
-            .filter(|parameter| parameter.place != Place::Body && !credential(parameter))
-        {
-            self.parameter(reader, parameter, &taken)?;
+        let fields = content
+            .and_then(|content| BodyFields::from_schema(reader, content.schema?, &content.at));
+        // Properties of the body keep their names; parameters with the same name are renamed.
+        let mut reserved: Vec<String> = Vec::new();
+        if let Some(fields) = &fields {
+            for (name, ..) in &fields.fields {
+                reserved.push(valid_argument_name(name));
+            }
+        } else if content.is_some() {
+            reserved.push(BODY.to_owned());
+        }
+        for parameter in parameters {
+            if parameter.location != ArgumentLocation::Body && !is_credential(parameter, security) {
+                self.parameter(reader, parameter, &reserved)?;
+            }
         }
         match (content, fields) {
             (Some(content), Some(fields)) => {
@@ -360,19 +369,32 @@ impl<'d> Collector<'d> {
                     if is_read_only(&reader.references, schema) {
                         continue;
                     }
-                    let made = self.schemas.schema(schema, at)?;
+                    let field_schema = self.schemas.schema(schema, at)?;
                     let required = content.required && fields.required.contains(name);
-                    let argument = self.unused(&argument_name(name), Place::Field, &[]);
-                    self.add(argument, name, Place::Field, made, required);
+                    let argument =
+                        self.unused(&valid_argument_name(name), ArgumentLocation::Field, &[]);
+                    self.add(
+                        argument,
+                        name,
+                        ArgumentLocation::Field,
+                        field_schema,
+                        required,
+                    );
                 }
             }
             (Some(content), None) => {
-                let mut made = match content.schema {
+                let mut body_schema = match content.schema {
                     Some(schema) => self.schemas.schema(schema, &content.at)?,
                     None => json!({}),
                 };
-                describe(&mut made, content.description);
-                self.add(BODY.to_owned(), BODY, Place::Body, made, content.required);
+                describe(&mut body_schema, content.description);
+                self.add(
+                    BODY.to_owned(),
+                    BODY,
+                    ArgumentLocation::Body,
+                    body_schema,
+                    content.required,
+                );
             }
             (None, _) => {}
         }
@@ -381,17 +403,17 @@ impl<'d> Collector<'d> {
 
     fn parameter(
         &mut self,
-        reader: &Reader<'d>,
+        reader: &OperationReader<'d>,
         parameter: &Parameter<'d>,
-        taken: &[String],
-    ) -> Result<(), Stop> {
+        reserved: &[String],
+    ) -> Result<(), SchemaError> {
         let Parameter {
             name,
-            place,
+            location,
             members,
             at,
         } = parameter;
-        let mut made = match reader.version {
+        let mut parameter_schema = match reader.version {
             Version::Two => self.schemas.parameter(members, at)?,
             Version::Three => {
                 let media_type = || members.get("content")?.as_object()?.values().next();
@@ -404,33 +426,32 @@ impl<'d> Collector<'d> {
                 }
             }
         };
-        describe(
-            &mut made,
-            members
-                .get("description")
-                .and_then(Value::as_str)
-                .unwrap_or_default(),
+        let description = text_member(members, "description").unwrap_or_default();
+        describe(&mut parameter_schema, description);
+        let argument_name = self.unused(&valid_argument_name(name), *location, reserved);
+        let required = *location == ArgumentLocation::Path
+            || members.get("required") == Some(&Value::Bool(true));
+        self.add(
+            argument_name.clone(),
+            name,
+            *location,
+            parameter_schema,
+            required,
         );
-        let argument = self.unused(&argument_name(name), *place, taken);
-        let required = *place == Place::Path || members.get("required") == Some(&Value::Bool(true));
-        self.add(argument.clone(), name, *place, made, required);
-        if let Some(added) = self.places.get_mut(&argument) {
-            added.style = members
-                .get("style")
-                .and_then(Value::as_str)
-                .map(str::to_owned);
-            added.explode = members.get("explode").and_then(Value::as_bool);
-            // What version 2.0 calls the format of a collection.
-            match members.get("collectionFormat").and_then(Value::as_str) {
-                Some("multi") => added.explode = Some(true),
-                Some("csv") => added.explode = Some(false),
-                Some("ssv") => added.style = Some("spaceDelimited".to_owned()),
-                Some("pipes") => added.style = Some("pipeDelimited".to_owned()),
-                Some("tsv") => added.style = Some("tabDelimited".to_owned()),
+        if let Some(argument) = self.locations.get_mut(&argument_name) {
+            argument.style = text_member(members, "style").map(str::to_owned);
+            argument.explode = members.get("explode").and_then(Value::as_bool);
+            // Version 2.0 has `collectionFormat` instead of `style` and `explode`.
+            match text_member(members, "collectionFormat") {
+                Some("multi") => argument.explode = Some(true),
+                Some("csv") => argument.explode = Some(false),
+                Some("ssv") => argument.style = Some("spaceDelimited".to_owned()),
+                Some("pipes") => argument.style = Some("pipeDelimited".to_owned()),
+                Some("tsv") => argument.style = Some("tabDelimited".to_owned()),
                 None if reader.version == Version::Two
                     && members.get("type") == Some(&"array".into()) =>
                 {
-                    added.explode = Some(false);
+                    argument.explode = Some(false);
                 }
                 _ => {}
             }
@@ -438,22 +459,40 @@ impl<'d> Collector<'d> {
         Ok(())
     }
 
-    /// The name, with the place behind it, and a number if need be, where it is used already.
-    fn unused(&self, name: &str, place: Place, taken: &[String]) -> String {
-        let numbered = (2..).map(|number| format!("{name}__{}_{number}", place.name()));
-        let mut names = [name.to_owned(), format!("{name}__{}", place.name())]
-            .into_iter()
-            .chain(numbered);
-        let free = |name: &String| !taken.contains(name) && !self.properties.contains_key(name);
-        names.find(free).unwrap_or_else(|| name.to_owned())
+    /// Returns the name if it is unused; otherwise appends the location, and a number if necessary.
+    fn unused(&self, name: &str, location: ArgumentLocation, reserved: &[String]) -> String {
+        let is_used = |name: &String| reserved.contains(name) || self.properties.contains_key(name);
+        let mut unused = name.to_owned();
+        if !is_used(&unused) {
+            return unused;
+        }
+        let qualified = format!("{name}__{}", location.name());
+        unused.clone_from(&qualified);
+        let mut number = 1;
+        while is_used(&unused) {
+            number += 1;
+            unused = format!("{qualified}_{number}");
+        }
+        unused
     }
 
-    fn add(&mut self, argument: String, name: &str, place: Place, schema: Value, required: bool) {
-        let name = Some(name.to_owned()).filter(|name| *name != argument);
-        self.places.insert(
+    fn add(
+        &mut self,
+        argument: String,
+        name: &str,
+        location: ArgumentLocation,
+        schema: Value,
+        required: bool,
+    ) {
+        let name = if name == argument {
+            None
+        } else {
+            Some(name.to_owned())
+        };
+        self.locations.insert(
             argument.clone(),
             Argument {
-                place,
+                place: location,
                 name,
                 style: None,
                 explode: None,
@@ -465,58 +504,63 @@ impl<'d> Collector<'d> {
         self.properties.insert(argument, schema);
     }
 
-    fn finish(self, body: Option<&Body<'_>>) -> Result<Arguments, Stop> {
+    fn finish(self, body: Option<&RequestBody<'_>>) -> Result<OperationArguments, SchemaError> {
         let Self {
             schemas,
             properties,
             required,
-            places,
+            locations,
         } = self;
         let (definitions, patterns_left_out) = schemas.definitions()?;
         let content_type = body.map(|body| body.content_type.clone());
         if properties.is_empty() {
-            // A tool that takes no arguments.
-            return Ok(Arguments {
+            // The tool takes no arguments.
+            return Ok(OperationArguments {
                 schema: json!({}),
-                places,
+                locations,
                 content_type,
                 patterns_left_out,
             });
         }
-        let mut made =
+        let mut schema =
             json!({"type": "object", "properties": properties, "additionalProperties": false});
         if !required.is_empty() {
-            made["required"] = required.into();
+            schema["required"] = required.into();
         }
         if !definitions.is_empty() {
-            made["$defs"] = Value::Object(definitions);
+            schema["$defs"] = Value::Object(definitions);
         }
-        if schema::values(&made) > MAX_SCHEMA_NODES {
-            return Err(Stop::TooLarge);
+        if schema::count_values(&schema) > MAX_SCHEMA_NODES {
+            return Err(SchemaError::TooLarge);
         }
-        Ok(Arguments {
-            schema: made,
-            places,
+        Ok(OperationArguments {
+            schema,
+            locations,
             content_type,
             patterns_left_out,
         })
     }
 }
 
-/// A name that every provider takes for an argument.
-fn argument_name(name: &str) -> String {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    let fits = !name.is_empty() && name.chars().all(allowed) && name.len() <= MAX_ARGUMENT_CHARS;
-    let mut made = if fits { name.to_owned() } else { plain(name) };
-    made.truncate(MAX_ARGUMENT_CHARS);
-    if made.is_empty() {
+/// Converts a name to one that every provider accepts for an argument.
+fn valid_argument_name(name: &str) -> String {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let is_valid =
+        !name.is_empty() && name.chars().all(is_allowed) && name.len() <= MAX_ARGUMENT_CHARS;
+    let mut valid_name = if is_valid {
+        name.to_owned()
+    } else {
+        plain(name)
+    };
+    valid_name.truncate(MAX_ARGUMENT_CHARS);
+    if valid_name.is_empty() {
         "argument".to_owned()
     } else {
-        made
+        valid_name
     }
 }
 
-/// Says what an argument is, where its schema does not.
+/// Adds the description of an argument if its schema has none.
 fn describe(schema: &mut Value, description: &str) {
     let description = prose::clean(description, MAX_DESCRIPTION_CHARS);
     match schema {

@@ -1,144 +1,147 @@
-//! Why a document, or an operation in it, cannot be read.
+//! Errors of documents and of their operations.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// Why a document cannot be read.
+/// Error of an OpenAPI document as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OpenApiError {
     /// The text is not JSON or YAML, or too large or too deep.
     #[error("line {line}, column {column}: {message}")]
     Syntax {
-        /// Line, from 1; 0 where it is not known.
+        /// The line, from 1; 0 if unknown.
         line: usize,
-        /// Column, from 1; 0 where it is not known.
+        /// The column, from 1; 0 if unknown.
         column: usize,
-        /// What is wrong.
+        /// The cause.
         message: String,
     },
-    /// A member stands twice.
-    #[error("{pointer}: the member stands twice; remove one of them")]
+    /// A key occurs twice.
+    #[error("duplicate key {pointer:?}; remove one of them")]
     Repeated {
-        /// JSON pointer to it.
+        /// JSON pointer to the key.
         pointer: String,
     },
-    /// It is something else.
+    /// The document is not an OpenAPI document.
     #[error(
-        "it is {found}, not an OpenAPI document, which says its version in `openapi` or `swagger`"
+        "not an OpenAPI document: it is {found}; give a document with a version in `openapi` or \
+         `swagger`"
     )]
     NotOpenApi {
-        /// What it is instead.
+        /// A description of the document.
         found: String,
     },
-    /// The version is not known.
-    #[error("OpenAPI {found} cannot be read; give a document of version 2.0, 3.0 or 3.1")]
+    /// The version is not supported.
+    #[error("unsupported OpenAPI version {found}; give a document of version 2.0, 3.0 or 3.1")]
     Version {
         /// The version.
         found: String,
     },
-    /// `paths` holds nothing.
-    #[error("the document holds no operations; they stand under `paths`")]
+    /// The document has no operations.
+    #[error("the document has no operations; define them under `paths`")]
     NoOperations,
 }
 
-/// An operation, or a whole path, that could not be read.
+/// An operation, or a path, that was left out because it is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct LeftOut {
-    /// Its method and path, such as `GET /pets`; the path alone where that is left out whole.
+pub struct SkippedOperation {
+    /// The method and path, such as `GET /pets`; only the path if all of it is left out.
     pub operation: String,
-    /// JSON pointer into the document.
+    /// JSON pointer to the cause.
     pub pointer: String,
-    /// Why.
-    pub refusal: Refusal,
+    /// The cause.
+    pub problem: OperationProblem,
 }
 
-/// Why an operation cannot be read.
+/// The reason for which an operation was left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Refusal {
-    /// A reference to another document, which is never fetched.
+pub enum OperationProblem {
+    /// A reference to another document. It is not fetched.
     OtherDocument(String),
-    /// A reference that leads nowhere.
+    /// A reference without a target.
     BrokenReference(String),
-    /// A reference that leads to itself.
+    /// A reference that leads back to itself.
     CircularReference(String),
-    /// Something is of another kind than it must be.
+    /// A value has the wrong JSON type.
     WrongKind {
-        /// What it is.
+        /// The actual type.
         found: &'static str,
-        /// What it must be.
-        wanted: &'static str,
+        /// The expected type.
+        expected: &'static str,
     },
     /// A parameter has no name.
-    NamelessParameter,
-    /// A parameter goes nowhere that is known.
-    PlacelessParameter,
-    /// The schema of its arguments is larger or deeper than a tool's may be.
+    UnnamedParameter,
+    /// The location of a parameter is missing or unknown.
+    UnknownParameterLocation,
+    /// The schema of the arguments exceeds the limits of a tool.
     TooLarge,
 }
 
-impl Refusal {
-    /// What is wrong.
+impl OperationProblem {
+    /// Returns the cause.
     pub fn message(&self) -> String {
         match self {
             Self::OtherDocument(reference) => {
                 format!("{reference:?} refers to another document, which is not fetched")
             }
-            Self::BrokenReference(reference) => format!("{reference:?} leads nowhere"),
-            Self::CircularReference(reference) => format!("{reference:?} leads to itself"),
+            Self::BrokenReference(reference) => format!("{reference:?} has no target"),
+            Self::CircularReference(reference) => format!("{reference:?} refers to itself"),
             Self::WrongKind { found, .. } => format!("it is {found}"),
-            Self::NamelessParameter => "the parameter has no `name`".to_owned(),
-            Self::PlacelessParameter => "`in` says nothing that is known".to_owned(),
-            Self::TooLarge => "the schema of its arguments is too large".to_owned(),
+            Self::UnnamedParameter => "the parameter has no `name`".to_owned(),
+            Self::UnknownParameterLocation => {
+                "the parameter's `in` is missing or unknown".to_owned()
+            }
+            Self::TooLarge => "the schema of the arguments is too large".to_owned(),
         }
     }
 
-    /// How to mend it.
+    /// Returns the remedy.
     pub fn remedy(&self) -> String {
         match self {
             Self::OtherDocument(_) => "bundle the documents into one".to_owned(),
             Self::BrokenReference(_) | Self::CircularReference(_) => {
-                "mend the reference".to_owned()
+                "correct the reference".to_owned()
             }
-            Self::WrongKind { wanted, .. } => format!("give {wanted}"),
-            Self::NamelessParameter => "name it".to_owned(),
-            Self::PlacelessParameter => {
-                "say where the parameter goes: path, query, header or cookie".to_owned()
+            Self::WrongKind { expected, .. } => format!("give {expected}"),
+            Self::UnnamedParameter => "add `name`".to_owned(),
+            Self::UnknownParameterLocation => {
+                "set `in` to path, query, header or cookie".to_owned()
             }
             Self::TooLarge => "split the operation, or shorten its schemas".to_owned(),
         }
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for OperationProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; {}", self.message(), self.remedy())
     }
 }
 
-/// What is wrong, and where.
+/// The cause and the position of an error in an operation.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct OperationError {
     pub(super) pointer: String,
-    pub(super) refusal: Refusal,
+    pub(super) problem: OperationProblem,
 }
 
-impl Fault {
-    pub(super) fn new(pointer: impl Into<String>, refusal: Refusal) -> Self {
+impl OperationError {
+    pub(super) fn new(pointer: impl Into<String>, problem: OperationProblem) -> Self {
         Self {
             pointer: pointer.into(),
-            refusal,
+            problem,
         }
     }
 
-    pub(super) fn of(self, operation: String) -> LeftOut {
-        LeftOut {
+    pub(super) fn into_skipped(self, operation: String) -> SkippedOperation {
+        SkippedOperation {
             operation,
             pointer: self.pointer,
-            refusal: self.refusal,
+            problem: self.problem,
         }
     }
 }

@@ -1,22 +1,23 @@
-//! OpenAPI documents (2.0, which was called Swagger, 3.0 and 3.1; JSON or YAML): an operation a
-//! tool.
+//! Reader for OpenAPI documents 2.0 (Swagger), 3.0 and 3.1, in JSON or YAML. Every operation
+//! becomes a tool.
 //!
-//! What is read of an operation is what a caller must know: its name, what it does, one JSON Schema
-//! for parameters and body, and where each argument goes. Responses, callbacks and webhooks are not
-//! read. References within the document are written out where they stand, and where they run in a
-//! circle, or the whole would be large, kept under `$defs`.
+//! An operation contributes its name, its description, one JSON Schema for parameters and body, and
+//! the location of each argument. Responses, callbacks and webhooks are ignored.
+//!
+//! References within the document are inlined. Circular references, and those of large schemas, are
+//! kept under `$defs`.
 //!
 //! Source: `spec.openapis.org/oas`, versions 2.0, 3.0.4 and 3.1.1.
 //!
 //! ```
 //! use picktools_import::openapi;
 //!
-//! let document = openapi::read(
+//! let document = openapi::parse_document(
 //!     "openapi: 3.0.0\n\
 //!      info: {title: Pets, version: '1'}\n\
 //!      servers: [{url: 'https://pets.example/v1'}]\n\
-//!      paths: {'/pets/{id}': {delete: {summary: Removes a pet, parameters: [{name: id, in: path, required: true, \
-//!      schema: {type: integer}}]}}}\n",
+//!      paths: {'/pets/{id}': {delete: {summary: Removes a pet, \
+//!      parameters: [{name: id, in: path, required: true, schema: {type: integer}}]}}}\n",
 //! )?;
 //! let operation = &document.operations[0];
 //! assert_eq!(operation.name, "delete_pets_by_id");
@@ -38,10 +39,10 @@ mod yaml;
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 
-pub use error::{LeftOut, OpenApiError, Refusal};
+pub use error::{OpenApiError, OperationProblem, SkippedOperation};
 pub use reader::OpenApiReader;
 
-use error::Fault;
+use error::OperationError;
 use picktools::catalog::http::HttpOperation;
 use picktools::excerpt::marked;
 use picktools::json;
@@ -49,59 +50,58 @@ use picktools::json::Json;
 use picktools::schema::kind;
 use references::References;
 
-/// The most characters of an operation's description.
+/// The longest description of an operation, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 4_000;
-/// The most characters of its summary.
+/// The longest summary of an operation, in characters.
 const MAX_SUMMARY_CHARS: usize = 200;
-/// How much is shown of a key that is not known.
+/// The longest excerpt of an unknown key, in characters.
 const MAX_KEY_CHARS: usize = 60;
 
-/// How much is shown of a path; longer ones do not tell operations apart.
+/// The longest excerpt of a path, in characters. Longer paths need not be told apart.
 const MAX_PATH_CHARS: usize = 500;
 
-/// The methods of a path item that are operations.
+/// The HTTP methods that are operations of a path item.
 const METHODS: [&str; 8] = [
     "get", "put", "post", "delete", "options", "head", "patch", "trace",
 ];
 
-/// A document that was read.
+/// The content of an OpenAPI document.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Document {
-    /// What the interface is called; may be empty.
+    /// The title of the API; may be empty.
     pub title: String,
-    /// Its operations, in the order in which they stand there.
+    /// The operations, in the order of the document.
     pub operations: Vec<Operation>,
-    /// Operations, and whole paths, that could not be read.
-    pub left_out: Vec<LeftOut>,
+    /// Operations and paths that were left out because they are invalid.
+    pub left_out: Vec<SkippedOperation>,
 }
 
-/// An operation that was read.
+/// An operation of a document.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Operation {
-    /// A name of letters, digits, `_` and `-` that no other operation of the document has: its
-    /// `operationId`, else its method and path.
+    /// A unique name of letters, digits, `_` and `-`: the `operationId`, or else the method and
+    /// path.
     pub name: String,
-    /// Its method and path, such as `GET /pets`.
+    /// The method and path, such as `GET /pets`.
     pub label: String,
-    /// Its summary, where it has a description beside it.
+    /// The summary, if the operation also has a description.
     pub title: Option<String>,
-    /// What it does, without HTML; at most 4,000 characters.
+    /// The description without HTML; at most 4,000 characters.
     pub description: String,
-    /// Its tags, and `deprecated` where it is.
+    /// The tags, and `deprecated` if the operation is deprecated.
     pub tags: Vec<String>,
-    /// One JSON Schema for parameters and body: an object that takes no further members.
+    /// One JSON Schema for parameters and body: an object without additional properties.
     pub parameters: Value,
-    /// How it is called.
+    /// The HTTP request for a call.
     pub http: HttpOperation,
-    /// How many regular expressions were left out, because they cannot be run in linear time.
+    /// The number of regular expressions that were left out because they cannot run in linear time.
     pub patterns_left_out: usize,
 }
 
 impl Document {
-    /// The source of its tools where nothing else names one: its title, in small letters, digits
-    /// and `_`.
+    /// Returns the default source of the tools: the title in lower-case letters, digits and `_`.
     pub fn source(&self) -> Option<String> {
         let source = naming::plain(&self.title.to_lowercase());
         (!source.is_empty()).then_some(source)
@@ -109,21 +109,22 @@ impl Document {
 }
 
 impl Operation {
-    /// Its definition as JSON: a tool's, which a catalog reads. `DELETE` is marked as destructive;
-    /// `GET`, `HEAD` and `OPTIONS` as reading only, which the specification of HTTP demands of
-    /// them.
+    /// Converts the operation to a tool definition in JSON.
+    ///
+    /// `DELETE` is marked as destructive. `GET`, `HEAD` and `OPTIONS` are marked as read-only,
+    /// because the HTTP specification requires it.
     ///
     /// Source: RFC 9110, section 9.2.
     pub fn into_tool(self) -> Value {
-        let reads = matches!(self.http.method.as_str(), "GET" | "HEAD" | "OPTIONS");
+        let is_read_only = matches!(self.http.method.as_str(), "GET" | "HEAD" | "OPTIONS");
         let mut annotations = Map::new();
-        if reads {
+        if is_read_only {
             annotations.insert("readOnlyHint".to_owned(), true.into());
         }
         if self.http.method == "DELETE" {
             annotations.insert("destructiveHint".to_owned(), true.into());
         }
-        if reads || matches!(self.http.method.as_str(), "PUT" | "DELETE") {
+        if is_read_only || matches!(self.http.method.as_str(), "PUT" | "DELETE") {
             annotations.insert("idempotentHint".to_owned(), true.into());
         }
         json!({
@@ -138,7 +139,7 @@ impl Operation {
     }
 }
 
-/// Returns `true` if a JSON value says of itself that it is an OpenAPI document.
+/// Returns `true` if a JSON value declares itself an OpenAPI document.
 pub fn is_document(value: &Value) -> bool {
     ["openapi", "swagger"].iter().any(|key| {
         value
@@ -149,26 +150,28 @@ pub fn is_document(value: &Value) -> bool {
 
 /// Returns `true` if a text that is not JSON looks like an OpenAPI document in YAML.
 pub fn is_yaml_document(text: &str) -> bool {
-    let key = |line: &str| {
-        let line = line.trim_start_matches(['"', '\'']);
-        let rest = line
-            .strip_prefix("openapi")
-            .or_else(|| line.strip_prefix("swagger"))?;
-        rest.trim_start_matches(['"', '\''])
-            .trim_start()
-            .strip_prefix(':')
-            .map(drop)
-    };
-    text.lines().any(|line| key(line).is_some())
+    text.lines().any(has_version_key)
 }
 
-/// Reads a document, JSON or YAML.
+/// Returns `true` if a line of YAML has the key of the version.
+fn has_version_key(line: &str) -> bool {
+    let line = line.trim_start_matches(['"', '\'']);
+    let rest = line
+        .strip_prefix("openapi")
+        .or_else(|| line.strip_prefix("swagger"));
+    let Some(rest) = rest else { return false };
+    rest.trim_start_matches(['"', '\''])
+        .trim_start()
+        .starts_with(':')
+}
+
+/// Parses a document in JSON or YAML.
 ///
 /// # Errors
 ///
-/// [`OpenApiError`] when the text is neither, no OpenAPI document, or holds no operation.
-/// Operations that cannot be read are no error; they stand in [`Document::left_out`].
-pub fn read(text: &str) -> Result<Document, OpenApiError> {
+/// [`OpenApiError`] if the text is neither, is not an OpenAPI document, or has no operations.
+/// Invalid operations are not an error; they are in [`Document::left_out`].
+pub fn parse_document(text: &str) -> Result<Document, OpenApiError> {
     let text = text.trim_start_matches('\u{feff}');
     let Json { value, repeated } = if text.trim_start().starts_with('{') {
         serde_json::from_str(text).map_err(|error| OpenApiError::Syntax {
@@ -177,7 +180,7 @@ pub fn read(text: &str) -> Result<Document, OpenApiError> {
             message: json::message(&error),
         })?
     } else {
-        yaml::read(text)?
+        yaml::parse(text)?
     };
     match repeated.into_iter().next() {
         Some(pointer) => Err(OpenApiError::Repeated { pointer }),
@@ -185,45 +188,46 @@ pub fn read(text: &str) -> Result<Document, OpenApiError> {
     }
 }
 
-/// Reads a document that was parsed already.
+/// Reads a parsed document.
 ///
 /// # Errors
 ///
-/// As [`read`].
+/// Those of [`parse_document`].
 pub fn from_value(document: &Value) -> Result<Document, OpenApiError> {
-    let version = Version::of(document)?;
+    let version = Version::from_document(document)?;
     let references = References::new(document);
     let paths = document.get("paths").and_then(Value::as_object);
-    let mut found = Vec::new();
+    let mut entries = Vec::new();
     let mut left_out = Vec::new();
-    for (path, item) in paths
-        .into_iter()
-        .flatten()
-        .filter(|(path, _)| !path.starts_with("x-"))
-    {
+    for (path, item) in paths.into_iter().flatten() {
+        if path.starts_with("x-") {
+            continue;
+        }
         let at = format!("/paths/{}", references::part(path));
         match references.object(item, &at) {
-            Ok(item) => found.extend(operations(path, item, &at)),
-            Err(fault) => left_out.push(fault.of(marked(path, MAX_PATH_CHARS).into_owned())),
+            Ok(item) => entries.extend(operations(path, item, &at)),
+            Err(fault) => {
+                left_out.push(fault.into_skipped(marked(path, MAX_PATH_CHARS).into_owned()))
+            }
         }
     }
-    if found.is_empty() && left_out.is_empty() {
+    if entries.is_empty() && left_out.is_empty() {
         return Err(OpenApiError::NoOperations);
     }
-    let reader = Reader {
+    let reader = OperationReader {
         document,
         references,
         version,
     };
-    let read: Vec<_> = found
+    let results: Vec<_> = entries
         .par_iter()
-        .map(|found| reader.operation(found))
+        .map(|entry| reader.operation(entry))
         .collect();
-    let mut operations = Vec::with_capacity(read.len());
-    for (found, result) in found.iter().zip(read) {
+    let mut operations = Vec::with_capacity(results.len());
+    for (entry, result) in entries.iter().zip(results) {
         match result {
             Ok(operation) => operations.push(operation),
-            Err(fault) => left_out.push(fault.of(found.label())),
+            Err(fault) => left_out.push(fault.into_skipped(entry.label())),
         }
     }
     naming::make_unique(&mut operations);
@@ -238,7 +242,7 @@ pub fn from_value(document: &Value) -> Result<Document, OpenApiError> {
     })
 }
 
-/// What differs between the versions of the specification.
+/// The major version of the specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     /// 2.0.
@@ -248,16 +252,16 @@ enum Version {
 }
 
 impl Version {
-    fn of(document: &Value) -> Result<Self, OpenApiError> {
-        let given = ["openapi", "swagger"]
+    fn from_document(document: &Value) -> Result<Self, OpenApiError> {
+        let version = ["openapi", "swagger"]
             .into_iter()
             .find_map(|key| document.get(key));
-        let text = match given {
+        let text = match version {
             Some(Value::String(text)) => text.clone(),
-            // YAML reads a bare `2.0` as a number.
+            // YAML parses an unquoted `2.0` as a number.
             Some(Value::Number(number)) => number.to_string(),
             _ => {
-                let found = match document {
+                let description = match document {
                     Value::Object(members) => {
                         let keys: Vec<_> = members
                             .keys()
@@ -268,7 +272,7 @@ impl Version {
                     }
                     other => kind(other).to_owned(),
                 };
-                return Err(OpenApiError::NotOpenApi { found });
+                return Err(OpenApiError::NotOpenApi { found: description });
             }
         };
         match text.split('.').next() {
@@ -281,17 +285,17 @@ impl Version {
     }
 }
 
-/// Where an operation stands.
-struct Found<'d> {
+/// An operation of the document that is not yet read.
+struct OperationEntry<'d> {
     path: &'d str,
     method: &'static str,
     item: &'d Map<String, Value>,
     operation: &'d Value,
-    /// The pointer to it.
+    /// JSON pointer to the operation.
     at: String,
 }
 
-impl Found<'_> {
+impl OperationEntry<'_> {
     fn label(&self) -> String {
         format!(
             "{} {}",
@@ -301,76 +305,76 @@ impl Found<'_> {
     }
 }
 
-fn operations<'d>(path: &'d str, item: &'d Map<String, Value>, at: &str) -> Vec<Found<'d>> {
-    // In the order of the document, not of the list above.
-    let method = |key: &str| METHODS.into_iter().find(|method| *method == key);
-    let found = item.iter().filter_map(|(key, operation)| {
-        method(key).map(|method| Found {
-            path,
-            method,
-            item,
-            operation,
-            at: format!("{at}/{method}"),
-        })
-    });
-    found.collect()
+fn operations<'d>(
+    path: &'d str,
+    item: &'d Map<String, Value>,
+    at: &str,
+) -> Vec<OperationEntry<'d>> {
+    let mut entries = Vec::new();
+    // The order is that of the document, not of `METHODS`.
+    for (key, operation) in item {
+        if let Some(method) = METHODS.into_iter().find(|method| method == key) {
+            entries.push(OperationEntry {
+                path,
+                method,
+                item,
+                operation,
+                at: format!("{at}/{method}"),
+            });
+        }
+    }
+    entries
 }
 
-/// What every operation of a document is read with.
-struct Reader<'d> {
+/// Reader for the operations of one document.
+struct OperationReader<'d> {
     document: &'d Value,
     references: References<'d>,
     version: Version,
 }
 
-impl<'d> Reader<'d> {
-    fn operation(&self, found: &Found<'d>) -> Result<Operation, Fault> {
-        let operation = self.references.object(found.operation, &found.at)?;
+impl<'d> OperationReader<'d> {
+    fn operation(&self, entry: &OperationEntry<'d>) -> Result<Operation, OperationError> {
+        let operation = self.references.object(entry.operation, &entry.at)?;
         let text = |key| {
             operation
                 .get(key)
-                .or_else(|| found.item.get(key))
+                .or_else(|| entry.item.get(key))
                 .and_then(Value::as_str)
                 .unwrap_or_default()
         };
         let summary = prose::clean(text("summary"), MAX_SUMMARY_CHARS);
         let description = prose::clean(text("description"), MAX_DESCRIPTION_CHARS);
         let (title, description) = match (summary.is_empty(), description.is_empty()) {
-            (true, true) => (None, found.label()),
+            (true, true) => (None, entry.label()),
             (false, true) => (None, summary),
             (true, false) => (None, description),
-            (false, false) => (
-                Some(summary).filter(|summary| *summary != description),
-                description,
-            ),
+            (false, false) => ((summary != description).then_some(summary), description),
         };
         let security = http::security(self.document, operation, &self.references);
-        let arguments = arguments::read(self, found, operation, &security)?;
-        let tags = operation
-            .get("tags")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str);
-        let deprecated = operation.get("deprecated") == Some(&Value::Bool(true));
+        let arguments = arguments::convert(self, entry, operation, &security)?;
+        let mut tags = Vec::new();
+        for tag in references::array_member(operation, "tags") {
+            tags.extend(tag.as_str().map(str::to_owned));
+        }
+        if operation.get("deprecated") == Some(&Value::Bool(true)) {
+            tags.push("deprecated".to_owned());
+        }
         Ok(Operation {
-            label: found.label(),
+            label: entry.label(),
             name: naming::name(
-                operation.get("operationId").and_then(Value::as_str),
-                found.method,
-                found.path,
+                references::text_member(operation, "operationId"),
+                entry.method,
+                entry.path,
             ),
             title,
             description,
-            tags: tags
-                .map(str::to_owned)
-                .chain(deprecated.then(|| "deprecated".to_owned()))
-                .collect(),
+            tags,
             parameters: arguments.schema,
             http: HttpOperation {
-                method: found.method.to_uppercase(),
-                url: format!("{}{}", http::server(self, found, operation), found.path),
-                arguments: arguments.places,
+                method: entry.method.to_uppercase(),
+                url: format!("{}{}", http::server(self, entry, operation), entry.path),
+                arguments: arguments.locations,
                 content_type: arguments.content_type,
                 security,
             },

@@ -1,30 +1,31 @@
-//! What operations are called.
+//! Names of operations.
 
 use std::collections::{HashMap, HashSet};
 
 use super::Operation;
 
-/// The longest name.
+/// The longest name, in characters.
 const MAX_NAME_CHARS: usize = 128;
 
-/// The name of an operation: its id, else its method and path; of letters, digits, `_` and `-`.
+/// Returns the name of an operation: its id, or else its method and path; of letters, digits, `_`
+/// and `-`.
 pub(super) fn name(id: Option<&str>, method: &str, path: &str) -> String {
     let id = id.map(plain).unwrap_or_default();
     if id.is_empty() {
-        of_path(method, path)
+        name_from_path(method, path)
     } else {
         id
     }
 }
 
-/// `get` and `/users/{id}/posts` make `get_users_by_id_posts`.
-fn of_path(method: &str, path: &str) -> String {
+/// Makes a name from a method and a path: `get` and `/users/{id}/posts` become
+/// `get_users_by_id_posts`.
+fn name_from_path(method: &str, path: &str) -> String {
     let mut name = method.to_owned();
-    for segment in path
-        .split('/')
-        .map(str::trim)
-        .filter(|segment| !segment.is_empty())
-    {
+    for segment in path.split('/').map(str::trim) {
+        if segment.is_empty() {
+            continue;
+        }
         name.push_str(if segment.starts_with('{') {
             "_by_"
         } else {
@@ -35,7 +36,7 @@ fn of_path(method: &str, path: &str) -> String {
     plain(&name)
 }
 
-/// The text with `_` in place of whatever may not stand in a name.
+/// Replaces all characters that a name may not contain by `_`.
 pub(super) fn plain(text: &str) -> String {
     let mut name = String::with_capacity(text.len().min(MAX_NAME_CHARS));
     let mut gap = false;
@@ -55,29 +56,31 @@ pub(super) fn plain(text: &str) -> String {
     name
 }
 
-/// Gives those that share a name their method and path instead, and those that still do a number.
-/// The first keeps it.
+/// Makes the names unique.
+///
+/// The first operation keeps a shared name. The others are named by method and path, and numbered
+/// if that name is used too.
 pub(super) fn make_unique(operations: &mut [Operation]) {
-    let mut taken: HashSet<String> = HashSet::with_capacity(operations.len());
+    let mut used: HashSet<String> = HashSet::with_capacity(operations.len());
     let mut last: HashMap<String, usize> = HashMap::new();
     for operation in operations {
-        if taken.contains(&operation.name) {
+        if used.contains(&operation.name) {
             operation.name = operation
                 .label
                 .split_once(' ')
                 .map_or_else(String::new, |(method, path)| {
-                    of_path(&method.to_lowercase(), path)
+                    name_from_path(&method.to_lowercase(), path)
                 });
         }
-        if taken.contains(&operation.name) {
+        if used.contains(&operation.name) {
             let number = last.entry(operation.name.clone()).or_insert(1);
             let numbered = |number: usize| format!("{}_{number}", operation.name);
-            while taken.contains(&numbered(*number + 1)) {
+            while used.contains(&numbered(*number + 1)) {
                 *number += 1;
             }
             *number += 1;
             operation.name = numbered(*number);
         }
-        taken.insert(operation.name.clone());
+        used.insert(operation.name.clone());
     }
 }

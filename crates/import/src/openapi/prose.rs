@@ -1,11 +1,10 @@
-//! Descriptions without their HTML.
+//! Conversion of HTML descriptions to plain text.
 
 use html5gum::{Token, Tokenizer};
 
 use picktools::excerpt::cut;
 
-/// The elements of HTML that descriptions are written with; what else stands in angle brackets is
-/// text, such as `<id>`.
+/// The HTML elements of descriptions. Anything else in angle brackets, such as `<id>`, is text.
 const ELEMENTS: [&str; 62] = [
     "a",
     "abbr",
@@ -70,16 +69,16 @@ const ELEMENTS: [&str; 62] = [
     "u",
     "ul",
 ];
-/// The elements that run on within a line.
+/// The elements that do not break a line.
 const INLINE: [&str; 24] = [
     "a", "abbr", "b", "big", "cite", "code", "del", "dfn", "em", "font", "i", "ins", "kbd", "mark",
     "s", "samp", "small", "span", "strong", "sub", "sup", "tt", "u", "img",
 ];
-/// The elements whose content is no text.
+/// The elements whose content is not text.
 const HIDDEN: [&str; 2] = ["script", "style"];
 
-/// Returns the text of a description, without HTML, spaces at the ends of lines and empty lines;
-/// what is longer than `chars` characters is cut.
+/// Returns a description as plain text, without HTML, trailing spaces and empty lines, cut after
+/// `chars` characters.
 pub(super) fn clean(text: &str, chars: usize) -> String {
     let plain = if text.contains(['<', '&']) {
         without_html(text)
@@ -132,8 +131,8 @@ fn without_html(html: &str) -> String {
     text
 }
 
-/// Puts in the place of a tag what parts its text from what follows; a tag that is not of HTML is
-/// kept.
+/// Replaces a tag by the white space that separates its text from the next one; keeps a tag that is
+/// not HTML.
 fn replace(text: &mut String, name: &str, slash: &str) {
     match name {
         name if !ELEMENTS.contains(&name) => text.push_str(&format!("<{slash}{name}>")),
@@ -148,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn html_is_taken_out_and_what_only_looks_like_it_stays() {
+    fn clean_removes_html_and_keeps_similar_text() {
         for (html, text) in [
             (
                 "<p>Lists <b>all</b> pets.</p><p>Page by page.</p>",

@@ -1,13 +1,15 @@
-//! OpenAPI documents as files of a catalog.
+//! The [`DocumentReader`] for OpenAPI documents.
 
 use picktools::catalog::{
     DocumentError, DocumentOperation, DocumentReader, OperationFault, ToolDocument,
 };
 use serde_json::Value;
 
-use super::{Document, LeftOut, from_value, is_document, is_yaml_document, read};
+use super::{
+    Document, SkippedOperation, from_value, is_document, is_yaml_document, parse_document,
+};
 
-/// Reads OpenAPI documents, JSON or YAML: each operation becomes a tool.
+/// Reader for OpenAPI documents in JSON or YAML: each operation becomes a tool.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OpenApiReader;
 
@@ -29,36 +31,35 @@ impl DocumentReader for OpenApiReader {
     }
 
     fn read_text(&self, text: &str) -> Result<ToolDocument, DocumentError> {
-        Ok(tools(read(text)?))
+        Ok(tools(parse_document(text)?))
     }
 }
 
-/// Lists the operations that were read, and behind them those that were not.
+/// Lists the valid operations, followed by the invalid ones.
 fn tools(document: Document) -> ToolDocument {
     let source = document.source();
-    let read = document
-        .operations
-        .into_iter()
-        .map(|operation| DocumentOperation {
+    let count = document.operations.len() + document.left_out.len();
+    let mut operations = Vec::with_capacity(count);
+    for operation in document.operations {
+        operations.push(DocumentOperation {
             label: operation.label.clone(),
             tool: Ok(operation.into_tool()),
         });
-    let left_out = document.left_out.into_iter().map(
-        |LeftOut {
-             operation,
-             pointer,
-             refusal,
-         }| DocumentOperation {
+    }
+    for skipped in document.left_out {
+        let SkippedOperation {
+            operation,
+            pointer,
+            problem,
+        } = skipped;
+        operations.push(DocumentOperation {
             label: operation,
             tool: Err(OperationFault {
                 pointer,
-                message: refusal.message(),
-                remedy: refusal.remedy(),
+                message: problem.message(),
+                remedy: problem.remedy(),
             }),
-        },
-    );
-    ToolDocument {
-        source,
-        operations: read.chain(left_out).collect(),
+        });
     }
+    ToolDocument { source, operations }
 }

@@ -2,16 +2,16 @@
 
 use serde_json::{Map, Value};
 
-use super::error::{Fault, Refusal};
+use super::error::{OperationError, OperationProblem};
 use picktools::excerpt::marked;
-use picktools::schema::{decoded, kind, pointer_part};
+use picktools::schema::{decode_fragment, kind, pointer_part};
 
-/// The most references that lead from one to the next.
+/// The longest chain of references.
 const MAX_HOPS: usize = 32;
-/// How much of a reference is shown.
-const MAX_SHOWN_CHARS: usize = 120;
+/// The longest excerpt of a reference, in characters.
+const MAX_EXCERPT_CHARS: usize = 120;
 
-/// A document that references lead into.
+/// Resolver for the references of a document.
 #[derive(Clone, Copy)]
 pub(super) struct References<'d> {
     root: &'d Value,
@@ -22,20 +22,28 @@ impl<'d> References<'d> {
         Self { root }
     }
 
-    /// Where one reference leads.
-    pub(super) fn target(&self, reference: &str, at: &str) -> Result<&'d Value, Fault> {
-        let shown = || marked(reference, MAX_SHOWN_CHARS).into_owned();
+    /// Returns the target of one reference.
+    pub(super) fn target(&self, reference: &str, at: &str) -> Result<&'d Value, OperationError> {
+        let excerpt = || marked(reference, MAX_EXCERPT_CHARS).into_owned();
         let Some(fragment) = reference.strip_prefix('#') else {
-            return Err(Fault::new(at, Refusal::OtherDocument(shown())));
+            return Err(OperationError::new(
+                at,
+                OperationProblem::OtherDocument(excerpt()),
+            ));
         };
-        let fragment = decoded(fragment);
-        let rooted = fragment.is_empty() || fragment.starts_with('/');
-        let target = self.root.pointer(&fragment).filter(|_| rooted);
-        target.ok_or_else(|| Fault::new(at, Refusal::BrokenReference(shown())))
+        let fragment = decode_fragment(fragment);
+        let is_pointer = fragment.is_empty() || fragment.starts_with('/');
+        match self.root.pointer(&fragment) {
+            Some(target) if is_pointer => Ok(target),
+            _ => Err(OperationError::new(
+                at,
+                OperationProblem::BrokenReference(excerpt()),
+            )),
+        }
     }
 
-    /// The value itself, or where its references lead.
-    pub(super) fn follow(&self, value: &'d Value, at: &str) -> Result<&'d Value, Fault> {
+    /// Follows references from a value to the value that they lead to.
+    pub(super) fn follow(&self, value: &'d Value, at: &str) -> Result<&'d Value, OperationError> {
         let mut value = value;
         for _ in 0..MAX_HOPS {
             match reference(value) {
@@ -44,33 +52,57 @@ impl<'d> References<'d> {
             }
         }
         let last = reference(value).unwrap_or_default();
-        Err(Fault::new(
+        Err(OperationError::new(
             at,
-            Refusal::CircularReference(marked(last, MAX_SHOWN_CHARS).into_owned()),
+            OperationProblem::CircularReference(marked(last, MAX_EXCERPT_CHARS).into_owned()),
         ))
     }
 
-    /// As [`Self::follow`], of an object.
+    /// Follows references to an object.
     pub(super) fn object(
         &self,
         value: &'d Value,
         at: &str,
-    ) -> Result<&'d Map<String, Value>, Fault> {
+    ) -> Result<&'d Map<String, Value>, OperationError> {
         let value = self.follow(value, at)?;
-        let wrong = || Refusal::WrongKind {
+        let not_an_object = || OperationProblem::WrongKind {
             found: kind(value),
-            wanted: "an object",
+            expected: "an object",
         };
-        value.as_object().ok_or_else(|| Fault::new(at, wrong()))
+        value
+            .as_object()
+            .ok_or_else(|| OperationError::new(at, not_an_object()))
     }
 }
 
-/// The reference that a value is.
+/// Returns the reference that a value consists of.
 pub(super) fn reference(value: &Value) -> Option<&str> {
-    value.get("$ref").and_then(Value::as_str)
+    value.get("$ref")?.as_str()
 }
 
-/// A key as a part of a JSON pointer.
+/// Returns the text of a member; `None` if it is absent or has another type.
+pub(super) fn text_member<'d>(members: &'d Map<String, Value>, key: &str) -> Option<&'d str> {
+    members.get(key)?.as_str()
+}
+
+/// Returns the items of an array; empty if the member is absent or has another type.
+pub(super) fn array_member<'d>(members: &'d Map<String, Value>, key: &str) -> &'d [Value] {
+    match members.get(key) {
+        Some(Value::Array(items)) => items,
+        _ => &[],
+    }
+}
+
+/// Returns the entries of an object; empty if the member is absent or has another type.
+pub(super) fn object_member<'d>(
+    members: &'d Map<String, Value>,
+    key: &str,
+) -> impl Iterator<Item = (&'d String, &'d Value)> + use<'d> {
+    let object = members.get(key).and_then(Value::as_object);
+    object.into_iter().flatten()
+}
+
+/// Escapes a key for a JSON pointer.
 pub(super) fn part(key: &str) -> String {
-    pointer_part(&marked(key, MAX_SHOWN_CHARS))
+    pointer_part(&marked(key, MAX_EXCERPT_CHARS))
 }

@@ -1,27 +1,27 @@
-//! From the schemas of a document to one JSON Schema that stands by itself.
+//! Conversion of a document's schemas to one self-contained JSON Schema.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::{Map, Value, json};
 
-use super::error::{Fault, Refusal};
+use super::error::{OperationError, OperationProblem};
 use super::naming::plain;
 use super::prose;
-use super::references::{References, part, reference};
+use super::references::{References, object_member, part, reference};
 use picktools::schema;
-use picktools::schema::{Holds, MAX_SCHEMA_NODES, holds, kind};
+use picktools::schema::{MAX_SCHEMA_NODES, SubschemaForm, kind, subschema_form};
 
-/// The most characters of a description within a schema.
+/// The longest description within a schema, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 1_000;
-/// The most values of a schema whose references are written out where they stand.
+/// The largest number of values in a schema with inlined references.
 const MAX_INLINE_VALUES: usize = 300;
-/// The most levels of schemas within schemas, written out.
+/// The deepest nesting of schemas with inlined references.
 const MAX_INLINE_DEPTH: usize = 12;
-/// The most levels of schemas within schemas at all; each is at most two levels of JSON.
+/// The deepest nesting of schemas; each is at most two levels of JSON.
 const MAX_DEPTH: usize = 28;
 
-/// What stands beside a reference and says something about this place alone.
-const NOTES: [&str; 6] = [
+/// Keywords that apply to the reference itself, not to its target.
+const REFERENCE_KEYWORDS: [&str; 6] = [
     "title",
     "description",
     "default",
@@ -29,8 +29,8 @@ const NOTES: [&str; 6] = [
     "example",
     "examples",
 ];
-/// Members of a schema that mean nothing to JSON Schema, or that would make what stands here
-/// another document.
+/// Keywords that are dropped: JSON Schema does not define them, or they would start another
+/// document.
 const DROPPED: [&str; 11] = [
     "xml",
     "externalDocs",
@@ -44,49 +44,49 @@ const DROPPED: [&str; 11] = [
     "$anchor",
     "$comment",
 ];
-/// What a parameter of version 2.0 holds beside its schema.
-const OF_PARAMETERS: [&str; 5] = [
+/// Members of a version 2.0 parameter that are not part of its schema.
+const PARAMETER_KEYWORDS: [&str; 5] = [
     "name",
     "in",
     "required",
     "collectionFormat",
     "allowEmptyValue",
 ];
-/// What a property of a request may not be sent with.
+/// The keyword of a property that requests may not contain.
 const READ_ONLY: &str = "readOnly";
 
-/// Whether references are written out where they stand.
+/// The treatment of references.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
-    /// As far as they do not run in a circle.
+    /// References are replaced by their targets, except for circular ones.
     Inline,
-    /// Each is kept under `$defs`.
+    /// Each target is kept under `$defs`.
     Bundled,
 }
 
-/// Why a schema was not made.
-pub(super) enum Stop {
-    /// It is too large to be written out; it may be bundled.
+/// Error of a schema conversion.
+pub(super) enum SchemaError {
+    /// The schema is too large for inlined references; bundling may still work.
     TooLarge,
-    Fault(Fault),
+    Operation(OperationError),
 }
 
-impl From<Fault> for Stop {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
+impl From<OperationError> for SchemaError {
+    fn from(error: OperationError) -> Self {
+        Self::Operation(error)
     }
 }
 
-/// Makes JSON Schemas that may share definitions.
+/// Builder for JSON Schemas that share definitions.
 pub(super) struct Schemas<'d> {
     references: References<'d>,
     style: Style,
-    /// The references that are being written out.
+    /// The references that are being inlined.
     open: Vec<&'d str>,
-    /// Names of definitions by reference.
+    /// The definition names by reference.
     names: HashMap<&'d str, String>,
     taken: HashSet<String>,
-    /// Definitions that are still to be made.
+    /// The references whose definitions are not built yet.
     pending: VecDeque<&'d str>,
     values: usize,
     pub(super) patterns_left_out: usize,
@@ -106,61 +106,60 @@ impl<'d> Schemas<'d> {
         }
     }
 
-    /// Makes one schema; `at` is the pointer to it.
-    pub(super) fn schema(&mut self, schema: &'d Value, at: &str) -> Result<Value, Stop> {
+    /// Converts one schema; `at` is the JSON pointer to it.
+    pub(super) fn schema(&mut self, schema: &'d Value, at: &str) -> Result<Value, SchemaError> {
         self.convert(schema, at, 0)
     }
 
-    /// Makes the schema of a parameter that is one itself, as in version 2.0.
+    /// Converts a version 2.0 parameter, which is a schema itself.
     pub(super) fn parameter(
         &mut self,
         members: &'d Map<String, Value>,
         at: &str,
-    ) -> Result<Value, Stop> {
-        let mut made = Map::new();
-        for (key, value) in members
-            .iter()
-            .filter(|(key, _)| !OF_PARAMETERS.contains(&key.as_str()))
-        {
-            self.member(&mut made, key, value, at, 0)?;
+    ) -> Result<Value, SchemaError> {
+        let mut schema = Map::new();
+        for (key, value) in members {
+            if !PARAMETER_KEYWORDS.contains(&key.as_str()) {
+                self.member(&mut schema, key, value, at, 0)?;
+            }
         }
-        exclusive_bounds(&mut made);
-        Ok(Value::Object(made))
+        exclusive_bounds(&mut schema);
+        Ok(Value::Object(schema))
     }
 
-    /// Makes the definitions that the schemas made so far refer to.
-    pub(super) fn definitions(mut self) -> Result<(Map<String, Value>, usize), Stop> {
+    /// Builds the definitions to which the converted schemas refer.
+    pub(super) fn definitions(mut self) -> Result<(Map<String, Value>, usize), SchemaError> {
         let mut definitions = Map::new();
-        let written_out = std::mem::replace(&mut self.style, Style::Bundled);
+        let original_style = std::mem::replace(&mut self.style, Style::Bundled);
         while let Some(reference) = self.pending.pop_front() {
             let target = self.references.target(reference, reference)?;
             let definition = self.convert(target, reference, 0)?;
             definitions.insert(self.names[reference].clone(), definition);
-            if written_out == Style::Inline && self.values > MAX_INLINE_VALUES {
-                return Err(Stop::TooLarge);
+            if original_style == Style::Inline && self.values > MAX_INLINE_VALUES {
+                return Err(SchemaError::TooLarge);
             }
         }
         Ok((definitions, self.patterns_left_out))
     }
 
-    fn convert(&mut self, schema: &'d Value, at: &str, depth: usize) -> Result<Value, Stop> {
+    fn convert(&mut self, schema: &'d Value, at: &str, depth: usize) -> Result<Value, SchemaError> {
         self.values += 1;
         let (values, levels) = match self.style {
             Style::Inline => (MAX_INLINE_VALUES, MAX_INLINE_DEPTH),
             Style::Bundled => (MAX_SCHEMA_NODES, MAX_DEPTH),
         };
         if self.values > values || depth > levels {
-            return Err(Stop::TooLarge);
+            return Err(SchemaError::TooLarge);
         }
         let members = match schema {
             Value::Bool(_) => return Ok(schema.clone()),
             Value::Object(members) => members,
             other => {
-                let refusal = Refusal::WrongKind {
+                let problem = OperationProblem::WrongKind {
                     found: kind(other),
-                    wanted: "a schema",
+                    expected: "a schema",
                 };
-                return Err(Fault::new(at, refusal).into());
+                return Err(OperationError::new(at, problem).into());
             }
         };
         match reference(schema) {
@@ -175,44 +174,43 @@ impl<'d> Schemas<'d> {
         members: &'d Map<String, Value>,
         at: &str,
         depth: usize,
-    ) -> Result<Value, Stop> {
+    ) -> Result<Value, SchemaError> {
         let target = self.references.target(reference, at)?;
         self.references.follow(target, at)?;
         let notes = || {
             members
                 .iter()
-                .filter(|(key, _)| NOTES.contains(&key.as_str()))
+                .filter(|(key, _)| REFERENCE_KEYWORDS.contains(&key.as_str()))
         };
-        let mut made = if self.style == Style::Bundled || self.open.contains(&reference) {
+        let mut converted = if self.style == Style::Bundled || self.open.contains(&reference) {
             json!({"$ref": format!("#/$defs/{}", self.name(reference))})
         } else {
             self.open.push(reference);
-            let made = self.convert(target, at, depth);
+            let inlined = self.convert(target, at, depth);
             self.open.pop();
-            made?
+            inlined?
         };
-        if let Some(made) = made.as_object_mut() {
+        if let Some(schema) = converted.as_object_mut() {
             for (key, value) in notes() {
-                self.member(made, key, value, at, depth)?;
+                self.member(schema, key, value, at, depth)?;
             }
         }
-        Ok(made)
+        Ok(converted)
     }
 
-    /// The name of a definition, which is made later.
+    /// Returns the name of a definition and schedules its conversion.
     fn name(&mut self, reference: &'d str) -> &str {
         if !self.names.contains_key(reference) {
-            let last = reference
-                .rsplit('/')
-                .next()
-                .map(plain)
-                .filter(|last| !last.is_empty());
-            let base = last.unwrap_or_else(|| "definition".to_owned());
-            let numbered = (2..).map(|number| format!("{base}_{number}"));
-            let mut names = std::iter::once(base.clone()).chain(numbered);
-            let name = names
-                .find(|name| !self.taken.contains(name))
-                .unwrap_or(base);
+            let mut base = plain(reference.rsplit('/').next().unwrap_or_default());
+            if base.is_empty() {
+                base = "definition".to_owned();
+            }
+            let mut name = base.clone();
+            let mut number = 1;
+            while self.taken.contains(&name) {
+                number += 1;
+                name = format!("{base}_{number}");
+            }
             self.taken.insert(name.clone());
             self.names.insert(reference, name);
             self.pending.push_back(reference);
@@ -225,34 +223,36 @@ impl<'d> Schemas<'d> {
         members: &'d Map<String, Value>,
         at: &str,
         depth: usize,
-    ) -> Result<Map<String, Value>, Stop> {
-        let mut made = Map::with_capacity(members.len());
+    ) -> Result<Map<String, Value>, SchemaError> {
+        let mut converted = Map::with_capacity(members.len());
         for (key, value) in members {
-            self.member(&mut made, key, value, at, depth)?;
+            self.member(&mut converted, key, value, at, depth)?;
         }
-        self.leave_out_read_only(members, &mut made);
-        exclusive_bounds(&mut made);
+        self.leave_out_read_only(members, &mut converted);
+        exclusive_bounds(&mut converted);
         if members.get("nullable") == Some(&Value::Bool(true)) {
-            schema::take_null(&mut made);
+            schema::allow_null(&mut converted);
         }
-        Ok(made)
+        Ok(converted)
     }
 
     fn member(
         &mut self,
-        made: &mut Map<String, Value>,
+        converted: &mut Map<String, Value>,
         key: &'d str,
         value: &'d Value,
         at: &str,
         depth: usize,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), SchemaError> {
         let within = || format!("{at}/{}", part(key));
         let value = match (key, value) {
             ("example", example) => {
-                made.entry("examples").or_insert_with(|| json!([example]));
+                converted
+                    .entry("examples")
+                    .or_insert_with(|| json!([example]));
                 return Ok(());
             }
-            // Version 3.1 has a list here, 3.0 knows only `example`, and some documents have an
+            // Version 3.1 has a list here, version 3.0 only `example`; some documents have an
             // object.
             ("examples", Value::Array(_)) => value.clone(),
             ("examples", _) => return Ok(()),
@@ -273,61 +273,62 @@ impl<'d> Schemas<'d> {
                 return Ok(());
             }
             (key, _) if DROPPED.contains(&key) || key.starts_with("x-") => return Ok(()),
-            (key, value) => match (holds(key), value) {
-                (Some(Holds::List), Value::Array(list))
-                | (Some(Holds::One), Value::Array(list)) => {
+            (key, value) => match (subschema_form(key), value) {
+                (Some(SubschemaForm::List), Value::Array(list))
+                | (Some(SubschemaForm::One), Value::Array(list)) => {
                     let at = within();
-                    let list = list
-                        .iter()
-                        .map(|schema| self.convert(schema, &at, depth + 1));
-                    Value::Array(list.collect::<Result<_, _>>()?)
+                    let mut schemas = Vec::with_capacity(list.len());
+                    for schema in list {
+                        schemas.push(self.convert(schema, &at, depth + 1)?);
+                    }
+                    Value::Array(schemas)
                 }
-                (Some(Holds::One), schema) => self.convert(schema, &within(), depth + 1)?,
-                (Some(Holds::Named), Value::Object(named)) => {
+                (Some(SubschemaForm::One), schema) => self.convert(schema, &within(), depth + 1)?,
+                (Some(SubschemaForm::Named), Value::Object(named)) => {
                     let at = within();
-                    let one = |(name, schema): (&'d String, &'d Value)| {
-                        Ok((
-                            name.clone(),
-                            self.convert(schema, &format!("{at}/{}", part(name)), depth + 1)?,
-                        ))
-                    };
-                    Value::Object(named.iter().map(one).collect::<Result<_, Stop>>()?)
+                    let mut schemas = Map::new();
+                    for (name, schema) in named {
+                        let at = format!("{at}/{}", part(name));
+                        schemas.insert(name.clone(), self.convert(schema, &at, depth + 1)?);
+                    }
+                    Value::Object(schemas)
                 }
                 (Some(_), _) => return Ok(()),
                 (None, value) => value.clone(),
             },
         };
-        made.insert(key.to_owned(), value);
+        converted.insert(key.to_owned(), value);
         Ok(())
     }
 
-    /// Takes out the properties that only answers have.
-    fn leave_out_read_only(&self, members: &'d Map<String, Value>, made: &mut Map<String, Value>) {
-        let properties = members.get("properties").and_then(Value::as_object);
-        let read_only = properties.into_iter().flatten().filter(|(_, schema)| {
-            self.references
-                .follow(schema, "")
-                .ok()
-                .and_then(|schema| schema.get(READ_ONLY))
-                == Some(&Value::Bool(true))
-        });
-        for (name, _) in read_only {
-            if let Some(Value::Object(properties)) = made.get_mut("properties") {
+    /// Removes the properties that only responses have.
+    fn leave_out_read_only(
+        &self,
+        members: &'d Map<String, Value>,
+        converted: &mut Map<String, Value>,
+    ) {
+        for (name, schema) in object_member(members, "properties") {
+            let target = self.references.follow(schema, "");
+            if !target.is_ok_and(is_marked_read_only) {
+                continue;
+            }
+            if let Some(Value::Object(properties)) = converted.get_mut("properties") {
                 properties.shift_remove(name);
             }
-            if let Some(Value::Array(required)) = made.get_mut("required") {
+            if let Some(Value::Array(required)) = converted.get_mut("required") {
                 required.retain(|required| required.as_str() != Some(name));
             }
         }
     }
 }
 
-/// Returns `true` if a property is in answers only.
+/// Returns `true` if only responses contain a property.
 pub(super) fn is_read_only(references: &References<'_>, schema: &Value) -> bool {
-    let own = schema.get(READ_ONLY) == Some(&Value::Bool(true));
-    own || references
-        .follow(schema, "")
-        .is_ok_and(|schema| schema.get(READ_ONLY) == Some(&Value::Bool(true)))
+    is_marked_read_only(schema) || references.follow(schema, "").is_ok_and(is_marked_read_only)
+}
+
+fn is_marked_read_only(schema: &Value) -> bool {
+    schema.get(READ_ONLY) == Some(&Value::Bool(true))
 }
 
 fn is_list_of_texts(value: &Value) -> bool {
@@ -336,10 +337,9 @@ fn is_list_of_texts(value: &Value) -> bool {
         .is_some_and(|names| names.iter().all(Value::is_string))
 }
 
-/// The type or types that are JSON Schema's; other words that documents use for them are read as
-/// what they mean.
+/// Converts type names to those of JSON Schema, including common other names.
 fn json_type(value: &Value) -> Option<Value> {
-    let one = |name: &str| {
+    let standard_type = |name: &str| {
         Some(match name.to_ascii_lowercase().as_str() {
             "string" | "file" | "date" | "datetime" | "date-time" | "uuid" | "text" => "string",
             "number" | "float" | "double" | "decimal" => "number",
@@ -352,28 +352,33 @@ fn json_type(value: &Value) -> Option<Value> {
         })
     };
     match value {
-        Value::String(name) => one(name).map(Value::from),
-        Value::Array(names) => {
-            let names: Option<Vec<_>> = names.iter().map(|name| one(name.as_str()?)).collect();
-            names.filter(|names| !names.is_empty()).map(Value::from)
+        Value::String(name) => Some(standard_type(name)?.into()),
+        Value::Array(names) if !names.is_empty() => {
+            let mut types = Vec::with_capacity(names.len());
+            for name in names {
+                types.push(standard_type(name.as_str()?)?);
+            }
+            Some(types.into())
         }
         _ => None,
     }
 }
 
-/// Version 3.0 says with a boolean that a bound is not reached; JSON Schema has the bound itself
-/// there.
-fn exclusive_bounds(made: &mut Map<String, Value>) {
+/// Converts exclusive bounds.
+///
+/// In version 3.0 a boolean makes a bound exclusive; in JSON Schema the keyword holds the bound
+/// itself.
+fn exclusive_bounds(schema: &mut Map<String, Value>) {
     for (exclusive, bound) in [
         ("exclusiveMinimum", "minimum"),
         ("exclusiveMaximum", "maximum"),
     ] {
-        match made.get(exclusive) {
-            Some(Value::Bool(true)) => match made.shift_remove(bound) {
-                Some(value) => made.insert(exclusive.to_owned(), value),
-                None => made.shift_remove(exclusive),
+        match schema.get(exclusive) {
+            Some(Value::Bool(true)) => match schema.shift_remove(bound) {
+                Some(value) => schema.insert(exclusive.to_owned(), value),
+                None => schema.shift_remove(exclusive),
             },
-            Some(Value::Bool(false)) => made.shift_remove(exclusive),
+            Some(Value::Bool(false)) => schema.shift_remove(exclusive),
             _ => None,
         };
     }

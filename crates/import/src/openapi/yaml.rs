@@ -1,20 +1,20 @@
-//! YAML, within bounds that no document of an interface meets and that a hostile one does.
+//! YAML parser with limits against hostile documents.
 
 use serde_saphyr::Error;
 
 use super::error::OpenApiError;
 use picktools::json::Json;
 
-/// The most values of a document; the largest published one, of 47 MB as JSON, has 3 million.
+/// The largest number of values; the largest published document (47 MB as JSON) has 3 million.
 const MAX_VALUES: usize = 10_000_000;
-/// The most bytes of its texts.
+/// The largest total size of all scalars, in bytes.
 const MAX_TEXT_BYTES: usize = 256 << 20;
-/// The most levels of nesting.
+/// The deepest nesting.
 const MAX_DEPTH: usize = 120;
-/// The most values that aliases may repeat.
+/// The largest number of values that aliases may repeat.
 const MAX_REPEATED_VALUES: usize = 200_000;
 
-pub(super) fn read(text: &str) -> Result<Json, OpenApiError> {
+pub(super) fn parse(text: &str) -> Result<Json, OpenApiError> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_events: 2 * MAX_VALUES,
@@ -33,20 +33,19 @@ pub(super) fn read(text: &str) -> Result<Json, OpenApiError> {
             max_replay_stack_depth: 16,
             max_alias_expansions_per_anchor: 10_000,
         },
-        // As version 1.2 of YAML has it: `on` and `yes` are texts.
+        // As in YAML 1.2: `on` and `yes` are strings.
         strict_booleans: true,
         with_snippet: false,
     };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        let place = |number: u64| usize::try_from(number).unwrap_or_default();
-        let location = error.location();
+        let to_usize = |number: u64| usize::try_from(number).unwrap_or_default();
+        let (line, column) = match error.location() {
+            Some(location) => (to_usize(location.line()), to_usize(location.column())),
+            None => (0, 0),
+        };
         OpenApiError::Syntax {
-            line: location
-                .as_ref()
-                .map_or(0, |location| place(location.line())),
-            column: location
-                .as_ref()
-                .map_or(0, |location| place(location.column())),
+            line,
+            column,
             message: message(&error).to_owned(),
         }
     })
@@ -54,20 +53,20 @@ pub(super) fn read(text: &str) -> Result<Json, OpenApiError> {
 
 fn message(error: &Error) -> &'static str {
     match error {
-        Error::DuplicateMappingKey { .. } => "a key stands twice; remove one of them",
+        Error::DuplicateMappingKey { .. } => "duplicate key; remove one of them",
         Error::Budget { .. }
         | Error::AliasReplayCounterOverflow { .. }
         | Error::AliasReplayLimitExceeded { .. }
         | Error::AliasExpansionLimitExceeded { .. }
         | Error::AliasReplayStackDepthExceeded { .. } => {
-            "the document is too large or too deep, or its aliases multiply it; write out what they stand for"
+            "the document is too large or too deep, or its aliases multiply it; expand the aliases"
         }
-        // The fault is within what an alias stands for.
+        // The error is inside the target of an alias.
         Error::AliasError { error, .. } => message(error),
-        // The reader's scanner has a limit of its own, and says so in words alone.
+        // The scanner has a limit of its own, which only its message tells.
         other if other.to_string().starts_with("recursion limit exceeded") => {
-            "nested deeper than 120 levels; flatten what stands here"
+            "nested deeper than 120 levels; flatten this part"
         }
-        _ => "it cannot be read as YAML; mend what stands here",
+        _ => "invalid YAML; correct this part",
     }
 }

@@ -1,4 +1,4 @@
-//! The integration tests of imports.
+//! Integration tests of the importers.
 
 mod openapi;
 mod mcp_configurations;

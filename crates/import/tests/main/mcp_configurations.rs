@@ -1,11 +1,13 @@
-//! Configurations of MCP servers as editors have them.
+//! Configuration files of MCP servers from several editors.
 
 use std::path::Path;
 
 use picktools_import::mcp;
-use picktools_import::mcp::{Configuration, McpConfigError, Server, Surroundings, Way};
+use picktools_import::mcp::{
+    ConfigEnvironment, Configuration, McpConfigError, Server, ServerTransport,
+};
 
-fn read(text: &str) -> Result<Configuration, McpConfigError> {
+fn parse(text: &str) -> Result<Configuration, McpConfigError> {
     let variable = |name: &str| match name {
         "KEY" => Some("s3cret".to_owned()),
         "EMPTY" => Some(String::new()),
@@ -13,9 +15,9 @@ fn read(text: &str) -> Result<Configuration, McpConfigError> {
         "HOME" => Some("/home/ada".to_owned()),
         _ => None,
     };
-    mcp::read(
+    mcp::parse_configuration(
         text,
-        &Surroundings {
+        &ConfigEnvironment {
             variable: &variable,
             folder: Path::new("/work/project/.cursor"),
         },
@@ -23,7 +25,7 @@ fn read(text: &str) -> Result<Configuration, McpConfigError> {
 }
 
 fn servers(text: &str) -> Vec<Server> {
-    let configuration = read(text).expect("it is a configuration");
+    let configuration = parse(text).expect("it is a configuration");
     assert!(
         configuration.faults.is_empty(),
         "{:?}",
@@ -32,10 +34,10 @@ fn servers(text: &str) -> Vec<Server> {
     configuration.servers
 }
 
-/// What is wrong with the one server of a configuration.
+/// Returns the error of a configuration with one server.
 fn fault(server: &str) -> String {
-    let configuration =
-        read(&format!("{{\"mcpServers\": {{\"one\": {server}}}}}")).expect("it is a configuration");
+    let configuration = parse(&format!("{{\"mcpServers\": {{\"one\": {server}}}}}"))
+        .expect("it is a configuration");
     let [fault] = &configuration.faults[..] else {
         panic!("{server}: {configuration:?}")
     };
@@ -43,12 +45,12 @@ fn fault(server: &str) -> String {
 }
 
 fn stdio(server: &Server) -> (&str, &[String], Option<&Path>) {
-    let Way::Stdio {
+    let ServerTransport::Stdio {
         command,
         arguments,
         folder,
         ..
-    } = &server.way
+    } = &server.transport
     else {
         panic!("{server:?}")
     };
@@ -56,14 +58,14 @@ fn stdio(server: &Server) -> (&str, &[String], Option<&Path>) {
 }
 
 fn http(server: &Server) -> (&str, Option<&str>) {
-    let Way::Http { url, headers, .. } = &server.way else {
+    let ServerTransport::Http { url, headers, .. } = &server.transport else {
         panic!("{server:?}")
     };
     (url, headers.get("Authorization").map(String::as_str))
 }
 
 #[test]
-fn the_files_of_every_editor_are_read() {
+fn configuration_files_of_all_editors_are_parsed() {
     let claude = servers(
         r#"{"mcpServers": {
             "files": {"command": "npx", "args": ["-y", "server-files", "${userHome}/notes"], "env": {"LEVEL": 3}},
@@ -103,7 +105,7 @@ fn the_files_of_every_editor_are_read() {
 }
 
 #[test]
-fn variables_are_put_in_once_and_what_is_not_set_is_a_fault_of_that_server_alone() {
+fn unset_variable_invalidates_only_its_server() {
     let address = |url: &str| {
         let servers = servers(&format!(
             "{{\"mcpServers\": {{\"a\": {{\"url\": \"{url}\"}}}}}}"
@@ -121,52 +123,60 @@ fn variables_are_put_in_once_and_what_is_not_set_is_a_fault_of_that_server_alone
     assert_eq!(
         address("https://x/${NESTED}"),
         "https://x/${KEY}",
-        "what is put in is text"
+        "the inserted value is not expanded again"
     );
     assert_eq!(address("https://x/$KEY"), "https://x/$KEY");
-    let both = read(r#"{"mcpServers": {"a": {"command": "${MISSING}"}, "b": {"command": "b"}}}"#)
-        .expect("it is one");
-    assert_eq!(both.servers.len(), 1);
+    let configuration =
+        parse(r#"{"mcpServers": {"a": {"command": "${MISSING}"}, "b": {"command": "b"}}}"#)
+            .expect("it is one");
+    assert_eq!(configuration.servers.len(), 1);
     assert_eq!(
-        both.faults[0].to_string(),
+        configuration.faults[0].to_string(),
         "a: the variable \"MISSING\" is not set; set it in the environment"
     );
     assert!(
         fault(r#"{"command": "a", "args": ["${input:token}"]}"#)
-            .contains("asks a person for \"token\"")
+            .contains("placeholder \"input:token\" needs input")
     );
     assert!(fault(r#"{"command": "${KEY"}"#).contains("is not closed"));
 }
 
 #[test]
-fn servers_that_cannot_be_reached_say_why() {
-    for (server, said) in [
-        ("{}", "neither a command nor an address"),
+fn invalid_server_entries_give_the_reason() {
+    for (server, message) in [
+        ("{}", "neither a command nor a URL"),
         (
             r#"{"command": "a", "url": "https://a"}"#,
-            "both a command and an address",
+            "both a command and a URL",
         ),
-        (r#"{"command": ""}"#, "its command is empty"),
+        (r#"{"command": ""}"#, "`command` is empty"),
         (r#"{"command": 3}"#, "`command` is"),
         (r#"{"command": "a", "args": "b"}"#, "`args` is"),
         (r#"{"command": "a", "env": ["b"]}"#, "`env` is"),
-        (r#"{"url": "file:///etc/passwd"}"#, "no address of HTTP"),
+        (r#"{"url": "file:///etc/passwd"}"#, "not an HTTP URL"),
         (
             r#"{"type": "sse", "url": "https://a/sse"}"#,
             "replaced in 2025",
         ),
         ("[]", "give an object"),
     ] {
-        assert!(fault(server).contains(said), "{server}: {}", fault(server));
+        assert!(
+            fault(server).contains(message),
+            "{server}: {}",
+            fault(server)
+        );
     }
-    let off = read(
+    let disabled = parse(
         r#"{"mcpServers": {"a": {"command": "a", "disabled": true}, "b": {"url": "x", "enabled": false}}}"#,
     );
-    assert_eq!(off.expect("it is a configuration").disabled, ["a", "b"]);
+    assert_eq!(
+        disabled.expect("it is a configuration").disabled,
+        ["a", "b"]
+    );
 }
 
 #[test]
-fn what_is_no_configuration_is_told_from_what_is() {
+fn other_files_are_not_configurations() {
     assert!(mcp::is_configuration(r#"{"mcpServers": {}}"#));
     assert!(mcp::is_configuration(
         r#"{"servers": {"a": {"command": "a"}}, /* . */}"#
@@ -182,17 +192,17 @@ fn what_is_no_configuration_is_told_from_what_is() {
         assert!(!mcp::is_configuration(other), "{other}");
     }
     assert_eq!(
-        read("{}").expect_err("it has none"),
+        parse("{}").expect_err("it has none"),
         McpConfigError::NoServers
     );
     let twice = r#"{"mcpServers": {"a": {"command": "a"}, "a": {"command": "b"}}}"#;
     assert_eq!(
-        read(twice).expect_err("it says two things"),
+        parse(twice).expect_err("it says two things"),
         McpConfigError::Repeated("/mcpServers/a".to_owned())
     );
-    assert!(matches!(read("{"), Err(McpConfigError::Syntax(_))));
+    assert!(matches!(parse("{"), Err(McpConfigError::Syntax(_))));
     assert!(matches!(
-        read(r#"{"mcpServers": []}"#),
+        parse(r#"{"mcpServers": []}"#),
         Err(McpConfigError::NoObject { .. })
     ));
     let many = (0..1_001)
@@ -200,7 +210,7 @@ fn what_is_no_configuration_is_told_from_what_is() {
         .collect::<Vec<_>>()
         .join(",");
     assert_eq!(
-        read(&format!("{{\"mcpServers\": {{{many}}}}}")).expect_err("they are many"),
+        parse(&format!("{{\"mcpServers\": {{{many}}}}}")).expect_err("they are many"),
         McpConfigError::TooMany
     );
     let deep = format!(
@@ -208,44 +218,44 @@ fn what_is_no_configuration_is_told_from_what_is() {
         "[".repeat(100_000),
         "]".repeat(100_000)
     );
-    assert!(read(&deep).is_err());
+    assert!(parse(&deep).is_err());
 }
 
 #[test]
-fn secrets_are_not_shown() {
+fn debug_output_hides_secrets() {
     let servers = servers(
         r#"{"mcpServers": {"a": {"url": "https://a/?k=${KEY}", "headers": {"X": "${KEY}"}},
         "b": {"command": "b", "args": ["--key=${KEY}"], "env": {"TOKEN": "${KEY}"}}}}"#,
     );
-    let shown = format!("{servers:?}");
+    let debug = format!("{servers:?}");
     assert!(
-        shown.contains("TOKEN") && !shown.contains("s3cret"),
-        "{shown}"
+        debug.contains("TOKEN") && !debug.contains("s3cret"),
+        "{debug}"
     );
 }
 
 #[test]
-fn credentials_of_a_client_are_read_and_never_shown() {
-    let given = servers(
+fn client_credentials_are_parsed_and_hidden() {
+    let servers = servers(
         r#"{"mcpServers": {"a": {"url": "https://a.example/mcp", "clientCredentials": {"clientId": "robot",
             "clientSecret": "${KEY}", "scopes": ["read"], "tokenUrl": "https://login.example/token"}}}}"#,
     );
-    let Way::Http {
+    let ServerTransport::Http {
         credentials: Some(credentials),
         ..
-    } = &given[0].way
+    } = &servers[0].transport
     else {
-        panic!("{given:?}")
+        panic!("{servers:?}")
     };
     assert_eq!(
         (credentials.id.as_str(), credentials.secret.as_str()),
         ("robot", "s3cret")
     );
-    assert!(!format!("{given:?} {credentials:?}").contains("s3cret"));
+    assert!(!format!("{servers:?} {credentials:?}").contains("s3cret"));
 }
 
 #[test]
-fn credentials_that_are_not_whole_or_would_be_overheard_are_faults() {
+fn incomplete_or_exposed_credentials_are_faults() {
     let with = |credentials: &str| {
         format!("{{\"url\": \"https://a.example/mcp\", \"clientCredentials\": {credentials}}}")
     };
@@ -263,27 +273,24 @@ fn credentials_that_are_not_whole_or_would_be_overheard_are_faults() {
         ),
         (
             with("{\"clientId\": \"a\", \"clientSecret\": \"b\", \"scope\": \"read\"}"),
-            "no member \"scope\"",
+            "unknown key \"scope\"",
         ),
-        (to("http://login.example/token"), "no address of HTTPS"),
+        (to("http://login.example/token"), "not an HTTPS URL"),
         (
             to("http://localhost:1@login.example/token"),
-            "no address of HTTPS",
+            "not an HTTPS URL",
         ),
         (
             to("http://localhost.login.example/token"),
-            "no address of HTTPS",
+            "not an HTTPS URL",
         ),
-        (
-            to("http://localhost\\@login.example"),
-            "no address of HTTPS",
-        ),
-        (to("file:///token"), "no address of HTTPS"),
+        (to("http://localhost\\@login.example"), "not an HTTPS URL"),
+        (to("file:///token"), "not an HTTPS URL"),
         (
             with(
                 "{\"clientId\": \"a\", \"clientSecret\": \"b\"}, \"headers\": {\"authorization\": \"x\"}",
             ),
-            "both `clientCredentials` and a header",
+            "both `clientCredentials` and an `Authorization` header",
         ),
     ] {
         assert!(

@@ -1,6 +1,6 @@
 //! Tools of OpenAPI documents.
 
-use picktools::catalog::http::Place;
+use picktools::catalog::http::ArgumentLocation;
 use picktools::catalog::{CatalogError, CatalogFile, FaultKind};
 use picktools::{Access, Catalog, CatalogOptions, Engine, PickOptions, Query};
 use picktools_check::CheckReport;
@@ -31,7 +31,8 @@ fn schema(catalog: &Catalog, name: &str) -> Value {
     tool.parameters.clone().expect("it has a schema")
 }
 
-/// A document of version 3.1 with one operation that has this query parameter, and these schemas.
+/// Returns a version 3.1 document with one operation, which has this query parameter and these
+/// schemas.
 fn with_parameter(parameter: &Value, schemas: &Value) -> Value {
     json!({
         "openapi": "3.1.0",
@@ -49,7 +50,7 @@ fn parameter(parameter: &Value, schemas: &Value) -> Value {
 }
 
 #[test]
-fn an_operation_becomes_a_tool_with_one_schema_and_a_place_for_each_argument() {
+fn operation_becomes_a_tool_with_argument_locations() {
     let catalog = open("library.yaml");
     let names: Vec<_> = catalog
         .tools()
@@ -110,7 +111,7 @@ fn an_operation_becomes_a_tool_with_one_schema_and_a_place_for_each_argument() {
 }
 
 #[test]
-fn bodies_are_taken_apart_and_arguments_of_one_name_kept_apart() {
+fn bodies_are_split_and_equal_names_kept_apart() {
     let catalog = open("library.yaml");
     assert_eq!(
         schema(&catalog, "addBook"),
@@ -143,8 +144,8 @@ fn bodies_are_taken_apart_and_arguments_of_one_name_kept_apart() {
             http.arguments[argument].name.as_deref(),
         )
     };
-    assert_eq!(place("id"), (Place::Field, None));
-    assert_eq!(place("id__path"), (Place::Path, Some("id")));
+    assert_eq!(place("id"), (ArgumentLocation::Field, None));
+    assert_eq!(place("id__path"), (ArgumentLocation::Path, Some("id")));
     assert_eq!(
         patch.parameters.as_ref().expect("it has one")["required"],
         json!(["id__path"]),
@@ -167,7 +168,7 @@ fn bodies_are_taken_apart_and_arguments_of_one_name_kept_apart() {
 }
 
 #[test]
-fn the_older_version_is_read_as_well() {
+fn version_2_documents_are_supported() {
     let catalog = open("kiosk.json");
     let [buy, photo] = catalog.tools() else {
         panic!("it has two operations")
@@ -181,7 +182,7 @@ fn the_older_version_is_read_as_well() {
     assert_eq!(photo.name, "post_tickets_by_number_photo");
     let http = photo.http.as_ref().expect("it is an operation");
     assert_eq!(http.content_type.as_deref(), Some("multipart/form-data"));
-    assert_eq!(http.arguments["photo"].place, Place::Field);
+    assert_eq!(http.arguments["photo"].place, ArgumentLocation::Field);
     assert_eq!(
         http.arguments["sizes"].style.as_deref(),
         Some("pipeDelimited")
@@ -195,7 +196,7 @@ fn the_older_version_is_read_as_well() {
 }
 
 #[test]
-fn what_deletes_is_unsafe_and_what_gets_reads_only() {
+fn delete_is_unsafe_and_get_is_read_only() {
     let engine = Engine::new(open("library.yaml")).expect("the catalog can be indexed");
     let names = |options: &PickOptions| {
         let selection = engine
@@ -223,7 +224,7 @@ fn what_deletes_is_unsafe_and_what_gets_reads_only() {
 }
 
 #[test]
-fn what_makes_no_tool_is_left_out_and_said() {
+fn invalid_operation_is_left_out_and_reported() {
     let catalog = open("library.yaml");
     let [notice] = catalog.notices() else {
         panic!("{:?}", catalog.notices())
@@ -245,7 +246,7 @@ fn what_makes_no_tool_is_left_out_and_said() {
 }
 
 #[test]
-fn tools_of_a_document_are_written_and_read_back() {
+fn tools_of_a_document_survive_a_round_trip() {
     let catalog = open("library.yaml");
     let lines: String = catalog
         .tools()
@@ -254,18 +255,18 @@ fn tools_of_a_document_are_written_and_read_back() {
         .collect();
     let again = Catalog::from_slice(lines.as_bytes(), "lines", None).expect("it is a catalog");
     assert_eq!(again.tools(), catalog.tools());
-    let shown = translate(catalog.tools(), Provider::Mcp, &TranslateOptions::default())
+    let translation = translate(catalog.tools(), Provider::Mcp, &TranslateOptions::default())
         .expect("it is written");
     assert!(
-        !shown.tools.to_string().contains("north.library"),
+        !translation.tools.to_string().contains("north.library"),
         "how it is called is not for a model"
     );
 }
 
 #[test]
-fn a_title_names_the_source_where_the_file_does_not() {
+fn title_is_the_source_unless_one_is_set() {
     let text = r#"{"openapi": "3.0.0", "info": {"title": "Town Library: API"}, "paths": {"/a": {"get": {}}}}"#;
-    let read = |file| {
+    let source_id = |file| {
         options()
             .read_files(&[file])
             .expect("it is a catalog")
@@ -274,7 +275,7 @@ fn a_title_names_the_source_where_the_file_does_not() {
             .clone()
     };
     assert_eq!(
-        read(CatalogFile::new("standard input", text)),
+        source_id(CatalogFile::new("standard input", text)),
         "town_library_api/get_a"
     );
     let folder = tempfile::tempdir().expect("a folder");
@@ -284,14 +285,14 @@ fn a_title_names_the_source_where_the_file_does_not() {
     ] {
         std::fs::write(folder.path().join(name), text).expect("a file");
         let files = CatalogFile::open(folder.path().join(name)).expect("it can be read");
-        assert_eq!(read(files[0].clone()), id);
+        assert_eq!(source_id(files[0].clone()), id);
     }
-    let named = CatalogOptions {
+    let named_source = CatalogOptions {
         default_source: Some("mine".to_owned()),
         ..options()
     };
     assert_eq!(
-        named
+        named_source
             .read(text.as_bytes(), "x")
             .expect("it is a catalog")
             .tools()[0]
@@ -301,7 +302,7 @@ fn a_title_names_the_source_where_the_file_does_not() {
 }
 
 #[test]
-fn references_that_run_in_a_circle_are_kept_as_definitions() {
+fn circular_references_are_kept_as_definitions() {
     let room = schema(&open("library.yaml"), "planShelves");
     assert_eq!(
         room.pointer("/properties/body/oneOf/0/properties/rooms/items/$ref"),
@@ -315,8 +316,8 @@ fn references_that_run_in_a_circle_are_kept_as_definitions() {
 }
 
 #[test]
-fn schemas_that_multiply_are_bundled_instead_of_written_out() {
-    // Each holds the next twice: written out, 2^40 schemas.
+fn exponential_schemas_are_bundled() {
+    // Each schema contains the next one twice: 2^40 schemas if they were inlined.
     let doubling: serde_json::Map<String, Value> = (0..40)
         .map(|n| {
             let next = json!({"$ref": format!("#/components/schemas/S{}", n + 1)});
@@ -328,21 +329,21 @@ fn schemas_that_multiply_are_bundled_instead_of_written_out() {
             (format!("S{n}"), one)
         })
         .collect();
-    let made = parameter(
+    let schema = parameter(
         &json!({"$ref": "#/components/schemas/S0"}),
         &doubling.into(),
     );
     assert_eq!(
-        made["$defs"].as_object().map(serde_json::Map::len),
+        schema["$defs"].as_object().map(serde_json::Map::len),
         Some(40)
     );
 }
 
 #[test]
-fn references_that_lead_nowhere_leave_out_their_operation_alone() {
-    for (reference, said) in [
-        ("#/components/schemas/None", "leads nowhere"),
-        ("#None", "leads nowhere"),
+fn broken_reference_leaves_out_only_its_operation() {
+    for (reference, message) in [
+        ("#/components/schemas/None", "has no target"),
+        ("#None", "has no target"),
         ("other.yaml#/A", "refers to another document"),
         ("http://127.0.0.1:1/secret", "refers to another document"),
         ("file:///etc/passwd", "refers to another document"),
@@ -355,9 +356,9 @@ fn references_that_lead_nowhere_leave_out_their_operation_alone() {
             panic!("{reference}: {:?}", document.left_out)
         };
         assert!(
-            left_out.refusal.to_string().contains(said),
+            left_out.problem.to_string().contains(message),
             "{reference}: {}",
-            left_out.refusal
+            left_out.problem
         );
         assert_eq!(
             (left_out.operation.as_str(), left_out.pointer.as_str()),
@@ -368,9 +369,9 @@ fn references_that_lead_nowhere_leave_out_their_operation_alone() {
     let document = openapi::from_value(&circle).expect("it is a document");
     assert!(
         document.left_out[0]
-            .refusal
+            .problem
             .to_string()
-            .contains("leads to itself")
+            .contains("refers to itself")
     );
     let itself =
         json!({"A": {"$ref": "#/components/schemas/B"}, "B": {"$ref": "#/components/schemas/A"}});
@@ -378,14 +379,14 @@ fn references_that_lead_nowhere_leave_out_their_operation_alone() {
     let document = openapi::from_value(&document).expect("it is a document");
     assert!(
         document.left_out[0]
-            .refusal
+            .problem
             .to_string()
-            .contains("leads to itself")
+            .contains("refers to itself")
     );
 }
 
 #[test]
-fn odd_schemas_become_sound_ones() {
+fn nonstandard_schemas_are_normalised() {
     for (odd, sound) in [
         (
             json!({"type": "int", "required": true, "enum": []}),
@@ -420,12 +421,12 @@ fn odd_schemas_become_sound_ones() {
         );
     }
     let described = json!({"$ref": "#/components/schemas/A", "description": "of this place"});
-    let made = parameter(
+    let schema = parameter(
         &described,
         &json!({"A": {"type": "string", "description": "of all"}}),
     );
     assert_eq!(
-        made["properties"]["p"],
+        schema["properties"]["p"],
         json!({"type": "string", "description": "of this place"})
     );
     for wrong in [json!(3), json!("text"), json!([])] {
@@ -433,7 +434,7 @@ fn odd_schemas_become_sound_ones() {
             openapi::from_value(&with_parameter(&wrong, &json!({}))).expect("it is a document");
         assert!(
             document.left_out[0]
-                .refusal
+                .problem
                 .to_string()
                 .contains("give a schema"),
             "{wrong}"
@@ -442,8 +443,8 @@ fn odd_schemas_become_sound_ones() {
 }
 
 #[test]
-fn names_are_plain_and_no_two_are_alike() {
-    let read = |paths: Value| {
+fn operation_names_are_plain_and_unique() {
+    let parse = |paths: Value| {
         openapi::from_value(&json!({"openapi": "3.0.0", "paths": paths})).expect("a document")
     };
     let names = |document: &Document| {
@@ -453,7 +454,7 @@ fn names_are_plain_and_no_two_are_alike() {
             .map(|one| one.name.clone())
             .collect::<Vec<_>>()
     };
-    let document = read(json!({
+    let document = parse(json!({
         "/a": {"get": {"operationId": "same"}, "post": {"operationId": "same"}, "put": {"operationId": "put_b"}},
         "/b": {"put": {"operationId": "same"}, "x-note": {}, "get": {"operationId": "drive.files/list all"}},
         "/c d/{x-y}/e": {"get": {"operationId": "€"}},
@@ -474,14 +475,14 @@ fn names_are_plain_and_no_two_are_alike() {
     let many = (0..10_000)
         .map(|n| (format!("/p{n}"), json!({"get": {"operationId": "x"}})))
         .collect();
-    let mut many = names(&read(Value::Object(many)));
+    let mut many = names(&parse(Value::Object(many)));
     many.sort();
     many.dedup();
     assert_eq!(many.len(), 10_000);
 }
 
 #[test]
-fn arguments_have_names_that_every_provider_takes() {
+fn argument_names_are_valid_for_every_provider() {
     let query = |name: &str| json!({"name": name, "in": "query", "schema": {}});
     let parameters = json!([
         query("a[b]"),
@@ -506,19 +507,19 @@ fn arguments_have_names_that_every_provider_takes() {
 }
 
 #[test]
-fn documents_that_cannot_be_read_are_refused_with_the_place() {
+fn unreadable_document_error_has_a_position() {
     let error = |text: &str| {
-        openapi::read(text)
+        openapi::parse_document(text)
             .expect_err("it is no document")
             .to_string()
     };
     assert!(error("{\"openapi\": \"3.0.0\",").contains("line 1, column"));
     assert!(error("openapi: 3.0.0\npaths: [").starts_with("line "));
-    assert!(error("{\"openapi\": \"4.0.0\"}").contains("OpenAPI 4.0.0 cannot be read"));
+    assert!(error("{\"openapi\": \"4.0.0\"}").contains("unsupported OpenAPI version 4.0.0"));
     assert!(error("{\"info\": {}}").contains("an object with the members"));
-    assert!(error("{\"openapi\": \"3.0.0\", \"paths\": {}}").contains("holds no operations"));
-    assert!(error("{\"openapi\": \"3.0.0\", \"openapi\": \"3.0.0\"}").contains("stands twice"));
-    assert!(error("openapi: 3.0.0\nopenapi: 3.0.0\n").contains("stands twice"));
+    assert!(error("{\"openapi\": \"3.0.0\", \"paths\": {}}").contains("has no operations"));
+    assert!(error("{\"openapi\": \"3.0.0\", \"openapi\": \"3.0.0\"}").contains("duplicate key"));
+    assert!(error("openapi: 3.0.0\nopenapi: 3.0.0\n").contains("duplicate key"));
     let mut bomb = "openapi: 3.0.0\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for n in 1..12 {
         bomb.push_str(&format!(
@@ -560,17 +561,20 @@ fn documents_that_cannot_be_read_are_refused_with_the_place() {
 }
 
 #[test]
-fn what_yaml_reads_otherwise_is_read_as_json_has_it() {
+fn yaml_values_are_read_as_in_json() {
     let yaml = "swagger: 2.0\ninfo: {title: 12}\npaths:\n  /a:\n    get:\n      description: Off or on\n      responses:\n        \
                 200: {description: yes}\n      parameters:\n      - {name: on, in: query, type: string, enum: [on, off, '1']}\n";
-    let document = openapi::read(yaml).expect("it is a document");
-    let made = &document.operations[0].parameters["properties"]["on"];
-    assert_eq!(made, &json!({"type": "string", "enum": ["on", "off", "1"]}));
+    let document = openapi::parse_document(yaml).expect("it is a document");
+    let property = &document.operations[0].parameters["properties"]["on"];
+    assert_eq!(
+        property,
+        &json!({"type": "string", "enum": ["on", "off", "1"]})
+    );
 }
 
 #[test]
-fn a_body_is_taken_apart_unless_that_would_lose_what_it_says() {
-    let taken_apart = |more: Value| {
+fn body_is_split_unless_constraints_would_be_lost() {
+    let is_split = |more: Value| {
         let mut schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
         schema
             .as_object_mut()
@@ -588,7 +592,7 @@ fn a_body_is_taken_apart_unless_that_would_lose_what_it_says() {
         json!({"additionalProperties": true}),
         json!({"x-a": 1, "title": "A"}),
     ] {
-        assert!(taken_apart(more.clone()), "{more}");
+        assert!(is_split(more.clone()), "{more}");
     }
     for more in [
         json!({"additionalProperties": {"type": "string"}}),
@@ -596,6 +600,6 @@ fn a_body_is_taken_apart_unless_that_would_lose_what_it_says() {
         json!({"minProperties": 1}),
         json!({"type": "array"}),
     ] {
-        assert!(!taken_apart(more.clone()), "{more}");
+        assert!(!is_split(more.clone()), "{more}");
     }
 }

@@ -1,66 +1,64 @@
-//! What a model answered.
+//! The answer of a model to the reranking question.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
-use super::prompt::{ANSWER_TOOL, BEST, id};
+use super::prompt::{ANSWER_TOOL, BEST, candidate_id};
 use crate::endpoint::shortened;
-use crate::model::Model;
+use crate::model::LanguageModel;
 use picktools::rerank::{RerankScore, order};
 use picktools_call::repair::repair;
 use picktools_provider::{Arguments, Provider};
 
-/// Reads the scores of `count` candidates, each exactly once; else says what came instead.
-pub(super) fn scores(
+/// Parses the scores of `count` candidates, each exactly once; otherwise describes the fault.
+pub(super) fn parse_scores(
     provider: Provider,
     answer: &Value,
     count: usize,
 ) -> Result<Vec<RerankScore>, String> {
-    let Grades(grades) = match Model::given(provider, ANSWER_TOOL, answer)? {
-        Arguments::Text(text) => read(&text)?,
-        Arguments::Json(value) => {
-            Grades::deserialize(&value).map_err(|error| misread(&error, &value.to_string()))?
-        }
+    let Grades(grades) = match LanguageModel::answer_arguments(provider, ANSWER_TOOL, answer)? {
+        Arguments::Text(text) => parse_grades(&text)?,
+        Arguments::Json(value) => Grades::deserialize(&value)
+            .map_err(|error| invalid_answer(&error, &value.to_string()))?,
     };
-    let scores = grades.into_iter().map(|(given, score)| {
-        let candidate = place(&given, count);
-        let candidate = candidate.ok_or_else(|| {
-            format!(
-                "a score for {:?}, which is not an id it was told",
-                shortened(&given)
-            )
-        })?;
+    let mut scores = Vec::new();
+    for (id, score) in grades {
+        let Some(candidate) = parse_candidate(&id, count) else {
+            let id = shortened(&id);
+            return Err(format!(
+                "a score for {id:?}, which is not an id of a candidate"
+            ));
+        };
         if !(0.0..=f32::from(BEST)).contains(&score) {
             return Err(format!(
-                "{given} the score {score}, which is not from 0 to {BEST}"
+                "{id} the score {score}, which is not from 0 to {BEST}"
             ));
         }
-        Ok(RerankScore { candidate, score })
-    });
-    let scores = scores.collect::<Result<Vec<RerankScore>, String>>()?;
+        scores.push(RerankScore { candidate, score });
+    }
     order(&scores, count).map(|_| scores)
 }
 
-/// Reads JSON, or what is nearly JSON and has one meaning.
-fn read(text: &str) -> Result<Grades, String> {
+/// Parses JSON, or almost valid JSON with one meaning.
+fn parse_grades(text: &str) -> Result<Grades, String> {
     let error = match serde_json::from_str(text) {
         Ok(grades) => return Ok(grades),
         Err(error) => error,
     };
-    // Scores in prose are scores: they only order what may be picked anyway.
-    let within = text
-        .find('{')
-        .zip(text.rfind('}'))
-        .and_then(|(start, end)| text.get(start..=end));
-    let mended = within
-        .and_then(repair)
-        .and_then(|(value, _)| Grades::deserialize(value).ok());
-    mended.ok_or_else(|| misread(&error, text))
+    // Scores inside prose are accepted: they only reorder tools that may be picked anyway.
+    if let (Some(start), Some(end)) = (text.find('{'), text.rfind('}'))
+        && let Some(object) = text.get(start..=end)
+        && let Some((value, _)) = repair(object)
+        && let Ok(grades) = Grades::deserialize(value)
+    {
+        return Ok(grades);
+    }
+    Err(invalid_answer(&error, text))
 }
 
-fn misread(error: &serde_json::Error, text: &str) -> String {
+fn invalid_answer(error: &serde_json::Error, text: &str) -> String {
     format!(
         "an answer that is not an object of scores ({}): {:?}",
         shortened(&error.to_string()),
@@ -68,20 +66,21 @@ fn misread(error: &serde_json::Error, text: &str) -> String {
     )
 }
 
-fn place(given: &str, count: usize) -> Option<usize> {
-    let place: usize = given.strip_prefix('c')?.parse().ok()?;
-    let place = place.checked_sub(1).filter(|&place| place < count)?;
-    (id(place) == given).then_some(place)
+/// Returns the index of the candidate with an id.
+fn parse_candidate(id: &str, count: usize) -> Option<usize> {
+    let number: usize = id.strip_prefix('c')?.parse().ok()?;
+    let index = number.checked_sub(1)?;
+    (index < count && candidate_id(index) == id).then_some(index)
 }
 
-/// An object of numbers, with members that stand twice.
+/// The members of an object of numbers, duplicates included.
 struct Grades(Vec<(String, f32)>);
 
 impl<'de> Deserialize<'de> for Grades {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
+        struct GradesVisitor;
 
-        impl<'de> Visitor<'de> for Members {
+        impl<'de> Visitor<'de> for GradesVisitor {
             type Value = Grades;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -97,7 +96,7 @@ impl<'de> Deserialize<'de> for Grades {
             }
         }
 
-        deserializer.deserialize_map(Members)
+        deserializer.deserialize_map(GradesVisitor)
     }
 }
 
@@ -110,7 +109,7 @@ mod tests {
 
     fn read_text(text: &str) -> Result<Vec<(usize, f32)>, String> {
         let answer = json!({"choices": [{"message": {"content": text}}]});
-        let scores = scores(Provider::OpenAiChat, &answer, 2)?;
+        let scores = parse_scores(Provider::OpenAiChat, &answer, 2)?;
         Ok(scores
             .into_iter()
             .map(|score| (score.candidate, score.score))
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn one_score_each_counts_however_it_is_wrapped() {
+    fn wrapped_scores_are_read() {
         for text in [
             r#"{"c1": 3, "c2": 9.5}"#,
             " {\"c1\":3,\n\"c2\":9.5}\n",
@@ -129,14 +128,14 @@ mod tests {
             assert_eq!(read_text(text), Ok(vec![(0, 3.0), (1, 9.5)]), "{text}");
         }
         let ollama = json!({"message": {"content": r#"{"c2": 1, "c1": 0}"#}});
-        assert!(scores(Provider::Ollama, &ollama, 2).is_ok());
+        assert!(parse_scores(Provider::Ollama, &ollama, 2).is_ok());
         let anthropic = json!({"content": [{"type": "text", "text": "So:"},
             {"type": "tool_use", "name": ANSWER_TOOL, "input": {"c1": 1, "c2": 0}}]});
-        assert!(scores(Provider::Anthropic, &anthropic, 2).is_ok());
+        assert!(parse_scores(Provider::Anthropic, &anthropic, 2).is_ok());
     }
 
     #[test]
-    fn anything_else_is_refused_with_what_it_is() {
+    fn any_other_answer_is_refused_with_its_fault() {
         for (text, fault) in [
             (r#"{"c1": 3}"#, "no score for the candidate 2 of 2"),
             (
@@ -180,7 +179,7 @@ mod tests {
             json!({"choices": [{"message": {"content": 7}}]}),
         ] {
             for provider in [Provider::OpenAiChat, Provider::Anthropic, Provider::Ollama] {
-                let error = scores(provider, &answer, 2).expect_err("there is nothing");
+                let error = parse_scores(provider, &answer, 2).expect_err("the answer is empty");
                 assert!(error.contains("no answer"), "{error}");
             }
         }
@@ -188,7 +187,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_a_reason_to_panic_and_faults_are_short(text in "(\\PC|[\"{}:,0-9c\\\\]){0,600}") {
+        fn no_text_panics_and_faults_are_short(text in "(\\PC|[\"{}:,0-9c\\\\]){0,600}") {
             if let Err(fault) = read_text(&text) {
                 prop_assert!(fault.chars().count() < 1_000, "{}", fault);
             }

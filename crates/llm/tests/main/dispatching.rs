@@ -1,5 +1,5 @@
-//! Asking a model with tools: the request and the answer are in each provider's own format, over
-//! HTTP; the model is a server of these tests.
+//! Requests with tools: request and answer have each provider's own format, over HTTP. The model is
+//! a test server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use std::time::Duration;
 use picktools::catalog::Alias;
 use picktools::{Access, Catalog, Tool};
 use picktools_call::{
-    CallError, Hydrated, Hydrator, ToolCallError, ToolCallOptions, ToolCalls, tool_call,
+    CallError, HydratedCall, Hydrator, ToolCallError, ToolCallOptions, ToolCalls, tool_call,
 };
 use picktools_llm::{EndpointOptions, ProviderClient};
 use picktools_provider::Provider;
-use picktools_testing::server::{Reply, Server};
+use picktools_testing::server::{Reply, TestServer};
 use picktools_testing::tool;
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ fn options() -> EndpointOptions {
 
 async fn ask(
     provider: Provider,
-    server: &Server,
+    server: &TestServer,
     request: Value,
 ) -> Result<ToolCalls, ToolCallError> {
     let client = ProviderClient::new(provider, &server.url, &options()).expect("the URL is valid");
@@ -58,8 +58,8 @@ async fn ask(
     .await
 }
 
-/// An answer of each provider that calls `get_forecast` well, then `get_forecast` badly, then a
-/// tool that is not there.
+/// Returns a provider's answer with a valid call of `get_forecast`, an invalid one, and a call of
+/// an unknown tool.
 fn answer(provider: Provider) -> Value {
     let calls = [
         ("get_forecast", json!({"city": "Bern"})),
@@ -96,7 +96,7 @@ fn answer(provider: Provider) -> Value {
 }
 
 #[tokio::test]
-async fn every_provider_is_asked_and_understood_in_its_own_format() {
+async fn every_provider_has_its_own_request_and_answer_format() {
     for (provider, path, header, shown_at) in [
         (
             Provider::OpenAiChat,
@@ -129,33 +129,33 @@ async fn every_provider_is_asked_and_understood_in_its_own_format() {
             "/tools/0/function/name",
         ),
     ] {
-        let server = Server::new(move |_, _| Reply::Json(answer(provider)));
+        let server = TestServer::new(move |_, _| Reply::Json(answer(provider)));
         let outcome = ask(provider, &server, json!({"model": "m-1", "messages": []}))
             .await
-            .expect("it answers");
-        let asked = &server.asked()[0];
+            .expect("the model answers");
+        let request = &server.requests()[0];
         assert!(
-            asked.head.starts_with(&format!("post {path} http/1.1")),
+            request.head.starts_with(&format!("post {path} http/1.1")),
             "{provider}: {}",
-            asked.head
+            request.head
         );
         assert!(
-            asked.head.contains(&format!("{header}{KEY}")),
+            request.head.contains(&format!("{header}{KEY}")),
             "{provider}: {}",
-            asked.head
+            request.head
         );
         assert_eq!(
-            asked.body.pointer(shown_at),
+            request.body.pointer(shown_at),
             Some(&json!("get_forecast")),
             "{provider}: {}",
-            asked.body
+            request.body
         );
         assert_eq!(
-            asked.body.get("model").is_none(),
+            request.body.get("model").is_none(),
             provider == Provider::Gemini,
             "{provider}"
         );
-        let [Ok(Hydrated::Ready(call)), Err(misfit), Err(unknown)] = &outcome.calls[..] else {
+        let [Ok(HydratedCall::Ready(call)), Err(misfit), Err(unknown)] = &outcome.calls[..] else {
             panic!("{provider}: {:?}", outcome.calls);
         };
         assert_eq!(
@@ -175,36 +175,37 @@ async fn every_provider_is_asked_and_understood_in_its_own_format() {
 }
 
 #[tokio::test]
-async fn an_answer_in_words_has_no_calls_and_tools_of_the_request_stay() {
-    let server = Server::new(|_, _| {
+async fn answer_without_calls_keeps_tools_of_the_request() {
+    let server = TestServer::new(|_, _| {
         Reply::Json(json!({"choices": [{"message": {"role": "assistant", "content": "Hello"}}]}))
     });
     let request = json!({"model": "m", "messages": [], "tools": [{"type": "function", "function": {"name": "own"}}]});
     let outcome = ask(Provider::OpenAiChat, &server, request)
         .await
-        .expect("it answers");
+        .expect("the model answers");
     assert!(outcome.calls.is_empty());
     assert_eq!(
-        server.asked()[0].body["tools"].as_array().map(Vec::len),
+        server.requests()[0].body["tools"].as_array().map(Vec::len),
         Some(3)
     );
     let error = ask(Provider::OpenAiChat, &server, json!([]))
         .await
-        .expect_err("that is no request");
+        .expect_err("an array is not a request");
     assert!(matches!(error, ToolCallError::Body), "{error}");
 }
 
-/// What an error and its sources say.
-fn whole(error: &dyn std::error::Error) -> String {
-    let told = std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string);
-    told.collect::<Vec<_>>().join(": ")
+/// Formats an error with its sources.
+fn error_chain(error: &dyn std::error::Error) -> String {
+    let messages =
+        std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string);
+    messages.collect::<Vec<_>>().join(": ")
 }
 
 #[tokio::test]
-async fn what_goes_wrong_is_told_without_the_key() {
-    let told = |reply: fn() -> Reply| async move {
-        let server = Server::new(move |_, _| reply());
-        whole(
+async fn error_is_reported_without_the_key() {
+    let ask_with_reply = |reply: fn() -> Reply| async move {
+        let server = TestServer::new(move |_, _| reply());
+        error_chain(
             &ask(Provider::Anthropic, &server, json!({"model": "m"}))
                 .await
                 .expect_err("there is no answer"),
@@ -216,47 +217,51 @@ async fn what_goes_wrong_is_told_without_the_key() {
             "{\"error\": {\"message\": \"bad key sk-secret-0123456789\"}}",
         )
     };
-    let error = told(echo).await;
+    let error = ask_with_reply(echo).await;
     assert!(
         error.contains("401") && error.contains("bad key ***") && !error.contains(KEY),
         "{error}"
     );
     assert!(
-        told(|| Reply::status("200 OK", "<html>"))
+        ask_with_reply(|| Reply::status("200 OK", "<html>"))
             .await
             .contains("not JSON")
     );
-    assert!(told(|| Reply::Endless).await.contains("longer than 16 MiB"));
-    let error = told(|| Reply::status("307 Temporary Redirect", "")).await;
+    assert!(
+        ask_with_reply(|| Reply::Endless)
+            .await
+            .contains("longer than 16 MiB")
+    );
+    let error = ask_with_reply(|| Reply::status("307 Temporary Redirect", "")).await;
     assert!(error.contains("307"), "{error}");
     assert!(
-        told(|| Reply::Json(json!({"content": 7})))
+        ask_with_reply(|| Reply::Json(json!({"content": 7})))
             .await
             .contains("/content")
     );
 }
 
 #[tokio::test]
-async fn a_client_that_cannot_ask_says_so() {
+async fn unusable_client_is_reported() {
     let client = |provider, url: &str, key: &str| {
         let options = EndpointOptions {
             api_key: Some(key.to_owned()),
             ..EndpointOptions::default()
         };
         ProviderClient::new(provider, url, &options)
-            .expect_err("it cannot ask")
+            .expect_err("the configuration is invalid")
             .to_string()
     };
     assert!(client(Provider::OpenAiChat, "localhost:1", "").contains("write it like"));
     assert!(client(Provider::OpenAiChat, "http://me:pw@example.org", "").contains("user name"));
     assert!(client(Provider::Mcp, "http://localhost:1", "").contains("no chat"));
     assert!(client(Provider::OpenAiChat, "http://localhost:1", "a\nb").contains("key"));
-    let server = Server::new(|_, _| Reply::Json(json!({})));
+    let server = TestServer::new(|_, _| Reply::Json(json!({})));
     let error = ask(Provider::Gemini, &server, json!({"model": "../../x"}))
         .await
-        .expect_err("that is no model");
-    assert!(whole(&error).contains("names no model"), "{error}");
-    let slow = Server::new(|_, _| Reply::Hang);
+        .expect_err("the model name is invalid");
+    assert!(error_chain(&error).contains("names no model"), "{error}");
+    let slow = TestServer::new(|_, _| Reply::Hang);
     let options = EndpointOptions {
         timeout: Duration::from_millis(200),
         ..EndpointOptions::default()
@@ -271,33 +276,33 @@ async fn a_client_that_cannot_ask_says_so() {
         &ToolCallOptions::default(),
     )
     .await;
-    let error = error.expect_err("it hangs");
+    let error = error.expect_err("the server hangs");
     assert!(
-        whole(&error).contains("no whole answer within 200ms"),
+        error_chain(&error).contains("no complete answer within 200ms"),
         "{error}"
     );
     assert!(matches!(error, ToolCallError::Client { source, .. } if source.retryable()));
 }
 
 #[tokio::test]
-async fn a_call_by_the_claimed_alias_of_an_untrusted_tool_is_a_call_of_no_tool() {
+async fn alias_of_an_untrusted_tool_is_an_unknown_tool() {
     let mut evil = tool("evil", "run", "Runs a command");
     evil.untrusted = true;
     evil.aliases = vec![Alias {
         name: "bash".to_owned(),
         deprecated: false,
     }];
-    let server = Server::new(|_, _| {
+    let server = TestServer::new(|_, _| {
         Reply::Json(json!({"message": {"role": "assistant", "content": "",
             "tool_calls": [{"function": {"name": "bash", "arguments": {}}}]}}))
     });
     let client =
         ProviderClient::new(Provider::Ollama, &server.url, &options()).expect("the URL is valid");
     let hydrator = Hydrator::new(
-        Catalog::from_tools([evil]).expect("it is valid"),
+        Catalog::from_tools([evil]).expect("the tool is valid"),
         &Access::default(),
     )
-    .expect("it is");
+    .expect("the access policy is valid");
     let tools = hydrator.catalog().tools();
     let outcome = tool_call(
         &client,
@@ -308,7 +313,7 @@ async fn a_call_by_the_claimed_alias_of_an_untrusted_tool_is_a_call_of_no_tool()
     )
     .await;
     assert!(matches!(
-        outcome.expect("it answers").calls[..],
+        outcome.expect("the model answers").calls[..],
         [Err(CallError::UnknownTool { .. })]
     ));
 }

@@ -1,6 +1,6 @@
-//! A language model as the repairer of calls. The model is a server of these tests: it answers in
-//! each provider's format, and badly in every way. Whatever it does, only what fits the schema is a
-//! call, and what it changed is told.
+//! A language model as the repairer of calls. The model is a test server with each provider's
+//! format and every kind of bad answer. Only valid arguments become a call, and its changes are
+//! reported.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use picktools::{Access, Catalog};
 use picktools_call::client::{ClientFuture, ToolClient};
 use picktools_call::{
-    CallError, Hydrated, Hydrator, Repair, ToolCallOptions, ValidCall, tool_call,
+    CallError, HydratedCall, Hydrator, Repair, ToolCallOptions, ValidCall, tool_call,
 };
 use picktools_llm::{EndpointOptions, LlmRepairer, ProviderClient};
 use picktools_provider::{Arguments, Provider, ToolCall};
-use picktools_testing::server::{Reply, Server};
+use picktools_testing::server::{Reply, TestServer};
 use serde_json::{Value, json};
 
 const KEY: &str = "sk-secret-0123456789";
@@ -29,24 +29,24 @@ fn catalog() -> Catalog {
         .expect("the entries are valid")
 }
 
-/// A hydrator for a caller who may run unsafe tools too.
+/// Returns a hydrator for a caller that may run unsafe tools too.
 fn hydrator() -> Hydrator {
     let access = Access {
         allow_unsafe: true,
         ..Access::default()
     };
-    Hydrator::new(catalog(), &access).expect("the access names no tool")
+    Hydrator::new(catalog(), &access).expect("the access policy is valid")
 }
 
-/// The call that may be run.
-fn ready(hydrated: Result<Hydrated, CallError>) -> ValidCall {
+/// Returns the call, which must be ready to run.
+fn ready(hydrated: Result<HydratedCall, CallError>) -> ValidCall {
     match hydrated {
-        Ok(Hydrated::Ready(call)) => call,
-        other => panic!("it may be run, but is {other:?}"),
+        Ok(HydratedCall::Ready(call)) => call,
+        other => panic!("the call is not ready: {other:?}"),
     }
 }
 
-fn repairer(provider: Provider, server: &Server) -> LlmRepairer {
+fn repairer(provider: Provider, server: &TestServer) -> LlmRepairer {
     let options = EndpointOptions {
         api_key: Some(KEY.to_owned()),
         ..Default::default()
@@ -65,8 +65,8 @@ fn call(name: &str, arguments: &str) -> ToolCall {
     }
 }
 
-/// An answer in words, as each provider wraps it.
-fn says(provider: Provider, text: &str) -> Value {
+/// Returns an answer with a text in the provider's format.
+fn text_answer(provider: Provider, text: &str) -> Value {
     match provider {
         Provider::Anthropic => {
             json!({"type": "message", "role": "assistant", "stop_reason": "tool_use", "content": [
@@ -82,8 +82,8 @@ fn says(provider: Provider, text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn every_provider_is_asked_in_its_own_format_and_what_it_changed_is_told() {
-    for (provider, path, held_at) in [
+async fn every_provider_has_its_own_format_and_changes_are_reported() {
+    for (provider, path, schema_at) in [
         (
             Provider::OpenAiChat,
             "/v1/chat/completions",
@@ -92,8 +92,8 @@ async fn every_provider_is_asked_in_its_own_format_and_what_it_changed_is_told()
         (Provider::Anthropic, "/v1/messages", "/tools/0/input_schema"),
         (Provider::Ollama, "/v1/api/chat", "/format"),
     ] {
-        let mended = json!({"arguments": {"city": "Bern", "days": 3}}).to_string();
-        let server = Server::new(move |_, _| Reply::Json(says(provider, &mended)));
+        let repaired = json!({"arguments": {"city": "Bern", "days": 3}}).to_string();
+        let server = TestServer::new(move |_, _| Reply::Json(text_answer(provider, &repaired)));
         let wrong = call(
             "get_forecast",
             r#"{"city": "Bern", "days": "three", "unit": "C"}"#,
@@ -107,46 +107,54 @@ async fn every_provider_is_asked_in_its_own_format_and_what_it_changed_is_told()
             (valid.arguments(), valid.validated()),
             (&json!({"city": "Bern", "days": 3}), true)
         );
-        let told = valid
+        let changes_text = valid
             .repaired()
             .iter()
             .map(ToString::to_string)
             .collect::<Vec<_>>()
             .join("\n");
         assert_eq!(
-            told, "rewritten by llm:m-1: /days was \"three\", is 3; /unit was \"C\", is left out",
+            changes_text,
+            "rewritten by llm:m-1: /days changed from \"three\" to 3; /unit removed (was \"C\")",
             "{provider}"
         );
-        let audit = serde_json::to_value(&valid).expect("it serialises");
+        let audit = serde_json::to_value(&valid).expect("a call serialises");
         let changes = json!([{"pointer": "/days", "from": "three", "to": 3}, {"pointer": "/unit", "from": "C"}]);
         assert_eq!(
             audit["repaired"],
             json!([{"change": "rewritten", "by": "llm:m-1", "changes": changes}])
         );
 
-        let [asked] = &server.asked()[..] else {
-            panic!("it is asked once")
+        let [request] = &server.requests()[..] else {
+            panic!("the model gets one request")
         };
         assert!(
-            asked.head.starts_with(&format!("post {path} http/1.1")),
+            request.head.starts_with(&format!("post {path} http/1.1")),
             "{provider}: {}",
-            asked.head
+            request.head
         );
-        let schema = asked.body.pointer(held_at).expect("it is held to a schema");
+        let schema = request
+            .body
+            .pointer(schema_at)
+            .expect("the request has a schema");
         assert_eq!(schema["required"], json!(["arguments"]), "{provider}");
-        let body = asked.body.to_string();
+        let body = request.body.to_string();
         assert!(
             body.contains("minimum") && body.contains("three") && body.contains("expected"),
             "{body}"
         );
-        assert!(!body.contains("weather"), "sources are not told: {body}");
+        assert!(
+            !body.contains("weather"),
+            "sources are not revealed: {body}"
+        );
     }
 }
 
 #[tokio::test]
-async fn text_that_is_no_json_is_repaired_too() {
-    let mended = json!({"arguments": {"city": "Bern", "days": 1}}).to_string();
-    let server = Server::new(move |_, _| Reply::Json(says(Provider::OpenAiChat, &mended)));
+async fn text_that_is_not_json_is_repaired() {
+    let repaired = json!({"arguments": {"city": "Bern", "days": 1}}).to_string();
+    let server =
+        TestServer::new(move |_, _| Reply::Json(text_answer(Provider::OpenAiChat, &repaired)));
     let wrong = call("get_forecast", "city is Bern, days is 1");
     let valid = ready(
         hydrator()
@@ -163,9 +171,9 @@ async fn text_that_is_no_json_is_repaired_too() {
 }
 
 #[tokio::test]
-async fn a_model_that_answers_badly_leaves_the_call_refused_with_its_own_fault() {
-    type Bad = fn() -> Reply;
-    let cases: &[(Bad, &str)] = &[
+async fn bad_answer_leaves_the_call_refused_with_its_own_fault() {
+    type BadReply = fn() -> Reply;
+    let cases: &[(BadReply, &str)] = &[
         (
             || Reply::status("500 Internal Server Error", "out of memory"),
             "500 Internal Server Error: out of memory",
@@ -185,16 +193,16 @@ async fn a_model_that_answers_badly_leaves_the_call_refused_with_its_own_fault()
         (|| Reply::Huge, "longer than 1 MiB"),
         (|| Reply::Endless, "longer than 1 MiB"),
         (
-            || Reply::Json(says(Provider::OpenAiChat, "I would not do that.")),
+            || Reply::Json(text_answer(Provider::OpenAiChat, "I would not do that.")),
             "I would not do that.",
         ),
         (
-            || Reply::Json(says(Provider::OpenAiChat, "{\"arguments\": null}")),
-            "it says that they cannot be mended",
+            || Reply::Json(text_answer(Provider::OpenAiChat, "{\"arguments\": null}")),
+            "it says that they cannot be repaired",
         ),
         (
             || {
-                Reply::Json(says(
+                Reply::Json(text_answer(
                     Provider::OpenAiChat,
                     "{\"city\": \"Bern\", \"days\": 1}",
                 ))
@@ -203,16 +211,16 @@ async fn a_model_that_answers_badly_leaves_the_call_refused_with_its_own_fault()
         ),
         (
             || {
-                Reply::Json(says(
+                Reply::Json(text_answer(
                     Provider::OpenAiChat,
                     "{\"arguments\": {\"city\": \"Bern\", \"days\": 0}}",
                 ))
             },
-            "do not fit",
+            "do not match its schema",
         ),
         (
             || {
-                Reply::Json(says(
+                Reply::Json(text_answer(
                     Provider::OpenAiChat,
                     "{\"arguments\": {}, \"tool\": \"set_forecast\"}",
                 ))
@@ -220,12 +228,12 @@ async fn a_model_that_answers_badly_leaves_the_call_refused_with_its_own_fault()
             "an answer that is not",
         ),
         (
-            || Reply::Json(says(Provider::OpenAiChat, &"[".repeat(500_000))),
+            || Reply::Json(text_answer(Provider::OpenAiChat, &"[".repeat(500_000))),
             "an answer that is not JSON",
         ),
     ];
     for (bad, part) in cases {
-        let server = Server::new(move |_, _| bad());
+        let server = TestServer::new(move |_, _| bad());
         let repairer = repairer(Provider::OpenAiChat, &server);
         let error = hydrator()
             .hydrate_with(&call("get_forecast", "{\"city\": 1}"), &repairer)
@@ -251,13 +259,13 @@ async fn a_model_that_answers_badly_leaves_the_call_refused_with_its_own_fault()
             faults.iter().any(|fault| fault.pointer == "/city"),
             "the call's own fault: {error}"
         );
-        assert_eq!(server.asked().len(), 1, "one attempt");
+        assert_eq!(server.requests().len(), 1, "one attempt");
     }
 }
 
 #[tokio::test]
-async fn a_model_that_hangs_is_not_waited_for() {
-    let server = Server::new(|_, _| Reply::Hang);
+async fn hanging_model_is_a_timeout() {
+    let server = TestServer::new(|_, _| Reply::Hang);
     let repairer = repairer(Provider::OpenAiChat, &server).timeout(Duration::from_millis(200));
     let started = Instant::now();
     let error = hydrator()
@@ -275,29 +283,32 @@ async fn a_model_that_hangs_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_model_that_fails_three_times_in_a_row_is_left_alone() {
-    let server = Server::new(|_, _| Reply::status("500 Internal Server Error", "out of memory"));
+async fn model_is_paused_after_three_failures() {
+    let server =
+        TestServer::new(|_, _| Reply::status("500 Internal Server Error", "out of memory"));
     let repairer = repairer(Provider::OpenAiChat, &server);
     for _ in 0..5 {
         hydrator()
             .hydrate_with(&call("get_forecast", "{}"), &repairer)
             .await
-            .expect_err("it fails");
+            .expect_err("the repair fails");
     }
     let error = hydrator()
         .hydrate_with(&call("get_forecast", "{}"), &repairer)
         .await
-        .expect_err("it fails");
+        .expect_err("the repair fails");
     assert!(
         error.to_string().contains("it failed 3 times in a row"),
         "{error}"
     );
-    assert_eq!(server.asked().len(), 3);
+    assert_eq!(server.requests().len(), 3);
 }
 
 #[tokio::test]
-async fn no_model_is_asked_for_unsafe_tools_or_where_it_could_do_no_good() {
-    let server = Server::new(|_, _| Reply::Json(says(Provider::OpenAiChat, "{\"arguments\": {}}")));
+async fn unsuitable_calls_are_not_sent_to_the_model() {
+    let server = TestServer::new(|_, _| {
+        Reply::Json(text_answer(Provider::OpenAiChat, "{\"arguments\": {}}"))
+    });
     let repairer = repairer(Provider::OpenAiChat, &server);
     for wrong in [
         call("set_forecast", "{\"city\": \"Bern\", \"days\": \"3\"}"),
@@ -312,7 +323,7 @@ async fn no_model_is_asked_for_unsafe_tools_or_where_it_could_do_no_good() {
         hydrator()
             .hydrate_with(&wrong, &repairer)
             .await
-            .expect_err("it is refused");
+            .expect_err("the call is refused");
     }
     ready(
         hydrator()
@@ -322,30 +333,40 @@ async fn no_model_is_asked_for_unsafe_tools_or_where_it_could_do_no_good() {
             )
             .await,
     );
-    assert!(server.asked().is_empty(), "{}", server.asked()[0].body);
+    assert!(
+        server.requests().is_empty(),
+        "{}",
+        server.requests()[0].body
+    );
 }
 
 #[test]
-fn what_cannot_be_asked_is_refused_when_the_repairer_is_made() {
+fn unusable_model_is_refused_at_construction() {
     let client =
         |provider| ProviderClient::new(provider, "http://localhost:1", &EndpointOptions::default());
-    let error = LlmRepairer::new(client(Provider::Gemini).expect("it has a chat"), "m")
-        .expect_err("not its format");
+    let error = LlmRepairer::new(
+        client(Provider::Gemini).expect("the provider has a chat"),
+        "m",
+    )
+    .expect_err("the format is not supported");
     assert!(
         error
             .to_string()
             .contains("openai, anthropic and ollama, not in that of gemini"),
         "{error}"
     );
-    let error = LlmRepairer::new(client(Provider::Ollama).expect("it has a chat"), " ")
-        .expect_err("it has no name");
+    let error = LlmRepairer::new(
+        client(Provider::Ollama).expect("the provider has a chat"),
+        " ",
+    )
+    .expect_err("the model has no name");
     assert!(error.to_string().contains("no name"), "{error}");
 }
 
-/// A model that makes many wrong calls at once.
-struct Floods;
+/// A model that makes many invalid calls in one answer.
+struct FloodingModel;
 
-impl ToolClient for Floods {
+impl ToolClient for FloodingModel {
     fn provider(&self) -> Provider {
         Provider::OpenAiChat
     }
@@ -359,22 +380,30 @@ impl ToolClient for Floods {
 }
 
 #[tokio::test]
-async fn one_answer_has_a_bounded_number_of_repairs() {
-    let mended = json!({"arguments": {"city": "Bern", "days": 1}}).to_string();
-    let server = Server::new(move |_, _| Reply::Json(says(Provider::OpenAiChat, &mended)));
+async fn repairs_of_one_answer_are_limited() {
+    let repaired = json!({"arguments": {"city": "Bern", "days": 1}}).to_string();
+    let server =
+        TestServer::new(move |_, _| Reply::Json(text_answer(Provider::OpenAiChat, &repaired)));
     let repairer = Arc::new(repairer(Provider::OpenAiChat, &server));
     let options = ToolCallOptions {
         repairer: Some(repairer),
         ..ToolCallOptions::default()
     };
-    let hydrator = Hydrator::new(catalog(), &Access::default()).expect("it names no tool");
+    let hydrator =
+        Hydrator::new(catalog(), &Access::default()).expect("the access policy is valid");
     let tools = &hydrator.catalog().tools()[..1];
-    let answer = tool_call(&Floods, json!({"messages": []}), &hydrator, tools, &options)
-        .await
-        .expect("the model answers");
-    let repaired = answer.calls.iter().filter(|call| call.is_ok()).count();
+    let answer = tool_call(
+        &FloodingModel,
+        json!({"messages": []}),
+        &hydrator,
+        tools,
+        &options,
+    )
+    .await
+    .expect("the model answers");
+    let valid_calls = answer.calls.iter().filter(|call| call.is_ok()).count();
     assert_eq!(
-        (answer.calls.len(), repaired, server.asked().len()),
+        (answer.calls.len(), valid_calls, server.requests().len()),
         (100, 16, 16)
     );
 }

@@ -1,11 +1,11 @@
-//! The integration tests of models over HTTP, which are a server of the tests that answers badly in
-//! every way.
+//! Integration tests with models over HTTP. The model is a test server that gives every kind of bad
+//! answer.
 
 // Language models as rerankers.
 mod llm_reranking;
-// Language models that mend calls.
+// Language models as repairers.
 mod llm_repair;
 // Embedding models.
 mod endpoint;
-// Asking models in each provider's format, and hydrating what they call.
+// Requests in each provider's format, and validation of the calls.
 mod dispatching;

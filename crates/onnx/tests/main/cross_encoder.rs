@@ -1,6 +1,6 @@
-//! Cross-encoders on ONNX Runtime: what they are shown, how they reorder picks, and what is said
-//! when one cannot be used. The model `overlap` counts which of the few words that it knows stand
-//! in both texts.
+//! Cross-encoders on ONNX Runtime: scores, reranked picks and errors.
+//!
+//! The model `overlap` knows a few words, and counts those that occur in both texts.
 
 use std::fs;
 use std::sync::{Arc, LazyLock};
@@ -54,10 +54,10 @@ fn scores(query: &str, window: &[Tool]) -> Vec<f32> {
 }
 
 #[test]
-fn each_candidate_is_scored_with_the_request_and_in_any_company_alike() {
+fn candidate_score_does_not_depend_on_other_candidates() {
     assert_eq!(scores(REQUEST, &tools()), [1.0, 2.0, 5.0, 0.0]);
-    for (place, alone) in tools().into_iter().enumerate() {
-        assert_eq!(scores(REQUEST, &[alone]), [[1.0, 2.0, 5.0, 0.0][place]]);
+    for (index, tool) in tools().into_iter().enumerate() {
+        assert_eq!(scores(REQUEST, &[tool]), [[1.0, 2.0, 5.0, 0.0][index]]);
     }
     let many: Vec<Tool> = tools().into_iter().cycle().take(100).collect();
     assert_eq!(scores(REQUEST, &many), [1.0, 2.0, 5.0, 0.0].repeat(25));
@@ -65,7 +65,7 @@ fn each_candidate_is_scored_with_the_request_and_in_any_company_alike() {
 }
 
 #[test]
-fn odd_and_endless_texts_do_no_harm() {
+fn odd_and_long_texts_get_finite_scores() {
     let long = "room weather ".repeat(100_000);
     for query in ["", "\u{0}\u{200b}", "查询 订单", &"é".repeat(5_000), &long] {
         let odd = [
@@ -82,7 +82,7 @@ fn odd_and_endless_texts_do_no_harm() {
 }
 
 #[test]
-fn a_pick_takes_its_order_from_the_model() {
+fn reranked_pick_has_the_order_of_the_model() {
     let engine =
         Engine::builder(catalog(tools())).reranker(Arc::clone(&*OVERLAP) as Arc<dyn Reranker>);
     let engine = engine.build().expect("the static model needs nothing");
@@ -109,18 +109,18 @@ fn a_pick_takes_its_order_from_the_model() {
 }
 
 #[test]
-fn the_work_stops_with_the_deadline() {
+fn reranking_stops_at_the_deadline() {
     let past = Instant::now();
-    let error = rerank(REQUEST, &tools(), Some(past)).expect_err("it is too late");
+    let error = rerank(REQUEST, &tools(), Some(past)).expect_err("the deadline has passed");
     assert!(error.to_string().contains("the deadline passed"), "{error}");
 }
 
 #[test]
-fn models_that_are_none_are_refused_by_name_and_reason() {
+fn invalid_cross_encoder_is_refused_with_name_and_reason() {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     let refusal = || {
         CrossEncoder::from_folder(temporary.path(), &options())
-            .expect_err("it is none")
+            .expect_err("it is not a cross-encoder")
             .to_string()
     };
     assert!(
@@ -146,16 +146,16 @@ fn models_that_are_none_are_refused_by_name_and_reason() {
     copy("model.onnx", &weights);
     copy("tokenizer.json", &tokenizer[..tokenizer.len() / 2]);
     assert!(refusal().contains("tokenizer.json"), "{}", refusal());
-    // An embedding model gives vectors of words, and no score.
+    // An embedding model returns vectors instead of a score.
     let error = CrossEncoder::from_folder(models().join("minilm"), &options())
-        .expect_err("it embeds")
+        .expect_err("it is an embedding model")
         .to_string();
     assert!(
         error.contains("it is not a cross-encoder") && error.contains("logits"),
         "{error}"
     );
     let error = CrossEncoder::from_name("bge-reranker-bas", &options())
-        .expect_err("it has no such name")
+        .expect_err("the name is unknown")
         .to_string();
     assert!(
         error.contains("did you mean \"bge-reranker-base\"")
@@ -166,7 +166,7 @@ fn models_that_are_none_are_refused_by_name_and_reason() {
 
 #[cfg(not(feature = "onnx-download"))]
 #[test]
-fn a_build_that_fetches_nothing_says_what_to_fetch() {
+fn cross_encoder_without_download_names_the_files() {
     for name in [
         "BGERerankerBase",
         "BAAI/bge-reranker-base",

@@ -1,4 +1,4 @@
-//! The integration tests of models on ONNX Runtime, which `scripts/fetch-models.sh` fetches.
+//! Integration tests of models on ONNX Runtime, which `scripts/fetch-models.sh` fetches.
 
 // The real MiniLM.
 mod minilm;

@@ -1,12 +1,11 @@
-//! The real MiniLM on ONNX Runtime: its vectors, its folder, and what is said when something is
-//! missing.
+//! The real MiniLM on ONNX Runtime: vectors, model folders and errors.
 
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use std::{env, fs};
 
-use picktools::embed::{EmbedError, Embedder, Role};
+use picktools::embed::{EmbedError, Embedder, TextRole};
 use picktools::{Engine, Mode, PickOptions, Selection};
 use picktools_onnx::{FastEmbedder, OnnxOptions};
 use picktools_testing::{ids, in_mode, pick, root, workplace};
@@ -37,7 +36,7 @@ pub(crate) fn models() -> PathBuf {
         let path = folder.join(file);
         assert!(
             path.is_file(),
-            "{} is not there; run scripts/fetch-models.sh first",
+            "{} is missing; run scripts/fetch-models.sh",
             path.display()
         );
     }
@@ -51,7 +50,7 @@ pub(crate) fn options() -> OnnxOptions {
     }
 }
 
-fn embed(role: Role, texts: &[&str]) -> Vec<Vec<f32>> {
+fn embed(role: TextRole, texts: &[&str]) -> Vec<Vec<f32>> {
     MODEL.embed(role, texts, &|_| {}).expect("the model works")
 }
 
@@ -64,8 +63,9 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 }
 
 #[test]
-fn similarities_are_those_of_the_reference() {
-    // By onnxruntime and tokenizers in Python, mean pooling, on the same files.
+fn similarities_equal_the_python_reference() {
+    // Expected values by onnxruntime and tokenizers in Python, with mean pooling, on the same
+    // files.
     for (a, b, expected) in [
         (
             "Send an e-mail to a colleague",
@@ -89,18 +89,18 @@ fn similarities_are_those_of_the_reference() {
         ),
         ("The cat sits on the mat", "The cat sits on the mat", 1.0),
     ] {
-        let vectors = embed(Role::Document, &[a, b]);
+        let vectors = embed(TextRole::Document, &[a, b]);
         let similarity = dot(&vectors[0], &vectors[1]);
         assert!(
             (similarity - expected).abs() < 0.02,
-            "{a} / {b}: {similarity} against {expected}"
+            "{a} / {b}: {similarity} instead of {expected}"
         );
     }
     assert_eq!(MODEL.dimensions(), 384);
 }
 
 #[test]
-fn vectors_have_unit_length_and_no_company() {
+fn vectors_have_unit_length_and_ignore_other_texts() {
     let long = "word ".repeat(5_000);
     let texts = [
         "",
@@ -113,22 +113,22 @@ fn vectors_have_unit_length_and_no_company() {
         "read_file",
         "Überweisung",
     ];
-    let together = embed(Role::Document, &texts);
+    let together = embed(TextRole::Document, &texts);
     for (text, vector) in texts.iter().zip(&together) {
         let length = dot(vector, vector).sqrt();
         assert!((length - 1.0).abs() < 1e-4, "{text:.20}: {length}");
         assert_eq!(
-            &embed(Role::Document, &[text])[0],
+            &embed(TextRole::Document, &[text])[0],
             vector,
-            "{text:.20} alone and among others"
+            "{text:.20} alone and with others"
         );
     }
-    assert_eq!(together, embed(Role::Document, &texts), "again");
+    assert_eq!(together, embed(TextRole::Document, &texts), "repeated");
 }
 
 #[test]
-fn meaning_finds_what_words_miss() {
-    let query = "take a picture of the whole page, down to the footer";
+fn semantic_ranking_finds_tools_without_common_words() {
+    let query = "take a picture of the complete page, down to the footer";
     let keyword = pick(&ENGINE, query, &in_mode(Mode::Keyword));
     let hybrid = pick(&ENGINE, query, &PickOptions::default());
     assert!(
@@ -145,7 +145,7 @@ fn meaning_finds_what_words_miss() {
         .provenance
         .semantic
         .last()
-        .expect("meaning is evidence");
+        .expect("semantic evidence");
     assert!(semantic.model.starts_with("onnx:"), "{}", semantic.model);
 }
 
@@ -164,7 +164,7 @@ fn the_same_request_gives_the_same_bytes() {
 }
 
 #[test]
-fn a_generous_deadline_changes_nothing() {
+fn long_deadline_does_not_change_the_pick() {
     let timed = PickOptions {
         timeout: Some(Duration::from_secs(60)),
         ..PickOptions::default()
@@ -176,7 +176,7 @@ fn a_generous_deadline_changes_nothing() {
     );
 }
 
-/// A model folder with these files of the real one.
+/// Returns a model folder with some files of the real one.
 fn folder(files: &[&str]) -> tempfile::TempDir {
     let temporary = tempfile::tempdir().expect("a folder can be made");
     for file in files {
@@ -190,17 +190,19 @@ fn folder(files: &[&str]) -> tempfile::TempDir {
 }
 
 #[test]
-fn a_folder_that_lacks_files_names_them() {
-    for (there, lacking) in [
+fn folder_without_model_files_names_them() {
+    for (existing, expected_missing) in [
         (&[][..], &["model.onnx", "tokenizer.json"][..]),
         (&["tokenizer.json"], &["model.onnx"]),
         (&["model.onnx"], &["tokenizer.json"]),
     ] {
-        let temporary = folder(there);
+        let temporary = folder(existing);
         match FastEmbedder::from_folder(temporary.path(), &options()) {
             Err(error @ EmbedError::MissingFiles { .. }) => {
                 assert!(
-                    lacking.iter().all(|file| error.to_string().contains(file)),
+                    expected_missing
+                        .iter()
+                        .all(|file| error.to_string().contains(file)),
                     "{error}"
                 );
                 let EmbedError::MissingFiles { path, missing } = error else {
@@ -210,26 +212,26 @@ fn a_folder_that_lacks_files_names_them() {
                     (path.as_path(), &missing[..]),
                     (
                         temporary.path(),
-                        &lacking
+                        &expected_missing
                             .iter()
                             .map(|&file| file.to_owned())
                             .collect::<Vec<_>>()[..]
                     )
                 );
             }
-            other => panic!("{there:?}: {other:?}"),
+            other => panic!("{existing:?}: {other:?}"),
         }
     }
 }
 
 #[test]
-fn damaged_files_are_errors_of_loading() {
-    let whole = folder(&["model.onnx", "tokenizer.json"]);
+fn damaged_model_files_are_load_errors() {
+    let complete = folder(&["model.onnx", "tokenizer.json"]);
     let damage = |file: &str, bytes: &[u8]| {
-        let kept = fs::read(whole.path().join(file)).ok();
-        fs::write(whole.path().join(file), bytes).expect("it can be written");
-        let error =
-            FastEmbedder::from_folder(whole.path(), &options()).expect_err("the file is damaged");
+        let original = fs::read(complete.path().join(file)).ok();
+        fs::write(complete.path().join(file), bytes).expect("it can be written");
+        let error = FastEmbedder::from_folder(complete.path(), &options())
+            .expect_err("the file is damaged");
         assert!(
             matches!(&error, EmbedError::Load { reason, .. } if !reason.is_empty()),
             "{file}: {error}"
@@ -237,15 +239,17 @@ fn damaged_files_are_errors_of_loading() {
         assert!(
             error
                 .to_string()
-                .contains(&whole.path().display().to_string()),
+                .contains(&complete.path().display().to_string()),
             "{file}: {error}"
         );
-        match kept {
-            Some(kept) => fs::write(whole.path().join(file), kept).expect("it can be written"),
-            None => fs::remove_file(whole.path().join(file)).expect("it can be removed"),
+        match original {
+            Some(original) => {
+                fs::write(complete.path().join(file), original).expect("it can be written")
+            }
+            None => fs::remove_file(complete.path().join(file)).expect("it can be removed"),
         }
     };
-    let model = fs::read(whole.path().join("model.onnx")).expect("it was copied");
+    let model = fs::read(complete.path().join("model.onnx")).expect("it was copied");
     damage("model.onnx", b"");
     damage("model.onnx", b"not a model");
     damage("model.onnx", &model[..model.len() / 2]);
@@ -256,13 +260,13 @@ fn damaged_files_are_errors_of_loading() {
 }
 
 #[test]
-fn a_copied_folder_is_the_same_model_and_a_changed_one_is_not() {
+fn model_identity_depends_on_content_not_on_the_folder() {
     let copy = folder(&["model.onnx", "tokenizer.json"]);
     let open = || FastEmbedder::from_folder(copy.path(), &options()).expect("the model is valid");
     assert_eq!(
         open().identity(),
         MODEL.identity(),
-        "cached vectors are good wherever the folder lies"
+        "cached vectors do not depend on the path of the folder"
     );
     fs::write(
         copy.path().join("config_sentence_transformers.json"),
@@ -278,17 +282,17 @@ fn a_copied_folder_is_the_same_model_and_a_changed_one_is_not() {
             .remove(0)
     };
     assert_eq!(
-        embed_with(Role::Document),
-        embed(Role::Document, &["book a room"])[0]
+        embed_with(TextRole::Document),
+        embed(TextRole::Document, &["book a room"])[0]
     );
     assert_eq!(
-        embed_with(Role::Query),
-        embed(Role::Query, &["query: book a room"])[0]
+        embed_with(TextRole::Query),
+        embed(TextRole::Query, &["query: book a room"])[0]
     );
 }
 
 #[test]
-fn an_unknown_model_gets_a_suggestion() {
+fn unknown_model_name_gets_a_suggestion() {
     match FastEmbedder::from_name("BGESmalENV15", &options()) {
         Err(EmbedError::UnknownModel {
             name,
@@ -312,16 +316,16 @@ fn an_unknown_model_gets_a_suggestion() {
 
 #[cfg(not(feature = "onnx-download"))]
 #[test]
-fn a_known_model_that_cannot_be_fetched_says_what_to_do() {
+fn known_model_without_download_names_the_remedy() {
     for name in [
         "BGESmallENV15",
         "Xenova/bge-small-en-v1.5",
         "bge-small-EN-v1.5",
     ] {
         let error =
-            FastEmbedder::from_name(name, &options()).expect_err("this build fetches nothing");
+            FastEmbedder::from_name(name, &options()).expect_err("this build cannot fetch models");
         assert!(
-            matches!(&error, EmbedError::Download { name: told, .. } if told == name),
+            matches!(&error, EmbedError::Download { name: reported, .. } if reported == name),
             "{error}"
         );
         assert!(error.to_string().contains("onnx-download"), "{error}");
@@ -330,9 +334,9 @@ fn a_known_model_that_cannot_be_fetched_says_what_to_do() {
 }
 
 #[test]
-fn minilm_is_no_tuned_model() {
+fn minilm_file_is_refused_as_tuned_model() {
     let error = picktools_tuned::TunedEmbedder::from_file(models().join("minilm/model.onnx"))
-        .expect_err("it is another kind");
+        .expect_err("it is not a tuned model");
     assert!(matches!(error, EmbedError::Load { .. }), "{error}");
     assert!(
         error.to_string().contains("not a model of this kind"),

@@ -1,9 +1,9 @@
-//! Gemini's subset: the message `Schema` of its API, an OpenAPI 3.0 schema object with fewer
-//! keywords.
+//! Gemini's schema dialect: the message `Schema` of its API, an OpenAPI 3.0 schema object with
+//! fewer keywords.
 //!
-//! There are no references, no `const`, `oneOf`, `allOf` or maps; a `type` is one; values are
-//! listed for strings only; an object has properties. What has no such shape is a string that holds
-//! JSON text, which the call side decodes.
+//! It has no references, `const`, `oneOf`, `allOf` or maps. A `type` is a single type, only strings
+//! have listed values, and an object has properties. A value without a matching type becomes a
+//! string with JSON text, which is decoded in calls.
 //!
 //! Sources: `ai.google.dev/api/caching#Schema` and `#FunctionDeclaration`; the errors "enum: only
 //! allowed for STRING type", "only 'enum' and 'date-time' are supported for STRING type",
@@ -12,17 +12,19 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ChangeCode, View, is_open_root, kinds, listed, properties, required};
+use super::{
+    ChangeCode, ViewBuilder, is_open_root, kinds, listed_values, properties, required, text_member,
+};
 use picktools::schema::DEFINITIONS;
 
-/// `Schema` fields by kind, beside those of shape.
+/// Constraint keywords of `Schema` by type.
 const STRING: [&str; 3] = ["minLength", "maxLength", "pattern"];
 const NUMBER: [&str; 2] = ["minimum", "maximum"];
 const ARRAY: [&str; 2] = ["minItems", "maxItems"];
 const OBJECT: [&str; 2] = ["minProperties", "maxProperties"];
 
-/// `Schema.format`: "for NUMBER type: float, double; for INTEGER type: int32, int64; for STRING
-/// type: enum, date-time".
+/// Returns `true` if a format is supported. `Schema.format`: "for NUMBER type: float, double; for
+/// INTEGER type: int32, int64; for STRING type: enum, date-time".
 fn knows_format(kind: &str, format: &str) -> bool {
     match kind {
         "number" => ["float", "double"].contains(&format),
@@ -32,78 +34,79 @@ fn knows_format(kind: &str, format: &str) -> bool {
     }
 }
 
-pub(super) fn root(view: &mut View<'_>) -> Option<Value> {
+pub(super) fn root(view: &mut ViewBuilder<'_>) -> Option<Value> {
     let root = view.root.as_object()?;
     let expanded = view.expand(root).node.into_owned();
-    let object = view.one_object(expanded);
+    let object = view.merge_root(expanded);
     if is_open_root(&object) {
         view.change(
             ChangeCode::ValueOpened,
-            "any arguments are taken, which cannot be shown: none are",
+            "the root accepts any arguments, which the format cannot express; the view has none",
         );
         return None;
     }
-    (!named(&object).is_empty()).then(|| object_of(view, &object))
+    (!all_properties(&object).is_empty()).then(|| object_schema(view, &object))
 }
 
-fn schema(view: &mut View<'_>, schema: &Value) -> Value {
+fn schema(view: &mut ViewBuilder<'_>, schema: &Value) -> Value {
     let Value::Object(node) = schema else {
-        return as_text(view, None, "any value");
+        return json_text_schema(view, None, "any value");
     };
-    if !view.may_go_on() {
-        return as_text(view, None, "a value");
+    if !view.count_node() {
+        return json_text_schema(view, None, "a value");
     }
     let expanded = view.expand(node);
     let node = &*expanded.node;
     if expanded.cut {
-        return as_text(view, Some(node), "a value");
+        return json_text_schema(view, Some(node), "a value");
     }
-    let mut ways: Vec<(&str, &Vec<Value>)> = Vec::new();
+    let mut alternative_lists: Vec<(&str, &Vec<Value>)> = Vec::new();
     for keyword in ["anyOf", "oneOf"] {
         if let Some(Value::Array(alternatives)) = node.get(keyword) {
-            ways.push((keyword, alternatives));
+            alternative_lists.push((keyword, alternatives));
         }
     }
-    if let Some((keyword, alternatives)) = ways.first()
+    if let Some((keyword, alternatives)) = alternative_lists.first()
         && properties(node).is_none()
         && !node.contains_key("items")
     {
-        return any_of(view, node, keyword, alternatives);
+        return alternatives_schema(view, node, keyword, alternatives);
     }
-    if let Some(values) = listed(node) {
-        return one_of(view, node, &values);
+    if let Some(values) = listed_values(node) {
+        return enum_schema(view, node, &values);
     }
     let (kinds, nullable) = kinds(node);
-    let mut shown = match kinds[..] {
-        [] if nullable => as_text(view, Some(node), "null"),
-        [] => as_text(view, Some(node), "any value"),
-        [kind] => of_kind(view, kind, node),
+    let mut schema_view = match kinds[..] {
+        [] if nullable => json_text_schema(view, Some(node), "null"),
+        [] => json_text_schema(view, Some(node), "any value"),
+        [kind] => kind_schema(view, kind, node),
         [..] => {
             view.change(
                 ChangeCode::TypesMadeAnyOf,
                 "several types are shown as \"anyOf\"",
             );
-            let mut shown: Vec<Value> =
-                kinds.iter().map(|kind| of_kind(view, kind, node)).collect();
-            // One of them has the description for all.
-            shown
-                .iter_mut()
-                .skip(1)
-                .filter_map(Value::as_object_mut)
-                .for_each(|way| {
-                    way.shift_remove("description");
-                });
-            json!({"anyOf": shown})
+            let mut alternatives: Vec<Value> = Vec::with_capacity(kinds.len());
+            for (index, kind) in kinds.iter().enumerate() {
+                let mut alternative = kind_schema(view, kind, node);
+                // Only the first alternative has the description.
+                if index > 0
+                    && let Value::Object(fields) = &mut alternative
+                {
+                    fields.shift_remove("description");
+                }
+                alternatives.push(alternative);
+            }
+            json!({"anyOf": alternatives})
         }
     };
     if nullable {
-        make_nullable(&mut shown);
+        make_nullable(&mut schema_view);
     }
-    shown
+    schema_view
 }
 
-fn any_of(
-    view: &mut View<'_>,
+fn alternatives_schema(
+    view: &mut ViewBuilder<'_>,
     node: &Map<String, Value>,
     keyword: &str,
     alternatives: &[Value],
@@ -115,75 +118,78 @@ fn any_of(
         );
     }
     let mut nullable = node.get("nullable") == Some(&Value::Bool(true));
-    let mut shown = Vec::with_capacity(alternatives.len());
-    for (index, way) in alternatives.iter().enumerate() {
-        let mut way = way.clone();
-        if let Value::Object(way) = &mut way {
-            if way.get("type") == Some(&json!("null")) {
+    let mut alternatives_shown = Vec::with_capacity(alternatives.len());
+    for (index, alternative) in alternatives.iter().enumerate() {
+        let mut alternative = alternative.clone();
+        if let Value::Object(alternative) = &mut alternative {
+            if alternative.get("type") == Some(&json!("null")) {
                 nullable = true;
                 continue;
             }
-            // What stands beside the alternatives holds for each.
-            for (beside, value) in node
-                .iter()
-                .filter(|(key, _)| !["anyOf", "oneOf", "description"].contains(&key.as_str()))
-            {
-                if !super::NOTES.contains(&beside.as_str()) && !way.contains_key("$ref") {
-                    way.entry(beside.clone()).or_insert_with(|| value.clone());
+            // The keywords next to the alternatives apply to each of them.
+            for (sibling, value) in node {
+                if !["anyOf", "oneOf", "description"].contains(&sibling.as_str())
+                    && !super::ANNOTATIONS.contains(&sibling.as_str())
+                    && !alternative.contains_key("$ref")
+                {
+                    alternative
+                        .entry(sibling.clone())
+                        .or_insert_with(|| value.clone());
                 }
             }
         }
-        let shown_way = view.below(&[keyword, &index.to_string()], |view| schema(view, &way));
-        // Alternatives of alternatives are alternatives.
-        match shown_way.get("anyOf").and_then(Value::as_array) {
-            Some(inner) => shown.extend(inner.iter().cloned()),
-            None => shown.push(shown_way),
+        let alternative_view = view.below(&[keyword, &index.to_string()], |view| {
+            schema(view, &alternative)
+        });
+        // Nested alternatives become alternatives of this list.
+        match alternative_view.get("anyOf") {
+            Some(Value::Array(inner)) => alternatives_shown.extend(inner.iter().cloned()),
+            _ => alternatives_shown.push(alternative_view),
         }
     }
-    let mut whole = match shown.len() {
-        0 => return as_text(view, Some(node), "any value"),
-        1 => shown.swap_remove(0),
-        _ => json!({"anyOf": shown}),
+    let mut schema_view = match alternatives_shown.len() {
+        0 => return json_text_schema(view, Some(node), "any value"),
+        1 => alternatives_shown.swap_remove(0),
+        _ => json!({"anyOf": alternatives_shown}),
     };
-    if let Some(text) = node.get("description").and_then(Value::as_str) {
-        describe(&mut whole, text);
+    if let Some(text) = text_member(node, "description") {
+        describe(&mut schema_view, text);
     }
     if nullable {
-        make_nullable(&mut whole);
+        make_nullable(&mut schema_view);
     }
-    whole
+    schema_view
 }
 
-/// Beside alternatives nothing may stand, so that the first of them carries what is said of all.
-fn describe(shown: &mut Value, text: &str) {
-    let first = match shown.get_mut("anyOf") {
-        Some(ways) => ways.get_mut(0),
-        None => Some(shown),
+/// Adds the description of a node to its view.
+///
+/// Gemini allows no keywords next to alternatives, so that the first of them gets the description.
+fn describe(schema_view: &mut Value, text: &str) {
+    let first = match schema_view.get_mut("anyOf") {
+        Some(alternatives) => alternatives.get_mut(0),
+        None => Some(schema_view),
     };
     if let Some(Value::Object(first)) = first {
-        let own = first
-            .get("description")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        let text = if own.is_empty() {
+        let own_text = text_member(first, "description").unwrap_or_default();
+        let text = if own_text.is_empty() {
             text.to_owned()
         } else {
-            format!("{text} {own}")
+            format!("{text} {own_text}")
         };
         first.insert("description".to_owned(), Value::String(text));
     }
 }
 
-fn make_nullable(shown: &mut Value) {
-    if let Some(Value::Array(ways)) = shown.get_mut("anyOf") {
-        ways.iter_mut().for_each(make_nullable);
-    } else if let Value::Object(shown) = shown {
-        shown.insert("nullable".to_owned(), Value::Bool(true));
+fn make_nullable(schema_view: &mut Value) {
+    if let Some(Value::Array(alternatives)) = schema_view.get_mut("anyOf") {
+        alternatives.iter_mut().for_each(make_nullable);
+    } else if let Value::Object(schema_view) = schema_view {
+        schema_view.insert("nullable".to_owned(), Value::Bool(true));
     }
 }
 
-/// Values out of a list, which are strings here.
-fn one_of(view: &mut View<'_>, node: &Map<String, Value>, values: &[&Value]) -> Value {
+/// Builds the schema of listed values, which must be strings.
+fn enum_schema(view: &mut ViewBuilder<'_>, node: &Map<String, Value>, values: &[&Value]) -> Value {
     let nullable = values.iter().any(|value| value.is_null())
         || node.get("nullable") == Some(&Value::Bool(true));
     if values
@@ -192,21 +198,26 @@ fn one_of(view: &mut View<'_>, node: &Map<String, Value>, values: &[&Value]) -> 
     {
         view.change(
             ChangeCode::ValuesAsText,
-            "the listed values are shown as strings, which the call side undoes",
+            "the listed_values values are shown as strings; calls are converted back",
         );
     }
     let mut texts: Vec<String> = Vec::with_capacity(values.len());
-    for value in values.iter().filter(|value| !value.is_null()) {
-        let text = value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned);
+    for value in values {
+        let text = match value {
+            Value::Null => continue,
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
         if text.is_empty() {
-            view.change(ChangeCode::ValueDropped, "an empty string cannot be listed");
+            view.change(
+                ChangeCode::ValueDropped,
+                "an empty string cannot be listed_values",
+            );
         } else if !texts.contains(&text) {
             texts.push(text);
         }
     }
-    let mut shown = Map::from_iter([("type".to_owned(), json!("STRING"))]);
+    let mut fields = Map::from_iter([("type".to_owned(), json!("STRING"))]);
     let keep = |keyword: &str| {
         [
             "type",
@@ -221,23 +232,25 @@ fn one_of(view: &mut View<'_>, node: &Map<String, Value>, values: &[&Value]) -> 
         .contains(&keyword)
     };
     if let Some(text) = view.description(node, keep) {
-        shown.insert("description".to_owned(), Value::String(text));
+        fields.insert("description".to_owned(), Value::String(text));
     }
     if !texts.is_empty() {
-        shown.insert("enum".to_owned(), json!(texts));
+        fields.insert("enum".to_owned(), json!(texts));
     }
     if nullable {
-        shown.insert("nullable".to_owned(), Value::Bool(true));
+        fields.insert("nullable".to_owned(), Value::Bool(true));
     }
-    Value::Object(shown)
+    Value::Object(fields)
 }
 
-fn of_kind(view: &mut View<'_>, kind: &str, node: &Map<String, Value>) -> Value {
+fn kind_schema(view: &mut ViewBuilder<'_>, kind: &str, node: &Map<String, Value>) -> Value {
     match kind {
-        "object" if named(node).is_empty() => as_text(view, Some(node), "an object"),
-        "object" => object_of(view, node),
+        "object" if all_properties(node).is_empty() => {
+            json_text_schema(view, Some(node), "an object")
+        }
+        "object" => object_schema(view, node),
         "array" => {
-            let mut shown = shown_as("ARRAY", kind, view, node, &ARRAY);
+            let mut fields = typed_fields("ARRAY", kind, view, node, &ARRAY);
             let items = match node.get("items") {
                 Some(items @ Value::Object(_)) if !node.contains_key("prefixItems") => {
                     items.clone()
@@ -246,7 +259,7 @@ fn of_kind(view: &mut View<'_>, kind: &str, node: &Map<String, Value>) -> Value 
                     Some(Value::Array(tuple)) if !tuple.is_empty() => {
                         view.change(
                             ChangeCode::TypesMadeAnyOf,
-                            "a schema for each place is shown as \"anyOf\"",
+                            "a schema for each position is shown as \"anyOf\"",
                         );
                         json!({"anyOf": tuple})
                     }
@@ -254,60 +267,58 @@ fn of_kind(view: &mut View<'_>, kind: &str, node: &Map<String, Value>) -> Value 
                 },
             };
             let items = view.below(&["items"], |view| schema(view, &items));
-            shown.insert("items".to_owned(), items);
-            Value::Object(shown)
+            fields.insert("items".to_owned(), items);
+            Value::Object(fields)
         }
-        "number" => Value::Object(shown_as("NUMBER", kind, view, node, &NUMBER)),
-        "integer" => Value::Object(shown_as("INTEGER", kind, view, node, &NUMBER)),
-        "boolean" => Value::Object(shown_as("BOOLEAN", kind, view, node, &[])),
-        _ => Value::Object(shown_as("STRING", kind, view, node, &STRING)),
+        "number" => Value::Object(typed_fields("NUMBER", kind, view, node, &NUMBER)),
+        "integer" => Value::Object(typed_fields("INTEGER", kind, view, node, &NUMBER)),
+        "boolean" => Value::Object(typed_fields("BOOLEAN", kind, view, node, &[])),
+        _ => Value::Object(typed_fields("STRING", kind, view, node, &STRING)),
     }
 }
 
-fn object_of(view: &mut View<'_>, node: &Map<String, Value>) -> Value {
-    let mut shown = shown_as("OBJECT", "object", view, node, &OBJECT);
-    let properties = named(node);
+fn object_schema(view: &mut ViewBuilder<'_>, node: &Map<String, Value>) -> Value {
+    let mut fields = typed_fields("OBJECT", "object", view, node, &OBJECT);
+    let properties = all_properties(node);
     let names = view.property_names(&properties);
-    let shown_properties: Map<String, Value> = properties
-        .iter()
-        .map(|(key, value)| {
-            let name = names.get(key).unwrap_or(key).clone();
-            (
-                name,
-                view.below(&["properties", key], |view| schema(view, value)),
-            )
-        })
-        .collect();
-    let required: Vec<&str> = required(node)
-        .into_iter()
-        .map(|name| names.get(name).map_or(name, String::as_str))
-        .collect();
-    shown.insert("properties".to_owned(), Value::Object(shown_properties));
-    if !required.is_empty() {
-        shown.insert("required".to_owned(), json!(required));
+    let mut shown_properties: Map<String, Value> = Map::new();
+    for (key, value) in &properties {
+        let name = names.get(key).unwrap_or(key).clone();
+        let property = view.below(&["properties", key], |view| schema(view, value));
+        shown_properties.insert(name, property);
     }
-    Value::Object(shown)
-}
-
-/// The properties of an object, also those that it only requires: each required name must be a
-/// property.
-fn named(node: &Map<String, Value>) -> Map<String, Value> {
-    let mut named = properties(node).cloned().unwrap_or_default();
-    for name in required(node) {
-        if !named.contains_key(name) {
-            named.insert(name.to_owned(), json!({}));
+    let mut required = required(node);
+    for name in &mut required {
+        if let Some(shown) = names.get(*name) {
+            *name = shown;
         }
     }
-    named
+    fields.insert("properties".to_owned(), Value::Object(shown_properties));
+    if !required.is_empty() {
+        fields.insert("required".to_owned(), json!(required));
+    }
+    Value::Object(fields)
 }
 
-/// The fields that a kind has, but for those of shape.
-fn shown_as(
+/// Returns the properties of an object, including those that it only requires, because every
+/// required name must be a property.
+fn all_properties(node: &Map<String, Value>) -> Map<String, Value> {
+    let mut all = properties(node).cloned().unwrap_or_default();
+    for name in required(node) {
+        if !all.contains_key(name) {
+            all.insert(name.to_owned(), json!({}));
+        }
+    }
+    all
+}
+
+/// Returns the fields of a type, except for its properties and items.
+fn typed_fields(
     name: &str,
     kind: &str,
-    view: &mut View<'_>,
+    view: &mut ViewBuilder<'_>,
     node: &Map<String, Value>,
-    known: &[&str],
+    type_keywords: &[&str],
 ) -> Map<String, Value> {
     const SHAPE: [&str; 12] = [
         "type",
@@ -323,8 +334,8 @@ fn shown_as(
         "oneOf",
         "title",
     ];
-    let keeps = |keyword: &str, value: &Value| {
-        known.contains(&keyword)
+    let is_supported = |keyword: &str, value: &Value| {
+        type_keywords.contains(&keyword)
             && match keyword {
                 "pattern" => value.is_string(),
                 "minimum" | "maximum" => value.is_number(),
@@ -335,39 +346,45 @@ fn shown_as(
                     .as_str()
                     .is_some_and(|format| knows_format(kind, format))
     };
-    let mut shown = Map::from_iter([("type".to_owned(), json!(name))]);
+    let mut fields = Map::from_iter([("type".to_owned(), json!(name))]);
     for definitions in DEFINITIONS {
         if node.contains_key(definitions) {
             view.change(
                 ChangeCode::ReferenceInlined,
-                "references are replaced by what they refer to",
+                "references are replaced by their targets",
             );
         }
     }
     let keep = |keyword: &str| {
         SHAPE.contains(&keyword)
             || DEFINITIONS.contains(&keyword)
-            || node.get(keyword).is_some_and(|value| keeps(keyword, value))
+            || node
+                .get(keyword)
+                .is_some_and(|value| is_supported(keyword, value))
     };
     if node
         .get("additionalProperties")
-        .is_some_and(|more| *more != Value::Bool(false))
+        .is_some_and(|schema| *schema != Value::Bool(false))
     {
         view.dropped("additionalProperties");
     }
     if let Some(text) = view.description(node, keep) {
-        shown.insert("description".to_owned(), Value::String(text));
+        fields.insert("description".to_owned(), Value::String(text));
     }
     for (keyword, value) in node {
-        if keeps(keyword, value) {
-            shown.insert(keyword.clone(), value.clone());
+        if is_supported(keyword, value) {
+            fields.insert(keyword.clone(), value.clone());
         }
     }
-    shown
+    fields
 }
 
-/// What has no shape here is a string that holds JSON.
-fn as_text(view: &mut View<'_>, node: Option<&Map<String, Value>>, what: &str) -> Value {
+/// Builds the schema of a value without a matching type: a string with JSON text.
+fn json_text_schema(
+    view: &mut ViewBuilder<'_>,
+    node: Option<&Map<String, Value>>,
+    what: &str,
+) -> Value {
     let kind = node.and_then(|node| kinds(node).0.first().copied());
     let what = match kind {
         Some("object") => "an object",
@@ -376,20 +393,17 @@ fn as_text(view: &mut View<'_>, node: Option<&Map<String, Value>>, what: &str) -
     };
     view.change(
         ChangeCode::JsonText,
-        format!("{what} that has no shape here: a string that holds it as JSON text"),
+        format!("{what} has no matching type in the format: shown as a string with JSON text"),
     );
-    let said = format!("JSON text of {what}.");
-    let own = node
-        .and_then(|node| node.get("description"))
-        .and_then(Value::as_str)
-        .map(str::trim_end);
-    let text = match own {
-        Some(own) if !own.is_empty() => format!("{own} {said}"),
-        _ => said,
+    let note = format!("JSON text of {what}.");
+    let own_text = node.and_then(|node| text_member(node, "description"));
+    let text = match own_text.unwrap_or_default().trim_end() {
+        "" => note,
+        own_text => format!("{own_text} {note}"),
     };
-    let mut shown = json!({"type": "STRING", "description": text});
+    let mut schema_view = json!({"type": "STRING", "description": text});
     if node.is_some_and(|node| kinds(node).1) {
-        make_nullable(&mut shown);
+        make_nullable(&mut schema_view);
     }
-    shown
+    schema_view
 }

@@ -1,11 +1,15 @@
-//! Merging schemas: what must hold together, and what holds one way or another.
+//! Merging of schemas: conjunctions (`allOf`) and alternatives (`anyOf`, `oneOf`).
 
 use serde_json::{Map, Value, json};
 
-use super::{ChangeCode, View, properties, required};
+use super::{ChangeCode, ViewBuilder, properties, required};
 
-/// Merges `other` into `node`, so that the result is what both say.
-pub(super) fn into(view: &mut View<'_>, node: &mut Map<String, Value>, other: &Map<String, Value>) {
+/// Merges `other` into `node`, so that both apply.
+pub(super) fn into(
+    view: &mut ViewBuilder<'_>,
+    node: &mut Map<String, Value>,
+    other: &Map<String, Value>,
+) {
     for (keyword, theirs) in other {
         let Some(ours) = node.get_mut(keyword) else {
             node.insert(keyword.clone(), theirs.clone());
@@ -15,18 +19,18 @@ pub(super) fn into(view: &mut View<'_>, node: &mut Map<String, Value>, other: &M
             continue;
         }
         match keyword.as_str() {
-            "properties" | "patternProperties" => both_properties(ours, theirs),
+            "properties" | "patternProperties" => merge_properties(ours, theirs),
             "required" => {
                 if let (Value::Array(ours), Value::Array(theirs)) = (ours, theirs) {
-                    let new: Vec<Value> = theirs
-                        .iter()
-                        .filter(|name| !ours.contains(name))
-                        .cloned()
-                        .collect();
-                    ours.extend(new);
+                    let own_count = ours.len();
+                    for name in theirs {
+                        if !ours[..own_count].contains(name) {
+                            ours.push(name.clone());
+                        }
+                    }
                 }
             }
-            "type" => *ours = both_types(ours, theirs),
+            "type" => *ours = intersect_types(ours, theirs),
             "enum" => {
                 if let (Value::Array(ours), Value::Array(theirs)) = (ours, theirs) {
                     ours.retain(|value| theirs.contains(value));
@@ -53,15 +57,15 @@ pub(super) fn into(view: &mut View<'_>, node: &mut Map<String, Value>, other: &M
             "title" | "description" | "default" | "examples" | "deprecated" | "$defs"
             | "definitions" => {}
             _ => {
-                let detail = format!("two {keyword:?} hold together; the first is shown");
+                let detail = format!("two values of {keyword:?} apply; only the first is shown");
                 view.change(ChangeCode::KeywordDropped, detail);
             }
         }
     }
 }
 
-/// Adds the properties of one to the other; one that both have must be what both say.
-fn both_properties(ours: &mut Value, theirs: &Value) {
+/// Adds the properties of one object to another; a shared property must match both schemas.
+fn merge_properties(ours: &mut Value, theirs: &Value) {
     let (Value::Object(ours), Value::Object(theirs)) = (ours, theirs) else {
         return;
     };
@@ -76,14 +80,14 @@ fn both_properties(ours: &mut Value, theirs: &Value) {
     }
 }
 
-fn both_types(ours: &Value, theirs: &Value) -> Value {
+fn intersect_types(ours: &Value, theirs: &Value) -> Value {
     let list = |types: &Value| match types {
         Value::Array(types) => types.clone(),
-        one => vec![one.clone()],
+        single => vec![single.clone()],
     };
     let theirs = list(theirs);
-    let has = |types: &[Value], kind: &str| types.iter().any(|own| own == kind);
-    let both = list(ours)
+    let has = |types: &[Value], kind: &str| types.iter().any(|other| other == kind);
+    let common = list(ours)
         .into_iter()
         .filter_map(|kind| match kind.as_str() {
             _ if theirs.contains(&kind) => Some(kind),
@@ -91,22 +95,23 @@ fn both_types(ours: &Value, theirs: &Value) -> Value {
             Some("number") if has(&theirs, "integer") => Some(json!("integer")),
             _ => None,
         });
-    match &mut both.collect::<Vec<_>>()[..] {
-        // Nothing satisfies both; which of them is shown does not matter.
+    match &mut common.collect::<Vec<_>>()[..] {
+        // No type satisfies both, so that either may be shown.
         [] => ours.clone(),
         [one] => one.take(),
         several => Value::Array(several.to_vec()),
     }
 }
 
-/// Puts the alternatives of an object into it: all their properties, and what all of them require.
+/// Merges alternatives into an object: all their properties, and the names that all of them
+/// require.
 pub(super) fn alternatives(node: &mut Map<String, Value>, branches: &[Map<String, Value>]) {
     let mut all = properties(node).cloned().unwrap_or_default();
-    let own: Vec<String> = all.keys().cloned().collect();
+    let own_keys: Vec<String> = all.keys().cloned().collect();
     for branch in branches {
         for (key, theirs) in properties(branch).into_iter().flatten() {
-            // What the object itself says of a property holds in every alternative.
-            if own.contains(key) {
+            // The object's own schema of a property applies to every alternative.
+            if own_keys.contains(key) {
                 continue;
             }
             match all.get_mut(key) {
@@ -115,10 +120,10 @@ pub(super) fn alternatives(node: &mut Map<String, Value>, branches: &[Map<String
                 }
                 Some(ours) if ours == theirs => {}
                 Some(Value::Object(ours)) if ours.len() == 1 && ours.contains_key("anyOf") => {
-                    if let Some(Value::Array(ways)) = ours.get_mut("anyOf")
-                        && !ways.contains(theirs)
+                    if let Some(Value::Array(alternatives)) = ours.get_mut("anyOf")
+                        && !alternatives.contains(theirs)
                     {
-                        ways.push(theirs.clone());
+                        alternatives.push(theirs.clone());
                     }
                 }
                 Some(ours) => *ours = json!({"anyOf": [ours.take(), theirs]}),
@@ -129,7 +134,7 @@ pub(super) fn alternatives(node: &mut Map<String, Value>, branches: &[Map<String
     if let [first, others @ ..] = branches {
         for name in required(first) {
             if others.iter().all(|other| required(other).contains(&name))
-                && !names.iter().any(|own| own == name)
+                && !names.iter().any(|known| known == name)
             {
                 names.push(name.to_owned());
             }

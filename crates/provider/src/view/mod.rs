@@ -1,13 +1,14 @@
-//! Views: what a provider is shown of a schema.
+//! Views: schemas as a provider sees them.
 //!
-//! A view is made in one walk over the schema, which is only read. Four dialects say what becomes
-//! of a node: `plain` keeps nearly all (OpenAI and Anthropic where they hold the model to nothing),
-//! `strict` keeps what they can hold a model to or says why they cannot, `gemini` and `ollama`
-//! write their own subsets. This file has what they share: resolving references, merging what must
-//! hold together, bounds, and the record of changes.
+//! A view is built in one walk over the original schema. There are four dialects. `plain` keeps
+//! nearly everything (OpenAI and Anthropic without strict mode). `strict` keeps what these two can
+//! enforce, or reports why they cannot. `gemini` and `ollama` write their own subsets.
 //!
-//! Schemas come from anywhere. A walk is bounded in depth and in the number of nodes it makes,
-//! however often references are followed; what lies beyond is cut, and said.
+//! This file contains the common parts: resolving references, merging `allOf`, limits and the list
+//! of changes.
+//!
+//! Schemas are untrusted. A walk is limited in depth and in the number of nodes, even if references
+//! are repeated. Parts beyond the limits are cut and reported.
 
 mod gemini;
 mod merge;
@@ -26,57 +27,57 @@ use super::naming::{self, NameRule};
 use super::translate::ChangeCode;
 use picktools::schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES, pointer_part, resolve};
 
-/// The most changes that are listed for one tool.
+/// The largest number of changes that are listed for one tool.
 const MAX_LISTED_CHANGES: usize = 200;
-/// The most bytes of constraints that are put into a description.
-const MAX_TOLD_CONSTRAINTS: usize = 300;
-/// The longest part of a pointer that is shown, in bytes.
+/// The largest size of the constraints in a description, in bytes.
+const MAX_CONSTRAINT_BYTES: usize = 300;
+/// The longest part of a pointer, in bytes.
 const MAX_POINTER_PART: usize = 200;
 
-/// What of JSON Schema a provider takes.
+/// The subset of JSON Schema that a provider accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// Nearly all, with OpenAI's subset where it is strict.
+    /// Nearly all keywords; OpenAI's subset in strict mode.
     OpenAi,
-    /// Nearly all, with Anthropic's subset where it is strict.
+    /// Nearly all keywords; Anthropic's subset in strict mode.
     Anthropic,
     Gemini,
     Ollama,
-    /// All of it.
+    /// All keywords.
     JsonSchema,
 }
 
-/// What a provider is shown of a tool's arguments.
-pub(super) struct Viewed {
-    /// The schema; `None` where the provider wants none for a tool without arguments.
+/// The view of a tool's arguments.
+pub(super) struct SchemaView {
+    /// The schema; `None` if the provider requires its absence for a tool without arguments.
     pub(super) schema: Option<Value>,
-    /// Whether the provider can hold the model to it.
+    /// `true` if the provider can enforce the schema.
     pub(super) strict: bool,
-    /// Sentences that belong into the tool's description.
+    /// Sentences for the tool's description.
     pub(super) notes: Vec<String>,
     pub(super) changes: Vec<ViewChange>,
 }
 
-/// A change of a view: where in the schema, which, and in words.
+/// A change that a view made to a schema.
 pub(super) struct ViewChange {
     pub(super) pointer: String,
     pub(super) code: ChangeCode,
     pub(super) detail: String,
 }
 
-/// Makes the view of `schema` for `provider`; one that cannot be strict becomes a loose one that
-/// says why.
-pub(super) fn make(provider: Provider, schema: &Value, strict: bool) -> Viewed {
+/// Builds the view of `schema` for `provider`. If a strict view is impossible, a loose one reports
+/// the reason.
+pub(super) fn make(provider: Provider, schema: &Value, strict: bool) -> SchemaView {
     let mut refusal = None;
     if strict && provider.has_strict() {
-        let mut view = View::new(provider, schema);
+        let mut view = ViewBuilder::new(provider, schema);
         match strict::root(&mut view) {
-            Ok(schema) => return view.viewed(Some(schema), true),
-            Err(inexpressible) => refusal = Some(inexpressible),
+            Ok(schema) => return view.finish(Some(schema), true),
+            Err(error) => refusal = Some(error),
         }
     }
-    let mut view = View::new(provider, schema);
-    if let Some(strict::Inexpressible { pointer, reason }) = refusal {
+    let mut view = ViewBuilder::new(provider, schema);
+    if let Some(strict::StrictError { pointer, reason }) = refusal {
         view.changes.push(ViewChange {
             pointer,
             code: ChangeCode::NotStrict,
@@ -84,48 +85,49 @@ pub(super) fn make(provider: Provider, schema: &Value, strict: bool) -> Viewed {
         });
     } else if strict {
         let detail =
-            format!("{provider} cannot hold a model to a schema; calls are validated all the same");
+            format!("{provider} does not support strict schemas; calls are validated anyway");
         view.change(ChangeCode::StrictUnavailable, detail);
     }
     let schema = match provider.format().rules().dialect {
         Dialect::OpenAi | Dialect::Anthropic => Some(plain::root(&mut view)),
         Dialect::Gemini => gemini::root(&mut view),
         Dialect::Ollama => Some(ollama::root(&mut view)),
-        Dialect::JsonSchema => Some(plain::as_it_is(&mut view)),
+        Dialect::JsonSchema => Some(plain::json_schema(&mut view)),
     };
-    view.viewed(schema, false)
+    view.finish(schema, false)
 }
 
-/// A walk over one schema.
-struct View<'s> {
+/// Builder that walks over one schema.
+struct ViewBuilder<'s> {
     provider: Provider,
     root: &'s Value,
     keys: Option<NameRule>,
-    /// How many more nodes may be made.
+    /// The number of nodes that may still be built.
     budget: usize,
     depth: usize,
     pointer: String,
-    /// The references that are being followed, so that recursion is seen.
+    /// The references that are being followed, which reveal recursion.
     following: Vec<String>,
     notes: Vec<String>,
     changes: Vec<ViewChange>,
     more_changes: usize,
 }
 
-/// Where the walk was before it went below.
-struct Place {
+/// The position of the walk before it descended.
+struct WalkPosition {
     pointer: usize,
     following: usize,
 }
 
-/// A node with its references followed and what must hold together merged.
-struct Expanded<'n> {
+/// A node with resolved references and merged `allOf`.
+struct ExpandedNode<'n> {
     node: Cow<'n, Map<String, Value>>,
-    /// A reference was not followed: it leads back to itself, nowhere, or too far.
+    /// `true` if a reference was not followed: it is circular, has no target, or the chain is too
+    /// long.
     cut: bool,
 }
 
-impl<'s> View<'s> {
+impl<'s> ViewBuilder<'s> {
     fn new(provider: Provider, root: &'s Value) -> Self {
         Self {
             provider,
@@ -141,7 +143,7 @@ impl<'s> View<'s> {
         }
     }
 
-    fn viewed(mut self, schema: Option<Value>, strict: bool) -> Viewed {
+    fn finish(mut self, schema: Option<Value>, strict: bool) -> SchemaView {
         if self.more_changes > 0 {
             self.changes.push(ViewChange {
                 pointer: String::new(),
@@ -152,7 +154,7 @@ impl<'s> View<'s> {
                 ),
             });
         }
-        Viewed {
+        SchemaView {
             schema,
             strict,
             notes: self.notes,
@@ -172,49 +174,49 @@ impl<'s> View<'s> {
         }
     }
 
-    /// Records that a keyword of this node is not shown.
+    /// Records that a keyword of this node is omitted.
     fn dropped(&mut self, keyword: &str) {
         let (code, detail) = (
             ChangeCode::KeywordDropped,
-            format!("{} has no {keyword:?} here", self.provider),
+            format!("{} does not support {keyword:?} here", self.provider),
         );
         self.below(&[keyword], |view| view.change(code, detail));
     }
 
-    /// Does something at a place below this one.
+    /// Runs a function at a position below the current one.
     fn below<T>(&mut self, parts: &[&str], work: impl FnOnce(&mut Self) -> T) -> T {
-        let place = self.enter(parts);
-        let done = work(self);
-        self.leave(place);
-        done
+        let position = self.enter(parts);
+        let result = work(self);
+        self.leave(position);
+        result
     }
 
-    fn enter(&mut self, parts: &[&str]) -> Place {
-        let place = Place {
+    fn enter(&mut self, parts: &[&str]) -> WalkPosition {
+        let position = WalkPosition {
             pointer: self.pointer.len(),
             following: self.following.len(),
         };
         for part in parts {
             self.pointer.push('/');
-            let shown = &part[..part.floor_char_boundary(MAX_POINTER_PART)];
-            self.pointer.push_str(&pointer_part(shown));
+            let excerpt = &part[..part.floor_char_boundary(MAX_POINTER_PART)];
+            self.pointer.push_str(&pointer_part(excerpt));
         }
         self.depth += 1;
-        place
+        position
     }
 
-    fn leave(&mut self, place: Place) {
+    fn leave(&mut self, position: WalkPosition) {
         self.depth -= 1;
-        self.pointer.truncate(place.pointer);
-        self.following.truncate(place.following);
+        self.pointer.truncate(position.pointer);
+        self.following.truncate(position.following);
     }
 
-    /// Counts a node; returns `true` if it may still be made.
-    fn may_go_on(&mut self) -> bool {
+    /// Counts a node; returns `true` if it is within the limits.
+    fn count_node(&mut self) -> bool {
         if self.budget == 0 || self.depth > MAX_SCHEMA_DEPTH {
             self.change(
                 ChangeCode::TooLarge,
-                "what lies deeper is not shown: the schema is too large or too deep",
+                "the rest is not shown: the schema is too large or too deep",
             );
             return false;
         }
@@ -222,19 +224,19 @@ impl<'s> View<'s> {
         true
     }
 
-    /// Follows the references of a node and merges its `allOf`.
+    /// Resolves the references of a node and merges its `allOf`.
     ///
-    /// References that are followed stay recorded until the walk leaves the place (`below`).
-    fn expand<'n>(&mut self, node: &'n Map<String, Value>) -> Expanded<'n> {
+    /// Followed references stay recorded until the walk leaves the position (`below`).
+    fn expand<'n>(&mut self, node: &'n Map<String, Value>) -> ExpandedNode<'n> {
         if !node.contains_key("$ref") && !node.contains_key("allOf") {
-            return Expanded {
+            return ExpandedNode {
                 node: Cow::Borrowed(node),
                 cut: false,
             };
         }
         let mut merged = node.clone();
         let reference = merged.shift_remove("$ref");
-        let together = merged.shift_remove("allOf");
+        let all_of = merged.shift_remove("allOf");
         let mut cut = false;
         if let Some(Value::String(reference)) = reference {
             match self.follow(&reference) {
@@ -246,7 +248,7 @@ impl<'s> View<'s> {
                 Some(_) => {}
                 None => {
                     cut = true;
-                    // Of what kind the value is can be told without going on.
+                    // The type of the target is known even if the reference is not followed.
                     if let Some(kind) =
                         resolve(self.root, &reference).and_then(|target| target.get("type"))
                     {
@@ -255,7 +257,7 @@ impl<'s> View<'s> {
                 }
             }
         }
-        if let Some(Value::Array(parts)) = together {
+        if let Some(Value::Array(parts)) = all_of {
             for part in &parts {
                 if self.budget == 0 || self.following.len() > MAX_SCHEMA_DEPTH {
                     cut = true;
@@ -269,27 +271,27 @@ impl<'s> View<'s> {
                 }
             }
         }
-        Expanded {
+        ExpandedNode {
             node: Cow::Owned(merged),
             cut,
         }
     }
 
-    /// Follows a reference, unless that leads into a circle, nowhere or too far.
+    /// Follows a reference unless it is circular, has no target, or the chain is too long.
     fn follow(&mut self, reference: &str) -> Option<&'s Value> {
-        let too_far = self.budget == 0 || self.following.len() >= MAX_SCHEMA_DEPTH;
-        let circle =
+        let is_too_far = self.budget == 0 || self.following.len() >= MAX_SCHEMA_DEPTH;
+        let is_circular =
             self.following.iter().any(|followed| followed == reference) || reference == "#";
-        let target = resolve(self.root, reference).filter(|_| !too_far && !circle);
+        let target = resolve(self.root, reference).filter(|_| !is_too_far && !is_circular);
         if target.is_none() {
-            let why = if circle {
-                "it leads back to itself"
+            let reason = if is_circular {
+                "it is circular"
             } else {
-                "it leads nowhere, or too far"
+                "it has no target, or the chain is too long"
             };
             self.change(
                 ChangeCode::ReferenceCut,
-                format!("the reference is not followed: {why}"),
+                format!("the reference is not followed: {reason}"),
             );
             return None;
         }
@@ -298,68 +300,72 @@ impl<'s> View<'s> {
         target
     }
 
-    /// What property keys of an object are shown as; records those that change.
+    /// Returns the names of those property keys that the provider does not accept, and records
+    /// them.
     fn property_names(
         &mut self,
         properties: &Map<String, Value>,
     ) -> std::collections::HashMap<String, String> {
-        let shown = naming::property_keys(self.keys, properties.keys());
-        let shown: std::collections::HashMap<String, String> = shown
+        let names = naming::property_keys(self.keys, properties.keys());
+        let names: std::collections::HashMap<String, String> = names
             .into_iter()
-            .map(|(key, shown)| (key.to_owned(), shown))
+            .map(|(key, name)| (key.to_owned(), name))
             .collect();
         for key in properties.keys() {
-            if let Some(shown) = shown.get(key) {
-                let detail = format!("shown as {shown:?}: the provider does not take the key");
+            if let Some(name) = names.get(key) {
+                let detail = format!("renamed to {name:?}: the provider does not accept the key");
                 self.below(&["properties", key], |view| {
                     view.change(ChangeCode::PropertyRenamed, detail)
                 });
             }
         }
-        shown
+        names
     }
 
-    /// Drops the keywords that `keep` does not name, and puts the plain ones into the description.
+    /// Omits all keywords except those that `keep` accepts, and adds simple constraints to the
+    /// description.
     ///
-    /// Returns the description, if there is one then.
+    /// Returns the description, if there is one.
     fn description(
         &mut self,
         node: &Map<String, Value>,
         keep: impl Fn(&str) -> bool,
     ) -> Option<String> {
-        let mut told = Map::new();
+        let mut constraints = Map::new();
         for (keyword, value) in node {
-            if keep(keyword) || NOTES.contains(&keyword.as_str()) {
+            if keep(keyword) || ANNOTATIONS.contains(&keyword.as_str()) {
                 continue;
             }
             self.dropped(keyword);
-            let plain = !value.is_object() && !value.is_array() && *value != Value::Bool(false);
-            let fits = plain
+            let is_simple = !value.is_object() && !value.is_array() && *value != Value::Bool(false);
+            let is_short = is_simple
                 && value
                     .as_str()
-                    .is_none_or(|text| text.len() < MAX_TOLD_CONSTRAINTS);
-            if fits && (CONSTRAINTS.contains(&keyword.as_str())) {
-                told.insert(keyword.clone(), value.clone());
+                    .is_none_or(|text| text.len() < MAX_CONSTRAINT_BYTES);
+            if is_short && (CONSTRAINTS.contains(&keyword.as_str())) {
+                constraints.insert(keyword.clone(), value.clone());
             }
         }
-        let own = node
+        let own_text = node
             .get("description")
             .and_then(Value::as_str)
             .map(str::trim_end)
             .filter(|text| !text.is_empty());
-        let told = (!told.is_empty()).then(|| format!("Constraints: {}", Value::Object(told)));
-        let told = told.filter(|text| text.len() <= MAX_TOLD_CONSTRAINTS);
-        match (own, told) {
-            (Some(own), Some(told)) => Some(format!("{own} {told}")),
-            (own, told) => own.map(str::to_owned).or(told),
+        let constraints = (!constraints.is_empty())
+            .then(|| format!("Constraints: {}", Value::Object(constraints)));
+        let constraints = constraints.filter(|text| text.len() <= MAX_CONSTRAINT_BYTES);
+        match (own_text, constraints) {
+            (Some(own_text), Some(constraints)) => Some(format!("{own_text} {constraints}")),
+            (own_text, constraints) => own_text.map(str::to_owned).or(constraints),
         }
     }
 
-    /// Turns the alternatives at the root into one object, which is all that providers take there.
+    /// Merges the alternatives at the root into one object, because providers accept nothing else
+    /// there.
     ///
-    /// Every property of every alternative may be given, those must be that all alternatives ask
-    /// for; what goes together is told in words.
-    fn one_object(&mut self, mut node: Map<String, Value>) -> Map<String, Value> {
+    /// All properties of all alternatives are allowed, and the names that all alternatives require
+    /// are required. A note describes which arguments belong together.
+    fn merge_root(&mut self, mut node: Map<String, Value>) -> Map<String, Value> {
         for keyword in ["anyOf", "oneOf"] {
             let Some(Value::Array(alternatives)) = node.shift_remove(keyword) else {
                 continue;
@@ -381,17 +387,18 @@ impl<'s> View<'s> {
                 .iter()
                 .map(|branch| required(branch).join(" and "))
                 .collect();
-            let told = sets
+            let combinations = sets
                 .iter()
                 .filter(|set| !set.is_empty())
                 .map(String::as_str)
                 .collect::<Vec<_>>()
                 .join("; or ");
-            if !told.is_empty() && told.len() <= 2 * MAX_TOLD_CONSTRAINTS {
+            if !combinations.is_empty() && combinations.len() <= 2 * MAX_CONSTRAINT_BYTES {
                 self.notes
-                    .push(format!("Arguments that go together: {told}."));
+                    .push(format!("Arguments that go together: {combinations}."));
             }
-            let detail = "the provider takes no alternatives here: they are merged into one object";
+            let detail =
+                "the provider does not support alternatives here; they are merged into one object";
             self.below(&[keyword], |view| {
                 view.change(ChangeCode::AlternativesMerged, detail)
             });
@@ -408,8 +415,8 @@ impl<'s> View<'s> {
     }
 }
 
-/// Keywords that say nothing of a value; dropping them is no change.
-const NOTES: [&str; 10] = [
+/// Keywords that do not constrain a value; omitting them is not a change.
+const ANNOTATIONS: [&str; 10] = [
     "$schema",
     "$id",
     "id",
@@ -422,7 +429,7 @@ const NOTES: [&str; 10] = [
     "readOnly",
 ];
 
-/// Keywords that a description can say as well.
+/// Constraints that can be stated in a description.
 const CONSTRAINTS: [&str; 17] = [
     "format",
     "pattern",
@@ -443,32 +450,45 @@ const CONSTRAINTS: [&str; 17] = [
     "contentMediaType",
 ];
 
-/// Whether a `type` includes `kind`.
+/// Returns the items of an array; empty if the member is absent or has another type.
+pub(super) fn array_member<'v>(node: &'v Map<String, Value>, key: &str) -> &'v [Value] {
+    match node.get(key) {
+        Some(Value::Array(items)) => items,
+        _ => &[],
+    }
+}
+
+/// Returns the text of a member; `None` if it is absent or has another type.
+pub(super) fn text_member<'v>(node: &'v Map<String, Value>, key: &str) -> Option<&'v str> {
+    match node.get(key) {
+        Some(Value::String(text)) => Some(text),
+        _ => None,
+    }
+}
+
+/// Returns `true` if a `type` includes `kind`.
 pub(super) fn includes(types: &Value, kind: &str) -> bool {
     match types {
-        Value::String(own) => own == kind,
-        Value::Array(several) => several.iter().any(|own| own == kind),
+        Value::String(name) => name == kind,
+        Value::Array(types) => types.iter().any(|name| name == kind),
         _ => false,
     }
 }
 
-/// The kinds of value that a node takes, without null, and whether it takes null; guessed from its
-/// keywords where it does not say. No kinds means that it does not tell.
+/// Returns the types of a node without null, and `true` if null is allowed.
+///
+/// A node without `type` is classified by its keywords. An empty list means that the type is
+/// unknown.
 pub(super) fn kinds(node: &Map<String, Value>) -> (Vec<&str>, bool) {
     let mut nullable = node.get("nullable") == Some(&Value::Bool(true));
     let mut kinds: Vec<&str> = match node.get("type") {
         Some(Value::String(kind)) => vec![kind.as_str()],
-        Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).collect(),
+        Some(Value::Array(types)) => types.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
     };
     if kinds.is_empty() {
-        let values = node.get("const").into_iter().chain(
-            node.get("enum")
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten(),
-        );
-        for value in values {
+        let values = array_member(node, "enum");
+        for value in node.get("const").into_iter().chain(values) {
             let kind = kind_of(value);
             if !kinds.contains(&kind) {
                 kinds.push(kind);
@@ -476,7 +496,7 @@ pub(super) fn kinds(node: &Map<String, Value>) -> (Vec<&str>, bool) {
         }
     }
     if kinds.is_empty() && !node.contains_key("anyOf") && !node.contains_key("oneOf") {
-        const TELLING: [(&str, &[&str]); 4] = [
+        const TYPE_KEYWORDS: [(&str, &[&str]); 4] = [
             (
                 "object",
                 &[
@@ -509,14 +529,14 @@ pub(super) fn kinds(node: &Map<String, Value>) -> (Vec<&str>, bool) {
                 ],
             ),
         ];
-        let told = TELLING
+        let implied_kind = TYPE_KEYWORDS
             .iter()
             .find(|(_, keywords)| keywords.iter().any(|keyword| node.contains_key(*keyword)));
-        kinds.extend(told.map(|(kind, _)| *kind));
+        kinds.extend(implied_kind.map(|(kind, _)| *kind));
     }
     nullable |= kinds.contains(&"null");
     kinds.retain(|kind| *kind != "null");
-    // An integer is a number.
+    // An integer is a number, too.
     if kinds.contains(&"number") {
         kinds.retain(|kind| *kind != "integer");
     }
@@ -535,21 +555,22 @@ pub(super) fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// The names that a node requires, each once.
+/// Returns the names that a node requires, each once.
 fn required(node: &Map<String, Value>) -> Vec<&str> {
-    let mut seen = std::collections::HashSet::new();
-    let names = node
-        .get("required")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str);
-    names.filter(|name| seen.insert(*name)).collect()
+    let mut names_seen = std::collections::HashSet::new();
+    let mut names = Vec::new();
+    for name in array_member(node, "required") {
+        if let Value::String(name) = name
+            && names_seen.insert(name)
+        {
+            names.push(name.as_str());
+        }
+    }
+    names
 }
 
-/// The values that a node lists, from `enum` or `const`; those that its type refuses are none, and
-/// a list of no others is none either.
-fn listed(node: &Map<String, Value>) -> Option<Vec<&Value>> {
+/// Returns the values that `enum` or `const` lists and `type` allows; `None` if there are none.
+fn listed_values(node: &Map<String, Value>) -> Option<Vec<&Value>> {
     let values: Vec<&Value> = match (node.get("const"), node.get("enum")) {
         (Some(only), _) => vec![only],
         (None, Some(Value::Array(values))) => values.iter().collect(),
@@ -558,26 +579,26 @@ fn listed(node: &Map<String, Value>) -> Option<Vec<&Value>> {
     let Some(types) = node.get("type") else {
         return Some(values);
     };
-    let taken = |value: &&Value| {
-        let whole = value.as_f64().is_some_and(|number| number.fract() == 0.0);
+    let is_allowed = |value: &&Value| {
+        let is_whole = value.as_f64().is_some_and(|number| number.fract() == 0.0);
         includes(types, kind_of(value))
             || value.is_number()
-                && (includes(types, "number") || whole && includes(types, "integer"))
+                && (includes(types, "number") || is_whole && includes(types, "integer"))
     };
-    let taken: Vec<&Value> = values.into_iter().filter(taken).collect();
-    (!taken.is_empty()).then_some(taken)
+    let allowed: Vec<&Value> = values.into_iter().filter(is_allowed).collect();
+    (!allowed.is_empty()).then_some(allowed)
 }
 
-/// The properties of a node.
-fn properties(node: &Map<String, Value>) -> Option<&Map<String, Value>> {
-    node.get("properties").and_then(Value::as_object)
+/// Returns the properties of a node.
+pub(super) fn properties(node: &Map<String, Value>) -> Option<&Map<String, Value>> {
+    node.get("properties")?.as_object()
 }
 
-/// Whether a root takes arguments that its properties do not name.
+/// Returns `true` if a root accepts arguments beyond its properties.
 fn is_open_root(node: &Map<String, Value>) -> bool {
-    let none = properties(node).is_none_or(Map::is_empty);
-    let named = node
+    let has_no_properties = properties(node).is_none_or(Map::is_empty);
+    let allows_additional = node
         .get("additionalProperties")
-        .is_some_and(|more| *more != Value::Bool(false));
-    none && (named || node.contains_key("patternProperties"))
+        .is_some_and(|schema| *schema != Value::Bool(false));
+    has_no_properties && (allows_additional || node.contains_key("patternProperties"))
 }

@@ -1,8 +1,8 @@
-//! Ollama's subset: what its decoder keeps.
+//! Ollama's schema dialect: the keywords that its decoder keeps.
 //!
-//! The tools of `/api/chat` are decoded into Go structs and written into the model's prompt from
-//! them, so that every keyword without a field is lost on the way: it is put into the description
-//! instead. A field of another type than its struct has makes the whole API request fail.
+//! The tools of `/api/chat` are decoded into Go structs, from which Ollama writes the prompt. A
+//! keyword without a field would be lost, so that it is added to the description. A field of the
+//! wrong type makes the whole API request fail.
 //!
 //! Source: `ollama/ollama`, `api/types.go`, `ToolFunctionParameters` (`type` a string, `$defs`,
 //! `items`, `required`, `properties`) and `ToolProperty` (`anyOf`, `type` a string or a list of
@@ -11,37 +11,37 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ChangeCode, View, kinds, listed, properties, required};
+use super::{ChangeCode, ViewBuilder, kinds, listed_values, properties, required, text_member};
 
-pub(super) fn root(view: &mut View<'_>) -> Value {
+pub(super) fn root(view: &mut ViewBuilder<'_>) -> Value {
     let root = view.root.as_object().cloned().unwrap_or_default();
     let expanded = view.expand(&root).node.into_owned();
-    let object = view.one_object(expanded);
-    let mut shown = Map::from_iter([("type".to_owned(), json!("object"))]);
+    let object = view.merge_root(expanded);
+    let mut fields = Map::from_iter([("type".to_owned(), json!("object"))]);
     if super::is_open_root(&object) {
         view.change(
             ChangeCode::ValueOpened,
-            "any arguments are taken, which is not shown",
+            "the root accepts any arguments, which the view does not show",
         );
     }
-    // There is no description at the root.
-    if let Some(text) = object.get("description").and_then(Value::as_str) {
+    // The root has no description.
+    if let Some(text) = text_member(&object, "description") {
         view.notes.push(text.to_owned());
     }
-    shape(view, &object, &mut shown);
-    shown.entry("properties").or_insert_with(|| json!({}));
-    Value::Object(shown)
+    shape(view, &object, &mut fields);
+    fields.entry("properties").or_insert_with(|| json!({}));
+    Value::Object(fields)
 }
 
-fn schema(view: &mut View<'_>, schema: &Value) -> Value {
+fn schema(view: &mut ViewBuilder<'_>, schema: &Value) -> Value {
     let Value::Object(node) = schema else {
         view.change(
             ChangeCode::ValueOpened,
-            "a schema that is true or false is shown as any value",
+            "a boolean schema is shown as any value",
         );
         return json!({});
     };
-    if !view.may_go_on() {
+    if !view.count_node() {
         return json!({});
     }
     let expanded = view.expand(node);
@@ -50,17 +50,17 @@ fn schema(view: &mut View<'_>, schema: &Value) -> Value {
     if nullable {
         kinds.push("null");
     }
-    let mut shown = Map::new();
+    let mut fields = Map::new();
     match kinds[..] {
         [] => {}
         [kind] => {
-            shown.insert("type".to_owned(), json!(kind));
+            fields.insert("type".to_owned(), json!(kind));
         }
         [..] => {
-            shown.insert("type".to_owned(), json!(kinds));
+            fields.insert("type".to_owned(), json!(kinds));
         }
     }
-    const KEPT: [&str; 13] = [
+    const SUPPORTED: [&str; 13] = [
         "type",
         "description",
         "enum",
@@ -75,24 +75,35 @@ fn schema(view: &mut View<'_>, schema: &Value) -> Value {
         "additionalProperties",
         "$defs",
     ];
-    if let Some(text) = view.description(node, |keyword| KEPT.contains(&keyword)) {
-        shown.insert("description".to_owned(), Value::String(text));
+    if let Some(text) = view.description(node, |keyword| SUPPORTED.contains(&keyword)) {
+        fields.insert("description".to_owned(), Value::String(text));
     }
-    if let Some(values) = listed(node) {
+    if let Some(values) = listed_values(node) {
         let mut values: Vec<Value> = values.into_iter().cloned().collect();
         if nullable && !values.contains(&Value::Null) {
             values.push(Value::Null);
         }
-        shown.insert("enum".to_owned(), Value::Array(values));
+        fields.insert("enum".to_owned(), Value::Array(values));
         if node.contains_key("const") {
             view.change(ChangeCode::ConstMadeEnum, "\"const\" is shown as \"enum\"");
         }
     }
+    add_alternatives(view, node, &mut fields);
+    shape(view, node, &mut fields);
+    Value::Object(fields)
+}
+
+/// Adds the alternatives of a node; a second list of alternatives is omitted.
+fn add_alternatives(
+    view: &mut ViewBuilder<'_>,
+    node: &Map<String, Value>,
+    fields: &mut Map<String, Value>,
+) {
     for keyword in ["anyOf", "oneOf"] {
-        let Some(Value::Array(ways)) = node.get(keyword) else {
+        let Some(Value::Array(alternatives)) = node.get(keyword) else {
             continue;
         };
-        if shown.contains_key("anyOf") {
+        if fields.contains_key("anyOf") {
             view.dropped(keyword);
             continue;
         }
@@ -102,53 +113,50 @@ fn schema(view: &mut View<'_>, schema: &Value) -> Value {
                 "\"oneOf\" is shown as \"anyOf\"",
             );
         }
-        let ways = ways.iter().enumerate();
-        let ways = ways
-            .map(|(i, way)| view.below(&[keyword, &i.to_string()], |view| self::schema(view, way)));
-        shown.insert("anyOf".to_owned(), ways.collect());
+        let mut alternative_views = Vec::with_capacity(alternatives.len());
+        for (index, alternative) in alternatives.iter().enumerate() {
+            let index = index.to_string();
+            alternative_views
+                .push(view.below(&[keyword, &index], |view| schema(view, alternative)));
+        }
+        fields.insert("anyOf".to_owned(), Value::Array(alternative_views));
     }
-    shape(view, node, &mut shown);
-    Value::Object(shown)
 }
 
-/// Properties and items.
-fn shape(view: &mut View<'_>, node: &Map<String, Value>, shown: &mut Map<String, Value>) {
+/// Adds properties and items.
+fn shape(view: &mut ViewBuilder<'_>, node: &Map<String, Value>, fields: &mut Map<String, Value>) {
     if let Some(properties) = properties(node) {
-        let properties = properties.iter().map(|(key, value)| {
-            (
-                key.clone(),
-                view.below(&["properties", key], |view| schema(view, value)),
-            )
-        });
-        shown.insert("properties".to_owned(), Value::Object(properties.collect()));
+        let mut shown_properties = Map::new();
+        for (key, value) in properties {
+            let property = view.below(&["properties", key], |view| schema(view, value));
+            shown_properties.insert(key.clone(), property);
+        }
+        fields.insert("properties".to_owned(), Value::Object(shown_properties));
     }
     let names = required(node);
     if !names.is_empty() {
-        shown.insert("required".to_owned(), json!(names));
+        fields.insert("required".to_owned(), json!(names));
     }
     if node
         .get("additionalProperties")
-        .is_some_and(|more| *more != Value::Bool(false))
+        .is_some_and(|schema| *schema != Value::Bool(false))
     {
         view.dropped("additionalProperties");
     }
-    let tuple = node
-        .get("prefixItems")
-        .or_else(|| node.get("items").filter(|items| items.is_array()));
-    match (tuple, node.get("items")) {
-        (Some(Value::Array(tuple)), _) => {
+    match (node.get("prefixItems"), node.get("items")) {
+        (Some(Value::Array(tuple)), _) | (None, Some(Value::Array(tuple))) => {
             view.change(
                 ChangeCode::TypesMadeAnyOf,
-                "a schema for each place is shown as \"anyOf\"",
+                "a schema for each position is shown as \"anyOf\"",
             );
-            let places = json!({"anyOf": tuple});
-            shown.insert(
+            let positions = json!({"anyOf": tuple});
+            fields.insert(
                 "items".to_owned(),
-                view.below(&["items"], |view| schema(view, &places)),
+                view.below(&["items"], |view| schema(view, &positions)),
             );
         }
         (None, Some(items @ Value::Object(_))) => {
-            shown.insert(
+            fields.insert(
                 "items".to_owned(),
                 view.below(&["items"], |view| schema(view, items)),
             );

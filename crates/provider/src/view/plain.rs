@@ -1,23 +1,23 @@
-//! The loose view: the schema as it is, but for what a provider refuses.
+//! The loose view: the original schema without the parts that a provider rejects.
 //!
-//! Refused are a root that is no plain object, keys outside a provider's pattern, and what is not
-//! JSON Schema 2020-12: the drafts of a catalog may be older.
+//! Providers reject a root that is not a plain object, some property keys, and keywords outside
+//! JSON Schema 2020-12. Schemas of a catalog may use older drafts.
 
 use serde_json::{Map, Value, json};
 
-use super::{ChangeCode, View, includes};
-use picktools::schema::{Holds, holds};
+use super::{ChangeCode, ViewBuilder, includes};
+use picktools::schema::{SubschemaForm, subschema_form};
 
-/// For MCP, whose schemas are JSON Schema: only the root must say that it is an object.
+/// Builds the view for MCP, whose schemas are JSON Schema: only the root must be an object.
 ///
 /// Source: MCP specification 2025-11-25, `Tool.inputSchema` (`type: "object"`).
-pub(super) fn as_it_is(view: &mut View<'_>) -> Value {
+pub(super) fn json_schema(view: &mut ViewBuilder<'_>) -> Value {
     let mut schema = view.root.as_object().cloned().unwrap_or_default();
     if schema.get("type") != Some(&json!("object")) {
         if schema.contains_key("type") || !schema.is_empty() {
             view.change(
                 ChangeCode::RootMadeObject,
-                "the root must say that it is an object",
+                "the root must declare the type \"object\"",
             );
         }
         schema.insert("type".to_owned(), json!("object"));
@@ -25,12 +25,12 @@ pub(super) fn as_it_is(view: &mut View<'_>) -> Value {
     Value::Object(schema)
 }
 
-/// For OpenAI and Anthropic where they hold the model to nothing.
+/// Builds the view for OpenAI and Anthropic without strict mode.
 ///
 /// Sources for the root: OpenAI's error "schema must have type 'object' and not have
 /// 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level"; Anthropic's error "input_schema does not
 /// support oneOf, allOf, or anyOf at the top level".
-pub(super) fn root(view: &mut View<'_>) -> Value {
+pub(super) fn root(view: &mut ViewBuilder<'_>) -> Value {
     let Value::Object(root) = view.root else {
         return json!({"type": "object", "properties": {}});
     };
@@ -48,22 +48,22 @@ pub(super) fn root(view: &mut View<'_>) -> Value {
             );
         }
         let expanded = view.expand(root).node.into_owned();
-        let object = view.one_object(expanded);
-        // The root's own references are merged into it; those below are followed anew.
+        let object = view.merge_root(expanded);
+        // The root's own references are merged into it; references below it are followed again.
         view.following.clear();
         object
     } else {
         root.clone()
     };
-    let mut shown = node(view, &root);
+    let mut root_view = node(view, &root);
     // OpenAI: "object schema missing properties".
-    if let Value::Object(shown) = &mut shown {
-        shown.entry("properties").or_insert_with(|| json!({}));
+    if let Value::Object(fields) = &mut root_view {
+        fields.entry("properties").or_insert_with(|| json!({}));
     }
-    shown
+    root_view
 }
 
-fn schema(view: &mut View<'_>, schema: &Value) -> Value {
+fn schema(view: &mut ViewBuilder<'_>, schema: &Value) -> Value {
     match schema {
         Value::Object(map) => node(view, map),
         Value::Bool(false) => json!({"not": {}}),
@@ -71,8 +71,8 @@ fn schema(view: &mut View<'_>, schema: &Value) -> Value {
     }
 }
 
-fn node(view: &mut View<'_>, source: &Map<String, Value>) -> Value {
-    if !view.may_go_on() {
+fn node(view: &mut ViewBuilder<'_>, source: &Map<String, Value>) -> Value {
+    if !view.count_node() {
         return json!({});
     }
     let followed;
@@ -80,48 +80,48 @@ fn node(view: &mut View<'_>, source: &Map<String, Value>) -> Value {
     if let Some(Value::String(reference)) = source.get("$ref")
         && !is_kept(reference)
     {
-        // A pointer into the schema would miss its target where keys are renamed or the root is
-        // another.
+        // A pointer into the schema would miss its target if keys are renamed or the root is
+        // replaced.
         let expanded = view.expand(source);
         view.change(
             ChangeCode::ReferenceInlined,
-            "the reference is replaced by what it refers to",
+            "the reference is replaced by its target",
         );
         followed = expanded.node.into_owned();
         source = &followed;
     }
-    let mut shown = Map::new();
+    let mut fields = Map::new();
     for (keyword, value) in source {
-        show(view, source, keyword, value, &mut shown);
+        show(view, source, keyword, value, &mut fields);
     }
     // OpenAI: "array schema missing items".
-    if shown
+    if fields
         .get("type")
         .is_some_and(|kind| includes(kind, "array"))
-        && !shown.contains_key("items")
+        && !fields.contains_key("items")
     {
-        shown.insert("items".to_owned(), json!({}));
+        fields.insert("items".to_owned(), json!({}));
     }
-    Value::Object(shown)
+    Value::Object(fields)
 }
 
-/// Shows one keyword of a node.
+/// Adds one keyword of a node to its view.
 fn show(
-    view: &mut View<'_>,
+    view: &mut ViewBuilder<'_>,
     source: &Map<String, Value>,
     keyword: &str,
     value: &Value,
-    shown: &mut Map<String, Value>,
+    fields: &mut Map<String, Value>,
 ) {
     let value = match (keyword, value) {
         ("$schema" | "$id" | "id" | "$vocabulary", Value::String(_)) => return,
         ("properties", Value::Object(properties)) => {
-            return show_properties(view, source, properties, shown);
+            return show_properties(view, source, properties, fields);
         }
-        // Older drafts let a name be listed twice. Where keys were renamed, this is done.
-        ("required", Value::Array(_)) if shown.contains_key("required") => return,
+        // Older drafts allow duplicate names. If keys were renamed, `required` is already written.
+        ("required", Value::Array(_)) if fields.contains_key("required") => return,
         ("required", Value::Array(_)) => json!(super::required(source)),
-        ("items", Value::Array(tuple)) => return show_tuple(view, source, tuple, shown),
+        ("items", Value::Array(tuple)) => return show_tuple(view, source, tuple, fields),
         ("additionalItems", _) => return,
         ("additionalProperties" | "unevaluatedProperties" | "unevaluatedItems", Value::Bool(_)) => {
             value.clone()
@@ -143,69 +143,67 @@ fn show(
         }
         ("minimum", _) if source.get("exclusiveMinimum") == Some(&Value::Bool(true)) => return,
         ("maximum", _) if source.get("exclusiveMaximum") == Some(&Value::Bool(true)) => return,
-        (_, value) if holds(keyword) == Some(Holds::One) => {
+        (_, value) if subschema_form(keyword) == Some(SubschemaForm::One) => {
             view.below(&[keyword], |view| schema(view, value))
         }
-        (_, Value::Array(list)) if holds(keyword) == Some(Holds::List) => {
+        (_, Value::Array(list)) if subschema_form(keyword) == Some(SubschemaForm::List) => {
             schemas(view, keyword, list)
         }
-        (_, Value::Object(named)) if holds(keyword) == Some(Holds::Named) => {
-            let named = named.iter();
-            named
-                .map(|(key, value)| {
-                    (
-                        key.clone(),
-                        view.below(&[keyword, key], |view| schema(view, value)),
-                    )
-                })
-                .collect()
+        (_, Value::Object(subschemas)) if subschema_form(keyword) == Some(SubschemaForm::Named) => {
+            let mut views = Map::new();
+            for (key, value) in subschemas {
+                let view = view.below(&[keyword, key], |view| schema(view, value));
+                views.insert(key.clone(), view);
+            }
+            Value::Object(views)
         }
         _ => value.clone(),
     };
-    shown.insert(keyword.to_owned(), value);
+    fields.insert(keyword.to_owned(), value);
 }
 
-fn schemas(view: &mut View<'_>, keyword: &str, list: &[Value]) -> Value {
+fn schemas(view: &mut ViewBuilder<'_>, keyword: &str, list: &[Value]) -> Value {
     let list = list.iter().enumerate();
     list.map(|(index, part)| view.below(&[keyword, &index.to_string()], |view| schema(view, part)))
         .collect()
 }
 
-/// Shows properties under keys that the provider takes, and `required` with the same keys.
+/// Adds the properties under accepted keys, and `required` with the same keys.
 fn show_properties(
-    view: &mut View<'_>,
+    view: &mut ViewBuilder<'_>,
     source: &Map<String, Value>,
     properties: &Map<String, Value>,
-    shown: &mut Map<String, Value>,
+    fields: &mut Map<String, Value>,
 ) {
     let names = view.property_names(properties);
-    let shown_properties = properties.iter().map(|(key, value)| {
+    let mut shown_properties = Map::new();
+    for (key, value) in properties {
         let name = names.get(key).unwrap_or(key).clone();
-        (
-            name,
-            view.below(&["properties", key], |view| schema(view, value)),
-        )
-    });
-    shown.insert("properties".to_owned(), shown_properties.collect());
+        let property = view.below(&["properties", key], |view| schema(view, value));
+        shown_properties.insert(name, property);
+    }
+    fields.insert("properties".to_owned(), Value::Object(shown_properties));
     if !names.is_empty() && source.contains_key("required") {
-        let required = super::required(source).into_iter();
-        let required: Vec<&str> = required
-            .map(|name| names.get(name).map_or(name, String::as_str))
-            .collect();
-        shown.insert("required".to_owned(), json!(required));
+        let mut required = super::required(source);
+        for name in &mut required {
+            if let Some(shown) = names.get(*name) {
+                *name = shown;
+            }
+        }
+        fields.insert("required".to_owned(), json!(required));
     }
 }
 
-/// Shows a list in `items`, as drafts before 2020-12 have it.
+/// Adds a list in `items`, which drafts before 2020-12 allow.
 fn show_tuple(
-    view: &mut View<'_>,
+    view: &mut ViewBuilder<'_>,
     source: &Map<String, Value>,
     tuple: &[Value],
-    shown: &mut Map<String, Value>,
+    fields: &mut Map<String, Value>,
 ) {
-    shown.insert("prefixItems".to_owned(), schemas(view, "items", tuple));
+    fields.insert("prefixItems".to_owned(), schemas(view, "items", tuple));
     let rest = source.get("additionalItems").unwrap_or(&Value::Bool(true));
-    shown.insert(
+    fields.insert(
         "items".to_owned(),
         view.below(&["additionalItems"], |view| schema(view, rest)),
     );
@@ -215,7 +213,7 @@ fn show_tuple(
     );
 }
 
-/// Whether a reference means the same in the view.
+/// Returns `true` if a reference has the same target in the view.
 fn is_kept(reference: &str) -> bool {
     let definition = reference
         .strip_prefix("#/$defs/")

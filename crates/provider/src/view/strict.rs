@@ -1,10 +1,11 @@
-//! The strict view: a schema that a provider can hold the model to, or the reason why there is
-//! none.
+//! The strict view: a schema that a provider can enforce, or the reason for which that is
+//! impossible.
 //!
-//! OpenAI wants every property required, so an optional one becomes nullable, and no property
-//! beside them. Anthropic leaves optional properties optional, and knows fewer constraints. Neither
-//! can express an open map, a value of any kind, or a list with a schema for each place; a tool
-//! that needs one is not strict.
+//! OpenAI requires every property and allows no additional ones, so that optional properties become
+//! nullable. Anthropic supports optional properties, but fewer constraints.
+//!
+//! Neither can express an object with arbitrary keys, a value of any type, or a list with a schema
+//! for each position. A tool that needs one of these is not strict.
 //!
 //! Sources: `developers.openai.com`, "Structured model outputs", Supported schemas;
 //! `platform.claude.com`, "Structured outputs", JSON Schema limitations.
@@ -13,7 +14,9 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use super::{ChangeCode, Dialect, View, is_open_root, kinds, listed, properties, required};
+use super::{
+    ChangeCode, Dialect, ViewBuilder, is_open_root, kinds, listed_values, properties, required,
+};
 use picktools::schema;
 use picktools::schema::{DEFINITIONS, pointer_part, within};
 
@@ -53,7 +56,7 @@ const OPENAI_FORMATS: [&str; 9] = [
     "ipv6",
     "uuid",
 ];
-/// Anthropic: numeric and length constraints are not supported, `minItems` only as 0 or 1.
+/// Anthropic: numeric and length constraints are not supported; `minItems` only as 0 or 1.
 const ANTHROPIC_KEYWORDS: [&str; 2] = ["format", "minItems"];
 const ANTHROPIC_FORMATS: [&str; 10] = [
     "date-time",
@@ -68,193 +71,202 @@ const ANTHROPIC_FORMATS: [&str; 10] = [
     "uuid",
 ];
 
-/// Why a schema has no strict view, and where.
-pub(super) struct Inexpressible {
+/// The reason for which a schema has no strict view, and its position.
+pub(super) struct StrictError {
     pub(super) pointer: String,
     pub(super) reason: String,
 }
 
-type Strict<T> = Result<T, Inexpressible>;
+type StrictResult<T> = Result<T, StrictError>;
 
-/// What OpenAI counts.
+/// The quantities that OpenAI limits.
 #[derive(Default)]
-pub(crate) struct Counts {
+pub(crate) struct OpenAiCounts {
     properties: usize,
     enum_values: usize,
     characters: usize,
 }
 
-struct Strictly<'v, 's> {
-    view: &'v mut View<'s>,
+/// Builder of a strict view.
+struct StrictBuilder<'v, 's> {
+    view: &'v mut ViewBuilder<'s>,
     openai: bool,
-    counts: Counts,
+    counts: OpenAiCounts,
     nesting: usize,
 }
 
-pub(super) fn root(view: &mut View<'_>) -> Strict<Value> {
+pub(super) fn root(view: &mut ViewBuilder<'_>) -> StrictResult<Value> {
     let openai = view.provider.format().rules().dialect == Dialect::OpenAi;
     let Value::Object(root) = view.root else {
-        return Err(Inexpressible {
+        return Err(StrictError {
             pointer: String::new(),
             reason: "the schema is not an object".to_owned(),
         });
     };
     let expanded = view.expand(root);
     if expanded.cut {
-        return Err(Inexpressible {
+        return Err(StrictError {
             pointer: String::new(),
-            reason: "the root leads back to itself".to_owned(),
+            reason: "the root refers to itself".to_owned(),
         });
     }
-    let alternatives = ["anyOf", "oneOf"]
+    let has_alternatives = ["anyOf", "oneOf"]
         .iter()
         .any(|keyword| expanded.node.contains_key(*keyword));
-    if alternatives {
-        return Err(Inexpressible {
+    if has_alternatives {
+        return Err(StrictError {
             pointer: String::new(),
             reason: "the root has alternatives".to_owned(),
         });
     }
     if is_open_root(&expanded.node) {
-        return Err(Inexpressible {
+        return Err(StrictError {
             pointer: String::new(),
             reason: OPEN.to_owned(),
         });
     }
-    let mut root = view.one_object(expanded.node.into_owned());
+    let mut root = view.merge_root(expanded.node.into_owned());
     view.following.clear();
     if properties(&root).is_none_or(Map::is_empty) {
-        // A root that names nothing and says nothing of other keys takes no arguments.
+        // A root without properties and additional keys takes no arguments.
         root.insert("additionalProperties".to_owned(), Value::Bool(false));
     }
-    let definitions: Map<String, Value> = DEFINITIONS
-        .into_iter()
-        .filter_map(|holder| Some((holder.to_owned(), root.shift_remove(holder)?)))
-        .collect();
-    let mut strictly = Strictly {
+    let mut definitions: Map<String, Value> = Map::new();
+    for holder in DEFINITIONS {
+        if let Some(named) = root.shift_remove(holder) {
+            definitions.insert(holder.to_owned(), named);
+        }
+    }
+    let mut builder = StrictBuilder {
         view,
         openai,
-        counts: Counts::default(),
+        counts: OpenAiCounts::default(),
         nesting: 1,
     };
-    let mut shown = strictly.object(&root)?;
-    let definitions = strictly.definitions(&shown, &definitions)?;
-    shown.extend(definitions);
-    if !openai && is_recursive(&Value::Object(shown.clone())) {
-        return strictly.refuse("recursive schemas are not supported");
+    let mut fields = builder.object(&root)?;
+    let definitions = builder.definitions(&fields, &definitions)?;
+    fields.extend(definitions);
+    if !openai && is_recursive(&Value::Object(fields.clone())) {
+        return builder.refuse("recursive schemas are not supported");
     }
-    strictly.check_counts()?;
-    Ok(Value::Object(shown))
+    builder.check_counts()?;
+    Ok(Value::Object(fields))
 }
 
-const OPEN: &str = "an open map cannot be expressed: any key is taken";
+const OPEN: &str = "an object with arbitrary keys cannot be expressed";
+const UNTYPED_LIST: &str =
+    "a list of values of any type, or with a schema for each position, cannot be expressed";
 
-impl Strictly<'_, '_> {
-    fn refuse<T>(&self, reason: impl Into<String>) -> Strict<T> {
-        Err(Inexpressible {
+impl StrictBuilder<'_, '_> {
+    fn refuse<T>(&self, reason: impl Into<String>) -> StrictResult<T> {
+        Err(StrictError {
             pointer: self.view.pointer.clone(),
             reason: reason.into(),
         })
     }
 
     fn below<T>(&mut self, parts: &[&str], work: impl FnOnce(&mut Self) -> T) -> T {
-        let place = self.view.enter(parts);
-        let done = work(self);
-        self.view.leave(place);
-        done
+        let position = self.view.enter(parts);
+        let result = work(self);
+        self.view.leave(position);
+        result
     }
 
-    /// Shows the definitions that what is shown leads to, and no others.
+    /// Builds the definitions to which the view refers, and no others.
     fn definitions(
         &mut self,
-        shown: &Map<String, Value>,
+        fields: &Map<String, Value>,
         definitions: &Map<String, Value>,
-    ) -> Strict<Map<String, Value>> {
-        let mut wanted = Vec::new();
-        shown
+    ) -> StrictResult<Map<String, Value>> {
+        let mut pending = Vec::new();
+        fields
             .values()
-            .for_each(|schema| targets(schema, &mut wanted));
-        let mut found: Map<String, Value> = Map::new();
-        while let Some(target) = wanted.pop() {
-            let path = target
-                .strip_prefix("#/")
-                .and_then(|path| path.split_once('/'));
-            let Some((holder, name)) = path else { continue };
-            let key = schema::decoded(name).replace("~1", "/").replace("~0", "~");
+            .for_each(|schema| collect_targets(schema, &mut pending));
+        let mut definition_views: Map<String, Value> = Map::new();
+        while let Some(target) = pending.pop() {
+            let Some(path) = target.strip_prefix("#/") else {
+                continue;
+            };
+            let Some((holder, name)) = path.split_once('/') else {
+                continue;
+            };
+            let key = schema::decode_fragment(name)
+                .replace("~1", "/")
+                .replace("~0", "~");
             let Some(schema) = definitions.get(holder).and_then(|named| named.get(&key)) else {
                 continue;
             };
-            let kept = found
+            let group = definition_views
                 .entry(holder)
                 .or_insert_with(|| Value::Object(Map::new()));
-            if kept.get(&key).is_some() {
+            if group.get(&key).is_some() {
                 continue;
             }
             self.counts.characters += key.chars().count();
-            let schema = self.below(&[holder, &key], |strictly| strictly.schema(schema))?;
-            targets(&schema, &mut wanted);
-            if let Some(kept) = found.get_mut(holder).and_then(Value::as_object_mut) {
-                kept.insert(key, schema);
+            let schema = self.below(&[holder, &key], |builder| builder.schema(schema))?;
+            collect_targets(&schema, &mut pending);
+            if let Some(Value::Object(group)) = definition_views.get_mut(holder) {
+                group.insert(key, schema);
             }
         }
-        Ok(found)
+        Ok(definition_views)
     }
 
-    fn schema(&mut self, schema: &Value) -> Strict<Value> {
+    fn schema(&mut self, schema: &Value) -> StrictResult<Value> {
         let Value::Object(node) = schema else {
-            return self.refuse("a value of any kind, or none, cannot be expressed");
+            return self.refuse("a value of any type, or of none, cannot be expressed");
         };
-        if !self.view.may_go_on() {
+        if !self.view.count_node() {
             return self.refuse("the schema is too large or too deep");
         }
-        if let Some(kept) = self.kept_reference(node) {
+        if let Some(kept) = self.keep_reference(node) {
             return Ok(kept);
         }
         let expanded = self.view.expand(node);
         if expanded.cut {
-            return self.refuse("a reference leads back to itself, or nowhere");
+            return self.refuse("a reference is circular, or has no target");
         }
         let node = &*expanded.node;
         for keyword in ["anyOf", "oneOf"] {
-            if let Some(Value::Array(ways)) = node.get(keyword) {
-                return self.any_of(node, keyword, ways);
+            if let Some(Value::Array(branches)) = node.get(keyword) {
+                return self.alternatives(node, keyword, branches);
             }
         }
-        if let Some(values) = listed(node) {
-            return self.one_of(node, &values);
+        if let Some(values) = listed_values(node) {
+            return self.enumeration(node, &values);
         }
         let (kinds, nullable) = kinds(node);
-        let mut shown = match kinds[..] {
+        let mut fields = match kinds[..] {
             [] if nullable => Map::from_iter([("type".to_owned(), json!("null"))]),
-            [] => return self.refuse("a value of any kind cannot be expressed"),
-            [kind] => self.of_kind(kind, node)?,
+            [] => return self.refuse("a value of any type cannot be expressed"),
+            [kind] => self.typed(kind, node)?,
             [..] => {
-                let ways: Strict<Vec<Value>> = kinds
-                    .iter()
-                    .map(|kind| self.of_kind(kind, node).map(Value::Object))
-                    .collect();
-                let mut shown = Map::from_iter([("anyOf".to_owned(), Value::Array(ways?))]);
-                self.describe(node, &mut shown);
-                shown
+                let mut branches = Vec::with_capacity(kinds.len());
+                for kind in &kinds {
+                    branches.push(Value::Object(self.typed(kind, node)?));
+                }
+                let mut fields = Map::from_iter([("anyOf".to_owned(), Value::Array(branches))]);
+                self.describe(node, &mut fields);
+                fields
             }
         };
         if nullable && !kinds.is_empty() {
-            shown = nullable_too(shown);
+            fields = make_nullable(fields);
         }
-        Ok(Value::Object(shown))
+        Ok(Value::Object(fields))
     }
 
-    /// A reference to a definition stays one; what stands beside it goes.
-    fn kept_reference(&mut self, node: &Map<String, Value>) -> Option<Value> {
+    /// Keeps a reference to a definition, without other keywords.
+    fn keep_reference(&mut self, node: &Map<String, Value>) -> Option<Value> {
         let reference = node.get("$ref")?.as_str()?;
         let definition = reference
             .strip_prefix("#/$defs/")
             .or_else(|| reference.strip_prefix("#/definitions/"))?;
-        let plain = node.keys().all(|key| {
-            super::NOTES.contains(&key.as_str()) || key == "$ref" || key == "description"
+        let is_plain = node.keys().all(|key| {
+            super::ANNOTATIONS.contains(&key.as_str()) || key == "$ref" || key == "description"
         });
         if definition.contains('/')
-            || !plain
+            || !is_plain
             || schema::resolve(self.view.root, reference).is_none()
         {
             return None;
@@ -266,16 +278,16 @@ impl Strictly<'_, '_> {
         Some(json!({"$ref": reference}))
     }
 
-    fn any_of(
+    fn alternatives(
         &mut self,
         node: &Map<String, Value>,
         keyword: &str,
-        ways: &[Value],
-    ) -> Strict<Value> {
+        branches: &[Value],
+    ) -> StrictResult<Value> {
         if properties(node).is_some() || node.contains_key("items") {
-            return self.refuse("alternatives beside properties cannot be expressed");
+            return self.refuse("alternatives next to properties cannot be expressed");
         }
-        if ways.is_empty() {
+        if branches.is_empty() {
             return self.refuse("a choice without alternatives cannot be expressed");
         }
         if keyword == "oneOf" {
@@ -284,56 +296,58 @@ impl Strictly<'_, '_> {
                 "\"oneOf\" is shown as \"anyOf\"",
             );
         }
-        let mut shown_ways = Vec::with_capacity(ways.len());
-        for (index, way) in ways.iter().enumerate() {
-            let mut way = way.clone();
-            // The kind may stand beside the alternatives.
-            if let (Value::Object(way), Some(kind)) = (&mut way, node.get("type"))
-                && !way.contains_key("$ref")
+        let mut branch_views = Vec::with_capacity(branches.len());
+        for (index, branch) in branches.iter().enumerate() {
+            let mut branch = branch.clone();
+            // The type may be next to the alternatives.
+            if let (Value::Object(branch), Some(kind)) = (&mut branch, node.get("type"))
+                && !branch.contains_key("$ref")
             {
-                way.entry("type").or_insert_with(|| kind.clone());
+                branch.entry("type").or_insert_with(|| kind.clone());
             }
             let index = index.to_string();
-            shown_ways.push(self.below(&[keyword, &index], |strictly| strictly.schema(&way))?);
+            branch_views.push(self.below(&[keyword, &index], |builder| builder.schema(&branch))?);
         }
-        let mut shown = Map::new();
-        self.describe(node, &mut shown);
-        for keyword in node
-            .keys()
-            .filter(|key| !["anyOf", "oneOf", "type", "description"].contains(&key.as_str()))
-        {
-            if !super::NOTES.contains(&keyword.as_str()) {
+        let mut fields = Map::new();
+        self.describe(node, &mut fields);
+        for keyword in node.keys() {
+            let is_shown = ["anyOf", "oneOf", "type", "description"].contains(&keyword.as_str());
+            if !is_shown && !super::ANNOTATIONS.contains(&keyword.as_str()) {
                 self.view.dropped(keyword);
             }
         }
-        shown.insert("anyOf".to_owned(), Value::Array(shown_ways));
+        fields.insert("anyOf".to_owned(), Value::Array(branch_views));
         Ok(Value::Object(
             if node.get("nullable") == Some(&Value::Bool(true)) {
-                nullable_too(shown)
+                make_nullable(fields)
             } else {
-                shown
+                fields
             },
         ))
     }
 
-    /// A value out of a list.
-    fn one_of(&mut self, node: &Map<String, Value>, values: &[&Value]) -> Strict<Value> {
+    /// Builds the schema of listed values.
+    fn enumeration(&mut self, node: &Map<String, Value>, values: &[&Value]) -> StrictResult<Value> {
         if values.is_empty()
             || values
                 .iter()
                 .any(|value| value.is_object() || value.is_array())
         {
-            return self.refuse("a list of values that are no plain ones cannot be expressed");
+            return self
+                .refuse("an enumeration of objects or arrays, or of nothing, cannot be expressed");
         }
-        let characters = values
-            .iter()
-            .map(|value| value.as_str().map_or(0, |text| text.chars().count()))
-            .sum::<usize>();
+        let mut characters = 0;
+        for value in values {
+            if let Value::String(text) = value {
+                characters += text.chars().count();
+            }
+        }
         self.counts.enum_values += values.len();
         self.counts.characters += characters;
         if self.openai && values.len() > LONG_ENUM && characters > MAX_LONG_ENUM_CHARACTERS {
             return self.refuse(format!(
-                "a list of more than {LONG_ENUM} values may have {MAX_LONG_ENUM_CHARACTERS} characters"
+                "an enumeration of more than {LONG_ENUM} values may have at most \
+                 {MAX_LONG_ENUM_CHARACTERS} characters"
             ));
         }
         let mut kinds: Vec<&str> = Vec::new();
@@ -343,121 +357,127 @@ impl Strictly<'_, '_> {
                 kinds.push(kind);
             }
         }
-        let mut shown = Map::new();
-        let kind = if let [one] = kinds[..] {
-            json!(one)
+        let mut fields = Map::new();
+        let kind = if let [single] = kinds[..] {
+            json!(single)
         } else {
             json!(kinds)
         };
-        shown.insert("type".to_owned(), kind);
-        self.describe_all_but(node, &mut shown, |keyword| {
+        fields.insert("type".to_owned(), kind);
+        self.describe_except(node, &mut fields, |keyword| {
             ["type", "enum", "const"].contains(&keyword)
         });
-        shown.insert("enum".to_owned(), json!(values));
+        fields.insert("enum".to_owned(), json!(values));
         if node.get("nullable") == Some(&Value::Bool(true)) {
-            shown = nullable_too(shown);
+            fields = make_nullable(fields);
         }
-        Ok(Value::Object(shown))
+        Ok(Value::Object(fields))
     }
 
-    fn of_kind(&mut self, kind: &str, node: &Map<String, Value>) -> Strict<Map<String, Value>> {
+    fn typed(&mut self, kind: &str, node: &Map<String, Value>) -> StrictResult<Map<String, Value>> {
         match kind {
             "object" => self.object(node),
             "array" => self.array(node),
             "string" | "number" | "integer" | "boolean" => {
-                let mut shown = Map::from_iter([("type".to_owned(), json!(kind))]);
-                self.constrain(kind, node, &mut shown);
-                Ok(shown)
+                let mut fields = Map::from_iter([("type".to_owned(), json!(kind))]);
+                self.constrain(kind, node, &mut fields);
+                Ok(fields)
             }
             _ => self.refuse(format!("{kind:?} is not a type")),
         }
     }
 
-    fn array(&mut self, node: &Map<String, Value>) -> Strict<Map<String, Value>> {
+    fn array(&mut self, node: &Map<String, Value>) -> StrictResult<Map<String, Value>> {
         let items = match node.get("items") {
             Some(items @ Value::Object(_)) if !node.contains_key("prefixItems") => items,
-            _ => return self.refuse(
-                "a list of values of any kind, or of one kind at each place, cannot be expressed",
-            ),
+            _ => return self.refuse(UNTYPED_LIST),
         };
-        let mut shown = Map::from_iter([("type".to_owned(), json!("array"))]);
-        self.constrain("array", node, &mut shown);
+        let mut fields = Map::from_iter([("type".to_owned(), json!("array"))]);
+        self.constrain("array", node, &mut fields);
         let items =
-            self.nested(|strictly| strictly.below(&["items"], |strictly| strictly.schema(items)))?;
-        shown.insert("items".to_owned(), items);
-        Ok(shown)
+            self.nested(|builder| builder.below(&["items"], |builder| builder.schema(items)))?;
+        fields.insert("items".to_owned(), items);
+        Ok(fields)
     }
 
-    fn object(&mut self, node: &Map<String, Value>) -> Strict<Map<String, Value>> {
-        let open = match node.get("additionalProperties") {
+    fn object(&mut self, node: &Map<String, Value>) -> StrictResult<Map<String, Value>> {
+        let is_open = match node.get("additionalProperties") {
             Some(Value::Bool(false)) => false,
             Some(_) => true,
             None => properties(node).is_none_or(Map::is_empty),
         };
-        if open || node.contains_key("patternProperties") {
+        if is_open || node.contains_key("patternProperties") {
             return self.refuse(OPEN);
         }
-        let mut shown = Map::from_iter([("type".to_owned(), json!("object"))]);
-        self.constrain("object", node, &mut shown);
+        let mut fields = Map::from_iter([("type".to_owned(), json!("object"))]);
+        self.constrain("object", node, &mut fields);
         if !node.contains_key("additionalProperties") {
             self.view.change(
                 ChangeCode::ObjectClosed,
-                "properties beside the named ones are not allowed",
+                "additional properties are not allowed",
             );
         }
         let empty = Map::new();
         let properties = properties(node).unwrap_or(&empty);
         let names = self.view.property_names(properties);
-        let needed = required(node);
-        if let Some(missing) = needed.iter().find(|name| !properties.contains_key(**name)) {
-            return self.refuse(format!("{missing:?} is required and has no schema"));
+        let required_names = required(node);
+        if let Some(missing) = required_names
+            .iter()
+            .find(|name| !properties.contains_key(**name))
+        {
+            return self.refuse(format!("the required property {missing:?} has no schema"));
         }
-        let (mut all, mut shown_required) = (Map::new(), Vec::new());
+        let (mut all, mut shown_names) = (Map::new(), Vec::new());
         for (key, schema) in properties {
             self.counts.properties += 1;
             self.counts.characters += key.chars().count();
-            let optional = !needed.contains(&key.as_str());
+            let is_optional = !required_names.contains(&key.as_str());
             let name = names.get(key).unwrap_or(key);
-            let schema = self.nested(|strictly| {
-                strictly.below(&["properties", key], |strictly| {
-                    let schema = strictly.schema(schema)?;
-                    if !(optional && strictly.openai) {
+            let schema = self.nested(|builder| {
+                builder.below(&["properties", key], |builder| {
+                    let schema = builder.schema(schema)?;
+                    if !(is_optional && builder.openai) {
                         return Ok(schema);
                     }
-                    strictly.view.change(
+                    builder.view.change(
                         ChangeCode::OptionalMadeNullable,
-                        "optional: null stands for leaving it out",
+                        "optional: null means absent",
                     );
                     let Value::Object(schema) = schema else {
                         return Ok(schema);
                     };
-                    Ok(Value::Object(nullable_too(schema)))
+                    Ok(Value::Object(make_nullable(schema)))
                 })
             })?;
-            if !optional || self.openai {
-                shown_required.push(name.clone());
+            if !is_optional || self.openai {
+                shown_names.push(name.clone());
             }
             all.insert(name.clone(), schema);
         }
-        shown.insert("properties".to_owned(), Value::Object(all));
-        shown.insert("required".to_owned(), json!(shown_required));
-        shown.insert("additionalProperties".to_owned(), Value::Bool(false));
-        Ok(shown)
+        fields.insert("properties".to_owned(), Value::Object(all));
+        fields.insert("required".to_owned(), json!(shown_names));
+        fields.insert("additionalProperties".to_owned(), Value::Bool(false));
+        Ok(fields)
     }
 
-    fn nested<T>(&mut self, work: impl FnOnce(&mut Self) -> Strict<T>) -> Strict<T> {
+    fn nested<T>(&mut self, work: impl FnOnce(&mut Self) -> StrictResult<T>) -> StrictResult<T> {
         self.nesting += 1;
         if self.openai && self.nesting > MAX_NESTING {
             return self.refuse(format!("it is nested deeper than {MAX_NESTING} levels"));
         }
-        let done = work(self);
+        let result = work(self);
         self.nesting -= 1;
-        done
+        result
     }
 
-    /// Copies the constraints that the provider knows; the others go into the description.
-    fn constrain(&mut self, kind: &str, node: &Map<String, Value>, shown: &mut Map<String, Value>) {
-        let of_kind: &[&str] = match kind {
+    /// Copies the constraints that the provider supports; the others go to the description.
+    fn constrain(
+        &mut self,
+        kind: &str,
+        node: &Map<String, Value>,
+        fields: &mut Map<String, Value>,
+    ) {
+        let type_keywords: &[&str] = match kind {
             "string" => &["pattern", "format"],
             "number" | "integer" => &[
                 "multipleOf",
@@ -470,8 +490,8 @@ impl Strictly<'_, '_> {
             _ => &[],
         };
         let openai = self.openai;
-        let known = |keyword: &str, value: &Value| {
-            of_kind.contains(&keyword)
+        let is_supported = |keyword: &str, value: &Value| {
+            type_keywords.contains(&keyword)
                 && match (openai, keyword, value) {
                     (true, "format", Value::String(format)) => {
                         OPENAI_FORMATS.contains(&format.as_str())
@@ -498,40 +518,43 @@ impl Strictly<'_, '_> {
             "additionalItems",
         ];
         let keep = |keyword: &str| {
-            SHAPE.contains(&keyword) || node.get(keyword).is_some_and(|value| known(keyword, value))
+            SHAPE.contains(&keyword)
+                || node
+                    .get(keyword)
+                    .is_some_and(|value| is_supported(keyword, value))
         };
-        self.describe_all_but(node, shown, keep);
+        self.describe_except(node, fields, keep);
         for (keyword, value) in node {
-            if known(keyword, value) {
-                shown.insert(keyword.clone(), value.clone());
+            if is_supported(keyword, value) {
+                fields.insert(keyword.clone(), value.clone());
             }
         }
     }
 
-    fn describe(&mut self, node: &Map<String, Value>, shown: &mut Map<String, Value>) {
-        if let Some(text) = node.get("description").filter(|text| text.is_string()) {
-            shown.insert("description".to_owned(), text.clone());
+    fn describe(&mut self, node: &Map<String, Value>, fields: &mut Map<String, Value>) {
+        if let Some(text @ Value::String(_)) = node.get("description") {
+            fields.insert("description".to_owned(), text.clone());
         }
     }
 
-    fn describe_all_but(
+    fn describe_except(
         &mut self,
         node: &Map<String, Value>,
-        shown: &mut Map<String, Value>,
+        fields: &mut Map<String, Value>,
         keep: impl Fn(&str) -> bool,
     ) {
         let keep =
             |keyword: &str| keyword == "description" || keyword == "nullable" || keep(keyword);
         if let Some(text) = self.view.description(node, keep) {
-            shown.insert("description".to_owned(), Value::String(text));
+            fields.insert("description".to_owned(), Value::String(text));
         }
     }
 
-    fn check_counts(&self) -> Strict<()> {
+    fn check_counts(&self) -> StrictResult<()> {
         if !self.openai {
             return Ok(());
         }
-        let Counts {
+        let OpenAiCounts {
             properties,
             enum_values,
             characters,
@@ -553,79 +576,80 @@ impl Strictly<'_, '_> {
     }
 }
 
-/// Lets a shown schema take null as well.
-fn nullable_too(mut shown: Map<String, Value>) -> Map<String, Value> {
-    if let Some(Value::Array(ways)) = shown.get_mut("anyOf") {
-        if !ways.iter().any(|way| {
-            way.get("type")
+/// Allows null in a view in addition.
+fn make_nullable(mut fields: Map<String, Value>) -> Map<String, Value> {
+    if let Some(Value::Array(alternatives)) = fields.get_mut("anyOf") {
+        if !alternatives.iter().any(|alternative| {
+            alternative
+                .get("type")
                 .is_some_and(|kind| super::includes(kind, "null"))
         }) {
-            ways.push(json!({"type": "null"}));
+            alternatives.push(json!({"type": "null"}));
         }
-        return shown;
+        return fields;
     }
-    if shown.contains_key("$ref") {
-        return Map::from_iter([("anyOf".to_owned(), json!([shown, {"type": "null"}]))]);
+    if fields.contains_key("$ref") {
+        return Map::from_iter([("anyOf".to_owned(), json!([fields, {"type": "null"}]))]);
     }
-    if let Some(kind) = shown.get_mut("type") {
+    if let Some(kind) = fields.get_mut("type") {
         match kind {
             Value::Array(kinds) if !kinds.contains(&json!("null")) => kinds.push(json!("null")),
-            Value::String(one) if one != "null" => *kind = json!([one, "null"]),
+            Value::String(name) if name != "null" => *kind = json!([name, "null"]),
             _ => {}
         }
     }
-    if let Some(Value::Array(values)) = shown.get_mut("enum")
+    if let Some(Value::Array(values)) = fields.get_mut("enum")
         && !values.contains(&Value::Null)
     {
         values.push(Value::Null);
     }
-    shown
+    fields
 }
 
-/// Where the references of a schema lead.
-fn targets(schema: &Value, found: &mut Vec<String>) {
-    found.extend(
-        schema
-            .get("$ref")
-            .and_then(Value::as_str)
-            .map(str::to_owned),
-    );
-    within(schema).for_each(|value| targets(value, found));
+/// Collects the targets of the references in a schema.
+fn collect_targets(schema: &Value, targets: &mut Vec<String>) {
+    if let Some(Value::String(target)) = schema.get("$ref") {
+        targets.push(target.clone());
+    }
+    for value in within(schema) {
+        collect_targets(value, targets);
+    }
 }
 
-/// Whether a definition leads back to itself.
+/// Returns `true` if a definition refers to itself, directly or indirectly.
 fn is_recursive(schema: &Value) -> bool {
-    let holders = DEFINITIONS
-        .into_iter()
-        .filter_map(|holder| Some((holder, schema.get(holder)?.as_object()?)));
-    let edges: HashMap<String, Vec<String>> = holders
-        .flat_map(|(holder, named)| {
-            named.iter().map(move |(name, schema)| {
-                let mut found = Vec::new();
-                targets(schema, &mut found);
-                (format!("#/{holder}/{}", pointer_part(name)), found)
-            })
-        })
-        .collect();
-    // Definitions that refer to none that is left are taken away until nothing changes; what stays
-    // is a circle.
-    let mut left: HashSet<&str> = edges.keys().map(String::as_str).collect();
+    let mut edges: HashMap<String, Vec<String>> = HashMap::new();
+    for holder in DEFINITIONS {
+        let Some(Value::Object(named)) = schema.get(holder) else {
+            continue;
+        };
+        for (name, schema) in named {
+            let mut targets = Vec::new();
+            collect_targets(schema, &mut targets);
+            edges.insert(format!("#/{holder}/{}", pointer_part(name)), targets);
+        }
+    }
+    // Repeatedly removes the definitions that refer to no remaining definition. The rest forms a
+    // cycle.
+    let mut remaining: HashSet<&str> = edges.keys().map(String::as_str).collect();
     loop {
-        let before = left.len();
-        let ends: Vec<&str> = left
+        let previous_count = remaining.len();
+        let leaves: Vec<&str> = remaining
             .iter()
             .copied()
             .filter(|name| {
-                edges
-                    .get(*name)
-                    .is_none_or(|to| to.iter().all(|target| !left.contains(target.as_str())))
+                edges.get(*name).is_none_or(|targets| {
+                    targets
+                        .iter()
+                        .all(|target| !remaining.contains(target.as_str()))
+                })
             })
             .collect();
-        ends.iter().for_each(|name| {
-            left.remove(name);
+        leaves.iter().for_each(|name| {
+            remaining.remove(name);
         });
-        if left.len() == before || left.is_empty() {
-            return !left.is_empty();
+        if remaining.len() == previous_count || remaining.is_empty() {
+            return !remaining.is_empty();
         }
     }
 }

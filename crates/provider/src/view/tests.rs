@@ -1,9 +1,9 @@
-//! What becomes of a node in each dialect, by example.
+//! Examples of nodes in each dialect.
 
 use super::*;
 
-/// The view of an object with one required property of the schema, and that property in it.
-fn shown(provider: Provider, strict: bool, property: Value) -> (Viewed, Value) {
+/// Returns the view of an object with one required property, and the view of the property.
+fn property_view(provider: Provider, strict: bool, property: Value) -> (SchemaView, Value) {
     let schema = json!({"type": "object", "properties": {"x": property}, "required": ["x"],
         "$defs": {"name": {"type": "string"}, "tree": {"type": "object", "properties": {"left": {"$ref": "#/$defs/tree"}}}}});
     let viewed = make(provider, &schema, strict);
@@ -13,8 +13,8 @@ fn shown(provider: Provider, strict: bool, property: Value) -> (Viewed, Value) {
 
 fn check(provider: Provider, strict: bool, examples: &[(Value, Value)]) {
     for (property, expected) in examples {
-        let (viewed, found) = shown(provider, strict, property.clone());
-        assert_eq!(found, *expected, "{provider}, from {property}");
+        let (viewed, actual) = property_view(provider, strict, property.clone());
+        assert_eq!(actual, *expected, "{provider}, from {property}");
         assert_eq!(viewed.strict, strict, "{provider}, from {property}");
     }
 }
@@ -52,7 +52,7 @@ fn openai_strict_keeps_its_subset() {
                 json!({"allOf": [{"$ref": "#/$defs/name"}, {"description": "Both.", "pattern": "b"}]}),
                 json!({"type": "string", "description": "Both.", "pattern": "b"}),
             ),
-            // The values that the type refuses are none.
+            // Values that the type does not allow are dropped.
             (
                 json!({"type": "integer", "enum": ["1", 2]}),
                 json!({"type": "integer", "enum": [2]}),
@@ -62,29 +62,29 @@ fn openai_strict_keeps_its_subset() {
 }
 
 #[test]
-fn what_strict_cannot_express_is_not_strict_and_says_why() {
+fn strict_views_that_are_impossible_give_the_reason() {
     for (provider, property, reason) in [
-        (Provider::OpenAiChat, json!({}), "a value of any kind"),
-        (Provider::OpenAiChat, json!(true), "a value of any kind"),
+        (Provider::OpenAiChat, json!({}), "a value of any type"),
+        (Provider::OpenAiChat, json!(true), "a value of any type"),
         (
             Provider::OpenAiChat,
             json!({"type": "object"}),
-            "an open map",
+            "an object with arbitrary keys",
         ),
         (
             Provider::OpenAiChat,
             json!({"properties": {"a": {}}, "additionalProperties": true}),
-            "an open map",
+            "an object with arbitrary keys",
         ),
         (
             Provider::OpenAiChat,
             json!({"type": "array"}),
-            "a list of values of any kind",
+            "a list of values of any type",
         ),
         (
             Provider::OpenAiChat,
             json!({"enum": [{"a": 1}]}),
-            "no plain ones",
+            "objects or arrays",
         ),
         (
             Provider::OpenAiChat,
@@ -106,34 +106,30 @@ fn what_strict_cannot_express_is_not_strict_and_says_why() {
             json!({"const": "x".repeat(120_001)}),
             "more than 120000 characters",
         ),
-        (
-            Provider::OpenAiChat,
-            json!({"$ref": "#"}),
-            "leads back to itself",
-        ),
+        (Provider::OpenAiChat, json!({"$ref": "#"}), "is circular"),
         (
             Provider::Anthropic,
             json!({"$ref": "#/$defs/tree"}),
             "recursive schemas",
         ),
     ] {
-        let (viewed, _) = shown(provider, true, property.clone());
-        let why: Vec<&str> = viewed
+        let (viewed, _) = property_view(provider, true, property.clone());
+        let reasons: Vec<&str> = viewed
             .changes
             .iter()
             .filter(|change| change.code == ChangeCode::NotStrict)
             .map(|change| change.detail.as_str())
             .collect();
         assert!(
-            !viewed.strict && why.len() == 1 && why[0].contains(reason),
-            "{provider}, {property}: {why:?}"
+            !viewed.strict && reasons.len() == 1 && reasons[0].contains(reason),
+            "{provider}, {property}: {reasons:?}"
         );
     }
-    let (viewed, tree) = shown(Provider::OpenAiChat, true, json!({"$ref": "#/$defs/tree"}));
+    let (viewed, tree) = property_view(Provider::OpenAiChat, true, json!({"$ref": "#/$defs/tree"}));
     assert!(viewed.strict, "OpenAI knows recursion");
-    let left = &viewed.schema.expect("there is one")["$defs"]["tree"]["properties"]["left"];
+    let left_view = &viewed.schema.expect("there is one")["$defs"]["tree"]["properties"]["left"];
     assert_eq!(
-        (tree, left),
+        (tree, left_view),
         (
             json!({"$ref": "#/$defs/tree"}),
             &json!({"anyOf": [{"$ref": "#/$defs/tree"}, {"type": "null"}]})
@@ -142,7 +138,7 @@ fn what_strict_cannot_express_is_not_strict_and_says_why() {
 }
 
 #[test]
-fn anthropic_strict_leaves_what_is_optional_optional() {
+fn anthropic_strict_keeps_optional_properties() {
     check(
         Provider::Anthropic,
         true,
@@ -247,7 +243,7 @@ fn ollama_keeps_what_its_structs_have() {
 }
 
 #[test]
-fn loose_views_change_only_what_is_refused() {
+fn loose_views_change_only_rejected_parts() {
     check(
         Provider::OpenAiChat,
         false,
@@ -292,17 +288,17 @@ fn loose_views_change_only_what_is_refused() {
 }
 
 #[test]
-fn hostile_schemas_end() {
-    // Each definition is the next one twice: followed naively, that is 2^60 nodes.
+fn hostile_schemas_are_bounded() {
+    // Each definition contains the next one twice: 2^60 nodes without limits.
     let mut definitions = Map::new();
     for level in 0..60 {
         let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
-        let way = if level % 2 == 0 {
+        let definition = if level % 2 == 0 {
             json!({"allOf": [next, next]})
         } else {
             json!({"properties": {"a": next, "b": next}})
         };
-        definitions.insert(format!("d{level}"), way);
+        definitions.insert(format!("d{level}"), definition);
     }
     definitions.insert("d60".to_owned(), json!({"type": "string"}));
     let bomb = json!({"properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": definitions});

@@ -1,4 +1,4 @@
-//! Picks within a budget of tokens.
+//! Picks within a token budget.
 
 use std::sync::{Arc, LazyLock};
 
@@ -12,13 +12,13 @@ use picktools_testing::{ids, pick, tool, workplace};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// The engine over the fixture catalog, which counts tokens.
+/// An engine over the fixture catalog, with a token counter.
 static WORKPLACE: LazyLock<Engine> = LazyLock::new(|| {
     let builder = Engine::builder(workplace()).token_counter(Arc::new(Definitions));
     builder.build().expect("the static model needs nothing")
 });
 
-fn within(tokens: usize) -> PickOptions {
+fn with_budget(tokens: usize) -> PickOptions {
     PickOptions {
         token_budget: Some(TokenBudget::new(tokens)),
         ..PickOptions::default()
@@ -26,16 +26,16 @@ fn within(tokens: usize) -> PickOptions {
 }
 
 #[test]
-fn a_budget_of_nothing_makes_no_sense() {
-    match WORKPLACE.pick(&Query::new("weather"), &within(0)) {
+fn token_budget_of_zero_is_refused() {
+    match WORKPLACE.pick(&Query::new("weather"), &with_budget(0)) {
         Err(PickError::InvalidOption { option, .. }) => assert_eq!(option, "token_budget"),
         other => panic!("{other:?}"),
     }
 }
 
-/// What the definitions of the picks cost, counted by their user.
+/// Counts the tokens of the picks' definitions independently.
 fn tokens(selection: &Selection, budget: &TokenBudget) -> usize {
-    let tools: Vec<Arc<Tool>> = selection.picks.iter().map(Pick::shown).collect();
+    let tools: Vec<Arc<Tool>> = selection.picks.iter().map(Pick::shown_tool).collect();
     if tools.is_empty() {
         return 0;
     }
@@ -62,10 +62,10 @@ fn parameters() -> impl Strategy<Value = Value> {
             .prop_map(|items| json!({"type": "array", "items": items})),
         prop::collection::vec("[a-z]{1,5}", 1..6).prop_map(|values| json!({"enum": values})),
     ];
-    let named = prop::collection::btree_map("[a-z_ $]{1,10}", property, 0..6);
+    let properties = prop::collection::btree_map("[a-z_ $]{1,10}", property, 0..6);
     prop_oneof![
         Just(json!({})),
-        named.prop_map(|named| json!({"type": "object", "properties": named}))
+        properties.prop_map(|properties| json!({"type": "object", "properties": properties}))
     ]
 }
 
@@ -78,30 +78,30 @@ fn tools() -> impl Strategy<Value = Vec<Tool>> {
         prop::sample::select(vec!["a", "b", "ü"]),
     );
     prop::collection::vec(parts, 1..14).prop_map(|tools| {
-        let made =
+        let tools =
             tools
                 .into_iter()
                 .enumerate()
                 .map(|(number, (name, words, parameters, source))| {
-                    // Names that come to the same with a provider are told apart, and cost more
-                    // together.
-                    let mut made = tool(
+                    // Names that become equal for a provider are made unique, which costs more
+                    // tokens together.
+                    let mut built = tool(
                         source,
                         &format!("{name}{}", ".".repeat(number % 3)),
                         &words.join(" "),
                     );
-                    made.id = format!("{number}");
-                    made.parameters = Some(parameters);
-                    made
+                    built.id = format!("{number}");
+                    built.parameters = Some(parameters);
+                    built
                 });
-        made.collect()
+        tools.collect()
     })
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
-    fn no_budget_is_ever_exceeded(
+    fn token_budget_is_never_exceeded(
         tools in tools(),
         budget in prop_oneof![1..60usize, 1..1500usize],
         provider in prop::sample::select(Provider::ALL.to_vec()),
@@ -129,7 +129,7 @@ proptest! {
         let report = selection.tokens.clone().expect("it is counted");
         prop_assert_eq!((report.picks, report.budget), (counted, budget.tokens));
         prop_assert!(report.catalog.is_some());
-        // What is left out is told, and nothing is added.
+        // Omitted tools are reported, and none is added.
         let over = selection.dropped.iter().filter(|dropped| dropped.reason == DropReason::TokenBudget);
         let mut all: Vec<&str> = over.map(|dropped| dropped.tool_id.as_str()).chain(ids(&selection)).collect();
         let mut wanted = ids(&free);
@@ -144,8 +144,8 @@ proptest! {
 const QUERY: &str = "find a free room for a meeting";
 
 #[test]
-fn a_large_budget_shows_everything_and_tells_what_is_saved() {
-    let selection = pick(&WORKPLACE, QUERY, &within(100_000));
+fn large_token_budget_keeps_all_and_reports_savings() {
+    let selection = pick(&WORKPLACE, QUERY, &with_budget(100_000));
     assert_eq!(
         ids(&selection),
         ids(&pick(&WORKPLACE, QUERY, &PickOptions::default()))
@@ -153,11 +153,11 @@ fn a_large_budget_shows_everything_and_tells_what_is_saved() {
     for pick in &selection.picks {
         let definition = pick.definition.expect("it is counted");
         assert_eq!(
-            (definition.detail, pick.shown()),
+            (definition.detail, pick.shown_tool()),
             (Detail::Full, Arc::clone(&pick.tool))
         );
     }
-    let whole = translate(
+    let translation = translate(
         WORKPLACE.catalog().tools(),
         Provider::OpenAiChat,
         &TranslateOptions::default(),
@@ -165,7 +165,9 @@ fn a_large_budget_shows_everything_and_tells_what_is_saved() {
     let report = selection.tokens.expect("it is counted");
     assert_eq!(
         report.catalog,
-        whole.ok().map(|whole| whole.tokens(Tokenizer::O200k))
+        translation
+            .ok()
+            .map(|translation| translation.tokens(Tokenizer::O200k))
     );
     assert_eq!(
         report.saved,
@@ -174,19 +176,19 @@ fn a_large_budget_shows_everything_and_tells_what_is_saved() {
 }
 
 #[test]
-fn a_smaller_budget_shows_less_and_at_last_nothing() {
-    let full = pick(&WORKPLACE, QUERY, &within(100_000))
+fn smaller_token_budget_keeps_fewer_tools() {
+    let full = pick(&WORKPLACE, QUERY, &with_budget(100_000))
         .tokens
         .expect("it is counted")
         .picks;
     let mut seen = std::collections::BTreeSet::new();
     for budget in (1..=full).rev().step_by(7) {
-        let selection = pick(&WORKPLACE, QUERY, &within(budget));
-        let shown = selection
+        let selection = pick(&WORKPLACE, QUERY, &with_budget(budget));
+        let shown_details = selection
             .picks
             .iter()
             .filter_map(|pick| Some(pick.definition?.detail));
-        seen.extend(shown);
+        seen.extend(shown_details);
     }
     assert_eq!(
         seen.into_iter().collect::<Vec<_>>(),
@@ -194,15 +196,15 @@ fn a_smaller_budget_shows_less_and_at_last_nothing() {
         "every level has its use"
     );
     assert!(
-        pick(&WORKPLACE, QUERY, &within(1)).picks.is_empty(),
+        pick(&WORKPLACE, QUERY, &with_budget(1)).picks.is_empty(),
         "a token is not enough for a name"
     );
 }
 
 #[test]
-fn a_tool_that_is_named_keeps_its_place_before_better_ones() {
+fn mentioned_tool_is_served_before_better_ones() {
     let query = "find a free room for a meeting, and `zip` the minutes";
-    let named = PickOptions {
+    let options = PickOptions {
         max_candidates: 1,
         ..PickOptions::default()
     };
@@ -211,19 +213,19 @@ fn a_tool_that_is_named_keeps_its_place_before_better_ones() {
         query,
         &PickOptions {
             max_candidates: 1,
-            ..within(100_000)
+            ..with_budget(100_000)
         },
     );
-    assert_eq!(ids(&cost), ids(&pick(&WORKPLACE, query, &named)));
+    assert_eq!(ids(&cost), ids(&pick(&WORKPLACE, query, &options)));
     let cost = cost.tokens.expect("it is counted").picks;
     assert_eq!(
-        ids(&pick(&WORKPLACE, query, &within(cost)))[..1],
-        ids(&pick(&WORKPLACE, query, &named))[..]
+        ids(&pick(&WORKPLACE, query, &with_budget(cost)))[..1],
+        ids(&pick(&WORKPLACE, query, &options))[..]
     );
 }
 
 #[test]
-fn the_token_budget_covers_tools_in_use_and_serves_them_first() {
+fn token_budget_serves_tools_in_use_first() {
     let options = PickOptions {
         in_use: vec!["terminal/terminalRun".into()],
         token_budget: Some(TokenBudget::new(200)),

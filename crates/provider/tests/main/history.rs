@@ -1,6 +1,6 @@
-//! Requests that are transcripts or JSON: what was said and called before.
+//! Requests in the form of transcripts or JSON.
 
-use picktools::selection::Considered;
+use picktools::selection::ConsideredCandidate;
 use picktools::{Engine, PickOptions, Query, Selection};
 use picktools_provider::query_from_value;
 use picktools_testing::{WORKPLACE, ids, pick};
@@ -26,12 +26,12 @@ fn ask(engine: &Engine, transcript: &[Value], options: &PickOptions) -> Selectio
 }
 
 #[test]
-fn a_follow_up_is_understood_by_what_was_said_before() {
-    let before = says("user", "What are the air quality readings in Krakow?");
+fn follow_up_request_uses_earlier_messages() {
+    let earlier = says("user", "What are the air quality readings in Krakow?");
     let selection = ask(
         &WORKPLACE,
         &[
-            before,
+            earlier,
             says("assistant", "62"),
             says("user", "and in Wroclaw?"),
         ],
@@ -40,7 +40,7 @@ fn a_follow_up_is_understood_by_what_was_said_before() {
     assert_eq!(ids(&selection)[0], "weather/get_air_quality");
     let pick = &selection.picks[0];
     assert!(
-        pick.reason.contains("what was said before calls for it"),
+        pick.reason.contains("matches the earlier conversation"),
         "{}",
         pick.reason
     );
@@ -58,7 +58,7 @@ fn pick_plain(text: &str) -> Selection {
 }
 
 #[test]
-fn what_was_said_before_speaks_for_a_last_message_that_says_nothing() {
+fn context_replaces_an_empty_last_message() {
     let selection = ask(
         &WORKPLACE,
         &[says("user", "book a meeting room"), says("user", "?!")],
@@ -77,7 +77,7 @@ fn what_was_said_before_speaks_for_a_last_message_that_says_nothing() {
 }
 
 #[test]
-fn a_request_that_stands_alone_is_not_drowned_by_another_topic() {
+fn complete_request_is_not_dominated_by_context() {
     let request = "Extract the text of the scanned lease agreement PDF";
     let selection = ask(
         &WORKPLACE,
@@ -91,7 +91,7 @@ fn a_request_that_stands_alone_is_not_drowned_by_another_topic() {
 }
 
 #[test]
-fn what_others_wrote_into_a_transcript_is_not_read() {
+fn transcript_text_of_others_is_ignored() {
     let clean = [
         says("user", "Find a parking spot near the opera"),
         calls("maps/find_parking"),
@@ -122,7 +122,7 @@ fn what_others_wrote_into_a_transcript_is_not_read() {
 }
 
 #[test]
-fn enormous_and_deep_transcripts_are_read_in_part() {
+fn enormous_transcripts_are_read_in_part() {
     let deep = (0..100).fold(
         json!("x"),
         |inner, _| json!([{"type": "text", "content": inner}]),
@@ -148,7 +148,7 @@ fn enormous_and_deep_transcripts_are_read_in_part() {
 }
 
 #[test]
-fn tools_in_use_stay_on_top_of_the_new_ones() {
+fn tools_in_use_stay_before_new_picks() {
     let options = PickOptions {
         max_candidates: 2,
         ..PickOptions::default()
@@ -188,17 +188,17 @@ fn tools_in_use_stay_on_top_of_the_new_ones() {
     assert!(
         used.picks
             .iter()
-            .any(|pick| pick.reason.contains("uses it already as \"bash\""))
+            .any(|pick| pick.reason.contains("in use as \"bash\""))
     );
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
-    fn a_request_without_history_gives_the_same_bytes_however_it_is_put(text in "((weather|mail|book|yes|and|[a-z]{1,8}|\\PC)[ .,]){0,12}") {
+    fn request_form_does_not_change_the_selection(text in "((weather|mail|book|yes|and|[a-z]{1,8}|\\PC)[ .,]){0,12}") {
         let options = PickOptions { debug: true, ..PickOptions::default() };
         let plain = pick(&WORKPLACE, &text, &options);
-        for Considered { provenance, .. } in plain.considered.iter().flatten() {
+        for ConsideredCandidate { provenance, .. } in plain.considered.iter().flatten() {
             prop_assert!(provenance.in_use.is_none() && provenance.prior.is_none());
             let words = provenance.keyword.iter().map(|keyword| keyword.context);
             let meaning = provenance.semantic.iter().map(|semantic| semantic.context);
@@ -213,7 +213,7 @@ proptest! {
 }
 
 #[test]
-fn a_json_value_is_a_request() {
+fn json_value_is_a_valid_request() {
     let value = json!({"task": "book a meeting room", "people": 12});
     let selection = WORKPLACE
         .pick(&query_from_value(&value), &PickOptions::default())

@@ -1,10 +1,10 @@
-//! The integration tests of provider formats.
+//! Integration tests of provider formats.
 
-// Tools as providers want them.
+// Translation of tools.
 mod translating;
-// What was written for a provider is a catalog again.
+// Parsing of written definitions.
 mod reading;
-// What was said and called before: transcripts.
+// Transcripts as requests.
 mod history;
-// Picks within a budget of tokens.
+// Picks within a token budget.
 mod budget;

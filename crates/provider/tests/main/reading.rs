@@ -1,4 +1,4 @@
-//! Definitions that were written for a provider can be read back.
+//! Written definitions can be parsed as a catalog again.
 
 use picktools::{Catalog, Tool};
 use picktools_provider::{Provider, TranslateOptions, translate};
@@ -7,26 +7,26 @@ use serde_json::{Value, json};
 
 const SERVED: &str = "the gizmo is bust";
 
-/// The definitions that were written, out of what stands around them.
+/// Returns the written definitions without their wrappers.
 fn definitions(tools: &Value) -> Vec<&Value> {
     let list = tools
         .pointer("/0/functionDeclarations")
         .unwrap_or(tools)
         .as_array()
         .expect("it is a list");
-    let own = |tool: &&Value| {
+    let is_definition = |tool: &&Value| {
         !tool["type"]
             .as_str()
             .is_some_and(|kind| kind.starts_with("tool_search"))
     };
     list.iter()
-        .filter(own)
+        .filter(is_definition)
         .map(|tool| tool.get("function").unwrap_or(tool))
         .collect()
 }
 
 #[test]
-fn what_is_written_for_a_provider_can_be_read_back() {
+fn written_definitions_can_be_read_back() {
     let tools = workplace();
     for provider in Provider::ALL {
         let deferred: &[bool] = if provider.has_deferred_loading() {
@@ -44,30 +44,38 @@ fn what_is_written_for_a_provider_can_be_read_back() {
                 ..TranslateOptions::default()
             };
             let written = translate(tools.tools(), provider, &options).expect("it can be written");
-            let whole = json!({"model": "m", "tools": written.tools}).to_string();
-            for text in [written.tools.to_string(), whole] {
+            let request = json!({"model": "m", "tools": written.tools}).to_string();
+            for text in [written.tools.to_string(), request] {
                 let back = Catalog::from_slice(text.as_bytes(), "here", None)
                     .unwrap_or_else(|error| panic!("{provider}: {error}"));
                 assert_eq!(back.len(), tools.len(), "{provider}");
-                let shown = definitions(&written.tools);
-                for ((tool, back), shown) in tools.tools().iter().zip(back.tools()).zip(&shown) {
+                let written_definitions = definitions(&written.tools);
+                for ((tool, back), definition) in tools
+                    .tools()
+                    .iter()
+                    .zip(back.tools())
+                    .zip(&written_definitions)
+                {
                     assert_eq!(written.names[&back.name], tool.id, "{provider}");
                     assert!(
                         back.description.starts_with(&tool.description),
                         "{provider}: {}",
                         back.description
                     );
-                    if let Some(schema) = shown.get("parameters").or(shown.get("input_schema"))
+                    if let Some(schema) = definition
+                        .get("parameters")
+                        .or(definition.get("input_schema"))
                         && provider != Provider::Gemini
                     {
                         assert_eq!(back.parameters.as_ref(), Some(schema), "{provider}");
                     }
                 }
                 if !strict {
-                    // What a provider cannot say is gone, and nothing more.
+                    // Only what the provider cannot express is missing.
                     let again =
                         translate(back.tools(), provider, &options).expect("it can be written");
-                    for (again, shown) in definitions(&again.tools).iter().zip(&shown) {
+                    for (again, shown) in definitions(&again.tools).iter().zip(&written_definitions)
+                    {
                         assert_eq!(again, shown, "{provider}");
                     }
                 }
@@ -95,22 +103,25 @@ fn what_is_written_for_a_provider_can_be_read_back() {
 }
 
 #[test]
-fn examples_are_part_of_a_tools_form_and_no_model_sees_them() {
+fn examples_are_kept_but_not_shown_to_models() {
     let entry = format!(
         "[{{\"name\": \"fetch\", \"description\": \"Fetches\", \"parameters\": {{}}, \"examples\": [{SERVED:?}]}}]"
     );
     let catalog = Catalog::from_slice(entry.as_bytes(), "here", None).expect("valid");
-    let read = &catalog.tools()[0];
-    assert_eq!(read.examples, [SERVED]);
-    let form = serde_json::to_string(read).expect("it serialises");
+    let tool = &catalog.tools()[0];
+    assert_eq!(tool.examples, [SERVED]);
+    let form = serde_json::to_string(tool).expect("it serialises");
     assert_eq!(
         serde_json::from_str::<Tool>(&form).expect("it is read"),
-        **read
+        **tool
     );
     for provider in Provider::ALL {
-        let shown = translate(catalog.tools(), provider, &TranslateOptions::default())
+        let translation = translate(catalog.tools(), provider, &TranslateOptions::default())
             .expect("it can be shown");
-        assert!(!shown.tools.to_string().contains("gizmo"), "{provider}");
+        assert!(
+            !translation.tools.to_string().contains("gizmo"),
+            "{provider}"
+        );
     }
     let error = Catalog::from_slice(
         b"[{\"name\": \"a\", \"parameters\": {}, \"examples\": [7]}]",

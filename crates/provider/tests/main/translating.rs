@@ -1,5 +1,5 @@
-//! Tools as providers want them: every definition keeps the provider's rules, every call of it
-//! leads back.
+//! Translation of tools: every definition follows the provider's rules, and every call resolves and
+//! validates.
 
 mod rules;
 mod samples;
@@ -19,29 +19,29 @@ fn open(name: &str) -> Catalog {
     Catalog::open(fixture("catalogs").join(name)).expect("the fixture catalog is valid")
 }
 
-fn strictly(strict: bool) -> TranslateOptions {
+fn with_strict(strict: bool) -> TranslateOptions {
     TranslateOptions {
         strict: Some(strict),
         ..TranslateOptions::default()
     }
 }
 
-/// Every provider and strictness.
-fn ways() -> impl Iterator<Item = (Provider, bool)> {
+/// Returns every provider with and without strict mode.
+fn provider_modes() -> impl Iterator<Item = (Provider, bool)> {
     Provider::ALL
         .into_iter()
         .flat_map(|provider| [(provider, false), (provider, true)])
 }
 
 #[test]
-fn every_definition_keeps_the_rules_of_its_provider() {
+fn every_definition_follows_its_provider_rules() {
     for (name, (provider, strict)) in CATALOGS
         .into_iter()
-        .flat_map(|name| ways().map(move |way| (name, way)))
+        .flat_map(|name| provider_modes().map(move |way| (name, way)))
     {
         let catalog = open(name);
-        let translation =
-            translate(catalog.tools(), provider, &strictly(strict)).expect("it can be translated");
+        let translation = translate(catalog.tools(), provider, &with_strict(strict))
+            .expect("it can be translated");
         let faults = rules::faults(provider, &translation.tools);
         assert!(
             faults.is_empty(),
@@ -56,11 +56,11 @@ fn every_definition_keeps_the_rules_of_its_provider() {
 }
 
 #[test]
-fn a_call_of_every_definition_leads_back_to_its_tool_and_validates() {
+fn call_of_every_definition_resolves_and_validates() {
     for name in CATALOGS {
         let catalog = open(name);
-        for (provider, strict) in ways() {
-            let translation = translate(catalog.tools(), provider, &strictly(strict))
+        for (provider, strict) in provider_modes() {
+            let translation = translate(catalog.tools(), provider, &with_strict(strict))
                 .expect("it can be translated");
             let mut strict_ones = 0;
             for (definition, tool) in rules::definitions(provider, &translation.tools)
@@ -68,28 +68,28 @@ fn a_call_of_every_definition_leads_back_to_its_tool_and_validates() {
                 .zip(catalog.tools())
             {
                 strict_ones += usize::from(definition["strict"] == true);
-                let shown = definition["name"].as_str().expect("it has a name");
-                assert_eq!(translation.names[shown], tool.id);
+                let shown_name = definition["name"].as_str().expect("it has a name");
+                assert_eq!(translation.names[shown_name], tool.id);
                 let Some(schema) = &tool.parameters else {
                     continue;
                 };
-                // Merged alternatives say in words which arguments go together.
-                let in_words = |change: &picktools_provider::Change| {
+                // Merged alternatives describe only in words which arguments belong together.
+                let is_described_in_words = |change: &picktools_provider::Change| {
                     change.code == ChangeCode::AlternativesMerged
                         && change.tool.as_ref() == Some(&tool.id)
                 };
-                if translation.changes.iter().any(in_words) {
+                if translation.changes.iter().any(is_described_in_words) {
                     continue;
                 }
-                let shown = samples::arguments(rules::schema_of(provider, definition));
-                let mut arguments = shown.clone();
+                let sampled = samples::arguments(rules::schema_of(provider, definition));
+                let mut arguments = sampled.clone();
                 provider.restore_arguments(schema, &mut arguments);
                 let validator = jsonschema::options()
                     .build(schema)
                     .expect("the catalog is valid");
                 if let Err(error) = validator.validate(&arguments) {
                     panic!(
-                        "{provider}, strict {strict}, {}: {error}\n{shown}\n{arguments}\n{definition}",
+                        "{provider}, strict {strict}, {}: {error}\n{sampled}\n{arguments}\n{definition}",
                         tool.id
                     );
                 }
@@ -104,16 +104,16 @@ fn a_call_of_every_definition_leads_back_to_its_tool_and_validates() {
 }
 
 #[test]
-fn what_a_schema_cannot_say_is_reported_with_its_place() {
+fn lossy_view_changes_are_reported_with_pointers() {
     let catalog = open("odd-schemas");
     let change = |provider: Provider, tool: &str, code: ChangeCode| {
         let translation =
-            translate(catalog.tools(), provider, &strictly(true)).expect("it can be translated");
-        let found = translation
+            translate(catalog.tools(), provider, &with_strict(true)).expect("it can be translated");
+        let change = translation
             .changes
             .into_iter()
             .find(|change| change.tool.as_deref() == Some(tool) && change.code == code);
-        found
+        change
             .unwrap_or_else(|| panic!("{provider} does not say {code:?} of {tool}"))
             .pointer
     };
@@ -221,16 +221,16 @@ fn what_a_schema_cannot_say_is_reported_with_its_place() {
             "/parameters",
         ),
     ] {
-        let found = change(provider, tool, code);
+        let pointer_found = change(provider, tool, code);
         assert!(
-            found.starts_with(pointer),
-            "{provider}, {tool}, {code:?}: {found}"
+            pointer_found.starts_with(pointer),
+            "{provider}, {tool}, {code:?}: {pointer_found}"
         );
     }
 }
 
 #[test]
-fn strictness_comes_from_the_caller_then_the_tool_then_the_provider() {
+fn strictness_precedence_is_caller_tool_provider() {
     let tool = |strict: Option<bool>| {
         let mut tool = Tool::without_arguments("go", "");
         tool.strict = strict;
@@ -261,7 +261,7 @@ fn strictness_comes_from_the_caller_then_the_tool_then_the_provider() {
 }
 
 #[test]
-fn the_compact_schema_is_shown_and_arguments_are_those_of_the_other() {
+fn compact_schema_is_shown_but_not_validated_against() {
     let catalog = open("odd-schemas");
     let trip: Vec<Arc<Tool>> = catalog
         .tools()
@@ -270,10 +270,10 @@ fn the_compact_schema_is_shown_and_arguments_are_those_of_the_other() {
         .cloned()
         .collect();
     let translation =
-        translate(&trip, Provider::OpenAiChat, &strictly(false)).expect("it can be translated");
-    let shown = &translation.tools[0]["function"]["parameters"]["properties"];
+        translate(&trip, Provider::OpenAiChat, &with_strict(false)).expect("it can be translated");
+    let shown_properties = &translation.tools[0]["function"]["parameters"]["properties"];
     assert_eq!(
-        shown
+        shown_properties
             .as_object()
             .expect("there are properties")
             .keys()
@@ -283,7 +283,7 @@ fn the_compact_schema_is_shown_and_arguments_are_those_of_the_other() {
 }
 
 #[test]
-fn a_skill_s_names_are_shown_and_lead_back() {
+fn skill_names_are_shown_and_resolve_back() {
     let mut run = tool("", "terminalRun", "Runs a command.");
     run.source = None;
     run.id = "terminalRun".into();
@@ -310,7 +310,7 @@ fn a_skill_s_names_are_shown_and_lead_back() {
 }
 
 #[test]
-fn definitions_can_be_deferred_where_the_provider_searches_them() {
+fn definitions_are_deferred_if_the_provider_can_search() {
     let tools = [
         Arc::new(tool("s", "go", "Goes.")),
         Arc::new(tool("s", "tool_search", "Searches.")),
@@ -349,42 +349,42 @@ fn definitions_can_be_deferred_where_the_provider_searches_them() {
             }
         );
     }
-    let found = picktools_provider::tool_references(Provider::Anthropic, ["go"])
+    let references = picktools_provider::tool_references(Provider::Anthropic, ["go"])
         .expect("Anthropic has them");
     assert_eq!(
-        found,
+        references,
         json!([{"type": "tool_reference", "tool_name": "go"}])
     );
     assert!(picktools_provider::tool_references(Provider::OpenAiResponses, ["go"]).is_err());
 }
 
 #[test]
-fn more_tools_than_a_request_takes_are_all_there_and_said() {
+fn excess_tools_are_kept_and_reported() {
     let tools: Vec<Arc<Tool>> = (0..129)
         .map(|number| Arc::new(tool("s", &format!("tool_{number}"), "Goes.")))
         .collect();
     let too_many = |provider: Provider, strict: bool| {
         let translation =
-            translate(&tools, provider, &strictly(strict)).expect("it can be translated");
+            translate(&tools, provider, &with_strict(strict)).expect("it can be translated");
         assert_eq!(rules::definitions(provider, &translation.tools).len(), 129);
-        let whole = translation
+        let changes = translation
             .changes
             .into_iter()
             .filter(|change| change.tool.is_none());
-        whole.map(|change| change.detail).collect::<Vec<_>>()
+        changes.map(|change| change.detail).collect::<Vec<_>>()
     };
     assert_eq!(
         too_many(Provider::OpenAiChat, false),
-        ["openai takes 128 tools in a request, and there are 129"]
+        ["openai accepts at most 128 tools per request, but there are 129"]
     );
     assert_eq!(
         too_many(Provider::Anthropic, true),
-        ["anthropic takes 20 strict tools in a request, and there are 129"]
+        ["anthropic accepts at most 20 strict tools per request, but there are 129"]
     );
     assert!(too_many(Provider::Gemini, false).is_empty());
 }
 
-/// Schemas of every shape, also senseless ones.
+/// Generates schemas of every shape, including meaningless ones.
 fn schemas() -> impl Strategy<Value = Value> {
     let kinds = prop::sample::select(vec![
         "string", "integer", "number", "boolean", "null", "array", "object",
@@ -456,7 +456,7 @@ fn schemas() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn any_schema_is_translated_by_the_rules_and_stays_as_it_is(root in schemas(), a in schemas(), b in schemas()) {
+    fn any_schema_is_translated_and_left_unchanged(root in schemas(), a in schemas(), b in schemas()) {
         let mut root = root;
         if let Value::Object(root) = &mut root {
             root.insert("$defs".to_owned(), json!({"a": a, "b": b}));
@@ -464,10 +464,10 @@ proptest! {
         let mut odd = Tool::without_arguments("odd", "An odd one.");
         odd.parameters = Some(root);
         let tools = [Arc::new(odd)];
-        let before = serde_json::to_vec(&tools).expect("a tool serialises");
-        for (provider, strict) in ways() {
-            let translation = translate(&tools, provider, &strictly(strict)).expect("it can be translated");
-            // What has senseless parts may stay senseless where a schema is passed on as it is.
+        let original = serde_json::to_vec(&tools).expect("a tool serialises");
+        for (provider, strict) in provider_modes() {
+            let translation = translate(&tools, provider, &with_strict(strict)).expect("it can be translated");
+            // A schema that is passed on unchanged may keep its meaningless parts.
             let passed_on = matches!(provider, Provider::OpenAiChat | Provider::OpenAiResponses | Provider::Anthropic | Provider::Mcp);
             let is_strict = rules::definitions(provider, &translation.tools)[0]["strict"] == true;
             if is_strict || !passed_on {
@@ -475,6 +475,6 @@ proptest! {
                 prop_assert!(faults.is_empty(), "{}", faults.join("\n"));
             }
         }
-        prop_assert_eq!(serde_json::to_vec(&tools).expect("a tool serialises"), before);
+        prop_assert_eq!(serde_json::to_vec(&tools).expect("a tool serialises"), original);
     }
 }

@@ -1,5 +1,5 @@
-//! Which addresses are asked: a definition may be anybody's, and must not reach what only this
-//! machine can.
+//! The policy of allowed addresses. A definition may come from anywhere, so it must not reach hosts
+//! that only this machine can reach.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,93 +8,95 @@ use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-use super::Stop;
+use super::HttpCallError;
 use crate::ErrorType;
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 
-/// Azure's service for its machines has an address that looks public.
+/// The address of Azure's internal service, which looks like a public address.
 const AZURE: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
 
-/// Which hosts may have addresses that are not public.
-pub(super) struct Private {
-    pub(super) all: bool,
-    /// In lower case.
+/// The hosts that may have addresses that are not public.
+pub(super) struct AddressPolicy {
+    pub(super) allow_all: bool,
+    /// The allowed hosts in lower case.
     pub(super) hosts: BTreeSet<String>,
 }
 
-impl Private {
-    /// Checks a host that is an address itself, which no resolver is asked for.
-    pub(super) fn permit_literal(&self, host: &str) -> Result<(), Stop> {
+impl AddressPolicy {
+    /// Checks a host that is an IP address, which is never resolved.
+    pub(super) fn check_literal(&self, host: &str) -> Result<(), HttpCallError> {
         match host.trim_matches(['[', ']']).parse() {
             Ok(address) => self
-                .permit(host, &[address])
-                .map_err(|refused| refused.stop()),
+                .check(host, &[address])
+                .map_err(|blocked| blocked.to_call_error()),
             Err(_) => Ok(()),
         }
     }
 
-    fn permit(&self, host: &str, addresses: &[IpAddr]) -> Result<(), Refused> {
-        let bare = host
+    fn check(&self, host: &str, addresses: &[IpAddr]) -> Result<(), BlockedAddress> {
+        let host_name = host
             .trim_matches(['[', ']'])
             .trim_end_matches('.')
             .to_lowercase();
-        let refused = |address: &IpAddr| Refused {
-            host: bare.clone(),
+        let blocked = |address: &IpAddr| BlockedAddress {
+            host: host_name.clone(),
             address: *address,
         };
-        if bare == "localhost"
+        if host_name == "localhost"
             && let Some(other) = addresses.iter().find(|address| !address.is_loopback())
         {
-            return Err(refused(other));
+            return Err(blocked(other));
         }
-        if self.all || self.hosts.contains(&bare) {
+        if self.allow_all || self.hosts.contains(&host_name) {
             return Ok(());
         }
         match addresses.iter().find(|address| !is_public(**address)) {
-            Some(address) => Err(refused(address)),
+            Some(address) => Err(blocked(address)),
             None => Ok(()),
         }
     }
 }
 
-/// A host that must not be asked.
+/// An error from a host with an address that is not allowed.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(super) struct BlockedAddress {
     host: String,
     address: IpAddr,
 }
 
-impl Refused {
-    pub(super) fn stop(&self) -> Stop {
-        let suggestion = "Whoever runs this program may allow the host by name.";
-        Stop::new(ErrorType::Security, self.to_string()).suggest(suggestion)
+impl BlockedAddress {
+    pub(super) fn to_call_error(&self) -> HttpCallError {
+        let suggestion = "Ask the operator to allow the host by name.";
+        HttpCallError::new(ErrorType::Security, self.to_string()).suggest(suggestion)
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for BlockedAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, address } = self;
         let host = marked(host, MAX_NAME_CHARS);
         write!(
             f,
-            "{host} is at {address}, which is no public address, and was not asked"
+            "{host} has the address {address}, which is not a public address; \
+             the request was not sent"
         )
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for BlockedAddress {}
 
-/// Looks names up, once for each connection: what is checked here is what is connected to.
-pub(super) struct Resolver(pub(super) Arc<Private>);
+/// A resolver that checks the addresses of a host. It resolves once per connection, so the
+/// connection uses the addresses that were checked.
+pub(super) struct CheckedResolver(pub(super) Arc<AddressPolicy>);
 
-impl Resolve for Resolver {
+impl Resolve for CheckedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let private = Arc::clone(&self.0);
+        let policy = Arc::clone(&self.0);
         Box::pin(async move {
-            let found: Vec<_> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            let addresses: Vec<IpAddr> = found.iter().map(std::net::SocketAddr::ip).collect();
-            private.permit(name.as_str(), &addresses)?;
-            Ok(Box::new(found.into_iter()) as Addrs)
+            let resolved: Vec<_> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let addresses: Vec<IpAddr> = resolved.iter().map(std::net::SocketAddr::ip).collect();
+            policy.check(name.as_str(), &addresses)?;
+            Ok(Box::new(resolved.into_iter()) as Addrs)
         })
     }
 }
@@ -106,7 +108,7 @@ fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// After IANA's registry of special-purpose addresses.
+/// Returns `true` for a public address, by IANA's registry of special-purpose addresses.
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
     let special = match (a, b, c) {
@@ -128,7 +130,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
             embedded(high, low)
         }
         [0x2002, high, low, ..] => embedded(high, low),
-        // Teredo, benchmarks and documentation; of the rest what is given out to the public.
+        // Teredo, benchmarks and documentation. Of the rest, only global unicast is public.
         [0x2001, 0 | 2 | 0xdb8, ..] | [0x3fff, ..] => false,
         [first, ..] => (0x2000..0x4000).contains(&first),
     }
@@ -139,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_public_addresses_are_public() {
+    fn special_purpose_addresses_are_not_public() {
         for address in [
             "0.0.0.0",
             "10.1.2.3",
@@ -188,31 +190,31 @@ mod tests {
     }
 
     #[test]
-    fn a_host_of_which_one_address_is_private_is_refused_unless_it_is_named() {
+    fn host_with_a_private_address_is_blocked_unless_allowed() {
         let addresses: Vec<IpAddr> = ["1.1.1.1", "10.0.0.1"]
             .map(|text| text.parse().expect("an address"))
             .into();
-        let private = |all, hosts: &[&str]| Private {
-            all,
+        let policy = |allow_all, hosts: &[&str]| AddressPolicy {
+            allow_all,
             hosts: hosts.iter().map(|&host| host.to_owned()).collect(),
         };
-        let refused = private(false, &["other.example"]).permit("Rebinds.Example.", &addresses);
-        assert!(refused.is_err_and(|refused| {
-            refused
+        let result = policy(false, &["other.example"]).check("Rebinds.Example.", &addresses);
+        assert!(result.is_err_and(|blocked| {
+            blocked
                 .to_string()
-                .starts_with("rebinds.example is at 10.0.0.1")
+                .starts_with("rebinds.example has the address 10.0.0.1")
         }));
         assert!(
-            private(false, &["rebinds.example"])
-                .permit("Rebinds.Example.", &addresses)
+            policy(false, &["rebinds.example"])
+                .check("Rebinds.Example.", &addresses)
                 .is_ok()
         );
         assert!(
-            private(true, &[])
-                .permit("rebinds.example", &addresses)
+            policy(true, &[])
+                .check("rebinds.example", &addresses)
                 .is_ok()
         );
-        // What runs without TLS because it is this machine is this machine.
-        assert!(private(true, &[]).permit("localhost", &addresses).is_err());
+        // `localhost` may go without TLS, so it must resolve to this machine.
+        assert!(policy(true, &[]).check("localhost", &addresses).is_err());
     }
 }

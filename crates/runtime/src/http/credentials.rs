@@ -1,31 +1,40 @@
-//! What a caller proves who it is by.
+//! Credentials of HTTP requests.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 
-use super::request::{Target, is_forbidden};
-use super::{HttpTool, Stop};
+use super::request::{RequestTarget, is_forbidden};
+use super::{HttpCallError, HttpTool};
 use crate::ErrorType;
 use picktools::catalog::http::SecurityScheme;
 use picktools::excerpt::{MAX_NAME_CHARS, list, marked};
 
-/// A proof of one scheme.
-pub(super) struct Proof {
-    pub(super) sent: Sent,
-    /// What must stand in no message.
+/// A credential for one security scheme.
+pub(super) struct Credential {
+    pub(super) part: CredentialPart,
+    /// Texts that no message may contain, longest first.
     pub(super) secrets: Vec<String>,
 }
 
-/// Where a proof goes.
-pub(super) enum Sent {
+/// The part of a request that carries a credential.
+pub(super) enum CredentialPart {
     Header(HeaderName, HeaderValue),
     Query(String, String),
     Cookie(String, String),
 }
 
-/// A variable's name: the parts in capitals, `_` for all but letters and digits.
-pub(super) fn variable(parts: &[&str]) -> String {
+/// A security scheme with the value of its variable.
+struct SchemeValue<'a> {
+    name: &'a str,
+    scheme: &'a SecurityScheme,
+    variable: String,
+    value: Option<String>,
+}
+
+/// Returns the name of a variable: the parts in capitals, with `_` in place of all but letters and
+/// digits.
+pub(super) fn variable_name(parts: &[&str]) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() {
             c.to_ascii_uppercase()
@@ -33,91 +42,101 @@ pub(super) fn variable(parts: &[&str]) -> String {
             '_'
         }
     };
-    parts
-        .iter()
-        .map(|part| part.chars().map(plain).collect::<String>())
-        .collect::<Vec<_>>()
-        .join("_")
+    let mut words = Vec::new();
+    for part in parts {
+        words.push(part.chars().map(plain).collect::<String>());
+    }
+    words.join("_")
 }
 
 impl HttpTool {
-    /// The proofs of the first set of schemes for which there are all; none where none is demanded.
-    pub(super) fn proofs(&self, target: &Target) -> Result<Vec<Proof>, Stop> {
+    /// Returns the credentials of the first set of schemes whose variables are all set. The result
+    /// is empty if the operation requires no credentials.
+    pub(super) fn credentials(
+        &self,
+        target: &RequestTarget,
+    ) -> Result<Vec<Credential>, HttpCallError> {
         let sets = &self.operation.security;
         let mut missing: Vec<String> = Vec::new();
-        for schemes in sets.iter().filter(|schemes| !schemes.is_empty()) {
-            let values: Vec<_> = schemes
-                .iter()
-                .map(|(name, scheme)| {
-                    let variable = self.credential(name);
-                    (self.client.options.value(&variable), variable, name, scheme)
-                })
-                .collect();
-            let absent: Vec<&str> = values
-                .iter()
-                .filter(|(value, ..)| value.is_none())
-                .map(|(_, variable, ..)| variable.as_str())
-                .collect();
-            if !absent.is_empty() {
-                missing.push(list(&absent, " and "));
+        for schemes in sets {
+            if schemes.is_empty() {
                 continue;
             }
-            let proof = |(value, variable, name, scheme): (
-                Option<String>,
-                String,
-                &String,
-                &SecurityScheme,
-            )| {
-                self.permit(&variable, target)?;
-                proof(&value.unwrap_or_default(), &variable, name, scheme)
-            };
-            return values.into_iter().map(proof).collect();
+            let mut values = Vec::new();
+            for (name, scheme) in schemes {
+                let variable = self.credential_variable(name);
+                let value = self.client.options.value(&variable);
+                values.push(SchemeValue {
+                    name,
+                    scheme,
+                    variable,
+                    value,
+                });
+            }
+            let mut unset = Vec::new();
+            for value in &values {
+                if value.value.is_none() {
+                    unset.push(value.variable.as_str());
+                }
+            }
+            if !unset.is_empty() {
+                missing.push(list(&unset, " and "));
+                continue;
+            }
+            let mut credentials = Vec::new();
+            for value in &values {
+                self.check_destination(&value.variable, target)?;
+                credentials.push(make_credential(value)?);
+            }
+            return Ok(credentials);
         }
         if missing.is_empty() || sets.iter().any(std::collections::BTreeMap::is_empty) {
             return Ok(Vec::new());
         }
         let message = format!(
-            "{} wants to know who asks",
+            "{} requires credentials",
             marked(target.authority(), MAX_NAME_CHARS)
         );
         let remedy = format!(
-            "Whoever runs this program sets {} in its environment.",
+            "Ask the operator to set {} in the environment.",
             missing.join(", or ")
         );
-        Err(Stop::new(ErrorType::Permission, message).suggest(remedy))
+        Err(HttpCallError::new(ErrorType::Permission, message).suggest(remedy))
     }
 
-    /// Whether what a variable holds may be sent to this host.
-    fn permit(&self, variable: &str, target: &Target) -> Result<(), Stop> {
-        let refuse = |message: String| Err(Stop::new(ErrorType::Security, message));
+    /// Checks that the value of a variable may be sent to this host.
+    fn check_destination(
+        &self,
+        variable: &str,
+        target: &RequestTarget,
+    ) -> Result<(), HttpCallError> {
+        let refuse = |message: String| Err(HttpCallError::new(ErrorType::Security, message));
         let authority = marked(target.authority(), MAX_NAME_CHARS);
         if self.definition.untrusted {
-            return refuse(
-                "the tool is of an untrusted source, which is sent no credentials".to_owned(),
-            );
+            let message = "the tool is from an untrusted source, which gets no credentials";
+            return refuse(message.to_owned());
         }
-        if !target.is_private_to_us() {
+        if !target.is_confidential() {
             return refuse(format!(
-                "{authority} would be sent credentials without encryption"
+                "credentials would be sent to {authority} without encryption"
             ));
         }
-        let pin = self::variable(&["PICKTOOLS_HOSTS", self.source()]);
-        if let Some(hosts) = self.client.options.value(&pin) {
+        let hosts_variable = variable_name(&["PICKTOOLS_HOSTS", self.source()]);
+        if let Some(hosts) = self.client.options.value(&hosts_variable) {
             let host = target.url.host_str().unwrap_or_default();
-            let listed = |named: &str| {
-                named.eq_ignore_ascii_case(target.authority()) || named.eq_ignore_ascii_case(host)
+            let is_target = |entry: &str| {
+                entry.eq_ignore_ascii_case(target.authority()) || entry.eq_ignore_ascii_case(host)
             };
-            return match hosts.split(',').any(|named| listed(named.trim())) {
+            return match hosts.split(',').any(|entry| is_target(entry.trim())) {
                 true => Ok(()),
                 false => refuse(format!(
-                    "{authority} is sent no credentials: {pin} does not list it"
+                    "credentials are not sent to {authority}: {hosts_variable} does not list it"
                 )),
             };
         }
         let hosts = crate::lock(&self.client.hosts);
-        match hosts.get(variable).filter(|hosts| hosts.len() > 1) {
-            None => Ok(()),
-            Some(hosts) => {
+        match hosts.get(variable) {
+            Some(hosts) if hosts.len() > 1 => {
                 let hosts: Vec<_> = hosts
                     .iter()
                     .map(|host| marked(host, MAX_NAME_CHARS))
@@ -127,47 +146,54 @@ impl HttpTool {
                     list(&hosts, ", ")
                 );
                 let remedy =
-                    format!("Whoever runs this program lists in {pin} those that may have it.");
-                Err(Stop::new(ErrorType::Security, message).suggest(remedy))
+                    format!("Ask the operator to list the allowed hosts in {hosts_variable}.");
+                Err(HttpCallError::new(ErrorType::Security, message).suggest(remedy))
             }
+            _ => Ok(()),
         }
     }
 }
 
-fn proof(value: &str, variable: &str, name: &str, scheme: &SecurityScheme) -> Result<Proof, Stop> {
+/// Makes the credential for a security scheme from the value of its variable.
+fn make_credential(scheme_value: &SchemeValue<'_>) -> Result<Credential, HttpCallError> {
+    let SchemeValue {
+        name,
+        scheme,
+        variable,
+        value,
+    } = scheme_value;
+    let value = value.as_deref().unwrap_or_default();
     let unsupported = || {
         let name = marked(name, MAX_NAME_CHARS);
-        Stop::definition(format!(
-            "the security scheme {name:?} is none that can be satisfied: bearer, basic, apiKey"
+        HttpCallError::definition(format!(
+            "unsupported security scheme {name:?}: bearer, basic and apiKey are supported"
         ))
     };
     let mut secrets = vec![value.to_owned()];
-    let http = scheme
+    let http_scheme = scheme
         .scheme
         .as_deref()
         .unwrap_or_default()
         .to_ascii_lowercase();
-    let sent = match (scheme.kind.as_str(), http.as_str()) {
+    let part = match (scheme.kind.as_str(), http_scheme.as_str()) {
         ("http", "bearer") | ("oauth2" | "openIdConnect", _) => {
-            Sent::Header(AUTHORIZATION, header(&format!("Bearer {value}"), variable)?)
+            let header_value = secret_header_value(&format!("Bearer {value}"), variable)?;
+            CredentialPart::Header(AUTHORIZATION, header_value)
         }
         ("http", "basic") => {
-            let coded = STANDARD.encode(value);
-            let sent = Sent::Header(AUTHORIZATION, header(&format!("Basic {coded}"), variable)?);
-            secrets.extend(
-                value
-                    .split_once(':')
-                    .map(|(_, password)| password.to_owned()),
-            );
-            secrets.push(coded);
-            sent
+            let encoded = STANDARD.encode(value);
+            let header_value = secret_header_value(&format!("Basic {encoded}"), variable)?;
+            if let Some((_, password)) = value.split_once(':') {
+                secrets.push(password.to_owned());
+            }
+            secrets.push(encoded);
+            CredentialPart::Header(AUTHORIZATION, header_value)
         }
         ("apiKey", _) => {
-            let parameter = scheme
-                .name
-                .clone()
-                .filter(|name| !name.is_empty())
-                .ok_or_else(unsupported)?;
+            let parameter = scheme.name.clone().unwrap_or_default();
+            if parameter.is_empty() {
+                return Err(unsupported());
+            }
             match scheme.place.as_deref() {
                 Some("header") => {
                     let name =
@@ -175,29 +201,28 @@ fn proof(value: &str, variable: &str, name: &str, scheme: &SecurityScheme) -> Re
                     if is_forbidden(&name) && name != AUTHORIZATION {
                         return Err(unsupported());
                     }
-                    Sent::Header(name, header(value, variable)?)
+                    CredentialPart::Header(name, secret_header_value(value, variable)?)
                 }
-                Some("query") => Sent::Query(parameter, value.to_owned()),
-                Some("cookie") => Sent::Cookie(parameter, value.to_owned()),
+                Some("query") => CredentialPart::Query(parameter, value.to_owned()),
+                Some("cookie") => CredentialPart::Cookie(parameter, value.to_owned()),
                 _ => return Err(unsupported()),
             }
         }
         _ => return Err(unsupported()),
     };
-    // As it stands in a URL.
-    secrets.push(super::styles::encoded(value));
+    // The form of the value in a URL.
+    secrets.push(super::styles::percent_encode(value));
     secrets.retain(|secret| !secret.is_empty());
-    // The longest first: a part of one that is taken out would leave the rest.
+    // The longest first: replacing a shorter secret inside a longer one would leave the rest of it.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-    Ok(Proof { sent, secrets })
+    Ok(Credential { part, secrets })
 }
 
-fn header(value: &str, variable: &str) -> Result<HeaderValue, Stop> {
+/// Makes a header value that libraries do not log.
+fn secret_header_value(value: &str, variable: &str) -> Result<HeaderValue, HttpCallError> {
     let mut header = HeaderValue::from_str(value).map_err(|_| {
-        Stop::new(
-            ErrorType::System,
-            format!("what {variable} holds cannot be sent in a header"),
-        )
+        let message = format!("the value of {variable} cannot be sent in a header");
+        HttpCallError::new(ErrorType::System, message)
     })?;
     header.set_sensitive(true);
     Ok(header)

@@ -1,4 +1,4 @@
-//! Tools that are operations of HTTP interfaces.
+//! Tools that call operations of HTTP APIs.
 
 mod addresses;
 mod answer;
@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use reqwest::Client;
 
-use self::addresses::{Private, Resolver};
+use self::addresses::{AddressPolicy, CheckedResolver};
+use self::request::RequestTarget;
 use super::context::Context;
 use super::lock;
 use super::redaction;
@@ -25,29 +26,31 @@ use picktools::excerpt::{MAX_NAME_CHARS, marked};
 use picktools_call::ValidCall;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The most characters that are told of why a request failed.
+/// The most characters of the cause of a failed request.
 const MAX_ERROR_CHARS: usize = 500;
 
 type Variable = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// How operations are called.
+/// The options for calling operations.
 ///
-/// Credentials are variables: for the scheme `bearerAuth` of the source `github` it is
-/// `PICKTOOLS_AUTH_GITHUB_BEARERAUTH` (in capitals, `_` for all but letters and digits), unless
-/// [`credentials`](Self::credentials) names another. It holds the token, the key, or
-/// `user:password` for `basic`. They go to the host that the definition names: where the operations
-/// that would be sent one name several hosts, to those only that `PICKTOOLS_HOSTS_GITHUB` lists,
-/// with commas between. Where a document names no server, `PICKTOOLS_SERVER_GITHUB` does.
+/// Credentials come from variables. The scheme `bearerAuth` of the source `github` uses
+/// `PICKTOOLS_AUTH_GITHUB_BEARERAUTH`, unless [`credentials`](Self::credentials) names another
+/// variable. The name is in capitals, with `_` in place of all but letters and digits. The variable
+/// contains the token, the key, or `user:password` for `basic`.
+///
+/// A credential goes to the host of the definition. If the operations that use a credential have
+/// several hosts, it goes only to the hosts in `PICKTOOLS_HOSTS_GITHUB`, separated by commas. If a
+/// document names no server, `PICKTOOLS_SERVER_GITHUB` sets it.
 pub struct HttpOptions {
-    /// Looks up a variable; there are none unless told otherwise.
+    /// Looks up a variable. The default has no variables.
     pub variable: Box<Variable>,
-    /// Variables of credentials, by `source/scheme`, where they are not as the rule has them.
+    /// The names of credential variables by `source/scheme`, if they differ from the rule.
     pub credentials: BTreeMap<String, String>,
-    /// Hosts that may have addresses of this machine, of private networks, and the like.
+    /// The hosts that may have loopback, private or other special addresses.
     pub private_hosts: BTreeSet<String>,
-    /// Whether all hosts may have such addresses.
+    /// `true` if all hosts may have such addresses.
     pub allow_private: bool,
-    /// How much is read of an answer's body, in bytes; 1 MiB unless told otherwise.
+    /// The most bytes that are read of a response's body. The default is 1 MiB.
     pub max_body_bytes: usize,
 }
 
@@ -64,20 +67,24 @@ impl Default for HttpOptions {
 }
 
 impl HttpOptions {
-    /// The value of a variable; an empty one counts as none.
+    /// Returns the trimmed value of a variable; `None` if it is empty or not set.
     fn value(&self, variable: &str) -> Option<String> {
-        (self.variable)(variable)
-            .map(|value| value.trim().to_owned())
-            .filter(|value| !value.is_empty())
+        let value = (self.variable)(variable)?;
+        let value = value.trim();
+        if value.is_empty() {
+            return None;
+        }
+        Some(value.to_owned())
     }
 }
 
-/// What the operations of a program share: how they are called, and to which hosts credentials go.
+/// The HTTP client that the operations of a program share, with the options and the hosts that get
+/// credentials.
 pub struct HttpClient {
     options: HttpOptions,
-    private: Arc<Private>,
+    address_policy: Arc<AddressPolicy>,
     client: OnceLock<Result<Client, String>>,
-    /// The hosts that would be sent a credential, by its variable.
+    /// The hosts that would get a credential, by the name of its variable.
     hosts: Mutex<BTreeMap<String, BTreeSet<String>>>,
 }
 
@@ -89,13 +96,13 @@ impl HttpClient {
             .iter()
             .map(|host| host.to_lowercase())
             .collect();
-        let private = Arc::new(Private {
-            all: options.allow_private,
+        let address_policy = Arc::new(AddressPolicy {
+            allow_all: options.allow_private,
             hosts,
         });
         Self {
             options,
-            private,
+            address_policy,
             client: OnceLock::new(),
             hosts: Mutex::default(),
         }
@@ -103,14 +110,14 @@ impl HttpClient {
 
     fn client(&self) -> Result<&Client, &String> {
         let make = || {
-            // It follows no redirects: what would be sent elsewhere was checked for here.
+            // It follows no redirects: the checks apply to this host only.
             let builder = picktools_net::client_builder()?
-                // A proxy would look names up in our place.
+                // A proxy would resolve names instead of the checked resolver.
                 .no_proxy()
-                .dns_resolver(Resolver(Arc::clone(&self.private)))
+                .dns_resolver(CheckedResolver(Arc::clone(&self.address_policy)))
                 .connect_timeout(CONNECT_TIMEOUT)
-                // A connection belongs to the runtime that it was made on, which may be gone at the
-                // next call.
+                // A connection belongs to the runtime that opened it, which may be gone at the next
+                // call.
                 .pool_max_idle_per_host(0);
             builder.build().map_err(|error| error.to_string())
         };
@@ -118,14 +125,14 @@ impl HttpClient {
     }
 }
 
-/// Why a request is not sent, or came to nothing.
-struct Stop {
+/// An error from a request that is not sent, or that fails.
+struct HttpCallError {
     kind: ErrorType,
     message: String,
     suggestion: Option<String>,
 }
 
-impl Stop {
+impl HttpCallError {
     fn new(kind: ErrorType, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -134,7 +141,7 @@ impl Stop {
         }
     }
 
-    /// The definition cannot be called as it is.
+    /// Makes the error for a definition that cannot be called.
     fn definition(message: impl Into<String>) -> Self {
         Self::new(ErrorType::System, message)
     }
@@ -147,12 +154,14 @@ impl Stop {
     }
 }
 
-/// A tool that is an operation of an HTTP interface, as [`Tool::http`] describes it.
+/// A tool that calls an operation of an HTTP API, as [`Tool::http`] describes it.
 ///
-/// Its result has `status`, `content_type` and `body` (JSON where it is such, else text), and where
-/// there are such `location`, `retry_after`, and `truncated` where the body was longer than is
-/// read. Statuses from 400 are a `user_error`, 401 and 403 a `permission_error`; those from 500,
-/// and redirects, which are not followed, a `system_error`.
+/// Its result has the fields `status`, `content_type` and `body`. The body is parsed if it is JSON,
+/// else it is text. Optional fields are `location`, `retry_after`, and `truncated` if the body was
+/// longer than the limit.
+///
+/// Statuses from 400 are a `user_error`, except for 401 and 403, which are a `permission_error`.
+/// Statuses from 500 are a `system_error`, and so are redirects, which are not followed.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -160,9 +169,15 @@ impl Stop {
 /// use picktools_runtime::{HttpClient, HttpOptions, HttpTool};
 ///
 /// let catalog = Catalog::open("library.yaml")?;
-/// let variable = Box::new(|name: &str| (name == "PICKTOOLS_AUTH_LIBRARY_KEY").then(|| "secret".to_owned()));
+/// let variable = Box::new(|name: &str| match name {
+///     "PICKTOOLS_AUTH_LIBRARY_KEY" => Some("secret".to_owned()),
+///     _ => None,
+/// });
 /// let client = Arc::new(HttpClient::new(HttpOptions { variable, ..HttpOptions::default() }));
-/// let tools = catalog.tools().iter().filter_map(|tool| HttpTool::new(tool.as_ref().clone(), Arc::clone(&client)));
+/// let mut tools = Vec::new();
+/// for tool in catalog.tools() {
+///     tools.extend(HttpTool::new(tool.as_ref().clone(), Arc::clone(&client)));
+/// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct HttpTool {
@@ -172,7 +187,7 @@ pub struct HttpTool {
 }
 
 impl HttpTool {
-    /// Makes a tool; `None` where the definition does not say how it is called over HTTP.
+    /// Makes a tool; `None` if the definition has no HTTP operation.
     pub fn new(definition: Tool, client: Arc<HttpClient>) -> Option<Self> {
         let operation = Arc::clone(definition.http.as_ref()?);
         let tool = Self {
@@ -182,11 +197,13 @@ impl HttpTool {
         };
         if let Ok(target) = tool.target() {
             let mut hosts = lock(&tool.client.hosts);
-            for scheme in tool.operation.security.iter().flat_map(BTreeMap::keys) {
-                hosts
-                    .entry(tool.credential(scheme))
-                    .or_default()
-                    .insert(target.authority().to_owned());
+            for schemes in &tool.operation.security {
+                for scheme in schemes.keys() {
+                    hosts
+                        .entry(tool.credential_variable(scheme))
+                        .or_default()
+                        .insert(target.authority().to_owned());
+                }
             }
         }
         Some(tool)
@@ -196,35 +213,34 @@ impl HttpTool {
         self.definition.source.as_deref().unwrap_or_default()
     }
 
-    /// The variable that holds what a scheme asks for.
-    fn credential(&self, scheme: &str) -> String {
-        let given = self
-            .client
-            .options
-            .credentials
-            .get(&format!("{}/{scheme}", self.source()));
-        given
-            .cloned()
-            .unwrap_or_else(|| credentials::variable(&["PICKTOOLS_AUTH", self.source(), scheme]))
+    /// Returns the name of the variable with the credential of a security scheme.
+    fn credential_variable(&self, scheme: &str) -> String {
+        let key = format!("{}/{scheme}", self.source());
+        match self.client.options.credentials.get(&key) {
+            Some(variable) => variable.clone(),
+            None => credentials::variable_name(&["PICKTOOLS_AUTH", self.source(), scheme]),
+        }
     }
 
-    fn target(&self) -> Result<request::Target, Stop> {
-        let variable = credentials::variable(&["PICKTOOLS_SERVER", self.source()]);
-        request::Target::of(&self.operation, &variable, |name| {
+    fn target(&self) -> Result<RequestTarget, HttpCallError> {
+        let variable = credentials::variable_name(&["PICKTOOLS_SERVER", self.source()]);
+        RequestTarget::from_operation(&self.operation, &variable, |name| {
             self.client.options.value(name)
         })
     }
 
-    async fn called(&self, arguments: &serde_json::Value, context: &Context) -> ToolResult {
+    /// Calls the operation, and converts an error to a result without secrets.
+    async fn call(&self, arguments: &serde_json::Value, context: &Context) -> ToolResult {
         let mut secrets = Vec::new();
-        match self.answered(arguments, context, &mut secrets).await {
+        match self.request(arguments, context, &mut secrets).await {
             Ok(result) => result,
-            Err(Stop {
+            Err(HttpCallError {
                 kind,
                 message,
                 suggestion,
             }) => {
-                let failure = ToolResult::failure(kind, redaction::without(&message, &secrets));
+                let message = redaction::redact_text(&message, &secrets);
+                let failure = ToolResult::failure(kind, message);
                 match suggestion {
                     Some(suggestion) => failure.suggest(suggestion),
                     None => failure,
@@ -233,41 +249,36 @@ impl HttpTool {
         }
     }
 
-    async fn answered(
+    /// Sends the request and reads the response. Adds the secrets of the request to `secrets`.
+    async fn request(
         &self,
         arguments: &serde_json::Value,
         context: &Context,
         secrets: &mut Vec<String>,
-    ) -> Result<ToolResult, Stop> {
+    ) -> Result<ToolResult, HttpCallError> {
         let target = self.target()?;
-        self.client
-            .private
-            .permit_literal(target.url.host_str().unwrap_or_default())?;
-        let proofs = self.proofs(&target)?;
-        secrets.extend(
-            proofs
-                .iter()
-                .flat_map(|proof| proof.secrets.iter().cloned()),
-        );
-        let request = request::build(&self.operation, &target, arguments, &proofs)?;
-        let client = self.client.client();
-        let client = client.map_err(|error| {
-            Stop::new(
-                ErrorType::System,
-                format!("no request can be made: {error}"),
-            )
+        let host_name = target.url.host_str().unwrap_or_default();
+        self.client.address_policy.check_literal(host_name)?;
+        let credentials = self.credentials(&target)?;
+        for credential in &credentials {
+            secrets.extend_from_slice(&credential.secrets);
+        }
+        let request = request::build(&self.operation, &target, arguments, &credentials)?;
+        let client = self.client.client().map_err(|error| {
+            let message = format!("cannot create the HTTP client: {error}");
+            HttpCallError::new(ErrorType::System, message)
         })?;
         let host = target.authority().to_owned();
         let work = async {
             let response = client
                 .execute(request)
                 .await
-                .map_err(|error| failed(&host, error))?;
-            answer::read(response, self.client.options.max_body_bytes, secrets)
+                .map_err(|error| request_error(&host, error))?;
+            answer::read_response(response, self.client.options.max_body_bytes, secrets)
                 .await
-                .map_err(|error| failed(&host, error))
+                .map_err(|error| request_error(&host, error))
         };
-        waiting::telling(context, &format!("an answer of {host}"), work).await
+        waiting::report_while(context, &format!("an answer from {host}"), work).await
     }
 }
 
@@ -277,18 +288,18 @@ impl RunnableTool for HttpTool {
     }
 
     fn run<'a>(&'a self, call: &'a ValidCall, context: &'a Context) -> RunFuture<'a> {
-        Box::pin(self.called(call.arguments(), context))
+        Box::pin(self.call(call.arguments(), context))
     }
 }
 
-/// Why there is no answer, without the URL, which may hold secrets.
-fn failed(host: &str, error: reqwest::Error) -> Stop {
+/// Converts the error of a request. The message has no URL, because it may contain secrets.
+fn request_error(host: &str, error: reqwest::Error) -> HttpCallError {
     let error = error.without_url();
     let mut text = error.to_string();
     let mut source: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(&error);
     while let Some(cause) = source {
-        if let Some(refused) = cause.downcast_ref::<addresses::Refused>() {
-            return refused.stop();
+        if let Some(blocked) = cause.downcast_ref::<addresses::BlockedAddress>() {
+            return blocked.to_call_error();
         }
         let cause_text = cause.to_string();
         if !text.contains(&cause_text) {
@@ -297,7 +308,7 @@ fn failed(host: &str, error: reqwest::Error) -> Stop {
         source = cause.source();
     }
     let host = marked(host, MAX_NAME_CHARS).into_owned();
-    Stop::new(
+    HttpCallError::new(
         ErrorType::System,
         format!("{host} did not answer: {}", marked(&text, MAX_ERROR_CHARS)),
     )

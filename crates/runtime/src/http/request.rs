@@ -1,15 +1,16 @@
-//! From arguments to a request. No argument can change where it goes.
+//! Construction of HTTP requests from arguments. No argument can change the host or the structure
+//! of the path.
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Body, Method, Request, Url};
 use serde_json::{Map, Value};
 
-use super::Stop;
-use super::credentials::{Proof, Sent};
-use super::styles::{Given, encoded};
+use super::HttpCallError;
+use super::credentials::{Credential, CredentialPart};
+use super::styles::{HttpArgument, percent_encode};
 use crate::ErrorType;
-use picktools::catalog::http::{HttpOperation, Place, SecurityScheme};
+use picktools::catalog::http::{ArgumentLocation, HttpOperation};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 
 const METHODS: [Method; 7] = [
@@ -25,9 +26,9 @@ const METHODS: [Method; 7] = [
 const MAX_URL_BYTES: usize = 16 << 10;
 /// The longest value of a header, in bytes.
 const MAX_HEADER_BYTES: usize = 8 << 10;
-/// What an answer may be.
+/// The media types that are accepted as a response.
 const ACCEPTED: &str = "application/json, text/*;q=0.9, */*;q=0.5";
-/// What a document may have in a path that a URL does not.
+/// The characters that a document may have in a path, but a URL may not.
 const NOT_IN_PATHS: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -38,8 +39,8 @@ const NOT_IN_PATHS: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'{')
     .add(b'}');
-/// Headers that no argument sets: what they say is the client's to say, or what goes between it and
-/// the server believes them.
+/// The headers that no argument may set. The client sets them itself, or proxies between the client
+/// and the server trust them.
 const FORBIDDEN: [&str; 24] = [
     "authorization",
     "connection",
@@ -67,68 +68,74 @@ const FORBIDDEN: [&str; 24] = [
     "x-rewrite-url",
 ];
 
-/// Whether an argument must not set a header.
+/// Returns `true` if an argument must not set a header.
 pub(super) fn is_forbidden(name: &HeaderName) -> bool {
     let name = name.as_str();
     let prefixes = ["proxy-", "sec-", "x-forwarded-"];
     FORBIDDEN.contains(&name) || prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Where an operation is asked.
-pub(super) struct Target {
-    /// Scheme, host and port.
+/// The server, path and query of an operation.
+pub(super) struct RequestTarget {
+    /// The scheme, host and port.
     pub(super) url: Url,
     authority: String,
-    /// What comes behind them, as the definition has it.
+    /// The path as in the definition, with placeholders.
     path: String,
     query: Option<String>,
 }
 
-impl Target {
-    /// Reads where an operation is asked; `server` is the variable that names its server where the
-    /// document does not.
-    pub(super) fn of(
+impl RequestTarget {
+    /// Makes the target of an operation. If the document names no server, `server_variable` is the
+    /// variable that does.
+    pub(super) fn from_operation(
         operation: &HttpOperation,
-        server: &str,
+        server_variable: &str,
         variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<Self, Stop> {
-        let is_whole = |url: &str| url.starts_with("http://") || url.starts_with("https://");
-        let whole = match is_whole(&operation.url) {
-            true => operation.url.clone(),
-            false if operation.url.contains("://") => {
-                return Err(Stop::definition("its URL is none of HTTP"));
+    ) -> Result<Self, HttpCallError> {
+        let full_url = if is_absolute(&operation.url) {
+            operation.url.clone()
+        } else if operation.url.contains("://") {
+            return Err(HttpCallError::definition(
+                "the URL of the operation is not an HTTP URL",
+            ));
+        } else {
+            let base = variable(server_variable).unwrap_or_default();
+            if !is_absolute(&base) {
+                let remedy = format!(
+                    "Ask the operator to set {server_variable}, as in https://api.example.org."
+                );
+                return Err(
+                    HttpCallError::definition("the document names no server").suggest(remedy)
+                );
             }
-            false => {
-                let base = variable(server).filter(|base| is_whole(base)).ok_or_else(|| {
-                    let remedy = format!("Whoever runs this program sets {server}, as in https://api.example.org.");
-                    Stop::definition("the document names no server").suggest(remedy)
-                })?;
-                format!(
-                    "{}/{}",
-                    base.trim_end_matches('/'),
-                    operation.url.trim_start_matches('/')
-                )
-            }
+            format!(
+                "{}/{}",
+                base.trim_end_matches('/'),
+                operation.url.trim_start_matches('/')
+            )
         };
-        if whole
+        if full_url
             .chars()
             .any(|c| c.is_control() || c.is_whitespace() || matches!(c, '#' | '\\'))
         {
-            return Err(Stop::definition(
-                "its URL holds characters that a URL does not have",
+            return Err(HttpCallError::definition(
+                "the URL of the operation contains invalid characters",
             ));
         }
-        let after = whole.find("://").map_or(0, |at| at + 3);
-        let end = whole[after..]
-            .find(['/', '?'])
-            .map_or(whole.len(), |at| after + at);
-        let (origin, rest) = whole.split_at(end);
-        if origin[after..].contains(['@', '{', '}', '%']) {
-            return Err(Stop::definition(
-                "the server of its URL is not fixed, or holds a user name",
+        let host_start = full_url.find("://").map_or(0, |at| at + 3);
+        let host_end = match full_url[host_start..].find(['/', '?']) {
+            Some(at) => host_start + at,
+            None => full_url.len(),
+        };
+        let (origin, rest) = full_url.split_at(host_end);
+        if origin[host_start..].contains(['@', '{', '}', '%']) {
+            return Err(HttpCallError::definition(
+                "the server in the URL of the operation is not fixed, or contains a user name",
             ));
         }
-        let url = Url::parse(origin).map_err(|_| Stop::definition("its URL names no host"))?;
+        let url = Url::parse(origin)
+            .map_err(|_| HttpCallError::definition("the URL of the operation names no host"))?;
         let (path, query) = match rest.split_once('?') {
             Some((path, query)) => (path, Some(query.to_owned())),
             None => (rest, None),
@@ -137,14 +144,15 @@ impl Target {
             .as_ref()
             .is_some_and(|query| query.contains(['{', '}']))
         {
-            return Err(Stop::definition(
-                "the query of its URL has places for arguments",
+            return Err(HttpCallError::definition(
+                "the query in the URL of the operation has placeholders",
             ));
         }
         let host = url.host_str().unwrap_or_default();
-        let authority = url
-            .port()
-            .map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        let authority = match url.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        };
         Ok(Self {
             authority,
             path: path.to_owned(),
@@ -153,69 +161,66 @@ impl Target {
         })
     }
 
-    /// Host and port.
+    /// Returns the host, with the port if it is not the default.
     pub(super) fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// Whether nobody between hears what is sent.
-    pub(super) fn is_private_to_us(&self) -> bool {
+    /// Returns `true` if the request is encrypted or stays on this machine.
+    pub(super) fn is_confidential(&self) -> bool {
         let host = self
             .url
             .host_str()
             .unwrap_or_default()
             .trim_matches(['[', ']']);
-        let here = host == "localhost"
+        let is_loopback = host == "localhost"
             || host
                 .parse()
                 .is_ok_and(|address: std::net::IpAddr| address.is_loopback());
-        self.url.scheme() == "https" || here
+        self.url.scheme() == "https" || is_loopback
     }
 
-    /// The path with its arguments.
-    fn path(&self, given: &[Given<'_>]) -> Result<String, Stop> {
-        let mut used = 0;
+    /// Returns the path with the arguments in place of its placeholders.
+    fn fill_path(&self, arguments: &[HttpArgument<'_>]) -> Result<String, HttpCallError> {
+        let mut filled_count = 0;
         let mut segments = Vec::new();
-        for segment in self.path.split('/') {
-            let mut made = String::new();
-            let mut rest = segment;
+        for template in self.path.split('/') {
+            let mut segment = String::new();
+            let mut rest = template;
             let mut is_filled = false;
-            while let Some((before, after)) = rest.split_once('{') {
-                let (name, after) = after
-                    .split_once('}')
-                    .ok_or_else(|| Stop::definition("its path has a lone `{`"))?;
-                let argument =
-                    given
-                        .iter()
-                        .find(|given| given.name() == name)
-                        .ok_or_else(|| {
-                            let name = marked(name, MAX_NAME_CHARS);
-                            Stop::new(
-                                ErrorType::Validation,
-                                format!("the path needs a value for {name:?}"),
-                            )
-                        })?;
-                made.push_str(&literal(before));
-                made.push_str(&of_path(argument)?);
-                (rest, is_filled, used) = (after, true, used + 1);
+            while let Some((text, placeholder)) = rest.split_once('{') {
+                let Some((name, after)) = placeholder.split_once('}') else {
+                    return Err(HttpCallError::definition(
+                        "the path of the operation has an unmatched `{`",
+                    ));
+                };
+                let Some(argument) = arguments.iter().find(|argument| argument.name() == name)
+                else {
+                    let name = marked(name, MAX_NAME_CHARS);
+                    return Err(HttpCallError::new(
+                        ErrorType::Validation,
+                        format!("the path needs a value for {name:?}"),
+                    ));
+                };
+                segment.push_str(&encode_path_text(text));
+                segment.push_str(&encode_path_argument(argument)?);
+                (rest, is_filled, filled_count) = (after, true, filled_count + 1);
             }
-            made.push_str(&literal(rest));
-            let decoded = percent_decode_str(&made).decode_utf8_lossy();
+            segment.push_str(&encode_path_text(rest));
+            let decoded = percent_decode_str(&segment).decode_utf8_lossy();
             if is_filled && matches!(&*decoded, "" | "." | "..") {
-                return Err(Stop::new(
+                return Err(HttpCallError::new(
                     ErrorType::Validation,
-                    "the arguments would make a path of another kind",
+                    "the arguments would change the structure of the path",
                 ));
             }
-            segments.push(made);
+            segments.push(segment);
         }
-        if given
-            .iter()
-            .any(|given| !self.path.contains(&format!("{{{}}}", given.name())))
-            || used < given.len()
-        {
-            return Err(Stop::definition(
-                "its path has no place for one of the arguments",
+        let has_placeholder =
+            |argument: &HttpArgument<'_>| self.path.contains(&format!("{{{}}}", argument.name()));
+        if !arguments.iter().all(has_placeholder) || filled_count < arguments.len() {
+            return Err(HttpCallError::definition(
+                "the path of the operation has no placeholder for one of the arguments",
             ));
         }
         let path = segments.join("/");
@@ -227,84 +232,98 @@ impl Target {
     }
 }
 
-fn literal(text: &str) -> String {
+/// Returns `true` for an absolute HTTP URL.
+fn is_absolute(url: &str) -> bool {
+    url.starts_with("http://") || url.starts_with("https://")
+}
+
+/// Encodes the fixed text of a path.
+fn encode_path_text(text: &str) -> String {
     utf8_percent_encode(text, NOT_IN_PATHS).to_string()
 }
 
-/// A value as a part of a path. What a careless server decodes must not change the path either.
-fn of_path(given: &Given<'_>) -> Result<String, Stop> {
-    let made = given.simple(encoded)?;
-    let decoded = percent_decode_str(&made).decode_utf8_lossy();
+/// Encodes an argument for a path. A server that decodes the value twice must not see another path.
+fn encode_path_argument(argument: &HttpArgument<'_>) -> Result<String, HttpCallError> {
+    let encoded = argument.serialize_simple(percent_encode)?;
+    let decoded = percent_decode_str(&encoded).decode_utf8_lossy();
     if decoded.is_empty() {
-        return Err(given.wrong("is empty, and stands in the path"));
+        return Err(argument.invalid("is empty, but is part of the path"));
     }
     if decoded
         .split(['/', '\\'])
         .any(|part| matches!(part, "." | ".."))
         || decoded.chars().any(char::is_control)
     {
-        return Err(
-            given.wrong("must not hold `.` or `..` as a part of a path, or control characters")
-        );
+        return Err(argument
+            .invalid("must not contain `.` or `..` as a part of a path, or control characters"));
     }
-    Ok(made)
+    Ok(encoded)
 }
 
 /// Builds the request.
 pub(super) fn build(
     operation: &HttpOperation,
-    target: &Target,
+    target: &RequestTarget,
     arguments: &Value,
-    proofs: &[Proof],
-) -> Result<Request, Stop> {
-    let method = METHODS
+    credentials: &[Credential],
+) -> Result<Request, HttpCallError> {
+    let Some(method) = METHODS
         .into_iter()
-        .find(|method| method.as_str() == operation.method);
-    let method = method.ok_or_else(|| Stop::definition("its method is none that is called"))?;
-    let given = given(operation, arguments)?;
-    let of = |place: Place| given.iter().filter(move |given| given.place.place == place);
-    let path = target.path(&of(Place::Path).map(again).collect::<Vec<_>>())?;
+        .find(|method| method.as_str() == operation.method)
+    else {
+        return Err(HttpCallError::definition(
+            "the HTTP method of the operation is not supported",
+        ));
+    };
+    let arguments = locate_arguments(operation, arguments)?;
+    let path = target.fill_path(&arguments_in(&arguments, ArgumentLocation::Path))?;
     let mut url = target.url.clone();
     url.set_path(&path);
     if url.path() != path {
-        return Err(Stop::definition(
-            "its path cannot be asked for as it stands",
+        return Err(HttpCallError::definition(
+            "the path of the operation is not a valid URL path",
         ));
     }
-    let query = query(operation, target, of(Place::Query), proofs)?;
+    let query_arguments = arguments_in(&arguments, ArgumentLocation::Query);
+    let query = build_query(operation, target, &query_arguments, credentials)?;
     url.set_query((!query.is_empty()).then_some(&*query));
     if url.as_str().len() > MAX_URL_BYTES {
-        return Err(Stop::new(
+        return Err(HttpCallError::new(
             ErrorType::Validation,
             "the arguments make a URL that is too long",
         ));
     }
     let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(ACCEPTED))]);
-    for given in of(Place::Header) {
-        let (name, value) = header(given)?;
-        if of_schemes(operation, "header").any(|known| name.as_str().eq_ignore_ascii_case(known)) {
-            return Err(Stop::definition("one of its headers is a credential"));
+    let header_credentials = credential_names(operation, "header");
+    for argument in arguments_in(&arguments, ArgumentLocation::Header) {
+        let (name, value) = header(&argument)?;
+        if header_credentials
+            .iter()
+            .any(|credential| name.as_str().eq_ignore_ascii_case(credential))
+        {
+            return Err(HttpCallError::definition(
+                "one of its headers is a credential",
+            ));
         }
         headers.insert(name, value);
     }
-    let cookies = cookies(operation, of(Place::Cookie), proofs)?;
+    let cookie_arguments = arguments_in(&arguments, ArgumentLocation::Cookie);
+    let cookies = build_cookies(operation, &cookie_arguments, credentials)?;
     if !cookies.is_empty() {
         let mut value = HeaderValue::from_str(&cookies)
-            .map_err(|_| Stop::definition("its cookies cannot be sent"))?;
+            .map_err(|_| HttpCallError::definition("its cookies cannot be sent"))?;
         value.set_sensitive(true);
         headers.insert(COOKIE, value);
     }
-    for proof in proofs {
-        if let Sent::Header(name, value) = &proof.sent {
+    for credential in credentials {
+        if let CredentialPart::Header(name, value) = &credential.part {
             headers.insert(name, value.clone());
         }
     }
     let mut request = Request::new(method, url);
-    if let Some((content_type, body)) = body(
-        operation,
-        &of(Place::Field).collect::<Vec<_>>(),
-        of(Place::Body).next(),
-    )? {
+    let fields = arguments_in(&arguments, ArgumentLocation::Field);
+    let body_arguments = arguments_in(&arguments, ArgumentLocation::Body);
+    if let Some((content_type, body)) = build_body(operation, &fields, body_arguments.first())? {
         headers.insert(CONTENT_TYPE, content_type);
         *request.body_mut() = Some(Body::from(body));
     }
@@ -312,141 +331,168 @@ pub(super) fn build(
     Ok(request)
 }
 
-fn again<'a>(given: &Given<'a>) -> Given<'a> {
-    Given {
-        argument: given.argument,
-        place: given.place,
-        value: given.value,
-    }
-}
-
-/// The arguments with where they go; one that is null is not sent, but for those of bodies.
-fn given<'a>(operation: &'a HttpOperation, arguments: &'a Value) -> Result<Vec<Given<'a>>, Stop> {
-    let mut given = Vec::new();
+/// Returns the arguments with their locations. A null argument is sent only in a body.
+fn locate_arguments<'a>(
+    operation: &'a HttpOperation,
+    arguments: &'a Value,
+) -> Result<Vec<HttpArgument<'a>>, HttpCallError> {
+    let mut located = Vec::new();
     for (argument, value) in arguments.as_object().into_iter().flatten() {
-        let place = operation.arguments.get(argument).ok_or_else(|| {
+        let definition = operation.arguments.get(argument).ok_or_else(|| {
             let argument = marked(argument, MAX_NAME_CHARS);
-            Stop::definition(format!(
+            HttpCallError::definition(format!(
                 "the definition does not say where the argument {argument:?} goes"
             ))
         })?;
-        if !value.is_null() || matches!(place.place, Place::Field | Place::Body) {
-            given.push(Given {
+        let is_in_body = matches!(
+            definition.place,
+            ArgumentLocation::Field | ArgumentLocation::Body
+        );
+        if !value.is_null() || is_in_body {
+            located.push(HttpArgument {
                 argument,
-                place,
+                definition,
                 value,
             });
         }
     }
-    Ok(given)
+    Ok(located)
 }
 
-/// The names of the keys that go into a place.
-fn of_schemes<'a>(
-    operation: &'a HttpOperation,
-    place: &'static str,
-) -> impl Iterator<Item = &'a str> {
-    let schemes = operation
-        .security
-        .iter()
-        .flat_map(|schemes| schemes.values());
-    let of_place = move |scheme: &&SecurityScheme| scheme.place.as_deref() == Some(place);
-    schemes
-        .filter(of_place)
-        .filter_map(|scheme| scheme.name.as_deref())
-}
-
-fn query<'a>(
-    operation: &HttpOperation,
-    target: &Target,
-    given: impl Iterator<Item = &'a Given<'a>>,
-    proofs: &[Proof],
-) -> Result<String, Stop> {
-    let is_key = |name: &str| of_schemes(operation, "query").any(|key| key == name);
-    let is_other = |name: &str| {
-        let named = |(argument, place): (&String, &picktools::catalog::http::Argument)| {
-            place.place == Place::Query && place.name.as_ref().unwrap_or(argument) == name
-        };
-        operation.arguments.iter().any(named)
-    };
-    let mut parts: Vec<String> = target
-        .query
-        .iter()
-        .filter(|query| !query.is_empty())
-        .cloned()
-        .collect();
-    for given in given {
-        if is_key(given.name()) {
-            return Err(Stop::definition("one of its parameters is a credential"));
+/// Returns the arguments in one part of the request.
+fn arguments_in<'a>(
+    arguments: &[HttpArgument<'a>],
+    location: ArgumentLocation,
+) -> Vec<HttpArgument<'a>> {
+    let mut selected = Vec::new();
+    for argument in arguments {
+        if argument.definition.place == location {
+            selected.push(*argument);
         }
-        let pairs = given.pairs(|key| is_key(key) || is_other(key))?;
-        parts.extend(pairs.iter().map(|(name, value)| format!("{name}={value}")));
     }
-    for proof in proofs {
-        if let Sent::Query(name, value) = &proof.sent {
-            parts.push(format!("{}={}", encoded(name), encoded(value)));
+    selected
+}
+
+/// Returns the names of the credentials in one part of the request.
+fn credential_names<'a>(operation: &'a HttpOperation, location: &str) -> Vec<&'a str> {
+    let mut names = Vec::new();
+    for schemes in &operation.security {
+        for scheme in schemes.values() {
+            if scheme.place.as_deref() == Some(location) {
+                names.extend(scheme.name.as_deref());
+            }
+        }
+    }
+    names
+}
+
+fn build_query(
+    operation: &HttpOperation,
+    target: &RequestTarget,
+    arguments: &[HttpArgument<'_>],
+    credentials: &[Credential],
+) -> Result<String, HttpCallError> {
+    let credential_names = credential_names(operation, "query");
+    let is_credential = |name: &str| credential_names.contains(&name);
+    let is_parameter = |name: &str| {
+        operation.arguments.iter().any(|(argument, definition)| {
+            definition.place == ArgumentLocation::Query
+                && definition.name.as_ref().unwrap_or(argument) == name
+        })
+    };
+    let mut parts: Vec<String> = Vec::new();
+    if let Some(query) = &target.query
+        && !query.is_empty()
+    {
+        parts.push(query.clone());
+    }
+    for argument in arguments {
+        if is_credential(argument.name()) {
+            return Err(HttpCallError::definition(
+                "one of its parameters is a credential",
+            ));
+        }
+        let pairs = argument.serialize_pairs(|key| is_credential(key) || is_parameter(key))?;
+        for (name, value) in pairs {
+            parts.push(format!("{name}={value}"));
+        }
+    }
+    for credential in credentials {
+        if let CredentialPart::Query(name, value) = &credential.part {
+            parts.push(format!(
+                "{}={}",
+                percent_encode(name),
+                percent_encode(value)
+            ));
         }
     }
     Ok(parts.join("&"))
 }
 
-fn header(given: &Given<'_>) -> Result<(HeaderName, HeaderValue), Stop> {
-    let name = HeaderName::from_bytes(given.name().as_bytes())
-        .ok()
-        .filter(|name| !is_forbidden(name));
-    let name = name.ok_or_else(|| {
-        let name = marked(given.name(), MAX_NAME_CHARS);
-        Stop::new(
-            ErrorType::Security,
-            format!("no argument may set the header {name:?}"),
-        )
-    })?;
-    let value = given.simple(str::to_owned)?;
+fn header(argument: &HttpArgument<'_>) -> Result<(HeaderName, HeaderValue), HttpCallError> {
+    let name = match HeaderName::from_bytes(argument.name().as_bytes()) {
+        Ok(name) if !is_forbidden(&name) => name,
+        _ => {
+            let name = marked(argument.name(), MAX_NAME_CHARS);
+            return Err(HttpCallError::new(
+                ErrorType::Security,
+                format!("no argument may set the header {name:?}"),
+            ));
+        }
+    };
+    let value = argument.serialize_simple(str::to_owned)?;
     let is_plain = value.is_ascii() && value.len() <= MAX_HEADER_BYTES;
-    let value = HeaderValue::from_str(&value).ok().filter(|_| is_plain);
-    value
-        .map(|value| (name, value))
-        .ok_or_else(|| given.wrong("cannot be sent in a header: plain ASCII on one line can"))
+    match HeaderValue::from_str(&value) {
+        Ok(value) if is_plain => Ok((name, value)),
+        _ => Err(argument.invalid("cannot be sent in a header; use ASCII on one line")),
+    }
 }
 
-fn cookies<'a>(
+fn build_cookies(
     operation: &HttpOperation,
-    given: impl Iterator<Item = &'a Given<'a>>,
-    proofs: &[Proof],
-) -> Result<String, Stop> {
+    arguments: &[HttpArgument<'_>],
+    credentials: &[Credential],
+) -> Result<String, HttpCallError> {
+    let credential_names = credential_names(operation, "cookie");
     let mut cookies = Vec::new();
-    for given in given {
-        if of_schemes(operation, "cookie").any(|key| key == given.name()) {
-            return Err(Stop::definition("one of its cookies is a credential"));
+    for argument in arguments {
+        if credential_names.contains(&argument.name()) {
+            return Err(HttpCallError::definition(
+                "one of its cookies is a credential",
+            ));
         }
-        if given.value.is_array() || given.value.is_object() {
-            return Err(given.wrong("is a list or an object, which is not supported in cookies"));
+        if argument.value.is_array() || argument.value.is_object() {
+            return Err(
+                argument.invalid("is a list or an object, which is not supported in cookies")
+            );
         }
-        cookies.extend(
-            given
-                .pairs(|_| false)?
-                .iter()
-                .map(|(name, value)| format!("{name}={value}")),
-        );
+        for (name, value) in argument.serialize_pairs(|_| false)? {
+            cookies.push(format!("{name}={value}"));
+        }
     }
-    for proof in proofs {
-        if let Sent::Cookie(name, value) = &proof.sent {
-            cookies.push(format!("{}={}", encoded(name), encoded(value)));
+    for credential in credentials {
+        if let CredentialPart::Cookie(name, value) = &credential.part {
+            cookies.push(format!(
+                "{}={}",
+                percent_encode(name),
+                percent_encode(value)
+            ));
         }
     }
     Ok(cookies.join("; "))
 }
 
-fn body(
+/// Builds the body from its fields, or from the argument that is the complete body.
+fn build_body(
     operation: &HttpOperation,
-    fields: &[&Given<'_>],
-    whole: Option<&Given<'_>>,
-) -> Result<Option<(HeaderValue, Vec<u8>)>, Stop> {
+    fields: &[HttpArgument<'_>],
+    complete_body: Option<&HttpArgument<'_>>,
+) -> Result<Option<(HeaderValue, Vec<u8>)>, HttpCallError> {
     let has_fields = operation
         .arguments
         .values()
-        .any(|argument| argument.place == Place::Field);
-    if whole.is_none() && !has_fields {
+        .any(|argument| argument.place == ArgumentLocation::Field);
+    if complete_body.is_none() && !has_fields {
         return Ok(None);
     }
     let declared = operation
@@ -462,54 +508,60 @@ fn body(
     let is_any = matches!(&*essence, "*/*" | "application/*");
     let unsupported = || {
         let declared = marked(declared, MAX_NAME_CHARS);
-        Stop::definition(format!(
+        HttpCallError::definition(format!(
             "a body of the type {declared:?} is not supported: JSON, URL-encoded forms and text are"
         ))
     };
-    let (sent, body) = if is_any || essence.ends_with("/json") || essence.ends_with("+json") {
-        let body = match whole {
-            Some(given) => given.value.to_string(),
+    let (content_type, body) = if is_any || essence.ends_with("/json") || essence.ends_with("+json")
+    {
+        let body = match complete_body {
+            Some(argument) => argument.value.to_string(),
             None => {
-                let members = fields
-                    .iter()
-                    .map(|given| (given.name().to_owned(), given.value.clone()));
-                Value::Object(members.collect::<Map<_, _>>()).to_string()
+                let mut members = Map::new();
+                for field in fields {
+                    members.insert(field.name().to_owned(), field.value.clone());
+                }
+                Value::Object(members).to_string()
             }
         };
         (if is_any { "application/json" } else { declared }, body)
     } else if essence == "application/x-www-form-urlencoded" {
-        (declared, form(fields, whole)?)
+        (declared, build_form(fields, complete_body)?)
     } else if essence.starts_with("multipart/") {
         return Err(unsupported());
     } else {
-        let text = whole
-            .and_then(|given| given.value.as_str())
-            .ok_or_else(unsupported)?;
-        (declared, text.to_owned())
+        let Some(HttpArgument {
+            value: Value::String(text),
+            ..
+        }) = complete_body
+        else {
+            return Err(unsupported());
+        };
+        (declared, text.clone())
     };
-    let sent = HeaderValue::from_str(sent).map_err(|_| unsupported())?;
-    Ok(Some((sent, body.into_bytes())))
+    let content_type = HeaderValue::from_str(content_type).map_err(|_| unsupported())?;
+    Ok(Some((content_type, body.into_bytes())))
 }
 
-fn form(fields: &[&Given<'_>], whole: Option<&Given<'_>>) -> Result<String, Stop> {
-    let mut pairs = Vec::new();
-    for given in fields.iter().copied().chain(whole) {
-        // A member that is null is not sent, and an object would need a style, which only the whole
-        // form has.
-        if given.value.is_null() {
+fn build_form(
+    fields: &[HttpArgument<'_>],
+    complete_body: Option<&HttpArgument<'_>>,
+) -> Result<String, HttpCallError> {
+    let mut parts = Vec::new();
+    for argument in fields.iter().chain(complete_body) {
+        // A null field is not sent. An object as a field needs a style.
+        if argument.value.is_null() {
             continue;
         }
-        if given.value.is_object()
-            && given.place.place == Place::Field
-            && given.place.style.is_none()
+        if argument.value.is_object()
+            && argument.definition.place == ArgumentLocation::Field
+            && argument.definition.style.is_none()
         {
-            return Err(given.wrong("is an object, which is not supported in forms"));
+            return Err(argument.invalid("is an object, which is not supported in forms"));
         }
-        pairs.extend(given.pairs(|_| false)?);
+        for (name, value) in argument.serialize_pairs(|_| false)? {
+            parts.push(format!("{name}={value}"));
+        }
     }
-    Ok(pairs
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect::<Vec<_>>()
-        .join("&"))
+    Ok(parts.join("&"))
 }

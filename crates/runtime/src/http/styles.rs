@@ -1,166 +1,192 @@
-//! How values are written into URLs, headers and forms.
+//! Serialisation of argument values into URLs, headers and forms.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 
-use super::Stop;
+use super::HttpCallError;
 use crate::ErrorType;
 use picktools::catalog::http::Argument;
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
 
-/// All but what RFC 3986 calls unreserved.
+/// All characters except the unreserved characters of RFC 3986.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// Text that ends no part of a URL.
-pub(super) fn encoded(text: &str) -> String {
+/// Percent-encodes a text so that it does not end any part of a URL.
+pub(super) fn percent_encode(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }
 
-/// An argument as it goes into a request.
-pub(super) struct Given<'a> {
-    /// What a model calls it.
+/// An argument of a call with its location in the request.
+#[derive(Clone, Copy)]
+pub(super) struct HttpArgument<'a> {
+    /// The name of the argument in the tool's schema.
     pub(super) argument: &'a str,
-    pub(super) place: &'a Argument,
+    pub(super) definition: &'a Argument,
     pub(super) value: &'a Value,
 }
 
-impl Given<'_> {
-    /// Its name in the request.
+impl HttpArgument<'_> {
+    /// Returns its name in the request.
     pub(super) fn name(&self) -> &str {
-        self.place.name.as_deref().unwrap_or(self.argument)
+        self.definition.name.as_deref().unwrap_or(self.argument)
     }
 
     fn style(&self) -> Option<&str> {
-        self.place.style.as_deref()
+        self.definition.style.as_deref()
     }
 
-    pub(super) fn wrong(&self, what: &str) -> Stop {
-        Stop::new(
+    /// Makes the error for an invalid value: the name of the argument with the fault.
+    pub(super) fn invalid(&self, fault: &str) -> HttpCallError {
+        HttpCallError::new(
             ErrorType::Validation,
-            format!("{} {what}", marked(self.argument, MAX_NAME_CHARS)),
+            format!("{} {fault}", marked(self.argument, MAX_NAME_CHARS)),
         )
     }
 
-    fn unsupported(&self) -> Stop {
+    fn unsupported_style(&self) -> HttpCallError {
         let argument = marked(self.argument, MAX_NAME_CHARS);
-        let style = marked(self.style().unwrap_or("of its place"), MAX_NAME_CHARS).into_owned();
-        Stop::definition(format!(
-            "{argument} would be written in the style {style:?}, which is not supported for its value"
+        let style = marked(self.style().unwrap_or("default"), MAX_NAME_CHARS).into_owned();
+        HttpCallError::definition(format!(
+            "the style {style:?} is not supported for the value of {argument}"
         ))
     }
 
-    fn text(&self, value: &Value) -> Result<String, Stop> {
+    fn text(&self, value: &Value) -> Result<String, HttpCallError> {
         match value {
             Value::String(text) => Ok(text.clone()),
             Value::Number(_) | Value::Bool(_) => Ok(value.to_string()),
-            _ => Err(self.wrong(
-                "holds a value within a list or an object that cannot be written into this request",
-            )),
+            _ => {
+                Err(self
+                    .invalid("contains a nested value that cannot be written into this request"))
+            }
         }
     }
 
-    fn texts<'v>(&self, values: impl IntoIterator<Item = &'v Value>) -> Result<Vec<String>, Stop> {
-        values.into_iter().map(|value| self.text(value)).collect()
+    fn texts(&self, values: &[Value]) -> Result<Vec<String>, HttpCallError> {
+        let mut texts = Vec::new();
+        for value in values {
+            texts.push(self.text(value)?);
+        }
+        Ok(texts)
     }
 
-    fn members(&self, members: &Map<String, Value>) -> Result<Vec<(String, String)>, Stop> {
-        members
-            .iter()
-            .map(|(key, value)| Ok((key.clone(), self.text(value)?)))
-            .collect()
+    fn members(
+        &self,
+        members: &Map<String, Value>,
+    ) -> Result<Vec<(String, String)>, HttpCallError> {
+        let mut texts = Vec::new();
+        for (key, value) in members {
+            texts.push((key.clone(), self.text(value)?));
+        }
+        Ok(texts)
     }
 
-    /// In the style `simple`, for paths and headers; `code` is how each text is written.
-    pub(super) fn simple(&self, code: impl Fn(&str) -> String) -> Result<String, Stop> {
+    /// Serialises the value in the style `simple`, for paths and headers. `encode` encodes each
+    /// text.
+    pub(super) fn serialize_simple(
+        &self,
+        encode: impl Fn(&str) -> String,
+    ) -> Result<String, HttpCallError> {
         if self.style().is_some_and(|style| style != "simple") {
-            return Err(self.unsupported());
+            return Err(self.unsupported_style());
         }
-        let parts = match self.value {
-            Value::Array(items) => self.texts(items)?.iter().map(|item| code(item)).collect(),
+        let mut parts = Vec::new();
+        match self.value {
+            Value::Array(items) => {
+                for item in self.texts(items)? {
+                    parts.push(encode(&item));
+                }
+            }
             Value::Object(members) => {
-                let joint = if self.place.explode == Some(true) {
+                let separator = if self.definition.explode == Some(true) {
                     "="
                 } else {
                     ","
                 };
-                let members = self.members(members)?;
-                members
-                    .iter()
-                    .map(|(key, value)| format!("{}{joint}{}", code(key), code(value)))
-                    .collect()
+                for (key, value) in self.members(members)? {
+                    parts.push(format!("{}{separator}{}", encode(&key), encode(&value)));
+                }
             }
-            other => vec![code(&self.text(other)?)],
-        };
+            other => parts.push(encode(&self.text(other)?)),
+        }
         Ok(parts.join(","))
     }
 
-    /// As parameters of a query or a form, encoded; `taken` says which names an object's keys must
-    /// not be.
-    pub(super) fn pairs(
+    /// Serialises the value as encoded parameters of a query or a form. An exploded object must not
+    /// have a key for which `is_reserved` is true.
+    pub(super) fn serialize_pairs(
         &self,
-        taken: impl Fn(&str) -> bool,
-    ) -> Result<Vec<(String, String)>, Stop> {
+        is_reserved: impl Fn(&str) -> bool,
+    ) -> Result<Vec<(String, String)>, HttpCallError> {
         let style = self.style().unwrap_or("form");
-        let name = encoded(self.name());
-        let explode = self.place.explode.unwrap_or(style == "form");
-        let joint = match style {
+        let name = percent_encode(self.name());
+        let explode = self.definition.explode.unwrap_or(style == "form");
+        let separator = match style {
             "form" => ",",
             "spaceDelimited" => "%20",
             "pipeDelimited" => "%7C",
             "deepObject" => "",
-            _ => return Err(self.unsupported()),
+            _ => return Err(self.unsupported_style()),
         };
-        let pairs = match self.value {
-            Value::Array(_) if style == "deepObject" => return Err(self.unsupported()),
+        let mut pairs = Vec::new();
+        match self.value {
+            Value::Array(_) if style == "deepObject" => return Err(self.unsupported_style()),
             Value::Array(items) => {
-                let items: Vec<String> = self
-                    .texts(items)?
-                    .iter()
-                    .map(|item| encoded(item))
-                    .collect();
-                match (items.is_empty(), explode) {
-                    (true, _) => Vec::new(),
-                    (false, true) => items.into_iter().map(|item| (name.clone(), item)).collect(),
-                    (false, false) => vec![(name, items.join(joint))],
+                let mut texts = Vec::new();
+                for item in self.texts(items)? {
+                    texts.push(percent_encode(&item));
+                }
+                if explode {
+                    for text in texts {
+                        pairs.push((name.clone(), text));
+                    }
+                } else if !texts.is_empty() {
+                    pairs.push((name, texts.join(separator)));
                 }
             }
             Value::Object(members) => {
                 let members = self.members(members)?;
+                if style == "form" && explode {
+                    self.check_keys(&members, is_reserved)?;
+                }
+                let mut parts = Vec::new();
+                for (key, value) in members {
+                    let (key, value) = (percent_encode(&key), percent_encode(&value));
+                    match (style, explode) {
+                        ("deepObject", _) => pairs.push((format!("{name}%5B{key}%5D"), value)),
+                        ("form", true) => pairs.push((key, value)),
+                        _ => parts.extend([key, value]),
+                    }
+                }
                 match (style, explode) {
-                    ("deepObject", _) => members
-                        .iter()
-                        .map(|(key, value)| {
-                            (format!("{name}%5B{}%5D", encoded(key)), encoded(value))
-                        })
-                        .collect(),
-                    ("form", true) => {
-                        if let Some((key, _)) = members.iter().find(|(key, _)| taken(key)) {
-                            let key = marked(key, MAX_NAME_CHARS);
-                            return Err(self.wrong(&format!(
-                                "has a member {key:?}, which is another parameter's name"
-                            )));
-                        }
-                        members
-                            .iter()
-                            .map(|(key, value)| (encoded(key), encoded(value)))
-                            .collect()
-                    }
-                    ("form", false) => {
-                        let parts: Vec<String> = members
-                            .iter()
-                            .flat_map(|(key, value)| [encoded(key), encoded(value)])
-                            .collect();
-                        vec![(name, parts.join(","))]
-                    }
-                    _ => return Err(self.unsupported()),
+                    ("deepObject", _) | ("form", true) => {}
+                    ("form", false) => pairs.push((name, parts.join(","))),
+                    _ => return Err(self.unsupported_style()),
                 }
             }
-            other => vec![(name, encoded(&self.text(other)?))],
-        };
+            other => pairs.push((name, percent_encode(&self.text(other)?))),
+        }
         Ok(pairs)
+    }
+
+    /// Checks that no key of an exploded object is the name of another parameter.
+    fn check_keys(
+        &self,
+        members: &[(String, String)],
+        is_reserved: impl Fn(&str) -> bool,
+    ) -> Result<(), HttpCallError> {
+        for (key, _) in members {
+            if is_reserved(key) {
+                let key = marked(key, MAX_NAME_CHARS);
+                return Err(self.invalid(&format!(
+                    "has a member {key:?}, which is another parameter's name"
+                )));
+            }
+        }
+        Ok(())
     }
 }

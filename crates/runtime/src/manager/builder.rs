@@ -1,4 +1,4 @@
-//! Putting a manager together.
+//! The builder of a tool manager.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,20 +13,20 @@ use super::super::confirmation::{Approvals, Confirm};
 use super::super::events::Events;
 use super::super::files::FileLedger;
 use super::super::tool::RunnableTool;
-use super::super::turn::Turn;
-use super::{Shared, ToolManager};
+use super::super::turn::TurnCalls;
+use super::{ManagerState, ToolManager};
 use picktools::access::{Access, AccessError};
 use picktools::catalog::{Catalog, CatalogError, CatalogOptions};
 use picktools_call::Hydrator;
 
-/// How long a call may run unless told otherwise.
+/// The default time limit of a call.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
-/// How long a call waits for somebody to decide on it.
+/// The default time that a call waits for a decision.
 const APPROVAL_LIFETIME: Duration = Duration::from_secs(300);
-/// How many calls run at once.
+/// The default number of calls that run at once.
 const MAX_PARALLEL: usize = 16;
 
-/// What a [`ToolManager`] is made of.
+/// A builder of a [`ToolManager`].
 #[must_use]
 pub struct ToolManagerBuilder {
     access: Access,
@@ -40,28 +40,28 @@ pub struct ToolManagerBuilder {
     max_parallel: usize,
 }
 
-/// Why there is no manager.
+/// An error from building a manager.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManagerError {
-    /// The definitions are no catalog.
-    #[error("the tools are no catalog: {0}")]
+    /// The definitions do not form a catalog.
+    #[error("invalid tool definitions: {0}")]
     Catalog(#[source] CatalogError),
-    /// What the caller may use cannot be decided.
-    #[error("what may be used cannot be decided: {0}")]
+    /// The access policy is invalid.
+    #[error("invalid access policy: {0}")]
     Access(#[source] AccessError),
-    /// Something shall run a tool that is not there.
-    #[error("the catalog has no tool {id:?} to run")]
+    /// A runner has no tool in the catalog.
+    #[error("runner without a tool: the catalog has no tool {id:?}")]
     UnknownTool {
         /// The tool's id.
         id: String,
     },
-    /// The root is no folder.
-    #[error("{root} cannot be worked in: {source}")]
+    /// The root is not a folder that can be opened.
+    #[error("cannot use the working folder {root}: {source}")]
     Root {
         /// The folder.
         root: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -81,20 +81,19 @@ impl ToolManagerBuilder {
         }
     }
 
-    /// Adds a tool, by its own definition.
+    /// Adds a tool with its own definition.
     pub fn tool(self, tool: impl RunnableTool + 'static) -> Self {
         self.shared_tool(Arc::new(tool))
     }
 
-    /// Adds a tool that others have as well.
+    /// Adds a tool that is shared with other managers.
     pub fn shared_tool(mut self, tool: Arc<dyn RunnableTool>) -> Self {
         self.tools.push(tool);
         self
     }
 
-    /// Takes the definitions of a catalog, whose tools are run by what `runners` gives for their
-    /// ids. The catalog's definitions count, not the runners' own. One for which there is none is
-    /// resolved and validated, but not run.
+    /// Sets the catalog, and the runners of its tools by tool id. The catalog's definitions apply,
+    /// not the runners' own. Calls of a tool without a runner are validated, but do not run.
     pub fn catalog(
         mut self,
         catalog: Catalog,
@@ -105,32 +104,31 @@ impl ToolManagerBuilder {
         self
     }
 
-    /// Asks this before a tool runs that must not run unasked; without it such calls are refused.
+    /// Sets the decider on calls that need a confirmation. Without it, such calls are refused.
     pub fn confirm(mut self, confirm: impl Confirm + 'static) -> Self {
         self.confirm = Some(Box::new(confirm));
         self
     }
 
-    /// The folder that tools work in; the current one unless told otherwise.
+    /// Sets the working folder of tools. The default is the current folder.
     pub fn root(mut self, root: impl Into<PathBuf>) -> Self {
         self.root = root.into();
         self
     }
 
-    /// How long a call may run whose tool names no time of its own; two minutes unless told
-    /// otherwise.
+    /// Sets the time limit of a call whose tool has none of its own. The default is two minutes.
     pub fn time_limit(mut self, time: Duration) -> Self {
         self.time_limit = time;
         self
     }
 
-    /// How long a call waits for somebody to decide on it; five minutes unless told otherwise.
+    /// Sets the time that a call waits for a decision. The default is five minutes.
     pub fn approval_lifetime(mut self, time: Duration) -> Self {
         self.approval_lifetime = time;
         self
     }
 
-    /// How many calls run at once, at least one; 16 unless told otherwise.
+    /// Sets the number of calls that run at once, at least one. The default is 16.
     pub fn max_parallel(mut self, calls: usize) -> Self {
         self.max_parallel = calls.clamp(1, Semaphore::MAX_PERMITS);
         self
@@ -140,67 +138,54 @@ impl ToolManagerBuilder {
     ///
     /// # Errors
     ///
-    /// [`ManagerError`]: tools whose names clash, access that cannot be decided, a runner without a tool, a root that is no
-    /// folder.
+    /// [`ManagerError`] if tool names conflict, the access policy is invalid, a runner has no tool,
+    /// or the root is not a folder.
     pub fn build(self) -> Result<ToolManager, ManagerError> {
         let definitions = self.tools.iter().map(|tool| tool.definition().clone());
-        let (catalog, first) = match self.catalog {
-            Some(catalog) => {
-                let first = catalog.len();
-                (
-                    catalog
-                        .with_tools(definitions)
-                        .map_err(ManagerError::Catalog)?,
-                    first,
-                )
-            }
-            None => (
-                CatalogOptions::default()
-                    .collect(definitions)
-                    .map_err(ManagerError::Catalog)?,
-                0,
-            ),
+        let first_added = self.catalog.as_ref().map_or(0, Catalog::len);
+        let collected = match self.catalog {
+            Some(catalog) => catalog.with_tools(definitions),
+            None => CatalogOptions::default().collect(definitions),
         };
+        let catalog = collected.map_err(ManagerError::Catalog)?;
         let mut runners = self.runners;
         if let Some(id) = runners.keys().find(|id| catalog.find(id).is_none()) {
             return Err(ManagerError::UnknownTool { id: id.clone() });
         }
         for tool in self.tools {
-            let own = tool.definition();
-            // A catalog may have given it a source, and so another id; and a clash may have left it
-            // out.
-            let added = catalog.tools()[first..]
+            let definition = tool.definition();
+            // The catalog may have assigned a source and thus another id. A name conflict may have
+            // removed the tool.
+            let added = catalog.tools()[first_added..]
                 .iter()
-                .find(|added| added.id == own.id || added.name == own.name);
+                .find(|added| added.id == definition.id || added.name == definition.name);
             let Some(added) = added else {
-                return Err(ManagerError::UnknownTool { id: own.id.clone() });
+                let id = definition.id.clone();
+                return Err(ManagerError::UnknownTool { id });
             };
             runners.insert(added.id.clone(), tool);
         }
-        let root = self
-            .root
-            .canonicalize()
-            .and_then(|root| match root.is_dir() {
-                true => Ok(root),
-                false => Err(io::ErrorKind::NotADirectory.into()),
-            });
-        let root = root.map_err(|source| ManagerError::Root {
+        let root_error = |source: io::Error| ManagerError::Root {
             root: self.root.display().to_string(),
             source,
-        })?;
+        };
+        let root = self.root.canonicalize().map_err(root_error)?;
+        if !root.is_dir() {
+            return Err(root_error(io::ErrorKind::NotADirectory.into()));
+        }
         let hydrator = Hydrator::new(catalog, &self.access).map_err(ManagerError::Access)?;
-        let shared = Shared {
+        let shared = ManagerState {
             runners,
             confirm: self.confirm,
             approvals: Approvals::new(self.approval_lifetime),
             events: Events::default(),
             files: FileLedger::default(),
-            turn: Turn::default(),
+            turn: TurnCalls::default(),
             root: root.into(),
             time_limit: self.time_limit,
             running: Semaphore::new(self.max_parallel),
             next_call: AtomicU64::new(1),
-            under_way: Mutex::default(),
+            cancellations: Mutex::default(),
         };
         Ok(ToolManager {
             hydrator,

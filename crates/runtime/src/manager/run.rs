@@ -1,4 +1,4 @@
-//! Running one call on a thread of its own, within its time.
+//! Runs one call on its own thread within its time limit.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,22 +13,23 @@ use super::super::context::{Context, Output};
 use super::super::events::{EventKind, EventType};
 use super::super::result::{ErrorType, PREVIEW_LINES, ToolResult};
 use super::super::tool::RunnableTool;
-use super::{Told, ToolManager};
+use super::{RedactedCall, ToolManager};
 use picktools::deadline;
 use picktools::excerpt::MAX_NAME_CHARS;
 use picktools_call::{ValidCall, size};
 
-/// How long a tool that was cancelled may take to say what it had done.
+/// The time that a cancelled tool has to return a partial result.
 const GRACE: Duration = Duration::from_millis(30);
-/// How long a quick tool is waited for without giving up the thread.
-const AWAKE: Duration = Duration::from_micros(20);
+/// The time to spin for the result of a quick tool before the task sleeps.
+const SPIN: Duration = Duration::from_micros(20);
 /// The largest result, in bytes of JSON.
 const MAX_RESULT_BYTES: usize = 8 << 20;
 
 impl ToolManager {
+    /// Runs a valid call and returns its result within the limits.
     pub(super) async fn run(
         &self,
-        told: &Told,
+        redacted: &RedactedCall,
         tool: &Arc<dyn RunnableTool>,
         valid: ValidCall,
         cancellation: CancellationToken,
@@ -36,22 +37,22 @@ impl ToolManager {
         let Ok(handle) = Handle::try_current() else {
             return ToolResult::failure(
                 ErrorType::System,
-                "tools run on a Tokio runtime, and there is none",
+                "no Tokio runtime: tools need one to run",
             );
         };
-        let _turn_to_run = tokio::select! {
+        let _permit = tokio::select! {
             permit = self.shared.running.acquire() => permit,
             () = cancellation.cancelled() => return cancelled(),
         };
         let limit = tool
             .time_limit(valid.arguments())
             .unwrap_or(self.shared.time_limit);
-        // What is too far away to be a point in time is far enough.
+        // A limit beyond the range of `Instant` becomes 34 years.
         let deadline = Instant::now()
             .checked_add(limit)
             .unwrap_or_else(|| Instant::now() + Duration::from_secs(1 << 30));
         let context = Context {
-            call: Arc::clone(&told.call),
+            call: Arc::clone(&redacted.call),
             events: self.shared.events.clone(),
             cancellation: cancellation.clone(),
             deadline,
@@ -60,102 +61,112 @@ impl ToolManager {
             output: Arc::new(Output::default()),
         };
         let output = Arc::clone(&context.output);
-        // Whatever becomes of this future, nothing more is told of a call that has ended.
-        let _ended = Ended(&output);
-        if self.shared.events.are_heard(EventType::Start) {
+        // Closes the output even if this future is dropped, so that no chunk follows the end.
+        let _guard = OutputGuard(&output);
+        if self.shared.events.has_subscribers(EventType::Start) {
             let (validated, no_schema_mode) = (valid.validated(), valid.no_schema_mode());
             let kind = EventKind::Start {
-                arguments: told.arguments.clone(),
+                arguments: redacted.arguments.clone(),
                 validated,
                 no_schema_mode,
             };
-            self.shared.events.tell(&told.call, kind);
+            self.shared.events.publish(&redacted.call, kind);
         }
         if !valid.validated() {
             tracing::info!(
                 tool = valid.tool().id.chars().take(MAX_NAME_CHARS).collect::<String>(),
                 mode = ?valid.no_schema_mode(),
                 validated = false,
-                "a tool runs with arguments that no schema vouches for"
+                "running a tool with arguments that were not validated against a schema"
             );
         }
         let (sender, mut receiver) = oneshot::channel();
-        let unwanted = CancellationToken::new();
-        let _unwanted_when_dropped = unwanted.clone().drop_guard();
+        let abandoned = CancellationToken::new();
+        let _abandoned_when_dropped = abandoned.clone().drop_guard();
         let tool = Arc::clone(tool);
         let work = move || {
             handle.block_on(async {
                 tokio::select! {
                     biased;
                     result = tool.run(&valid, &context) => {
-                        // Nobody listens any more where the call was given up.
-                        let _unheard = sender.send(result);
+                        // The receiver is gone if the call was abandoned.
+                        let _ignored = sender.send(result);
                     }
-                    () = unwanted.cancelled() => {}
+                    () = abandoned.cancelled() => {}
                 }
             });
         };
-        let _thread = match deadline::thread(work) {
+        let _thread = match deadline::spawn(work) {
             Ok(thread) => thread,
             Err(reason) => {
-                return ToolResult::failure(ErrorType::System, format!("it was not run: {reason}"));
+                let message = format!("the tool was not run: {reason}");
+                return ToolResult::failure(ErrorType::System, message);
             }
         };
-        // Most tools are quick: to be put to sleep and woken again would take longer than they do.
-        let begun = Instant::now();
-        while begun.elapsed() < AWAKE {
+        // Most tools are quick: sleeping and waking would take longer than the tool.
+        let started = Instant::now();
+        while started.elapsed() < SPIN {
             match receiver.try_recv() {
-                Ok(result) => return ended(Some(result)),
-                Err(TryRecvError::Closed) => return ended(None),
+                Ok(result) => return check_size(Some(result)),
+                Err(TryRecvError::Closed) => return check_size(None),
                 Err(TryRecvError::Empty) => std::hint::spin_loop(),
             }
         }
-        let over = tokio::select! {
+        let failure = tokio::select! {
             biased;
-            result = &mut receiver => return ended(result.ok()),
+            result = &mut receiver => return check_size(result.ok()),
             () = cancellation.cancelled() => cancelled(),
             () = sleep_until(deadline.into()) => {
-                let late = ToolResult::failure(ErrorType::System, format!("it did not end within {limit:?}"));
-                late.suggest("Ask for less at once, or allow it more time.")
+                let message = format!("the tool did not end within {limit:?}");
+                ToolResult::failure(ErrorType::System, message)
+                    .suggest("Request less at once, or raise the time limit.")
             }
         };
         cancellation.cancel();
         match timeout(GRACE, receiver).await {
-            Ok(Ok(result)) => ended(Some(result)),
-            _ => over,
+            Ok(Ok(result)) => check_size(Some(result)),
+            _ => failure,
         }
     }
 }
 
+/// Returns the result of a cancelled call.
 pub(super) fn cancelled() -> ToolResult {
     ToolResult::failure(ErrorType::User, "the call was cancelled")
 }
 
-/// A result, held to its bounds; there is none of a tool that panicked.
-fn ended(result: Option<ToolResult>) -> ToolResult {
+/// Checks the size of a result; `None` is the result of a tool that panicked.
+fn check_size(result: Option<ToolResult>) -> ToolResult {
     let Some(result) = result else {
         return ToolResult::failure(ErrorType::System, "the tool panicked");
     };
-    let failure = result.failure.as_ref();
-    let told = failure.map_or(0, |failure| {
-        failure.error.len() + failure.suggestion.as_ref().map_or(0, String::len)
-    });
-    match result.fields.values().try_fold(told, |sum, value| {
-        let left = MAX_RESULT_BYTES.checked_sub(sum)?;
-        Some(sum + size(value, left)?)
-    }) {
+    let mut message_bytes = 0;
+    if let Some(failure) = &result.failure {
+        message_bytes = failure.error.len();
+        if let Some(suggestion) = &failure.suggestion {
+            message_bytes += suggestion.len();
+        }
+    }
+    let total = result
+        .fields
+        .values()
+        .try_fold(message_bytes, |sum, value| {
+            let remaining = MAX_RESULT_BYTES.checked_sub(sum)?;
+            Some(sum + size(value, remaining)?)
+        });
+    match total {
         Some(bytes) if bytes <= MAX_RESULT_BYTES => result,
         _ => ToolResult::failure(
             ErrorType::System,
-            format!("its result is larger than {MAX_RESULT_BYTES} bytes"),
+            format!("the result is larger than {MAX_RESULT_BYTES} bytes"),
         )
-        .suggest("Ask for less at once."),
+        .suggest("Request less at once."),
     }
 }
 
-/// What a tool shows of a result; its own code, which may panic.
+/// Returns the tool's preview of a result; empty if the tool's code panics.
 pub(super) fn preview(tool: &dyn RunnableTool, result: &ToolResult) -> Vec<String> {
-    // The base preview says it better where something failed.
+    // For a failure, the default preview with the error is more useful.
     if !result.is_success() {
         return result.preview(PREVIEW_LINES);
     }
@@ -165,10 +176,10 @@ pub(super) fn preview(tool: &dyn RunnableTool, result: &ToolResult) -> Vec<Strin
     lines
 }
 
-/// Ends what a call may tell.
-struct Ended<'a>(&'a Output);
+/// A guard that closes the output of a call when it is dropped.
+struct OutputGuard<'a>(&'a Output);
 
-impl Drop for Ended<'_> {
+impl Drop for OutputGuard<'_> {
     fn drop(&mut self) {
         self.0.close();
     }

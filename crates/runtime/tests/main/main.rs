@@ -1,10 +1,9 @@
-//! The integration tests of running what models call.
+//! Integration tests of the tool manager.
 
-// The pipeline, events, and tools that hang, lie and flood.
+// The pipeline, the events, and faulty tools.
 mod running;
 mod running_faults;
 mod running_policy;
-// Tools from elsewhere: operations of HTTP interfaces, and tools of MCP servers, both servers of
-// the tests.
+// Remote tools: HTTP operations and MCP tools, against test servers.
 mod running_http;
 mod running_mcp;

@@ -1,5 +1,5 @@
-//! The tool runtime: tools, the pipeline of a call, events and results. Numbers are those of the
-//! list of behaviours in docs/runtime.md.
+//! Tests of the tool manager: tools, the pipeline of a call, events and results. The numbers refer
+//! to the list of behaviours in docs/reference/requirements.md.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use picktools::catalog::{Alias, NoSchemaMode};
 use picktools::{Access, Engine, PickOptions, Query, Tool};
-use picktools_call::{Awaited, PendingCall, ValidCall};
+use picktools_call::{PendingCall, PendingReason, ValidCall};
 use picktools_provider::{Arguments, Provider, ToolCall, TranslateOptions};
 use picktools_runtime::{
-    Context, Decision, ErrorType, EventKind, EventType, Executed, FunctionTool, RunFuture,
-    RunnableTool, Subscription, ToolManager, ToolManagerBuilder, ToolResult, Topic,
+    ConfirmationDecision, Context, ErrorType, EventKind, EventType, ExecutedCall, FunctionTool,
+    RunFuture, RunnableTool, Subscription, ToolManager, ToolManagerBuilder, ToolResult, Topic,
 };
 use picktools_testing::tool;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-/// Far longer than anything here takes.
+/// A time limit that no test reaches.
 const FAR: Duration = Duration::from_secs(30);
 
 fn call(name: &str, arguments: Value) -> ToolCall {
@@ -37,7 +37,7 @@ fn builder() -> ToolManagerBuilder {
     })
 }
 
-/// The tool of the document: takes a string `param1`, and gives it back.
+/// The example tool of the requirements. It takes a string `param1` and returns it.
 fn my_tool() -> Tool {
     let parameters = json!({"type": "object", "required": ["param1"], "properties": {
         "param1": {"type": "string"}, "count": {"type": "integer"}, "on": {"type": "boolean"},
@@ -51,7 +51,7 @@ fn my_tool() -> Tool {
     tool
 }
 
-/// Gives back its arguments, and counts its runs.
+/// Returns a tool that returns its arguments, and the counter of its runs.
 fn echo(definition: Tool) -> (impl RunnableTool + 'static, Arc<AtomicUsize>) {
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
@@ -62,7 +62,7 @@ fn echo(definition: Tool) -> (impl RunnableTool + 'static, Arc<AtomicUsize>) {
     (tool, runs)
 }
 
-fn manager_of(definition: Tool) -> (ToolManager, Arc<AtomicUsize>) {
+fn manager_with(definition: Tool) -> (ToolManager, Arc<AtomicUsize>) {
     let (tool, runs) = echo(definition);
     (builder().tool(tool).build().expect("it is valid"), runs)
 }
@@ -73,8 +73,8 @@ fn fails(error_type: ErrorType, message: &'static str) -> impl RunnableTool {
     })
 }
 
-/// What was told so far.
-fn told(subscription: &mut Subscription) -> Vec<Value> {
+/// Returns the events so far.
+fn collect_events(subscription: &mut Subscription) -> Vec<Value> {
     std::iter::from_fn(|| subscription.try_next())
         .map(|received| json!(*received.event))
         .collect()
@@ -87,13 +87,13 @@ fn types(events: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-async fn run(manager: &ToolManager, name: &str, arguments: Value) -> Executed {
+async fn run(manager: &ToolManager, name: &str, arguments: Value) -> ExecutedCall {
     timeout(FAR, manager.execute(&call(name, arguments)))
         .await
         .expect("it does not hang")
 }
 
-fn error_type(executed: &Executed) -> Option<ErrorType> {
+fn error_type(executed: &ExecutedCall) -> Option<ErrorType> {
     executed
         .result
         .failure
@@ -101,9 +101,9 @@ fn error_type(executed: &Executed) -> Option<ErrorType> {
         .map(|failure| failure.error_type)
 }
 
-// 1: what a tool declares, and what it need not.
+// 1: required and optional parts of a tool.
 #[test]
-fn a_tool_declares_its_definition_and_need_not_declare_more() {
+fn tool_with_only_a_definition_has_defaults() {
     let (mine, _) = echo(my_tool());
     assert_eq!(
         (
@@ -122,7 +122,7 @@ fn a_tool_declares_its_definition_and_need_not_declare_more() {
 
 // 2, 3, 6, 7, 16, 20, 69.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_tells_of_its_start_its_output_and_its_end_under_one_id() {
+async fn events_of_a_call_come_in_order_with_one_id() {
     let talks = FunctionTool::new(my_tool(), |_, context: Context| async move {
         context.emit_output_chunk("one\n");
         context.emit_output_chunk("two\n");
@@ -131,7 +131,7 @@ async fn a_call_tells_of_its_start_its_output_and_its_end_under_one_id() {
     let manager = builder().tool(talks).build().expect("it is valid");
     let mut all = manager.events().subscribe(Topic::All);
     let executed = run(&manager, "mine", json!({"param1": "x"})).await;
-    let events = told(&mut all);
+    let events = collect_events(&mut all);
     assert_eq!(
         types(&events),
         [
@@ -169,16 +169,16 @@ async fn a_call_tells_of_its_start_its_output_and_its_end_under_one_id() {
     );
 }
 
-// 4, 7, 10: a result that says that it failed is told as an error.
+// 4, 7, 10: a failed result has an error event.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_is_told_as_an_error() {
+async fn failed_result_becomes_an_error_event() {
     let manager = builder()
         .tool(fails(ErrorType::User, "File not found"))
         .build()
         .expect("it is valid");
     let mut all = manager.events().subscribe(Topic::All);
     run(&manager, "my_tool", json!({"param1": "value"})).await;
-    let events = told(&mut all);
+    let events = collect_events(&mut all);
     assert_eq!(types(&events), ["tool_call_start", "error"]);
     let data = &events[1]["data"];
     assert_eq!(data["error"], "my_tool(param1=\"value\"): File not found");
@@ -190,9 +190,9 @@ async fn a_failure_is_told_as_an_error() {
     assert!(data["result"].get("suggestion").is_none());
 }
 
-// 5: nothing escapes.
+// 5: panics do not escape.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panic_is_an_error() {
+async fn panic_of_a_tool_becomes_an_error() {
     let panics = FunctionTool::new(my_tool(), |_, _| async { panic!("on purpose") });
     let manager = builder().tool(panics).build().expect("it is valid");
     let executed = run(&manager, "my_tool", json!({"param1": "value"})).await;
@@ -205,7 +205,7 @@ async fn a_panic_is_an_error() {
 
 // 8, 68.
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_name_the_call_without_its_secrets_and_long_values() {
+async fn errors_name_the_call_without_secrets_and_long_values() {
     let parameters = json!({"type": "object", "properties": {
         "user": {}, "api_key": {}, "pin": {"type": "string", "writeOnly": true}, "body": {},
         "login": {"$ref": "#/$defs/login"}, "list": {"type": "array", "items": {"format": "password"}}},
@@ -237,23 +237,23 @@ async fn errors_name_the_call_without_its_secrets_and_long_values() {
         "{error}"
     );
     assert!(error.chars().count() < 500, "{error}");
-    let everything = format!("{:?}{}", executed, json!(told(&mut all)));
+    let everything = format!("{:?}{}", executed, json!(collect_events(&mut all)));
     assert!(!everything.contains("hunter"), "{everything}");
-    // Neither do those that do not fit tell.
+    // The same holds for arguments that are not valid.
     let refused = run(
         &manager,
         "log_in",
         json!({"login": {"password": "hunter-5"}, "list": {"token": "hunter-6"}}),
     )
     .await;
-    let everything = format!("{:?}{}", refused, json!(told(&mut all)));
+    let everything = format!("{:?}{}", refused, json!(collect_events(&mut all)));
     assert_eq!(error_type(&refused), Some(ErrorType::Validation));
     assert!(!everything.contains("hunter"), "{everything}");
 }
 
 // 9, 10, 11, 39, 40.
 #[test]
-fn results_have_one_form() {
+fn results_serialize_in_one_form() {
     let done = ToolResult::success()
         .field("result", "operation completed")
         .field("count", 42)
@@ -277,7 +277,7 @@ fn results_have_one_form() {
 
 // 12, 13.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_preview_is_short_and_a_tool_may_make_its_own() {
+async fn preview_is_short_and_a_tool_can_replace_it() {
     let lines = ToolResult::success().field("output", "1\n2\n3\n4\n5");
     assert_eq!(lines.preview(3), ["1", "2", "3"]);
     assert_eq!(lines.preview(1), ["1"]);
@@ -319,7 +319,7 @@ async fn a_preview_is_short_and_a_tool_may_make_its_own() {
 
 // 14, 21, 22, 23, 33, 70.
 #[tokio::test(flavor = "multi_thread")]
-async fn definitions_are_written_for_every_provider_and_tools_found_by_every_name() {
+async fn tools_translate_for_each_provider_and_resolve_by_each_name() {
     let (mine, _) = echo(my_tool());
     let (hidden, _) = echo(Tool {
         allowed_roles: ["admin".to_owned()].into(),
@@ -368,8 +368,8 @@ async fn definitions_are_written_for_every_provider_and_tools_found_by_every_nam
 
 // 17, 18, 19.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_subscribes_gets_what_it_asked_for_until_it_lets_go() {
-    let (manager, _) = manager_of(my_tool());
+async fn subscription_gets_its_topic_until_it_is_dropped() {
+    let (manager, _) = manager_with(my_tool());
     let mut starts = manager.events().subscribe(Topic::Only(EventType::Start));
     let mut all = manager
         .events()
@@ -379,13 +379,19 @@ async fn who_subscribes_gets_what_it_asked_for_until_it_lets_go() {
         .subscribe("tool_call_end".parse().expect("it is a topic"));
     assert!("tool_call".parse::<Topic>().is_err());
     run(&manager, "my_tool", json!({"param1": "x"})).await;
-    assert_eq!(types(&told(&mut starts)), ["tool_call_start"]);
-    assert_eq!(types(&told(&mut all)), ["tool_call_start", "tool_call_end"]);
+    assert_eq!(types(&collect_events(&mut starts)), ["tool_call_start"]);
+    assert_eq!(
+        types(&collect_events(&mut all)),
+        ["tool_call_start", "tool_call_end"]
+    );
     assert_eq!(manager.events().subscribers(), 3);
     drop((gone, starts));
     assert_eq!(manager.events().subscribers(), 1);
     run(&manager, "my_tool", json!({"param1": "y"})).await;
-    assert_eq!(types(&told(&mut all)), ["tool_call_start", "tool_call_end"]);
+    assert_eq!(
+        types(&collect_events(&mut all)),
+        ["tool_call_start", "tool_call_end"]
+    );
     let next = timeout(FAR, async {
         let (_, next) = tokio::join!(run(&manager, "my_tool", json!({"param1": "z"})), all.next());
         next
@@ -401,7 +407,7 @@ async fn who_subscribes_gets_what_it_asked_for_until_it_lets_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_slow_loses_chunks_knows_how_many_and_holds_up_nobody() {
+async fn slow_subscriber_loses_chunks_and_delays_no_call() {
     let talks = FunctionTool::new(my_tool(), |_, context: Context| async move {
         (0..10_000).for_each(|number| context.emit_output_chunk(&format!("{number}\n")));
         context.emit_output_chunk(&"é".repeat(20_000_000));
@@ -432,8 +438,8 @@ async fn who_is_slow_loses_chunks_knows_how_many_and_holds_up_nobody() {
 
 // 24, 25, 26, 35, 36, 37, 38, 41, 42.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_called_is_not_run_and_says_what_would_have_been_right() {
-    let (manager, runs) = manager_of(my_tool());
+async fn invalid_call_does_not_run_and_suggests_a_correction() {
+    let (manager, runs) = manager_with(my_tool());
     let mut all = manager.events().subscribe(Topic::All);
     let unknown = run(&manager, "my_tol", json!({"param1": "x"})).await;
     assert_eq!(
@@ -468,7 +474,7 @@ async fn what_cannot_be_called_is_not_run_and_says_what_would_have_been_right() 
         );
     }
     assert_eq!(
-        types(&told(&mut all)),
+        types(&collect_events(&mut all)),
         ["error"; 8],
         "what is refused never starts"
     );
@@ -500,10 +506,10 @@ async fn what_cannot_be_called_is_not_run_and_says_what_would_have_been_right() 
     );
 }
 
-// 27, 28, 29: the order of members does not tell calls apart, and what failed may be tried again.
+// 27, 28, 29: the order of members does not matter, and a failed call may be repeated.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_is_made_once_in_a_turn() {
-    let (manager, runs) = manager_of(my_tool());
+async fn repeated_call_in_a_turn_is_rejected() {
+    let (manager, runs) = manager_with(my_tool());
     let twice = json!({"param1": "x", "count": 1});
     assert!(
         run(&manager, "my_tool", twice.clone())
@@ -553,7 +559,7 @@ async fn a_call_is_made_once_in_a_turn() {
     );
 }
 
-/// Writes a file of the working folder, and reads one.
+/// A tool that writes a file of the working folder.
 struct Writes(Tool);
 
 impl RunnableTool for Writes {
@@ -582,7 +588,7 @@ impl RunnableTool for Writes {
 
 // 30, 31.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_must_have_been_read_as_it_is_before_it_is_written() {
+async fn write_requires_a_read_of_the_current_content() {
     let folder = tempfile::tempdir().expect("there is room");
     let path = folder.path().join("notes.txt");
     fs::write(&path, "old").expect("it can be written");
@@ -638,7 +644,7 @@ async fn a_file_must_have_been_read_as_it_is_before_it_is_written() {
 
 // 32, 63, 64.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_by_alias_runs_the_same_tool_which_sees_no_alias() {
+async fn call_by_alias_runs_the_tool_under_its_own_name() {
     let seen = FunctionTool::new(my_tool(), |arguments, context: Context| async move {
         ToolResult::success()
             .field("arguments", arguments)
@@ -656,15 +662,15 @@ async fn a_call_by_alias_runs_the_same_tool_which_sees_no_alias() {
 
 // 65.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_result_goes_back_under_the_id_of_the_call() {
-    let (manager, _) = manager_of(my_tool());
+async fn result_carries_the_id_of_its_call() {
+    let (manager, _) = manager_with(my_tool());
     let executed = [
         run(&manager, "mine", json!({"param1": "x"})).await,
         run(&manager, "mine", json!({})).await,
     ];
     let results = executed
         .iter()
-        .map(Executed::call_result)
+        .map(ExecutedCall::call_result)
         .collect::<Vec<_>>();
     let messages = Provider::OpenAiChat
         .results(&results)
@@ -686,7 +692,7 @@ async fn a_result_goes_back_under_the_id_of_the_call() {
 
 // 66, 67.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_must_be_asked_is_asked_first() {
+async fn call_that_needs_confirmation_waits_for_it() {
     let mut loose = Tool::without_arguments("loose", "Takes anything");
     (loose.parameters, loose.no_schema_mode) = (None, Some(NoSchemaMode::Full));
     let waits = Tool {
@@ -699,7 +705,7 @@ async fn who_must_be_asked_is_asked_first() {
         safe: Some(false),
         ..Tool::without_arguments("wipe", "Wipes the disk")
     };
-    let make = |decision: Option<Decision>| {
+    let make = |decision: Option<ConfirmationDecision>| {
         let (mut builder, mut runs) = (builder(), Vec::new());
         for definition in [&loose, &waits, &wipe] {
             let (tool, count) = echo(definition.clone());
@@ -725,8 +731,8 @@ async fn who_must_be_asked_is_asked_first() {
     let (manager, runs) = make(None);
     let mut starts = manager.events().subscribe(Topic::Only(EventType::Start));
     let executed = all(&manager).await;
-    assert_eq!(ran(&runs), [1, 0, 0], "nobody can be asked");
-    let start = &told(&mut starts)[0]["data"];
+    assert_eq!(ran(&runs), [1, 0, 0], "no confirmation handler is set");
+    let start = &collect_events(&mut starts)[0]["data"];
     assert_eq!(
         (&start["validated"], &start["no_schema_mode"]),
         (&json!(false), &json!("full"))
@@ -735,19 +741,21 @@ async fn who_must_be_asked_is_asked_first() {
         executed[1..].iter().map(error_type).collect::<Vec<_>>(),
         [Some(ErrorType::Permission); 2]
     );
-    let (manager, runs) = make(Some(Decision::Allow));
+    let (manager, runs) = make(Some(ConfirmationDecision::Allow));
     all(&manager).await;
     assert_eq!(ran(&runs), [1, 1, 1]);
-    let (manager, runs) = make(Some(Decision::Deny("not on a Friday".to_owned())));
+    let (manager, runs) = make(Some(ConfirmationDecision::Deny(
+        "not on a Friday".to_owned(),
+    )));
     assert!(
         all(&manager).await[2]
             .result
             .error()
-            .ends_with("it was not confirmed: not on a Friday")
+            .ends_with("the call was not confirmed: not on a Friday")
     );
     assert_eq!(ran(&runs), [1, 0, 0]);
-    // Asked, one is let through and one is not.
-    let (manager, runs) = make(Some(Decision::Ask));
+    // With `Ask`, one call is approved and one is denied.
+    let (manager, runs) = make(Some(ConfirmationDecision::Ask));
     let answers = async {
         let mut decided = 0;
         while decided < 2 {
@@ -755,7 +763,9 @@ async fn who_must_be_asked_is_asked_first() {
             for (ticket, pending) in manager.approvals().waiting() {
                 decided += 1;
                 match pending.awaits() {
-                    Awaited::Confirmation => manager.approvals().approve(ticket).expect("it waits"),
+                    PendingReason::Confirmation => {
+                        manager.approvals().approve(ticket).expect("it waits")
+                    }
                     _ => manager.approvals().deny(ticket, "no").expect("it waits"),
                 }
                 assert!(
@@ -773,21 +783,21 @@ async fn who_must_be_asked_is_asked_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_not_answered_waits_only_so_long() {
+async fn unanswered_confirmation_expires() {
     let (wipe, runs) = echo(Tool {
         safe: Some(false),
         ..Tool::without_arguments("wipe", "Wipes the disk")
     });
     let builder = builder()
         .tool(wipe)
-        .confirm(|_: &PendingCall| Decision::Ask);
+        .confirm(|_: &PendingCall| ConfirmationDecision::Ask);
     let manager = builder
         .approval_lifetime(Duration::from_millis(20))
         .build()
         .expect("it is valid");
     let executed = run(&manager, "wipe", json!({})).await;
     assert!(
-        executed.result.error().contains("nobody approved it"),
+        executed.result.error().contains("was not approved"),
         "{}",
         executed.result.error()
     );
@@ -801,7 +811,7 @@ async fn who_is_not_answered_waits_only_so_long() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_whole_turn_from_request_to_the_message_that_goes_back() {
+async fn complete_turn_goes_from_request_to_result_message() {
     let parameters = json!({"type": "object", "properties": {"to": {"type": "string"}, "amount": {"type": "number"}},
         "required": ["to", "amount"]});
     let mut pay = Tool::with_parameters("send_payment", "Sends money to somebody", parameters);
@@ -825,8 +835,8 @@ async fn a_whole_turn_from_request_to_the_message_that_goes_back() {
         .tool(weather);
     let manager = builder.confirm(
         |call: &PendingCall| match call.arguments()["amount"].as_f64() {
-            Some(amount) if amount < 100.0 => Decision::Allow,
-            _ => Decision::Deny("too much".to_owned()),
+            Some(amount) if amount < 100.0 => ConfirmationDecision::Allow,
+            _ => ConfirmationDecision::Deny("too much".to_owned()),
         },
     );
     let manager = manager.build().expect("it is valid");
@@ -860,7 +870,7 @@ async fn a_whole_turn_from_request_to_the_message_that_goes_back() {
     assert_eq!(paid.load(Ordering::SeqCst), 1);
     let results = executed
         .iter()
-        .map(Executed::call_result)
+        .map(ExecutedCall::call_result)
         .collect::<Vec<_>>();
     let messages = Provider::Anthropic
         .results(&results)
@@ -882,7 +892,7 @@ async fn a_whole_turn_from_request_to_the_message_that_goes_back() {
         [false, true, true],
         "one was run, one too much, and one never shown: {content:?}"
     );
-    let ends: Vec<_> = told(&mut all)
+    let ends: Vec<_> = collect_events(&mut all)
         .into_iter()
         .filter(|event| event["type"] != "tool_call_start")
         .collect();

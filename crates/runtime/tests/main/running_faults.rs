@@ -1,4 +1,4 @@
-//! The tool runtime among tools that hang, lie, and flood.
+//! Tests of the tool manager with tools that hang, misbehave or produce too much output.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 const FAR: Duration = Duration::from_secs(30);
-/// The time that a call may take, and what a busy machine may take besides.
+/// The time limit of a call, and the tolerance for a busy machine.
 const LIMIT: Duration = Duration::from_millis(100);
 const SLACK: Duration = Duration::from_secs(2);
 
@@ -40,7 +40,7 @@ fn manager(tool: impl RunnableTool + 'static) -> ToolManager {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tool_that_never_returns_is_not_waited_for_whether_it_yields_or_not() {
+async fn tool_that_never_returns_ends_at_the_time_limit() {
     let (held, hold) = mpsc::channel::<()>();
     let hold = Arc::new(std::sync::Mutex::new(hold));
     let hangs = FunctionTool::new(definition(), move |arguments: Value, _| {
@@ -54,7 +54,7 @@ async fn a_tool_that_never_returns_is_not_waited_for_whether_it_yields_or_not() 
         }
     });
     let manager = manager(hangs);
-    // More than the runtime has threads, at once.
+    // More calls at once than the runtime has threads.
     let calls: Vec<ToolCall> = (0..8).map(call).collect();
     let begun = Instant::now();
     let executed = timeout(FAR, manager.execute_all(&calls))
@@ -65,7 +65,7 @@ async fn a_tool_that_never_returns_is_not_waited_for_whether_it_yields_or_not() 
         let failure = executed.result.failure.as_ref().expect("it failed");
         assert_eq!(failure.error_type, ErrorType::System);
         assert!(
-            failure.error.ends_with("it did not end within 100ms"),
+            failure.error.ends_with("the tool did not end within 100ms"),
             "{}",
             failure.error
         );
@@ -74,7 +74,7 @@ async fn a_tool_that_never_returns_is_not_waited_for_whether_it_yields_or_not() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_tool_tells_after_its_end_is_not_told() {
+async fn output_after_the_end_of_a_call_is_dropped() {
     let (told, tells) = mpsc::channel::<()>();
     let told = Arc::new(std::sync::Mutex::new(told));
     let late = FunctionTool::new(definition(), move |_, context: Context| {
@@ -107,7 +107,7 @@ async fn what_a_tool_tells_after_its_end_is_not_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_can_be_cancelled_and_says_so() {
+async fn cancelled_call_returns_an_error() {
     let waits = FunctionTool::new(definition(), |_, context: Context| async move {
         context.cancelled().await;
         std::future::pending::<()>().await;
@@ -135,7 +135,7 @@ async fn a_call_can_be_cancelled_and_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_nobody_waits_for_is_dropped_and_may_be_made_again() {
+async fn dropped_call_is_cancelled_and_may_be_repeated() {
     struct Dropped(mpsc::Sender<()>);
     impl Drop for Dropped {
         fn drop(&mut self) {
@@ -182,7 +182,7 @@ async fn a_call_that_nobody_waits_for_is_dropped_and_may_be_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_calls_run_some_at_a_time_and_their_results_keep_their_order() {
+async fn thousand_calls_run_in_parallel_and_keep_their_order() {
     let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let seen = Arc::clone(&most);
     let works = FunctionTool::new(definition(), move |arguments: Value, _| {
@@ -218,7 +218,7 @@ async fn a_thousand_calls_run_some_at_a_time_and_their_results_keep_their_order(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn results_and_arguments_that_are_too_large_are_refused() {
+async fn too_large_results_and_arguments_are_refused() {
     let large = FunctionTool::new(definition(), |_, _| async {
         ToolResult::success().field("text", "x".repeat(9 << 20))
     });
@@ -252,7 +252,7 @@ async fn results_and_arguments_that_are_too_large_are_refused() {
 }
 
 #[test]
-fn without_a_runtime_it_is_an_error() {
+fn call_without_a_tokio_runtime_is_an_error() {
     let manager = manager(FunctionTool::new(definition(), |_, _| async {
         ToolResult::success()
     }));
@@ -264,7 +264,7 @@ fn without_a_runtime_it_is_an_error() {
     );
 }
 
-/// Polls a future that never has to wait.
+/// Polls a future that never waits.
 fn futures_executor<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());

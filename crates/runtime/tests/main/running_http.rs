@@ -1,4 +1,4 @@
-//! Operations of HTTP interfaces, run against a server of the tests.
+//! Tests of HTTP operations, run against a test server.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,14 +14,14 @@ use picktools_runtime::{
 };
 use serde_json::{Value, json};
 
-/// What a server was sent: the head as it stands, and the body.
+/// A request to the test server: its head and body.
 #[derive(Clone, Debug)]
-struct Asked {
+struct RecordedRequest {
     head: String,
     body: String,
 }
 
-impl Asked {
+impl RecordedRequest {
     fn line(&self) -> &str {
         self.head.lines().next().unwrap_or_default()
     }
@@ -33,14 +33,14 @@ impl Asked {
     }
 }
 
-/// A server that answers each request as it is told, and keeps what it was sent.
+/// A server that answers each request with a function, and records the requests.
 struct Server {
     port: u16,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
 impl Server {
-    fn new(answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) -> Self {
+    fn new(answer: impl Fn(&RecordedRequest, &mut TcpStream) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let port = listener.local_addr().expect("it is bound").port();
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -59,7 +59,7 @@ impl Server {
         Self { port, asked }
     }
 
-    /// Answers all with a head and a body.
+    /// Answers every request with a head and a body.
     fn saying(head: &'static str, body: impl Into<Vec<u8>>) -> Self {
         let body = body.into();
         Self::new(move |_, stream| {
@@ -83,16 +83,16 @@ impl Server {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    fn asked(&self) -> Vec<Asked> {
+    fn asked(&self) -> Vec<RecordedRequest> {
         self.asked.lock().expect("nobody panicked").clone()
     }
 
-    fn last(&self) -> Asked {
+    fn last(&self) -> RecordedRequest {
         self.asked().pop().expect("it was asked")
     }
 }
 
-fn read(stream: &TcpStream) -> Option<Asked> {
+fn read(stream: &TcpStream) -> Option<RecordedRequest> {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -108,13 +108,13 @@ fn read(stream: &TcpStream) -> Option<Asked> {
     });
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body).ok()?;
-    Some(Asked {
+    Some(RecordedRequest {
         head,
         body: String::from_utf8(body).ok()?,
     })
 }
 
-/// A document of one operation, `op`.
+/// Returns a document with one operation, `op`.
 fn document(server: &str, path: &str, method: &str, operation: Value) -> Value {
     let mut operation = operation;
     operation["operationId"] = "op".into();
@@ -211,7 +211,7 @@ fn parameter(place: &str, name: &str, more: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn arguments_go_where_the_document_says() {
+async fn arguments_go_to_the_locations_in_the_document() {
     let server = Server::ok();
     let parameters = json!([
         parameter("path", "id", json!({})),
@@ -256,7 +256,7 @@ async fn arguments_go_where_the_document_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lists_of_version_two_are_written_as_it_has_them() {
+async fn lists_of_swagger_2_use_its_collection_formats() {
     let server = Server::ok();
     let list = |name: &str, format: Value| {
         let mut list =
@@ -291,7 +291,7 @@ async fn lists_of_version_two_are_written_as_it_has_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forms_and_texts_are_sent_and_other_bodies_refused() {
+async fn forms_and_texts_are_sent_and_other_bodies_are_refused() {
     let server = Server::ok();
     let fields = json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "array", "items": {}}}});
     for (media_type, schema, arguments, expected) in [
@@ -354,7 +354,7 @@ async fn forms_and_texts_are_sent_and_other_bodies_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_argument_changes_where_a_request_goes() {
+async fn arguments_cannot_change_the_target_of_a_request() {
     let server = Server::ok();
     let path = json!({"parameters": [parameter("path", "a", json!({})), parameter("path", "b", json!({}))]});
     let document_of_paths = document(&server.url(), "/users/{a}{b}/x", "get", path);
@@ -413,7 +413,7 @@ async fn no_argument_changes_where_a_request_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn headers_cannot_be_injected_and_those_of_the_connection_not_set() {
+async fn arguments_cannot_inject_or_override_headers() {
     let server = Server::ok();
     for (name, value, expected) in [
         ("X-Note", "a\r\nX-Admin: 1", ErrorType::Validation),
@@ -447,7 +447,7 @@ async fn headers_cannot_be_injected_and_those_of_the_connection_not_set() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn credentials_come_from_variables_and_stand_in_no_result() {
+async fn credentials_come_from_variables_and_appear_in_no_result() {
     let echo = Server::new(|asked, stream| {
         let body = format!("{{\"error\": {:?}}}", asked.head);
         let head = format!(
@@ -473,7 +473,7 @@ async fn credentials_come_from_variables_and_stand_in_no_result() {
         ("header", "x-key: hdr-secret"),
         ("cookie", "cookie: session=cookie-secret"),
     ] {
-        // The first set of which all is there is used; none is only used where there is no other.
+        // The first complete set is used. An empty set is used only if no other set is complete.
         let security = json!([{}, {"missing": []}, {scheme: []}]);
         let document = document(&echo.url(), "/", "get", json!({ "security": security }));
         let result = once(&document, with_variables(VARIABLES), json!({})).await;
@@ -511,7 +511,7 @@ async fn credentials_come_from_variables_and_stand_in_no_result() {
     );
     let result = once(&secured("host"), with_variables(VARIABLES), json!({})).await;
     assert!(
-        result.error().contains("none that can be satisfied"),
+        result.error().contains("unsupported security scheme"),
         "{result:?}"
     );
     assert_eq!(echo.asked().len(), before);
@@ -524,7 +524,7 @@ async fn credentials_come_from_variables_and_stand_in_no_result() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn credentials_go_to_one_host_encrypted_and_not_for_untrusted_tools() {
+async fn credentials_go_encrypted_to_one_host_of_a_trusted_tool() {
     const VARIABLES: &[(&str, &str)] = &[("PICKTOOLS_AUTH_SHOP_BEARER", "tok-secret")];
     let server = Server::ok();
     let security = json!({"security": [{"bearer": []}]});
@@ -532,7 +532,7 @@ async fn credentials_go_to_one_host_encrypted_and_not_for_untrusted_tools() {
     let result = once(&plain, with_variables(VARIABLES), json!({})).await;
     assert!(result.error().contains("without encryption"), "{result:?}");
 
-    // Another document takes the name of the source.
+    // Another document uses the same source name.
     let honest = catalog(&document(&server.url(), "/", "get", security.clone()));
     let hostile = catalog(&document(
         "https://evil.example",
@@ -588,7 +588,7 @@ async fn credentials_go_to_one_host_encrypted_and_not_for_untrusted_tools() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn addresses_of_this_machine_and_of_private_networks_are_not_asked() {
+async fn loopback_and_private_addresses_are_blocked() {
     let server = Server::ok();
     let port = server.port;
     for host in [
@@ -611,7 +611,7 @@ async fn addresses_of_this_machine_and_of_private_networks_are_not_asked() {
             "{host}: {result:?}"
         );
         assert!(
-            result.error().contains("no public address"),
+            result.error().contains("not a public address"),
             "{host}: {result:?}"
         );
     }
@@ -647,11 +647,11 @@ async fn addresses_of_this_machine_and_of_private_networks_are_not_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_url_that_is_not_fixed_or_is_none_is_not_asked() {
+async fn invalid_or_variable_url_is_refused() {
     for (url, said) in [
         ("https://{tenant}.example", "not fixed"),
         ("https://user:pass@example.org", "user name"),
-        ("ftp://example.org", "none of HTTP"),
+        ("ftp://example.org", "not an HTTP URL"),
         ("https://exa mple.org", "characters"),
         ("https://example.org/#x", "characters"),
         ("/v1", "names no server"),
@@ -675,7 +675,7 @@ async fn a_url_that_is_not_fixed_or_is_none_is_not_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redirects_are_told_and_not_followed() {
+async fn redirects_are_reported_and_not_followed() {
     let other = Server::ok();
     let location = format!("302 Found\r\nlocation: {}/stolen", other.url());
     let server = Server::saying(Box::leak(location.into_boxed_str()), "");
@@ -697,7 +697,7 @@ async fn redirects_are_told_and_not_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn statuses_are_errors_of_their_kind() {
+async fn statuses_map_to_error_types() {
     for (head, body, expected, said) in [
         (
             "404 Not Found",
@@ -759,7 +759,7 @@ async fn statuses_are_errors_of_their_kind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bodies_are_told_by_what_they_are() {
+async fn bodies_become_json_text_or_a_description() {
     for (head, body, expected) in [
         (
             "200 OK\r\ncontent-type: application/problem+json; charset=utf-8",
@@ -786,7 +786,7 @@ async fn bodies_are_told_by_what_they_are() {
             b"\x89PNG\0\0\xff\xfe",
             json!("[binary data: 8 bytes of image/png]"),
         ),
-        // What claims to be packed is not unpacked.
+        // A body with a content encoding is not decompressed.
         (
             "200 OK\r\ncontent-encoding: gzip",
             b"\x1f\x8b\x08\0\0\0",
@@ -819,7 +819,7 @@ async fn bodies_are_told_by_what_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_without_an_end_is_read_as_far_as_allowed() {
+async fn endless_body_is_read_up_to_the_limit() {
     let server = Server::new(|_, stream| {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n";
         let mut part = head.to_owned().into_bytes();
@@ -847,7 +847,7 @@ async fn a_body_without_an_end_is_read_as_far_as_allowed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_comes_slowly_or_never_ends_with_the_time_of_the_call() {
+async fn slow_or_missing_response_ends_at_the_time_limit() {
     let slow = |head: &'static str| {
         Server::new(move |_, stream| {
             let mut part = head.as_bytes();

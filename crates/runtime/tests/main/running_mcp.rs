@@ -1,4 +1,4 @@
-//! Tools of MCP servers: one of the tests, and real ones.
+//! Tests of MCP tools, with a test server and with third-party servers.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use picktools::{Access, Tool};
-use picktools_import::mcp::{Server, Way};
+use picktools_import::mcp::{Server, ServerTransport};
 use picktools_provider::{Arguments, ToolCall};
 use picktools_runtime::{ErrorType, EventType, McpServer, McpTool, ToolManager, ToolResult, Topic};
 use picktools_testing::root;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The tools of the server of the tests.
+/// The tools of the test server.
 const TOOLS: [&str; 11] = [
     "echo",
     "progress",
@@ -30,7 +30,7 @@ const TOOLS: [&str; 11] = [
 ];
 
 fn server(command: &str, arguments: &[&str]) -> Arc<McpServer> {
-    let way = Way::Stdio {
+    let way = ServerTransport::Stdio {
         command: command.to_owned(),
         arguments: arguments
             .iter()
@@ -41,9 +41,9 @@ fn server(command: &str, arguments: &[&str]) -> Arc<McpServer> {
     };
     let server = McpServer::new(Server {
         name: "tools".to_owned(),
-        way,
+        transport: way,
     });
-    // The library reads no environment; a test may.
+    // The library does not read the environment; the test does.
     Arc::new(server.environment(|name| std::env::var_os(name)))
 }
 
@@ -66,14 +66,14 @@ fn manager(server: &Arc<McpServer>, tools: &[&str], limit: Duration) -> ToolMana
         .expect("it is valid")
 }
 
-/// A server of the tests, with the file that it writes what it hears to.
-struct Fake {
+/// A test server, with the log of the messages that it receives.
+struct TestServer {
     manager: ToolManager,
     server: Arc<McpServer>,
     folder: TempDir,
 }
 
-impl Fake {
+impl TestServer {
     fn new(limit: Duration) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let log = folder.path().join("log").display().to_string();
@@ -121,8 +121,8 @@ fn kind(result: &ToolResult) -> Option<ErrorType> {
     result.failure.as_ref().map(|failure| failure.error_type)
 }
 
-/// Waits for something that comes about by itself.
-async fn comes(what: impl Fn() -> bool) -> bool {
+/// Waits until a condition becomes true; `false` after a timeout.
+async fn becomes_true(what: impl Fn() -> bool) -> bool {
     for _ in 0..200 {
         if what() {
             return true;
@@ -133,8 +133,8 @@ async fn comes(what: impl Fn() -> bool) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn results_have_the_texts_the_structure_and_what_else_there_is() {
-    let fake = Fake::patient();
+async fn results_have_texts_structured_content_and_other_parts() {
+    let fake = TestServer::patient();
     assert!(fake.log().is_empty(), "it is started by the first call");
     let echo = fake.run("echo", json!({"text": "hello"})).await;
     assert_eq!(
@@ -167,8 +167,8 @@ async fn results_have_the_texts_the_structure_and_what_else_there_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_are_of_their_kind() {
-    let fake = Fake::patient();
+async fn errors_of_a_server_map_to_error_types() {
+    let fake = TestServer::patient();
     let fails = fake.run("fails", json!({})).await;
     assert_eq!(kind(&fails), Some(ErrorType::User));
     assert!(
@@ -190,8 +190,8 @@ async fn errors_are_of_their_kind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn progress_is_told_as_output() {
-    let fake = Fake::patient();
+async fn progress_becomes_output_chunks() {
+    let fake = TestServer::patient();
     let mut chunks = fake
         .manager
         .events()
@@ -204,7 +204,7 @@ async fn progress_is_told_as_output() {
         .iter()
         .filter_map(|event| event["data"]["chunk"].as_str())
         .collect();
-    // All of it, in the order of its sending, although the answer comes at once.
+    // All notifications arrive in order, although the answer follows immediately.
     let expected: Vec<String> = (1..=100)
         .map(|step| format!("{step} of 100: step {step}\n"))
         .collect();
@@ -212,13 +212,13 @@ async fn progress_is_told_as_output() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_at_once_share_a_connection_and_each_gets_its_own_answer() {
-    let fake = Fake::patient();
+async fn concurrent_calls_share_a_connection_and_get_their_answers() {
+    let fake = TestServer::patient();
     let calls: Vec<ToolCall> = (0..8)
         .map(|n| ToolCall {
             id: None,
             name: "echo".to_owned(),
-            // The first takes longest.
+            // The first call takes longest.
             arguments: Arguments::Json(
                 json!({"text": n.to_string(), "seconds": f64::from(8 - n) / 20.0}),
             ),
@@ -234,8 +234,8 @@ async fn calls_at_once_share_a_connection_and_each_gets_its_own_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_dies_is_told_with_its_last_words_and_started_by_the_next_call() {
-    let fake = Fake::patient();
+async fn dead_server_is_reported_and_restarts_on_the_next_call() {
+    let fake = TestServer::patient();
     let died = fake.run("dies", json!({})).await;
     assert_eq!(kind(&died), Some(ErrorType::System));
     assert!(
@@ -260,9 +260,9 @@ async fn a_server_that_dies_is_told_with_its_last_words_and_started_by_the_next_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_late_or_cancelled_is_cancelled_at_the_server_which_goes_on() {
-    let fake = Fake::new(Duration::from_millis(1_500));
-    assert!(comes_up(&fake).await);
+async fn late_or_cancelled_call_is_cancelled_at_the_server() {
+    let fake = TestServer::new(Duration::from_millis(1_500));
+    assert!(answers_soon(&fake).await);
     let started = Instant::now();
     let late = fake.run("hangs", json!({})).await;
     assert!(late.error().contains("did not end within 1.5s"), "{late:?}");
@@ -278,8 +278,8 @@ async fn a_call_that_is_late_or_cancelled_is_cancelled_at_the_server_which_goes_
                 .iter()
                 .all(|id| log.contains(&format!("cancelled {id}")))
     };
-    assert!(comes(|| is_cancelled(1)).await, "{:?}", fake.log());
-    // One that nobody waits for any longer.
+    assert!(becomes_true(|| is_cancelled(1)).await, "{:?}", fake.log());
+    // A call whose future is dropped.
     drop(
         tokio::time::timeout(
             Duration::from_millis(300),
@@ -287,7 +287,7 @@ async fn a_call_that_is_late_or_cancelled_is_cancelled_at_the_server_which_goes_
         )
         .await,
     );
-    assert!(comes(|| is_cancelled(2)).await, "{:?}", fake.log());
+    assert!(becomes_true(|| is_cancelled(2)).await, "{:?}", fake.log());
     assert_eq!(
         fake.run("echo", json!({"text": "still"})).await.fields["text"],
         "still"
@@ -298,8 +298,8 @@ async fn a_call_that_is_late_or_cancelled_is_cancelled_at_the_server_which_goes_
     );
 }
 
-/// Calls until the server is there, however slow the machine is.
-async fn comes_up(fake: &Fake) -> bool {
+/// Repeats a call until the server answers.
+async fn answers_soon(fake: &TestServer) -> bool {
     for _ in 0..50 {
         if fake.run("echo", json!({})).await.is_success() {
             return true;
@@ -308,7 +308,7 @@ async fn comes_up(fake: &Fake) -> bool {
     false
 }
 
-/// Whether a process is there and no zombie.
+/// Returns `true` if a process exists and is not a zombie.
 #[cfg(target_os = "linux")]
 fn is_running(process: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
@@ -319,26 +319,26 @@ fn is_running(process: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 #[cfg(target_os = "linux")]
-async fn nothing_that_was_started_outlives_its_server() {
-    let fake = Fake::patient();
+async fn child_processes_end_with_their_server() {
+    let fake = TestServer::patient();
     let pids = fake.run("pid", json!({})).await.fields["text"]
         .as_str()
         .expect("it is text")
         .to_owned();
     let pids: Vec<&str> = pids.split(' ').collect();
     assert!(pids.iter().all(|pid| is_running(pid)), "{pids:?}");
-    let Fake {
+    let TestServer {
         manager,
         server,
         folder: _folder,
     } = fake;
     drop((manager, server));
     assert!(
-        comes(|| pids.iter().all(|pid| !is_running(pid))).await,
+        becomes_true(|| pids.iter().all(|pid| !is_running(pid))).await,
         "{pids:?}"
     );
 
-    let fake = Fake::patient();
+    let fake = TestServer::patient();
     fake.run("echo", json!({})).await;
     let pids = fake.run("pid", json!({})).await.fields["text"]
         .as_str()
@@ -346,12 +346,12 @@ async fn nothing_that_was_started_outlives_its_server() {
         .to_owned();
     fake.server.end().await;
     assert!(
-        comes(|| pids.split(' ').all(|pid| !is_running(pid))).await,
+        becomes_true(|| pids.split(' ').all(|pid| !is_running(pid))).await,
         "{pids}"
     );
 }
 
-/// A file of the servers that `scripts/fetch-servers.sh` installs.
+/// Returns the path of a file that `scripts/fetch-servers.sh` installs.
 fn installed(path: &str) -> String {
     let path = root("target/servers").join(path);
     assert!(
@@ -363,14 +363,14 @@ fn installed(path: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_of_real_servers_run() {
+async fn tools_of_third_party_servers_run() {
     let everything =
         installed("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     let everything = server("node", &[&everything, "stdio"]);
     let limit = Duration::from_secs(120);
     let sum = Tool::with_parameters("sum", "Adds", json!({"type": "object"}));
     let tools = ToolManager::builder(Access::default()).time_limit(limit);
-    let tools = tools.tool(McpTool::new(sum, Arc::clone(&everything)).called("get-sum"));
+    let tools = tools.tool(McpTool::new(sum, Arc::clone(&everything)).with_server_name("get-sum"));
     let tools = tools
         .tool(McpTool::new(open("echo"), Arc::clone(&everything)))
         .build()
@@ -413,10 +413,10 @@ async fn tools_of_real_servers_run() {
     assert_eq!(kind(&status), Some(ErrorType::User), "{status:?}");
 }
 
-/// A process that ends with the test.
-struct Started(std::process::Child);
+/// A process that is killed at the end of the test.
+struct KillOnDrop(std::process::Child);
 
-impl Drop for Started {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         self.0
             .kill()
@@ -426,7 +426,7 @@ impl Drop for Started {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_of_a_server_over_http_run_and_again_when_it_was_away() {
+async fn http_server_tools_run_again_after_a_restart() {
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|free| free.local_addr())
         .expect("a free port")
@@ -439,7 +439,7 @@ async fn tools_of_a_server_over_http_run_and_again_when_it_was_away() {
             .args([&script, "streamableHttp"])
             .env("PORT", port.to_string());
         let silent = std::process::Stdio::null;
-        Started(
+        KillOnDrop(
             command
                 .stdout(silent())
                 .stderr(silent())
@@ -447,14 +447,14 @@ async fn tools_of_a_server_over_http_run_and_again_when_it_was_away() {
                 .expect("it starts"),
         )
     };
-    let way = Way::Http {
+    let way = ServerTransport::Http {
         url: format!("http://127.0.0.1:{port}/mcp"),
         headers: BTreeMap::new(),
         credentials: None,
     };
     let server = Arc::new(McpServer::new(Server {
         name: "everything".to_owned(),
-        way,
+        transport: way,
     }));
     let manager = manager(&server, &["echo"], Duration::from_secs(15));
     let says = |message: &'static str| run(&manager, "echo", json!({ "message": message }));
@@ -462,9 +462,10 @@ async fn tools_of_a_server_over_http_run_and_again_when_it_was_away() {
     assert_eq!(kind(&nobody), Some(ErrorType::System), "{nobody:?}");
     for message in ["one", "two"] {
         let _started = start();
-        let ready = comes(|| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()).await;
+        let ready =
+            becomes_true(|| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()).await;
         assert!(ready, "it listens");
-        // This server does not answer who speaks of a session that it does not know.
+        // This server does not answer a request with an unknown session.
         let mut echo = says(message).await;
         if !echo.is_success() {
             echo = says(message).await;

@@ -1,5 +1,4 @@
-//! Nothing runs that a pick would call ineligible for the same caller, by whatever name it is
-//! called.
+//! Property test: a tool that is ineligible for a caller does not run under any name.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -9,7 +8,9 @@ use picktools::names::Advertising;
 use picktools::{Access, Catalog, CatalogOptions, Engine, PickOptions, Query, Tool};
 use picktools_call::PendingCall;
 use picktools_provider::{Arguments, Provider, ToolCall, TranslateOptions};
-use picktools_runtime::{Decision, FunctionTool, RunnableTool, ToolManager, ToolResult};
+use picktools_runtime::{
+    ConfirmationDecision, FunctionTool, RunnableTool, ToolManager, ToolResult,
+};
 use proptest::collection::{btree_set, vec};
 use proptest::option::of;
 use proptest::prelude::*;
@@ -38,7 +39,7 @@ fn source() -> impl Strategy<Value = Option<String>> {
     of(prop::sample::select(vec!["alpha", "beta", "Alpha"]).prop_map(str::to_owned))
 }
 
-/// Tools of few names, so that names and aliases meet.
+/// Generates tools with few different names, so that names and aliases conflict.
 fn tool() -> impl Strategy<Value = Tool> {
     let names = prop::sample::select(vec![
         "read_file",
@@ -114,7 +115,7 @@ fn access() -> impl Strategy<Value = Access> {
     )
 }
 
-/// Runs calls of every name of every tool, and returns the ids of those that ran.
+/// Calls every name of every tool, and returns the ids of the tools that ran.
 fn ran(catalog: &Catalog, access: &Access, translated: bool) -> BTreeSet<String> {
     let ran = Arc::new(Mutex::new(BTreeSet::new()));
     let runners = catalog.tools().iter().map(|tool| {
@@ -131,7 +132,7 @@ fn ran(catalog: &Catalog, access: &Access, translated: bool) -> BTreeSet<String>
     let builder =
         ToolManager::builder(access.clone()).catalog(catalog.clone(), runners.collect::<Vec<_>>());
     let mut manager = builder
-        .confirm(|_: &PendingCall| Decision::Allow)
+        .confirm(|_: &PendingCall| ConfirmationDecision::Allow)
         .build()
         .expect("it is valid");
     let mut names: BTreeSet<String> = BTreeSet::new();
@@ -146,7 +147,7 @@ fn ran(catalog: &Catalog, access: &Access, translated: bool) -> BTreeSet<String>
         names.insert(tool.name.replace(['_', '-'], ""));
     }
     if translated {
-        // As if all of them had been shown, which a dishonest model may claim.
+        // As if the model had been shown every tool.
         let options = TranslateOptions {
             advertising: Advertising::Expanded,
             ..TranslateOptions::default()
@@ -193,7 +194,7 @@ proptest! {
             selection.ineligible.tools.iter().map(|tool| tool.tool_id.clone()).collect();
         let ran = ran(&catalog, &access, translated);
         prop_assert!(ran.is_disjoint(&ineligible), "{:?} ran of {:?}", ran, ineligible);
-        // What may be run does run, by its id at least, so that the test could fail.
+        // Eligible tools run at least by their id, so the test can fail.
         if !translated {
             let all = catalog.tools().iter().map(|tool| tool.id.clone());
             let eligible: BTreeSet<String> = all.filter(|id| !ineligible.contains(id)).collect();

@@ -1,14 +1,16 @@
-//! Which variables of the caller's environment a command gets.
+//! The environment variables of a command.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// What tells of user, language, time and temporary files; names that begin with `LC_` too.
-const KEPT: [&str; 8] = [
+/// The variables for user, language, time and temporary files. Names with the prefix `LC_` belong
+/// to them too.
+const ALLOWED: [&str; 8] = [
     "HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER",
 ];
-/// Variables by which code is loaded or a shell is changed: never kept, whoever asks.
-const NEVER: [&str; 14] = [
+/// The variables that load code or change a shell. They are always removed, even if the options
+/// name them.
+const FORBIDDEN: [&str; 14] = [
     "BASHOPTS",
     "BASH_ENV",
     "BASH_XTRACEFD",
@@ -24,44 +26,42 @@ const NEVER: [&str; 14] = [
     "PYTHONSTARTUP",
     "SHELLOPTS",
 ];
-const NEVER_BEGINNING: [&str; 3] = ["BASH_FUNC_", "DYLD_", "LD_"];
-/// Where programs are looked for when the caller's environment does not say.
-const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+const FORBIDDEN_PREFIXES: [&str; 3] = ["BASH_FUNC_", "DYLD_", "LD_"];
+/// The default of `PATH`.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The variables that commands are started with.
+/// The environment variables of commands.
 #[derive(Debug, Clone)]
 pub(super) struct Environment(Vec<(OsString, OsString)>);
 
 impl Environment {
-    /// Takes from `variables` those that are always kept, and those whose names stand in `also`.
+    /// Selects from `variables` the default ones and those with a name in `additional`.
     pub(super) fn new(
         variables: impl IntoIterator<Item = (OsString, OsString)>,
-        also: &[String],
+        additional: &[String],
     ) -> Self {
-        let mut kept: Vec<_> = variables
-            .into_iter()
-            .filter(|(name, _)| is_kept(name, also))
-            .collect();
-        let path = kept
-            .iter()
-            .find(|(name, _)| name == "PATH")
-            .map(|(_, path)| absolute(path));
-        kept.retain(|(name, _)| name != "PATH" && name != "TERM");
-        kept.push((
-            "PATH".into(),
-            path.filter(|path| !path.is_empty())
-                .unwrap_or_else(|| PATH.into()),
-        ));
-        // Nobody sees colours, and nobody turns pages.
-        kept.push(("TERM".into(), "dumb".into()));
-        Self(kept)
+        let mut path = None;
+        let mut selected = Vec::new();
+        for (name, value) in variables {
+            if name == "PATH" {
+                path.get_or_insert_with(|| absolute_folders(&value));
+            } else if name != "TERM" && is_allowed(&name, additional) {
+                selected.push((name, value));
+            }
+        }
+        let path = match path {
+            Some(path) if !path.is_empty() => path,
+            _ => DEFAULT_PATH.into(),
+        };
+        selected.push(("PATH".into(), path));
+        // A dumb terminal turns off colours and pagers.
+        selected.push(("TERM".into(), "dumb".into()));
+        Self(selected)
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&OsStr> {
-        self.0
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, value)| value.as_os_str())
+        let (_, value) = self.0.iter().find(|(candidate, _)| candidate == name)?;
+        Some(value)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
@@ -71,28 +71,30 @@ impl Environment {
     }
 }
 
-fn is_kept(name: &OsStr, also: &[String]) -> bool {
+fn is_allowed(name: &OsStr, additional: &[String]) -> bool {
     let Some(name) = name.to_str() else {
         return false;
     };
-    if NEVER.contains(&name)
-        || NEVER_BEGINNING
+    if FORBIDDEN.contains(&name)
+        || FORBIDDEN_PREFIXES
             .iter()
-            .any(|beginning| name.starts_with(beginning))
+            .any(|prefix| name.starts_with(prefix))
     {
         return false;
     }
-    KEPT.contains(&name) || name.starts_with("LC_") || also.iter().any(|kept| kept == name)
+    ALLOWED.contains(&name)
+        || name.starts_with("LC_")
+        || additional.iter().any(|allowed| allowed == name)
 }
 
-/// The absolute folders of a path: a program of the working folder is not taken for one of the
-/// system.
-fn absolute(path: &OsStr) -> OsString {
-    let folders: Vec<&[u8]> = path
+/// Returns `PATH` with its absolute folders only, so that no program of the working folder runs in
+/// place of a system program.
+fn absolute_folders(path: &OsStr) -> OsString {
+    let mut folders = path
         .as_bytes()
         .split(|byte| *byte == b':')
-        .filter(|folder| folder.starts_with(b"/"))
-        .collect();
+        .collect::<Vec<_>>();
+    folders.retain(|folder| folder.starts_with(b"/"));
     OsString::from_vec(folders.join(&b':'))
 }
 
@@ -101,8 +103,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_named_is_kept_and_nothing_that_loads_code() {
-        let given = [
+    fn environment_has_only_allowed_variables_and_none_that_load_code() {
+        let variables = [
             ("HOME", "/home/ada"),
             ("LC_TIME", "C"),
             ("PATH", "bin:/usr/bin:.::/bin"),
@@ -113,14 +115,14 @@ mod tests {
             ("LD_PRELOAD", "/tmp/x.so"),
             ("BASH_FUNC_ls%%", "() { :; }"),
         ];
-        let given = given.map(|(name, value)| (name.into(), value.into()));
-        let also = [
+        let variables = variables.map(|(name, value)| (name.into(), value.into()));
+        let additional = [
             "PROJECT".to_owned(),
             "LD_PRELOAD".to_owned(),
             "BASH_ENV".to_owned(),
         ];
-        let environment = Environment::new(given, &also);
-        let kept: Vec<_> = environment
+        let environment = Environment::new(variables, &additional);
+        let selected: Vec<_> = environment
             .iter()
             .map(|(name, value)| (name.to_str(), value.to_str()))
             .collect();
@@ -132,12 +134,12 @@ mod tests {
             ("TERM", "dumb"),
         ];
         assert_eq!(
-            kept,
+            selected,
             expected.map(|(name, value)| (Some(name), Some(value)))
         );
         assert_eq!(
             Environment::new([], &[]).get("PATH"),
-            Some(OsStr::new(PATH))
+            Some(OsStr::new(DEFAULT_PATH))
         );
     }
 }

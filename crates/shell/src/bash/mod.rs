@@ -1,4 +1,4 @@
-//! The built-in tool `bash`: a command, run in a shell of its own and held to time, output and
+//! The built-in tool `bash`. It runs a command in its own shell, with limits on time, output and
 //! folder.
 
 mod danger;
@@ -7,6 +7,7 @@ mod output;
 mod process;
 mod sandbox;
 
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -17,45 +18,46 @@ use serde_json::{Value, json};
 
 pub use sandbox::Sandbox;
 
-use self::danger::Surroundings;
+use self::danger::CommandContext;
 use self::environment::Environment;
-use self::output::{Decoder, Kept};
-use self::process::{End, NotStarted, Shell};
-use self::sandbox::Reach;
+use self::output::{OutputDecoder, OutputExcerpt};
+use self::process::{Shell, ShellEnd, StartError};
+use self::sandbox::SandboxAccess;
 use picktools::catalog::Tool;
 use picktools_call::ValidCall;
 use picktools_runtime::{Context, ErrorType, RunFuture, RunnableTool, ToolResult};
 
-/// What the manager allows beyond the call's own time, so that a call that is late still tells what
-/// it wrote.
+/// The time that the manager allows beyond the timeout, so that a late command still returns its
+/// output.
 const MARGIN: Duration = Duration::from_millis(250);
-/// The most output that is kept, whatever the options say: as JSON it must fit into a result.
+/// The upper limit of `max_output_bytes`. As JSON, the output must fit into a result.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
-/// What a caller may set of [`Bash`].
+/// The options of [`Bash`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BashOptions {
-    /// How long a command runs that does not say.
+    /// The timeout of a command if the call sets none.
     pub default_timeout: Duration,
-    /// How long any command runs at most.
+    /// The longest timeout of a command.
     pub max_timeout: Duration,
-    /// How many bytes of output are kept, half of them from its beginning, half from its end; at
-    /// most 1 MiB.
+    /// The most bytes of output in a result: one half from the beginning, one half from the end.
+    /// The limit is 1 MiB.
     pub max_output_bytes: usize,
-    /// Whether scripts are refused that are run as they are fetched: `curl … | sh`.
+    /// `true` to refuse scripts that run directly from the network: `curl … | sh`.
     pub refuse_fetched_scripts: bool,
-    /// Variables of the caller's environment that commands get besides those that tell of user,
-    /// language and temporary files. What makes a shell or a loader run code (`BASH_ENV`,
-    /// `LD_PRELOAD`) they never get.
+    /// The variables of the caller's environment that commands get, in addition to those for user,
+    /// language and temporary files. Commands never get variables that make a shell or a loader run
+    /// code, such as `BASH_ENV` and `LD_PRELOAD`.
     pub variables: Vec<String>,
-    /// Whether commands run in a sandbox.
+    /// The use of a sandbox.
     pub sandbox: Sandbox,
-    /// What they may read in a sandbox besides the root, the system and the folders of `PATH`.
+    /// Paths that are readable in a sandbox, in addition to the root, the system and the folders of
+    /// `PATH`.
     pub readable: Vec<PathBuf>,
-    /// What they may write in a sandbox besides the root and temporary files.
+    /// Paths that are writable in a sandbox, in addition to the root and temporary files.
     pub writable: Vec<PathBuf>,
-    /// Folders of temporary files besides the one that `TMPDIR` names: commands read, write and
-    /// delete what is in them, though others may have put it there.
+    /// Folders of temporary files, in addition to `TMPDIR`. Commands may read, write and delete the
+    /// files in them, including files of other programs.
     pub temporary: Vec<PathBuf>,
 }
 
@@ -75,13 +77,14 @@ impl Default for BashOptions {
     }
 }
 
-/// The tool `bash`. It is unsafe: only callers who may use unsafe tools see it, and each call must
+/// The tool `bash`. It is unsafe: only callers that may use unsafe tools see it, and each call must
 /// be confirmed.
 ///
-/// A command gets no input, and of the environment what tells of user, language and temporary
-/// files. When it has ended, is late or is cancelled, all that it started is killed. What is
-/// plainly destructive is refused before anything starts; no filter keeps a program from what its
-/// user may do, which is why there is a sandbox.
+/// A command gets no input, and only the environment variables for user, language and temporary
+/// files. When it ends, times out or is cancelled, all processes that it started are killed.
+///
+/// Commands that are clearly destructive are refused before anything starts. Such a filter cannot
+/// stop a program from doing what its user may do; the sandbox can.
 ///
 /// ```no_run
 /// use picktools::Access;
@@ -101,7 +104,7 @@ pub struct Bash {
 }
 
 impl Bash {
-    /// Makes the tool for the variables of an environment, of which commands get few.
+    /// Makes the tool. Commands get a few of the `variables`, as [`BashOptions::variables`] says.
     pub fn new(
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         options: BashOptions,
@@ -114,71 +117,68 @@ impl Bash {
         }
     }
 
-    /// Returns why a command would not be started in a folder, which is the root too; `None` if it
-    /// would be.
+    /// Returns the reason for which a command in the folder `root` would be refused; `None` if it
+    /// would run. The folder is also the root.
     pub fn refusal(&self, command: &str, root: &Path) -> Option<String> {
         self.refusal_in(command, root, root)
     }
 
     fn refusal_in(&self, command: &str, root: &Path, folder: &Path) -> Option<String> {
-        let text = |name| {
-            self.environment
-                .get(name)
-                .map(|value: &OsStr| value.to_string_lossy().into_owned())
-        };
-        let surroundings = Surroundings {
+        let home = self
+            .environment
+            .get("HOME")
+            .unwrap_or_else(|| OsStr::new("/root"));
+        let mut variables = HashMap::new();
+        for (name, value) in self.environment.iter() {
+            variables.insert(
+                name.to_string_lossy().into_owned(),
+                value.to_string_lossy().into_owned(),
+            );
+        }
+        let command_context = CommandContext {
             root: root.to_owned(),
             folder: folder.to_owned(),
-            home: PathBuf::from(text("HOME").unwrap_or_else(|| "/root".to_owned())),
-            temporary: self.temporary().collect(),
-            variables: self
-                .environment
-                .iter()
-                .map(|(name, value)| {
-                    (
-                        name.to_string_lossy().into_owned(),
-                        value.to_string_lossy().into_owned(),
-                    )
-                })
-                .collect(),
+            home: PathBuf::from(home.to_string_lossy().into_owned()),
+            temporary: self.temporary_folders(),
+            variables,
             refuse_fetched_scripts: self.options.refuse_fetched_scripts,
         };
-        danger::refusal(command, surroundings)
+        danger::refusal(command, command_context)
     }
 
-    /// How long a call runs. More than the longest time is taken as that; what is no time is none.
+    /// Returns the timeout of a call, at most the longest one; `None` if the argument is invalid.
     fn timeout(&self, arguments: &Value) -> Option<Duration> {
-        let Some(timeout) = arguments
-            .get("timeout")
-            .filter(|timeout| !timeout.is_null())
-        else {
-            return Some(self.options.default_timeout.min(self.options.max_timeout));
+        let seconds = match arguments.get("timeout") {
+            None | Some(Value::Null) => {
+                return Some(self.options.default_timeout.min(self.options.max_timeout));
+            }
+            Some(timeout) => timeout.as_f64()?,
         };
-        let seconds = timeout.as_f64().filter(|seconds| *seconds > 0.0)?;
-        Some(
-            Duration::try_from_secs_f64(seconds)
-                .unwrap_or(Duration::MAX)
-                .min(self.options.max_timeout),
-        )
+        if seconds <= 0.0 {
+            return None;
+        }
+        let timeout = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        Some(timeout.min(self.options.max_timeout))
     }
 
+    /// Checks and runs the command of a call.
     fn execute(&self, arguments: &Value, context: &Context) -> ToolResult {
-        let deadline = Instant::now();
+        let started = Instant::now();
         let Some(command) = arguments.get("command").and_then(Value::as_str) else {
             return ToolResult::failure(ErrorType::Validation, "command is required");
         };
         let Some(timeout) = self.timeout(arguments) else {
             return ToolResult::failure(
                 ErrorType::Validation,
-                "timeout is a number of seconds above 0",
+                "timeout must be a number of seconds above 0",
             );
         };
-        let deadline = deadline + timeout;
-        let asked = arguments
-            .get("working_dir")
-            .and_then(Value::as_str)
-            .unwrap_or(".");
-        let (root, folder) = match folder(context.root(), asked) {
+        let deadline = started + timeout;
+        let working_dir = match arguments.get("working_dir") {
+            Some(Value::String(path)) => path,
+            _ => ".",
+        };
+        let WorkingFolder { root, folder } = match resolve_folder(context.root(), working_dir) {
             Ok(folders) => folders,
             Err(failure) => return *failure,
         };
@@ -192,7 +192,7 @@ impl Bash {
             );
         }
         let path = self.environment.get("PATH").unwrap_or_default();
-        let Some(bash) = process::bash(path) else {
+        let Some(bash) = process::find_bash(path) else {
             return ToolResult::failure(ErrorType::System, "there is no bash on this system");
         };
         let mut program = Command::new(bash);
@@ -201,92 +201,102 @@ impl Bash {
             .current_dir(&folder)
             .env_clear();
         program.envs(self.environment.iter());
-        let mut shell = match Shell::start(program, self.options.sandbox, self.reach(&root)) {
+        let access = self.sandbox_access(&root);
+        let mut shell = match Shell::start(program, self.options.sandbox, access) {
             Ok(shell) => shell,
-            Err(error) => return not_started(&error),
+            Err(error) => return start_failure(&error),
         };
-        let mut decoder = Decoder::default();
-        let mut kept = Kept::new(self.options.max_output_bytes.min(MAX_OUTPUT_BYTES));
+        let mut decoder = OutputDecoder::default();
+        let mut excerpt = OutputExcerpt::new(self.options.max_output_bytes.min(MAX_OUTPUT_BYTES));
         let end = shell.listen(deadline, &|| context.is_cancelled(), &mut |bytes| {
             let text = decoder.feed(bytes);
             context.emit_output_chunk(&text);
-            kept.push(&text);
+            excerpt.push(&text);
         });
         let last = decoder.end();
         context.emit_output_chunk(last);
-        kept.push(last);
-        self.result(end, kept.into_text(), timeout, shell.sandboxed)
+        excerpt.push(last);
+        self.result(end, excerpt.into_text(), timeout, shell.sandboxed)
     }
 
-    fn result(&self, end: End, output: String, timeout: Duration, sandboxed: bool) -> ToolResult {
-        let denied = sandboxed
+    /// Makes the result of a command that ended.
+    fn result(
+        &self,
+        end: ShellEnd,
+        output: String,
+        timeout: Duration,
+        sandboxed: bool,
+    ) -> ToolResult {
+        let is_denied = sandboxed
             && ["Permission denied", "Operation not permitted"]
                 .iter()
                 .any(|text| output.contains(text));
         let result = match end {
-            End::Exited(0) => ToolResult::success(),
-            End::Exited(code) => {
+            ShellEnd::Exited(0) => ToolResult::success(),
+            ShellEnd::Exited(code) => {
                 let result = ToolResult::failure(ErrorType::User, format!("exit code {code}"));
-                match denied {
-                    true => {
-                        result.suggest("It runs in a sandbox, which allows it the working folder and the system alone.")
-                    }
+                match is_denied {
+                    true => result.suggest(
+                        "The command runs in a sandbox with access to the working folder and the \
+                         system folders only.",
+                    ),
                     false => result,
                 }
             }
-            End::TimedOut if timeout < self.options.max_timeout => ToolResult::failure(
+            ShellEnd::TimedOut if timeout < self.options.max_timeout => ToolResult::failure(
                 ErrorType::System,
-                format!("it did not end within {timeout:?}, and was killed"),
+                format!("the command did not end within {timeout:?}, and was killed"),
             )
             .suggest(format!(
-                "Allow it more time: `timeout`, at most {} s.",
+                "Set a longer `timeout`, at most {} s.",
                 self.options.max_timeout.as_secs_f64()
             )),
-            End::TimedOut => {
+            ShellEnd::TimedOut => {
                 let error = format!(
-                    "it did not end within {timeout:?}, the most that is allowed, and was killed"
+                    "the command did not end within {timeout:?}, the longest timeout, \
+                     and was killed"
                 );
                 ToolResult::failure(ErrorType::System, error).suggest("Do it in smaller steps.")
             }
-            End::Cancelled => ToolResult::failure(
+            ShellEnd::Cancelled => ToolResult::failure(
                 ErrorType::User,
                 "the call was cancelled, and the command killed",
             ),
         };
         let result = result.field("output", output);
         let result = match end {
-            End::Exited(code) => result.field("return_code", code),
-            End::TimedOut | End::Cancelled => result,
+            ShellEnd::Exited(code) => result.field("return_code", code),
+            ShellEnd::TimedOut | ShellEnd::Cancelled => result,
         };
         result.field("sandboxed", sandboxed)
     }
 
-    /// What a command may reach in a sandbox: programs are found in the folders of the path.
-    fn reach(&self, root: &Path) -> Reach {
+    /// Returns the paths that a command may use in a sandbox. The folders of `PATH` are readable.
+    fn sandbox_access(&self, root: &Path) -> SandboxAccess {
         let path = self
             .environment
             .get("PATH")
             .unwrap_or_default()
             .to_string_lossy();
         let home = self.environment.get("HOME").map(Path::new);
-        // A folder that holds the home would open all of it.
-        let programs = path.split(':').map(PathBuf::from);
-        let programs = programs.filter(|folder| !home.is_some_and(|home| home.starts_with(folder)));
-        let readable = programs.chain(self.options.readable.iter().cloned());
-        Reach::new(
-            readable,
-            self.options
-                .writable
-                .iter()
-                .cloned()
-                .chain(self.temporary())
-                .chain([root.to_owned()]),
-        )
+        let mut readable = Vec::new();
+        for folder in path.split(':').map(PathBuf::from) {
+            // A folder that contains the home would make all of the home readable.
+            if !home.is_some_and(|home| home.starts_with(&folder)) {
+                readable.push(folder);
+            }
+        }
+        readable.extend_from_slice(&self.options.readable);
+        let mut writable = self.options.writable.clone();
+        writable.extend(self.temporary_folders());
+        writable.push(root.to_owned());
+        SandboxAccess::new(readable, writable)
     }
 
-    fn temporary(&self) -> impl Iterator<Item = PathBuf> {
-        let named = self.environment.get("TMPDIR").map(PathBuf::from);
-        self.options.temporary.iter().cloned().chain(named)
+    fn temporary_folders(&self) -> Vec<PathBuf> {
+        let mut folders = self.options.temporary.clone();
+        folders.extend(self.environment.get("TMPDIR").map(PathBuf::from));
+        folders
     }
 }
 
@@ -309,30 +319,41 @@ impl RunnableTool for Bash {
 }
 
 fn definition(options: &BashOptions) -> Tool {
-    let (default, most) = (
-        options.default_timeout.as_secs_f64(),
-        options.max_timeout.as_secs_f64(),
+    let default_seconds = options.default_timeout.as_secs_f64();
+    let max_seconds = options.max_timeout.as_secs_f64();
+    let timeout = format!(
+        "Seconds after which it is killed: {default_seconds} unless given, at most {max_seconds}."
     );
     let parameters = json!({
         "type": "object",
         "properties": {
-            "command": {"type": "string", "description": "The command, as bash reads it. It gets no input."},
-            "description": {"type": "string", "description": "What the command does, in 5 to 10 words."},
+            "command": {
+                "type": "string",
+                "description": "The command, as bash reads it. It gets no input.",
+            },
+            "description": {
+                "type": "string",
+                "description": "What the command does, in 5 to 10 words.",
+            },
             "timeout": {
                 "type": "number",
                 "exclusiveMinimum": 0,
-                "description": format!("Seconds after which it is killed: {default} unless given, at most {most}."),
+                "description": timeout,
             },
             "working_dir": {
                 "type": "string",
-                "description": "The folder to run it in, relative to the root and inside it; the root unless given.",
+                "description": concat!(
+                    "The folder to run it in, relative to the root and inside it; ",
+                    "the root unless given.",
+                ),
             },
         },
         "required": ["command"],
         "additionalProperties": false,
     });
-    let description = "Runs a command in bash and returns its output and exit code. Use it for builds, tests, version control \
-                       and other programs. What it leaves running is killed when it ends.";
+    let description = "Runs a command in bash and returns its output and exit code. Use it for \
+                       builds, tests, version control and other programs. What it leaves running \
+                       is killed when it ends.";
     let mut tool = Tool::with_parameters("bash", description, parameters);
     tool.safe = Some(false);
     tool.annotations.destructive_hint = Some(true);
@@ -340,8 +361,14 @@ fn definition(options: &BashOptions) -> Tool {
     tool
 }
 
-/// Returns the root and the folder to run in, links resolved, or why a command cannot run there.
-fn folder(root: &Path, asked: &str) -> Result<(PathBuf, PathBuf), Box<ToolResult>> {
+/// The root and the folder of a command, both with resolved links.
+struct WorkingFolder {
+    root: PathBuf,
+    folder: PathBuf,
+}
+
+/// Resolves the folder of a command, which must be inside the root.
+fn resolve_folder(root: &Path, working_dir: &str) -> Result<WorkingFolder, Box<ToolResult>> {
     let failure = |error_type, message: String, suggestion: &str| {
         let failure = ToolResult::failure(error_type, message);
         Box::new(if suggestion.is_empty() {
@@ -350,32 +377,32 @@ fn folder(root: &Path, asked: &str) -> Result<(PathBuf, PathBuf), Box<ToolResult
             failure.suggest(suggestion)
         })
     };
-    let gone = |error| {
+    let root_failure = |error| {
         failure(
             ErrorType::System,
             format!("the root folder can no longer be used: {error}"),
             "",
         )
     };
-    let root = root.canonicalize().map_err(gone)?;
+    let root = root.canonicalize().map_err(root_failure)?;
     if !root.is_dir() {
-        return Err(gone(io::ErrorKind::NotADirectory.into()));
+        return Err(root_failure(io::ErrorKind::NotADirectory.into()));
     }
-    let outside = || {
+    let outside_failure = || {
         let suggestion = "Give a folder relative to the root, without `..` that leads out of it.";
         failure(
             ErrorType::Security,
-            "working_dir lies outside the root".to_owned(),
+            "working_dir is outside the root".to_owned(),
             suggestion,
         )
     };
-    let joined = root.join(asked);
-    // Of what lies outside nothing is told, not even whether it is there.
-    if !without_dots(&joined).starts_with(&root) {
-        return Err(outside());
+    let joined = root.join(working_dir);
+    // Checked before the file system is used: no answer may reveal if a path outside exists.
+    if !normalize(&joined).starts_with(&root) {
+        return Err(outside_failure());
     }
     let folder = joined.canonicalize().map_err(|error| {
-        let suggestion = "Give a folder that is there, relative to the root.";
+        let suggestion = "Give an existing folder, relative to the root.";
         failure(
             ErrorType::User,
             format!("working_dir cannot be used: {error}"),
@@ -383,7 +410,7 @@ fn folder(root: &Path, asked: &str) -> Result<(PathBuf, PathBuf), Box<ToolResult
         )
     })?;
     if !folder.starts_with(&root) {
-        return Err(outside());
+        return Err(outside_failure());
     }
     if !folder.is_dir() {
         return Err(failure(
@@ -392,16 +419,16 @@ fn folder(root: &Path, asked: &str) -> Result<(PathBuf, PathBuf), Box<ToolResult
             "",
         ));
     }
-    Ok((root, folder))
+    Ok(WorkingFolder { root, folder })
 }
 
-/// A path with its `.` and `..` worked out as text.
-fn without_dots(path: &Path) -> PathBuf {
+/// Resolves the `.` and `..` of a path as text.
+fn normalize(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for component in path.components() {
         match component {
             Component::CurDir => {}
-            // Above `/` is `/`.
+            // The parent of `/` is `/`.
             Component::ParentDir => drop(plain.pop()),
             other => plain.push(other),
         }
@@ -409,18 +436,18 @@ fn without_dots(path: &Path) -> PathBuf {
     plain
 }
 
-fn not_started(error: &NotStarted) -> ToolResult {
+fn start_failure(error: &StartError) -> ToolResult {
     match error {
-        NotStarted::Sandbox(reason) => ToolResult::failure(
+        StartError::Sandbox(reason) => ToolResult::failure(
             ErrorType::System,
-            format!("it was not run, for want of a sandbox: {reason}"),
+            format!("cannot set up the sandbox: {reason}"),
         ),
-        NotStarted::Failed(error) if error.kind() == io::ErrorKind::ArgumentListTooLong => {
+        StartError::Io(error) if error.kind() == io::ErrorKind::ArgumentListTooLong => {
             ToolResult::failure(ErrorType::Validation, "the command is too long")
                 .suggest("Put it into a file.")
         }
-        NotStarted::Failed(error) => {
-            ToolResult::failure(ErrorType::System, format!("bash was not started: {error}"))
+        StartError::Io(error) => {
+            ToolResult::failure(ErrorType::System, format!("cannot start bash: {error}"))
         }
     }
 }

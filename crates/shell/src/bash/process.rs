@@ -1,8 +1,10 @@
-//! A shell and all that it starts: started in a session of its own, listened to, and killed as a
-//! whole.
+//! A shell process with all processes that it starts. It runs in its own session, and all processes
+//! are killed together.
 
+use std::ffi::OsStr;
 use std::io::{self, PipeReader, Read};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,86 +16,91 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid,
 };
 
-use super::sandbox::{Reach, Sandbox};
+use super::sandbox::{Sandbox, SandboxAccess};
 
-/// How often a shell that says nothing is looked after.
-const TICK: Duration = Duration::from_millis(10);
-/// How long what the shell left running may still write once the shell has ended.
+/// The interval of checks on a silent shell.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// The time for output of background processes after the shell has ended.
 const LINGER: Duration = Duration::from_millis(100);
-/// How long what was killed is waited for; what takes longer sits in the kernel.
-const REAP: Duration = Duration::from_millis(200);
-/// The most that is read after everything was killed: more than a pipe holds.
-const MAX_REST: usize = 2 << 20;
+/// The time to wait for a killed shell. A process that takes longer is blocked in the kernel.
+const REAP_TIMEOUT: Duration = Duration::from_millis(200);
+/// The most bytes that are read after the kill. It is more than the capacity of a pipe.
+const MAX_REST_BYTES: usize = 2 << 20;
 
-/// A shell that runs. Dropped, it is killed with all that it started.
+/// A running shell. Dropping it kills all its processes.
 pub(super) struct Shell {
     pid: Pid,
     output: PipeReader,
-    /// The variable that all it starts has in its environment, as `NAME=value`.
+    /// The environment variable that marks all its processes, as `NAME=value`.
     mark: String,
     reaped: bool,
     pub(super) sandboxed: bool,
 }
 
-/// How a shell ended.
+/// The way in which a shell ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
-    /// By itself, with this code; 128 and the number of the signal where a signal ended it.
+pub(super) enum ShellEnd {
+    /// The shell exited with this code. The code is 128 plus the signal number if a signal ended
+    /// it.
     Exited(i32),
-    /// It was killed because its time was over.
+    /// The shell was killed at its deadline.
     TimedOut,
-    /// It was killed because nobody waits for it any longer.
+    /// The shell was killed because the call was cancelled.
     Cancelled,
 }
 
-/// Why a shell was not started.
+/// An error from starting a shell.
 #[derive(Debug)]
-pub(super) enum NotStarted {
+pub(super) enum StartError {
     Sandbox(String),
-    Failed(io::Error),
+    Io(io::Error),
 }
 
 impl Shell {
-    /// Starts a program, what it writes to either output going into one pipe.
+    /// Starts a program with one pipe for standard output and standard error.
     pub(super) fn start(
         mut command: Command,
         sandbox: Sandbox,
-        reach: Reach,
-    ) -> Result<Self, NotStarted> {
-        let mark = mark();
+        access: SandboxAccess,
+    ) -> Result<Self, StartError> {
+        let mark = new_mark();
         let (name, value) = mark.split_once('=').unwrap_or((&mark, ""));
-        let (output, input) = io::pipe().map_err(NotStarted::Failed)?;
-        let second = input.try_clone().map_err(NotStarted::Failed)?;
-        ioctl_fionbio(&output, true).map_err(|error| NotStarted::Failed(error.into()))?;
+        let (output, stdout) = io::pipe().map_err(StartError::Io)?;
+        let stderr = stdout.try_clone().map_err(StartError::Io)?;
+        ioctl_fionbio(&output, true).map_err(|error| StartError::Io(error.into()))?;
         command
             .env(name, value)
             .stdin(Stdio::null())
-            .stdout(input)
-            .stderr(second);
+            .stdout(stdout)
+            .stderr(stderr);
         let start = move || {
             let sandboxed = match sandbox {
                 Sandbox::Off => false,
                 Sandbox::Auto | Sandbox::Required => {
-                    reach.restrict(sandbox).map_err(NotStarted::Sandbox)?
+                    access.restrict(sandbox).map_err(StartError::Sandbox)?
                 }
             };
             if sandbox == Sandbox::Required && !sandboxed {
-                return Err(NotStarted::Sandbox("this system has none".to_owned()));
+                return Err(StartError::Sandbox(
+                    "this system does not support one".to_owned(),
+                ));
             }
             let mut command = CommandWrap::from(command);
             command.wrap(ProcessSession);
-            let child = command.spawn().map_err(NotStarted::Failed)?;
+            let child = command.spawn().map_err(StartError::Io)?;
             Ok((child.id(), sandboxed))
         };
-        // What is restricted is the thread that starts the program, for good.
+        // The restriction is permanent and applies to the thread that starts the program, so that
+        // thread is a new one.
         let thread = thread::Builder::new()
             .name("picktools-sandbox".to_owned())
             .spawn(start);
-        let started = thread.map_err(NotStarted::Failed)?.join();
+        let joined = thread.map_err(StartError::Io)?.join();
         let (id, sandboxed) =
-            started.map_err(|_| NotStarted::Failed(io::Error::other("starting it panicked")))??;
-        let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| NotStarted::Failed(io::Error::other("it has no number")))?;
+            joined.map_err(|_| StartError::Io(io::Error::other("the thread panicked")))??;
+        let invalid_pid = || StartError::Io(io::Error::other("invalid process id"));
+        let raw_pid = i32::try_from(id).map_err(|_| invalid_pid())?;
+        let pid = Pid::from_raw(raw_pid).ok_or_else(invalid_pid)?;
         Ok(Self {
             pid,
             output,
@@ -103,55 +110,64 @@ impl Shell {
         })
     }
 
-    /// Hands on what the shell writes until it has ended, its time is over or nobody waits for it;
-    /// then kills what it left.
+    /// Passes the output to `on_output` until the shell ends, reaches the deadline or is cancelled.
+    /// Then kills the remaining processes.
     pub(super) fn listen(
         &mut self,
         deadline: Instant,
-        cancelled: &dyn Fn() -> bool,
-        take: &mut dyn FnMut(&[u8]),
-    ) -> End {
+        is_cancelled: &dyn Fn() -> bool,
+        on_output: &mut dyn FnMut(&[u8]),
+    ) -> ShellEnd {
         let mut buffer = vec![0; 64 << 10];
-        let mut open = true;
-        let mut ended: Option<(i32, Instant)> = None;
+        let mut is_open = true;
+        let mut exit: Option<(i32, Instant)> = None;
         let end = loop {
             let now = Instant::now();
-            if ended.is_none() {
-                ended = self.exit_code().map(|code| (code, now));
+            if exit.is_none()
+                && let Some(code) = self.exit_code()
+            {
+                exit = Some((code, now));
             }
-            match ended {
-                Some((code, at))
-                    if !open || now >= at + LINGER || now >= deadline || cancelled() =>
+            match exit {
+                Some((code, exited_at))
+                    if !is_open
+                        || now >= exited_at + LINGER
+                        || now >= deadline
+                        || is_cancelled() =>
                 {
-                    break End::Exited(code);
+                    break ShellEnd::Exited(code);
                 }
-                None if cancelled() => break End::Cancelled,
-                None if now >= deadline => break End::TimedOut,
+                None if is_cancelled() => break ShellEnd::Cancelled,
+                None if now >= deadline => break ShellEnd::TimedOut,
                 _ => {}
             }
-            let pause = TICK.min(deadline.saturating_duration_since(now));
-            if !open {
+            let pause = POLL_INTERVAL.min(deadline.saturating_duration_since(now));
+            if !is_open {
                 thread::sleep(pause);
             } else if self.is_readable(pause) {
-                open = self.read(&mut buffer, take) != Some(0);
+                is_open = self.read_output(&mut buffer, on_output) != Some(0);
             }
         };
-        self.kill(open);
-        let mut rest = 0;
-        while open && rest < MAX_REST {
-            match self.read(&mut buffer, take) {
-                Some(bytes) if bytes > 0 => rest += bytes,
+        self.kill(is_open);
+        let mut rest_bytes = 0;
+        while is_open && rest_bytes < MAX_REST_BYTES {
+            match self.read_output(&mut buffer, on_output) {
+                Some(bytes) if bytes > 0 => rest_bytes += bytes,
                 _ => break,
             }
         }
         end
     }
 
-    /// Reads what is there: `None` where nothing is yet, 0 where nothing will be.
-    fn read(&mut self, buffer: &mut [u8], take: &mut dyn FnMut(&[u8])) -> Option<usize> {
+    /// Reads available output. Returns `None` before more output arrives, and 0 at the end.
+    fn read_output(
+        &mut self,
+        buffer: &mut [u8],
+        on_output: &mut dyn FnMut(&[u8]),
+    ) -> Option<usize> {
         match self.output.read(buffer) {
             Ok(bytes) => {
-                take(&buffer[..bytes]);
+                on_output(&buffer[..bytes]);
                 Some(bytes)
             }
             Err(error)
@@ -172,32 +188,33 @@ impl Shell {
         matches!(poll(&mut polled, pause.as_ref()), Ok(ready) if ready > 0)
     }
 
-    /// Returns the code that the shell ended with. It is not reaped, so that its number stays its
-    /// own.
+    /// Returns the exit code of the shell once it has ended. The shell is not reaped, so its
+    /// process id is not reused.
     fn exit_code(&self) -> Option<i32> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         match waitid(WaitId::Pid(self.pid), options) {
-            Ok(status) => status.as_ref().map(code),
+            Ok(status) => Some(exit_code_from_status(&status?)),
             Err(Errno::INTR) => None,
-            // Somebody else has reaped it, and knows its code.
+            // Other code of this process has reaped the shell, so the exit code is lost.
             Err(_) => Some(-1),
         }
     }
 
-    /// Kills the shell and all that it started, and reaps the shell.
-    fn kill(&mut self, open: bool) {
+    /// Kills the shell with all its processes, and reaps the shell. If the output `is_open`, also
+    /// kills the processes that can write to it.
+    fn kill(&mut self, is_open: bool) {
         if self.reaped {
             return;
         }
         self.reaped = true;
-        // It fails where nothing is left to be killed.
+        // It fails if the group has no process any more.
         let _none_left = kill_process_group(self.pid, Signal::KILL);
         #[cfg(target_os = "linux")]
-        strays::kill(&self.mark, open.then_some(&self.output));
+        strays::kill(&self.mark, is_open.then_some(&self.output));
         #[cfg(not(target_os = "linux"))]
-        let _ = (open, &self.mark);
+        let _ = (is_open, &self.mark);
         let pid = self.pid;
-        let over = Instant::now() + REAP;
+        let reap_deadline = Instant::now() + REAP_TIMEOUT;
         while matches!(
             waitid(
                 WaitId::Pid(pid),
@@ -205,10 +222,10 @@ impl Shell {
             ),
             Ok(None)
         ) {
-            if Instant::now() >= over {
-                // Only the kernel knows when; nothing is left to be done if no thread is there to
-                // wait.
-                let _waiting = thread::Builder::new()
+            if Instant::now() >= reap_deadline {
+                // A thread reaps the shell later. If no thread can be started, the shell stays a
+                // zombie.
+                let _reaper = thread::Builder::new()
                     .spawn(move || waitid(WaitId::Pid(pid), WaitIdOptions::EXITED));
                 return;
             }
@@ -223,37 +240,37 @@ impl Drop for Shell {
     }
 }
 
-fn code(status: &WaitIdStatus) -> i32 {
+fn exit_code_from_status(status: &WaitIdStatus) -> i32 {
     status
         .exit_status()
         .or_else(|| Some(128 + status.terminating_signal()?))
         .unwrap_or(-1)
 }
 
-/// A variable that no other process has.
-fn mark() -> String {
+/// Makes a variable that no other process has.
+fn new_mark() -> String {
     use std::hash::{BuildHasher, RandomState};
     let [first, second] =
         [RandomState::new(), RandomState::new()].map(|state| state.hash_one(Instant::now()));
     format!("PICKTOOLS_CALL={first:016x}{second:016x}")
 }
 
-/// Finds the shell that runs commands.
-pub(super) fn bash(path: &std::ffi::OsStr) -> Option<std::path::PathBuf> {
-    use std::os::unix::ffi::OsStrExt;
-    let folders = path
-        .as_bytes()
-        .split(|byte| *byte == b':')
-        .map(|folder| Path::new(std::ffi::OsStr::from_bytes(folder)));
-    folders
-        .chain([Path::new("/bin")])
-        .map(|folder| folder.join("bash"))
-        .find(|path| path.is_file())
+/// Finds bash in the folders of `PATH`, or in `/bin`.
+pub(super) fn find_bash(path: &OsStr) -> Option<PathBuf> {
+    for folder in path.as_bytes().split(|byte| *byte == b':') {
+        let bash = Path::new(OsStr::from_bytes(folder)).join("bash");
+        if bash.is_file() {
+            return Some(bash);
+        }
+    }
+    let bash = PathBuf::from("/bin/bash");
+    bash.is_file().then_some(bash)
 }
 
-/// What has left the shell's session.
+/// Processes that have left the session of the shell.
 #[cfg(target_os = "linux")]
 mod strays {
+    use std::ffi::OsStr;
     use std::fs;
     use std::io::{PipeReader, Read};
     use std::os::fd::AsRawFd;
@@ -262,50 +279,57 @@ mod strays {
 
     use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-    /// How long is searched for what starts others faster than they are killed.
-    const SEARCH: Duration = Duration::from_millis(200);
-    /// The most of an environment that is read, which is what Linux allows of one.
-    const MAX_ENVIRONMENT: u64 = 6 << 20;
+    /// The time for repeated searches. New processes may start faster than old ones are killed.
+    const SEARCH_TIME: Duration = Duration::from_millis(200);
+    /// The most bytes of an environment that are read, which is the limit of Linux.
+    const MAX_ENVIRONMENT_BYTES: u64 = 6 << 20;
 
-    /// Kills every process that was started with the mark, and those that can still write to the
-    /// pipe.
+    /// Kills every process that has the mark in its environment, and the processes that can still
+    /// write to the pipe.
     pub(super) fn kill(mark: &str, output: Option<&PipeReader>) {
-        let over = Instant::now() + SEARCH;
-        while kill_each(&|process| has_mark(process, mark)) && Instant::now() < over {}
-        let pipe = output
-            .and_then(|output| fs::read_link(format!("/proc/self/fd/{}", output.as_raw_fd())).ok());
-        if let Some(pipe) = pipe.filter(|_| output.is_some_and(|output| !is_at_end(output))) {
-            while kill_each(&|process| holds(process, &pipe)) && Instant::now() < over {}
+        let search_end = Instant::now() + SEARCH_TIME;
+        while kill_matching(&|process| has_mark(process, mark)) && Instant::now() < search_end {}
+        if let Some(output) = output
+            && let Ok(pipe) = fs::read_link(format!("/proc/self/fd/{}", output.as_raw_fd()))
+            && !is_at_end(output)
+        {
+            while kill_matching(&|process| can_write_to(process, &pipe))
+                && Instant::now() < search_end
+            {}
         }
     }
 
-    /// Kills the processes of which this is true; `false` where there are none.
-    fn kill_each(condemned: &dyn Fn(&Path) -> bool) -> bool {
+    /// Kills the processes that match; `false` if no process was killed.
+    fn kill_matching(matches: &dyn Fn(&Path) -> bool) -> bool {
         let Ok(processes) = fs::read_dir("/proc") else {
             return false;
         };
-        let mut found = false;
-        let own = std::process::id().to_string();
+        let mut has_killed = false;
+        let own_pid = std::process::id().to_string();
         for process in processes.flatten() {
-            let name = process.file_name();
-            let number = name
-                .to_str()
-                .filter(|name| *name != own)
-                .and_then(|name| name.parse().ok());
-            let Some(pid) = number.and_then(Pid::from_raw) else {
+            let Some(pid) = pid_from_name(&process.file_name(), &own_pid) else {
                 continue;
             };
-            if !condemned(&process.path()) {
+            if !matches(&process.path()) {
                 continue;
             }
-            // Looked at again once it is held: its number could have passed on to another.
-            if let Ok(held) = pidfd_open(pid, PidfdFlags::empty())
-                && condemned(&process.path())
+            // Checked again with the descriptor open: the process id could have been reused.
+            if let Ok(descriptor) = pidfd_open(pid, PidfdFlags::empty())
+                && matches(&process.path())
             {
-                found |= pidfd_send_signal(&held, Signal::KILL).is_ok();
+                has_killed |= pidfd_send_signal(&descriptor, Signal::KILL).is_ok();
             }
         }
-        found
+        has_killed
+    }
+
+    /// Returns the process id in the name of a folder in `/proc`; `None` for this process.
+    fn pid_from_name(name: &OsStr, own_pid: &str) -> Option<Pid> {
+        let name = name.to_str()?;
+        if name == own_pid {
+            return None;
+        }
+        Pid::from_raw(name.parse().ok()?)
     }
 
     fn has_mark(process: &Path, mark: &str) -> bool {
@@ -313,32 +337,37 @@ mod strays {
             return false;
         };
         let mut environment = Vec::new();
-        // What ends while it is read has no environment.
-        let read = file.take(MAX_ENVIRONMENT).read_to_end(&mut environment);
-        read.is_ok()
+        // Reading fails if the process ends meanwhile.
+        let outcome = file
+            .take(MAX_ENVIRONMENT_BYTES)
+            .read_to_end(&mut environment);
+        outcome.is_ok()
             && environment
                 .split(|byte| *byte == 0)
                 .any(|variable| variable == mark.as_bytes())
     }
 
-    /// Returns `true` if a process can write to a pipe. One that can only read is a process that is
-    /// just being started.
-    fn holds(process: &Path, pipe: &Path) -> bool {
+    /// Returns `true` if a process can write to a pipe. A process that can only read it has just
+    /// been forked from this one.
+    fn can_write_to(process: &Path, pipe: &Path) -> bool {
         let Ok(files) = fs::read_dir(process.join("fd")) else {
             return false;
         };
-        let mut held = files
-            .flatten()
-            .filter(|file| fs::read_link(file.path()).is_ok_and(|target| target == pipe));
-        held.any(|file| {
+        for file in files.flatten() {
+            if !fs::read_link(file.path()).is_ok_and(|target| target == pipe) {
+                continue;
+            }
             let info = fs::read_to_string(process.join("fdinfo").join(file.file_name()))
                 .unwrap_or_default();
             let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
-            flags.is_some_and(|flags| flags.trim().ends_with(['1', '2']))
-        })
+            if flags.is_some_and(|flags| flags.trim().ends_with(['1', '2'])) {
+                return true;
+            }
+        }
+        false
     }
 
-    /// Returns `true` if nobody can write to a pipe any more.
+    /// Returns `true` if no process can write to a pipe any more.
     fn is_at_end(pipe: &PipeReader) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut polled = [PollFd::new(pipe, PollFlags::IN)];

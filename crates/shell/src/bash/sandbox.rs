@@ -1,29 +1,28 @@
-//! Keeping a command from files that it has nothing to do with, by Landlock where the kernel has
-//! it.
+//! The sandbox of a command: Landlock limits the files that the command can use.
 
 use std::path::PathBuf;
 
-/// Whether commands run in a sandbox.
+/// The use of a sandbox for commands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sandbox {
-    /// They do where the kernel has one; the result's field `sandboxed` says whether.
+    /// Commands run in a sandbox if the kernel supports it. The field `sandboxed` of the result
+    /// reports it.
     #[default]
     Auto,
-    /// They do, and without one nothing runs.
+    /// Commands run only in a sandbox.
     Required,
-    /// They do not.
+    /// Commands run without a sandbox.
     Off,
 }
 
-/// What a command in a sandbox may do with which files and folders; those that are not there are
-/// passed over.
+/// The files and folders that a command can use in a sandbox. Paths that do not exist are skipped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Reach {
+pub(super) struct SandboxAccess {
     pub(super) readable: Vec<PathBuf>,
     pub(super) writable: Vec<PathBuf>,
 }
 
-/// What commands read and execute: the system, without the homes of its users.
+/// The folders that commands can read and execute: the system without the home folders.
 const READABLE: [&str; 17] = [
     "/bin",
     "/dev",
@@ -43,7 +42,7 @@ const READABLE: [&str; 17] = [
     "/sys",
     "/usr",
 ];
-/// What commands write besides the root and temporary files: devices that keep nothing.
+/// The devices that commands can write. None of them stores data.
 const WRITABLE: [&str; 8] = [
     "/dev/full",
     "/dev/null",
@@ -55,38 +54,36 @@ const WRITABLE: [&str; 8] = [
     "/dev/zero",
 ];
 
-impl Reach {
-    pub(super) fn new(
-        readable: impl IntoIterator<Item = PathBuf>,
-        writable: impl IntoIterator<Item = PathBuf>,
-    ) -> Self {
-        Self {
-            readable: READABLE.iter().map(PathBuf::from).chain(readable).collect(),
-            writable: WRITABLE.iter().map(PathBuf::from).chain(writable).collect(),
-        }
+impl SandboxAccess {
+    /// Adds the paths of the system to `readable` and `writable`.
+    pub(super) fn new(mut readable: Vec<PathBuf>, mut writable: Vec<PathBuf>) -> Self {
+        readable.extend(READABLE.iter().map(PathBuf::from));
+        writable.extend(WRITABLE.iter().map(PathBuf::from));
+        Self { readable, writable }
     }
 
-    /// Restricts this thread and what it starts, for good; `false` where the kernel cannot.
+    /// Restricts this thread and its child processes permanently; `false` if the kernel does not
+    /// support it.
     ///
-    /// What is in the sandbox can neither send signals to what is outside nor read its memory or
-    /// environment.
+    /// A process in the sandbox can neither send signals to outside processes nor read their memory
+    /// or environment.
     #[cfg(target_os = "linux")]
     pub(super) fn restrict(&self, sandbox: Sandbox) -> Result<bool, String> {
         use landlock::{
             ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr,
             RulesetCreatedAttr, RulesetStatus, Scope, path_beneath_rules,
         };
-        // The first that knows of truncating.
-        let needed = ABI::V3;
+        // The first version that restricts truncation.
+        let required_abi = ABI::V3;
         let abi = ABI::V6;
-        let restricted = || {
+        let restrict = || {
             let level = match sandbox {
                 Sandbox::Required => CompatLevel::HardRequirement,
                 Sandbox::Auto | Sandbox::Off => CompatLevel::BestEffort,
             };
             let rules = Ruleset::default()
                 .set_compatibility(level)
-                .handle_access(AccessFs::from_all(needed))?;
+                .handle_access(AccessFs::from_all(required_abi))?;
             let rules = rules
                 .set_compatibility(CompatLevel::BestEffort)
                 .handle_access(AccessFs::from_all(abi))?;
@@ -97,7 +94,7 @@ impl Reach {
                 rules.add_rules(path_beneath_rules(&self.writable, AccessFs::from_all(abi)))?;
             rules.restrict_self()
         };
-        let status = restricted().map_err(|error: landlock::RulesetError| error.to_string())?;
+        let status = restrict().map_err(|error: landlock::RulesetError| error.to_string())?;
         Ok(status.ruleset != RulesetStatus::NotEnforced)
     }
 

@@ -1,20 +1,20 @@
-//! Lines with their numbers, as many as fit.
+//! Numbered lines of a file, as many as fit into a token budget.
 
 use std::io::{self, BufRead};
 
 use picktools_runtime::Context;
 
-/// The most bytes of one line that are shown.
+/// The most bytes of one line in a result.
 const MAX_LINE_BYTES: usize = 4_000;
-/// Bytes of a token, about: those of English text and of code.
+/// The approximate bytes of a token in English text and code.
 const BYTES_OF_TOKEN: usize = 4;
 
-/// How much may still be shown.
-pub(super) struct Budget {
+/// The remaining size of a result.
+pub(super) struct ReadBudget {
     bytes: usize,
 }
 
-impl Budget {
+impl ReadBudget {
     pub(super) fn new(tokens: usize) -> Self {
         Self {
             bytes: tokens.saturating_mul(BYTES_OF_TOKEN),
@@ -22,69 +22,79 @@ impl Budget {
     }
 }
 
-/// Why no more lines are shown.
-pub(super) enum Stopped {
-    End,
-    /// The caller wanted no more.
-    Limit {
-        next: usize,
-    },
-    /// More would not fit.
-    Budget {
-        next: usize,
-    },
+/// The lines of a file that a call reads.
+#[derive(Clone, Copy)]
+pub(super) struct LineRange {
+    /// The number of the first line, from 1.
+    pub(super) offset: usize,
+    /// The most lines; `None` for all.
+    pub(super) limit: Option<usize>,
 }
 
-/// A line: its beginning, and how much more of it there is.
+/// The reason for which no more lines follow. `next` is the number of the next line.
+pub(super) enum StopReason {
+    /// The end of the file.
+    End,
+    /// The limit of the call.
+    Limit { next: usize },
+    /// The token budget.
+    Budget { next: usize },
+}
+
+/// A line that may be cut.
 struct Line {
     text: Vec<u8>,
-    more: usize,
+    /// The number of bytes that are cut off.
+    cut_bytes: usize,
 }
 
-/// Writes lines from the number `offset` on, each behind its number, six wide, and a tab.
-pub(super) fn write(
+/// Appends a range of lines to `content`, each after its number (six wide) and a tab.
+pub(super) fn append(
     mut reader: impl BufRead,
-    offset: usize,
-    limit: Option<usize>,
-    budget: &mut Budget,
+    range: LineRange,
+    budget: &mut ReadBudget,
     content: &mut String,
     context: &Context,
-) -> io::Result<Stopped> {
-    let last = limit.map_or(usize::MAX, |limit| offset.saturating_add(limit - 1));
+) -> io::Result<StopReason> {
+    let LineRange { offset, limit } = range;
+    let last = match limit {
+        Some(limit) => offset.saturating_add(limit - 1),
+        None => usize::MAX,
+    };
     let mut number = 0;
-    while let Some(line) = next(&mut reader, context)? {
+    while let Some(line) = next_line(&mut reader, context)? {
         number += 1;
         if number < offset {
             continue;
         }
         if number > last {
-            return Ok(Stopped::Limit { next: number });
+            return Ok(StopReason::Limit { next: number });
         }
-        let mut shown = format!("{number:6}\t{}", String::from_utf8_lossy(&line.text));
-        if line.more > 0 {
-            shown.push_str(&format!("… [{} more bytes of the line]", line.more));
+        let mut numbered = format!("{number:6}\t{}", String::from_utf8_lossy(&line.text));
+        if line.cut_bytes > 0 {
+            numbered.push_str(&format!("… [{} more bytes of the line]", line.cut_bytes));
         }
-        shown.push('\n');
-        if shown.len() > budget.bytes {
+        numbered.push('\n');
+        if numbered.len() > budget.bytes {
             budget.bytes = 0;
-            return Ok(Stopped::Budget { next: number });
+            return Ok(StopReason::Budget { next: number });
         }
-        budget.bytes -= shown.len();
-        content.push_str(&shown);
+        budget.bytes -= numbered.len();
+        content.push_str(&numbered);
     }
     if number < offset && offset > 1 {
-        content.push_str(&format!("[it has {number} lines]\n"));
+        content.push_str(&format!("[the file has {number} lines]\n"));
     }
-    Ok(Stopped::End)
+    Ok(StopReason::End)
 }
 
-/// The next line, without its end. However long it is, only its beginning is kept.
-fn next(reader: &mut impl BufRead, context: &Context) -> io::Result<Option<Line>> {
+/// Reads the next line without its end. Only its first [`MAX_LINE_BYTES`] bytes are stored.
+fn next_line(reader: &mut impl BufRead, context: &Context) -> io::Result<Option<Line>> {
     let mut line = Line {
         text: Vec::new(),
-        more: 0,
+        cut_bytes: 0,
     };
-    let mut begun = false;
+    let mut has_bytes = false;
     loop {
         if context.is_cancelled() {
             return Err(io::ErrorKind::TimedOut.into());
@@ -95,41 +105,41 @@ fn next(reader: &mut impl BufRead, context: &Context) -> io::Result<Option<Line>
             Err(error) => return Err(error),
         };
         if buffer.is_empty() {
-            return Ok(begun.then_some(line.ended()));
+            return Ok(has_bytes.then_some(line.cleaned()));
         }
-        begun = true;
+        has_bytes = true;
         let end = buffer.iter().position(|&byte| byte == b'\n');
         let part = &buffer[..end.unwrap_or(buffer.len())];
-        let kept = part.len().min(MAX_LINE_BYTES - line.text.len());
-        line.text.extend_from_slice(&part[..kept]);
-        line.more += part.len() - kept;
-        let used = part.len() + usize::from(end.is_some());
-        reader.consume(used);
+        let stored = part.len().min(MAX_LINE_BYTES - line.text.len());
+        line.text.extend_from_slice(&part[..stored]);
+        line.cut_bytes += part.len() - stored;
+        let consumed = part.len() + usize::from(end.is_some());
+        reader.consume(consumed);
         if end.is_some() {
-            return Ok(Some(line.ended()));
+            return Ok(Some(line.cleaned()));
         }
     }
 }
 
 impl Line {
-    /// The line without the carriage return before its end, and without half a character.
-    fn ended(mut self) -> Self {
-        if self.more == 0 && self.text.ends_with(b"\r") {
+    /// Removes the carriage return at the end and an incomplete last character.
+    fn cleaned(mut self) -> Self {
+        if self.cut_bytes == 0 && self.text.ends_with(b"\r") {
             self.text.pop();
         }
-        if self.more > 0
+        if self.cut_bytes > 0
             && let Err(error) = std::str::from_utf8(&self.text)
             && error.error_len().is_none()
         {
-            self.more += self.text.len() - error.valid_up_to();
+            self.cut_bytes += self.text.len() - error.valid_up_to();
             self.text.truncate(error.valid_up_to());
         }
-        // A carriage return by itself would begin the line anew on a terminal, behind another
-        // number.
-        self.text
-            .iter_mut()
-            .filter(|byte| **byte == b'\r')
-            .for_each(|byte| *byte = b' ');
+        // On a terminal, a carriage return inside the line would overwrite its number.
+        for byte in &mut self.text {
+            if *byte == b'\r' {
+                *byte = b' ';
+            }
+        }
         self
     }
 }

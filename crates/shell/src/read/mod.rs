@@ -1,7 +1,7 @@
-//! The tool `read`: text files of the working folder, with numbered lines.
+//! The built-in tool `read`. It returns text files of the working folder with numbered lines.
 //!
-//! Paths are opened relative to the folder that the call works in, by a library that follows no
-//! link and no `..` out of it (`cap-std`), whatever changes meanwhile.
+//! Files are opened relative to the working folder with `cap-std`, which follows no link and no
+//! `..` out of that folder, even if files change at the same time.
 
 mod lines;
 mod text;
@@ -13,7 +13,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use serde_json::{Value, json};
 
-use self::lines::{Budget, Stopped};
+use self::lines::{LineRange, ReadBudget, StopReason};
 use self::text::Content;
 use picktools::catalog::{Annotations, Tool};
 use picktools::excerpt::{MAX_NAME_CHARS, marked};
@@ -23,11 +23,11 @@ use picktools_runtime::{Context, ErrorType, RunFuture, RunnableTool, ToolResult}
 /// The most files of one call.
 const MAX_FILES: usize = 100;
 
-/// How much `read` gives.
+/// The options of [`Read`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadOptions {
-    /// The most tokens of one call, at four bytes each; what would not fit is left out, and how to
-    /// go on is said.
+    /// The most tokens of one result, at four bytes each. Longer content is cut, and a note says
+    /// how to continue.
     pub max_tokens: usize,
 }
 
@@ -37,12 +37,11 @@ impl Default for ReadOptions {
     }
 }
 
-/// The tool `read`: several files, each line with its number, as much as fits into a number of
-/// tokens.
+/// The tool `read`. It returns several files with numbered lines, within a token budget.
 ///
-/// Its result has `content`, `files_read`, and `truncated` where not all was given. Where some of
-/// several files cannot be read, the others are, and `errors` lists what is wrong; where none can,
-/// the call fails with the first error. What was read in part counts as read for tools that write.
+/// Its result has the fields `content`, `files_read`, and `truncated` if something was cut. If some
+/// files cannot be read, `errors` lists them with their errors. If no file can be read, the call
+/// fails with the first error. A file that was read in part counts as read for tools that write.
 #[derive(Debug)]
 pub struct Read {
     definition: Tool,
@@ -68,8 +67,16 @@ impl Read {
                     "maxItems": MAX_FILES,
                     "description": "Paths of the files, relative to the working folder",
                 },
-                "limit": {"type": "integer", "minimum": 0, "description": "The most lines of each file; 0 for all"},
-                "offset": {"type": "integer", "minimum": 1, "description": "The first line to show, from 1"},
+                "limit": {
+                    "type": "integer",
+                    "minimum": 0,
+                    "description": "The most lines of each file; 0 for all",
+                },
+                "offset": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "description": "The first line to show, from 1",
+                },
             },
             "required": ["file_paths"],
             "additionalProperties": false,
@@ -86,21 +93,20 @@ impl Read {
         }
     }
 
-    fn read(&self, arguments: &Value, context: &Context) -> ToolResult {
-        let paths = arguments["file_paths"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str);
-        let number = |name: &str| {
-            arguments[name]
-                .as_u64()
-                .and_then(|number| usize::try_from(number).ok())
+    /// Reads the files of a call.
+    fn read_files(&self, arguments: &Value, context: &Context) -> ToolResult {
+        let mut paths = Vec::new();
+        for path in arguments["file_paths"].as_array().into_iter().flatten() {
+            paths.extend(path.as_str());
+        }
+        let number = |name: &str| usize::try_from(arguments[name].as_u64()?).ok();
+        let range = LineRange {
+            offset: number("offset").unwrap_or(1),
+            limit: match number("limit") {
+                None | Some(0) => None,
+                limit => limit,
+            },
         };
-        let (limit, offset) = (
-            number("limit").filter(|limit| *limit > 0),
-            number("offset").unwrap_or(1),
-        );
         let root = match Dir::open_ambient_dir(context.root(), ambient_authority()) {
             Ok(root) => root,
             Err(error) => {
@@ -110,92 +116,92 @@ impl Read {
                 );
             }
         };
-        let mut budget = Budget::new(self.options.max_tokens);
-        let (mut content, mut read, mut truncated) = (String::new(), 0, false);
-        let mut faults: Vec<(String, Fault)> = Vec::new();
+        let mut budget = ReadBudget::new(self.options.max_tokens);
+        let (mut content, mut read_count, mut truncated) = (String::new(), 0, false);
+        let mut failures: Vec<(String, ReadFailure)> = Vec::new();
         for path in paths {
             if context.is_cancelled() {
-                return ToolResult::failure(ErrorType::System, "it was ended before all was read");
+                return ToolResult::failure(ErrorType::System, STOPPED);
             }
-            let shown = marked(path, MAX_NAME_CHARS);
-            content.push_str(&format!("=== {shown} ===\n"));
-            let stopped = open(&root, context.root(), path).and_then(|file| {
+            let path_text = marked(path, MAX_NAME_CHARS);
+            content.push_str(&format!("=== {path_text} ===\n"));
+            let outcome = open(&root, context.root(), path).and_then(|file| {
                 context.files().note_read(&file.path, &file.metadata);
-                show(file, (offset, limit), &mut budget, &mut content, context)
+                append_file(file, range, &mut budget, &mut content, context)
             });
-            let (noted, fault) = match stopped {
-                Ok(Stopped::End) => (None, None),
-                Ok(Stopped::Limit { next }) => (
-                    Some(format!("more lines follow; go on with offset={next}")),
-                    None,
-                ),
-                Ok(Stopped::Budget { next }) => {
-                    let most = self.options.max_tokens;
-                    let note = format!(
-                        "more than {most} tokens; read less at once, or go on with offset={next}"
-                    );
-                    (Some(note), None)
+            let note = match outcome {
+                Ok(StopReason::End) => {
+                    read_count += 1;
+                    continue;
                 }
-                Err(fault) => (Some(fault.message.clone()), Some(fault)),
+                Ok(StopReason::Limit { next }) => {
+                    (read_count, truncated) = (read_count + 1, true);
+                    format!("more lines follow; go on with offset={next}")
+                }
+                Ok(StopReason::Budget { next }) => {
+                    (read_count, truncated) = (read_count + 1, true);
+                    let max_tokens = self.options.max_tokens;
+                    format!(
+                        "more than {max_tokens} tokens; read less at once, \
+                         or go on with offset={next}"
+                    )
+                }
+                Err(failure) => {
+                    let message = failure.message.clone();
+                    failures.push((path_text.into_owned(), failure));
+                    message
+                }
             };
-            if let Some(note) = &noted {
-                content.push_str(&format!("[{note}]\n"));
-            }
-            match fault {
-                Some(fault) => faults.push((shown.into_owned(), fault)),
-                None => {
-                    read += 1;
-                    truncated |= noted.is_some();
-                }
-            }
+            content.push_str(&format!("[{note}]\n"));
         }
-        if let (0, Some((path, fault))) = (read, faults.first()) {
-            return ToolResult::failure(fault.error_type, format!("{path}: {}", fault.message))
-                .suggest(fault.suggestion);
+        if let (0, Some((path, failure))) = (read_count, failures.first()) {
+            return ToolResult::failure(failure.error_type, format!("{path}: {}", failure.message))
+                .suggest(failure.suggestion);
         }
         let mut result = ToolResult::success()
             .field("content", content)
-            .field("files_read", read);
+            .field("files_read", read_count);
         if truncated {
             result = result.field("truncated", true);
         }
-        if !faults.is_empty() {
-            let error = |(path, fault): &(String, Fault)| {
-                let Fault {
-                    error_type,
-                    message,
-                    suggestion,
-                } = fault;
-                json!({"path": path, "error": message, "error_type": error_type, "suggestion": suggestion})
-            };
-            result = result.field("errors", faults.iter().map(error).collect::<Vec<_>>());
+        if !failures.is_empty() {
+            let mut errors = Vec::new();
+            for (path, failure) in &failures {
+                errors.push(json!({
+                    "path": path,
+                    "error": failure.message,
+                    "error_type": failure.error_type,
+                    "suggestion": failure.suggestion,
+                }));
+            }
+            result = result.field("errors", errors);
         }
         result
     }
 }
 
-/// Writes what a file holds.
-fn show(
-    file: Opened,
-    (offset, limit): (usize, Option<usize>),
-    budget: &mut Budget,
+/// Appends the lines of a file, or the type of a binary file.
+fn append_file(
+    file: OpenedFile,
+    range: LineRange,
+    budget: &mut ReadBudget,
     content: &mut String,
     context: &Context,
-) -> Result<Stopped, Fault> {
+) -> Result<StopReason, ReadFailure> {
     match file.content {
-        Content::Binary(what) => {
+        Content::Binary(description) => {
             content.push_str(&format!(
-                "[{what}, {} bytes: not shown]\n",
+                "[{description}, {} bytes: not shown]\n",
                 file.metadata.len()
             ));
-            Ok(Stopped::End)
+            Ok(StopReason::End)
         }
         Content::Text { reader, encoding } => {
             if let Some(encoding) = encoding {
                 content.push_str(&format!("[read as {encoding}]\n"));
             }
-            lines::write(reader, offset, limit, budget, content, context)
-                .map_err(|error| Fault::of(&error))
+            lines::append(reader, range, budget, content, context)
+                .map_err(|error| ReadFailure::from_io(&error))
         }
     }
 }
@@ -206,18 +212,21 @@ impl RunnableTool for Read {
     }
 
     fn run<'a>(&'a self, call: &'a ValidCall, context: &'a Context) -> RunFuture<'a> {
-        Box::pin(async move { self.read(call.arguments(), context) })
+        Box::pin(async move { self.read_files(call.arguments(), context) })
     }
 }
 
-/// Why a file is not read.
-struct Fault {
+/// The message of a call that was cancelled or reached its deadline.
+const STOPPED: &str = "reading was stopped before the end";
+
+/// An error from a file that cannot be read.
+struct ReadFailure {
     error_type: ErrorType,
     message: String,
     suggestion: &'static str,
 }
 
-impl Fault {
+impl ReadFailure {
     fn new(error_type: ErrorType, message: impl Into<String>, suggestion: &'static str) -> Self {
         Self {
             error_type,
@@ -234,25 +243,23 @@ impl Fault {
         )
     }
 
-    fn of(error: &io::Error) -> Self {
+    fn from_io(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::new(
                 ErrorType::User,
                 "there is no such file",
                 "Check the path, and try again.",
             ),
-            // It is the library that refuses what leads out of the folder.
+            // `cap-std` returns an error without a code for a path that leads out of the folder.
             io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => Self::outside(),
             io::ErrorKind::PermissionDenied => Self::new(
                 ErrorType::Permission,
-                "it may not be read",
+                "permission denied",
                 "Give the path of a file that you may read.",
             ),
-            io::ErrorKind::Interrupted | io::ErrorKind::TimedOut => Self::new(
-                ErrorType::System,
-                "it was ended before all was read",
-                "Read less at once.",
-            ),
+            io::ErrorKind::Interrupted | io::ErrorKind::TimedOut => {
+                Self::new(ErrorType::System, STOPPED, "Read less at once.")
+            }
             _ => Self::new(
                 ErrorType::User,
                 format!("it cannot be read: {error}"),
@@ -262,54 +269,56 @@ impl Fault {
     }
 }
 
-/// A file that was opened.
-struct Opened {
+/// An open file with its metadata.
+struct OpenedFile {
     path: PathBuf,
     metadata: std::fs::Metadata,
     content: Content,
 }
 
-/// Opens a regular file within the root, without waiting for what is none.
-fn open(root: &Dir, root_path: &Path, path: &str) -> Result<Opened, Fault> {
-    let asked = Path::new(path);
-    let within = match asked.is_absolute() {
-        true => asked
+/// Opens a regular file inside the root. It does not block on other files, such as pipes.
+fn open(root: &Dir, root_path: &Path, path: &str) -> Result<OpenedFile, ReadFailure> {
+    let path = Path::new(path);
+    let relative_path = match path.is_absolute() {
+        true => path
             .strip_prefix(root_path)
-            .map_err(|_| Fault::outside())?,
-        false => asked,
+            .map_err(|_| ReadFailure::outside())?,
+        false => path,
     };
-    if within
+    if relative_path
         .components()
         .any(|part| matches!(part, Component::Prefix(_) | Component::RootDir))
     {
-        return Err(Fault::outside());
+        return Err(ReadFailure::outside());
     }
     let mut options = OpenOptions::new();
     options.read(true);
     #[cfg(unix)]
     options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
     let file = root
-        .open_with(within, &options)
-        .map_err(|error| Fault::of(&error))?
+        .open_with(relative_path, &options)
+        .map_err(|error| ReadFailure::from_io(&error))?
         .into_std();
-    let metadata = file.metadata().map_err(|error| Fault::of(&error))?;
+    let metadata = file
+        .metadata()
+        .map_err(|error| ReadFailure::from_io(&error))?;
     if metadata.is_dir() {
-        return Err(Fault::new(
+        return Err(ReadFailure::new(
             ErrorType::User,
             "it is a folder",
             "Give the paths of files.",
         ));
     }
     if !metadata.is_file() {
-        return Err(Fault::new(
+        return Err(ReadFailure::new(
             ErrorType::User,
-            "it is no regular file",
+            "it is not a regular file",
             "Give the paths of files.",
         ));
     }
-    let content = Content::of(file).map_err(|error| Fault::of(&error))?;
-    Ok(Opened {
-        path: root_path.join(within),
+    let content = Content::detect(file).map_err(|error| ReadFailure::from_io(&error))?;
+    Ok(OpenedFile {
+        path: root_path.join(relative_path),
         metadata,
         content,
     })

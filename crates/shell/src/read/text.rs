@@ -1,4 +1,4 @@
-//! What a file holds: text of some encoding, or something else.
+//! Detection of text, its encoding, and binary files.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
@@ -7,42 +7,42 @@ use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8};
 use encoding_rs_io::{DecodeReaderBytes, DecodeReaderBytesBuilder};
 
-/// How much of a file tells what it is.
-const LOOKED_AT: u64 = 8 << 10;
+/// The number of bytes at the beginning of a file that are examined.
+const SAMPLE_BYTES: u64 = 8 << 10;
 
-/// What a file holds.
+/// The content of a file.
 pub(super) enum Content {
-    /// What it is, as far as is known.
+    /// Binary data, with a description of its type.
     Binary(String),
-    /// Text, as UTF-8.
+    /// Text, converted to UTF-8.
     Text {
         reader: BufReader<DecodeReaderBytes<File, Vec<u8>>>,
-        /// Its encoding, where that is not UTF-8.
+        /// The encoding of the file, if it is not UTF-8.
         encoding: Option<&'static str>,
     },
 }
 
 impl Content {
-    /// Looks at the beginning of a file.
-    pub(super) fn of(mut file: File) -> io::Result<Self> {
-        let mut begin = Vec::new();
-        file.by_ref().take(LOOKED_AT).read_to_end(&mut begin)?;
+    /// Detects the content from the beginning of a file.
+    pub(super) fn detect(mut file: File) -> io::Result<Self> {
+        let mut sample = Vec::new();
+        file.by_ref().take(SAMPLE_BYTES).read_to_end(&mut sample)?;
         file.rewind()?;
-        let marked = Encoding::for_bom(&begin).map(|(encoding, _)| encoding);
-        if marked.is_none() {
-            let known =
-                infer::get(&begin).filter(|kind| kind.matcher_type() != infer::MatcherType::Text);
-            if let Some(kind) = known {
-                return Ok(Self::Binary(format!(
-                    "a file of the type {}",
-                    kind.mime_type()
-                )));
+        let encoding = match Encoding::for_bom(&sample) {
+            Some((encoding, _)) => encoding,
+            None => {
+                if let Some(file_type) = infer::get(&sample)
+                    && file_type.matcher_type() != infer::MatcherType::Text
+                {
+                    let media_type = file_type.mime_type();
+                    return Ok(Self::Binary(format!("a file of the type {media_type}")));
+                }
+                if sample.contains(&0) {
+                    return Ok(Self::Binary("a binary file".to_owned()));
+                }
+                guess_encoding(&sample)
             }
-            if begin.contains(&0) {
-                return Ok(Self::Binary("a binary file".to_owned()));
-            }
-        }
-        let encoding = marked.unwrap_or_else(|| guessed(&begin));
+        };
         let reader = DecodeReaderBytesBuilder::new()
             .encoding(Some(encoding))
             .bom_override(true)
@@ -55,15 +55,16 @@ impl Content {
     }
 }
 
-/// The encoding of a text without a mark: UTF-8 unless its beginning is none.
-fn guessed(begin: &[u8]) -> &'static Encoding {
-    match std::str::from_utf8(begin) {
+/// Returns the encoding of a text without a byte order mark: UTF-8 if the sample is valid UTF-8,
+/// else a guess.
+fn guess_encoding(sample: &[u8]) -> &'static Encoding {
+    match std::str::from_utf8(sample) {
         Ok(_) => UTF_8,
-        // A character is cut where the beginning ends.
+        // The last character of the sample is cut.
         Err(error) if error.error_len().is_none() => UTF_8,
         Err(_) => {
             let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
-            detector.feed(begin, true);
+            detector.feed(sample, true);
             detector.guess(None, Utf8Detection::Deny)
         }
     }

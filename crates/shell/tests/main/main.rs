@@ -1,4 +1,4 @@
-//! The integration tests of the built-in tools of a host.
+//! Integration tests of the built-in tools `bash` and `read`.
 
 #[cfg(unix)]
 mod running_bash;

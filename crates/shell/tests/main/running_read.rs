@@ -1,5 +1,5 @@
-//! The tool `read`: its behaviours, numbered as in docs/runtime.md, the attempts to get at files
-//! outside, and files that are none, do not end, or change.
+//! Tests of the tool `read`: its behaviours with the numbers of docs/reference/requirements.md,
+//! attempts to read files outside the root, and special, endless or changing files.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use picktools::Access;
 use picktools_provider::{Arguments, ToolCall};
-use picktools_runtime::{ErrorType, Executed, RunnableTool, ToolManager, Topic};
+use picktools_runtime::{ErrorType, ExecutedCall, RunnableTool, ToolManager, Topic};
 use picktools_shell::{Read, ReadOptions};
 use picktools_testing::fixture;
 use serde::Deserialize;
@@ -21,13 +21,13 @@ use tokio::time::timeout;
 const FAR: Duration = Duration::from_secs(30);
 const SECRET: &str = "OUTSIDE-SECRET";
 
-/// A folder `root`, and what lies beside it.
-struct Place {
+/// A folder with the root, `root`, and files outside the root.
+struct TestFolder {
     folder: TempDir,
     root: PathBuf,
 }
 
-impl Place {
+impl TestFolder {
     fn new() -> Self {
         let folder = TempDir::new().expect("the folder is writable");
         let base = folder.path().canonicalize().expect("it is there");
@@ -48,10 +48,10 @@ impl Place {
     }
 
     fn manager(&self) -> ToolManager {
-        self.manager_of(ReadOptions::default(), FAR)
+        self.manager_with(ReadOptions::default(), FAR)
     }
 
-    fn manager_of(&self, options: ReadOptions, time: Duration) -> ToolManager {
+    fn manager_with(&self, options: ReadOptions, time: Duration) -> ToolManager {
         let builder = ToolManager::builder(Access::default()).tool(Read::new(options));
         builder
             .root(&self.root)
@@ -69,13 +69,13 @@ fn call(arguments: Value) -> ToolCall {
     }
 }
 
-async fn run(manager: &ToolManager, arguments: Value) -> Executed {
+async fn run(manager: &ToolManager, arguments: Value) -> ExecutedCall {
     timeout(FAR, manager.execute(&call(arguments)))
         .await
         .expect("it does not hang")
 }
 
-/// What one file is shown as, without its heading.
+/// Returns the content for one file, without its heading.
 async fn shown(manager: &ToolManager, path: &str) -> String {
     let executed = run(manager, json!({"file_paths": [path]})).await;
     let content = content(&executed);
@@ -85,7 +85,7 @@ async fn shown(manager: &ToolManager, path: &str) -> String {
         .to_owned()
 }
 
-fn content(executed: &Executed) -> &str {
+fn content(executed: &ExecutedCall) -> &str {
     executed
         .result
         .fields
@@ -94,7 +94,7 @@ fn content(executed: &Executed) -> &str {
         .unwrap_or_default()
 }
 
-fn error_type(executed: &Executed) -> Option<ErrorType> {
+fn error_type(executed: &ExecutedCall) -> Option<ErrorType> {
     executed
         .result
         .failure
@@ -111,9 +111,9 @@ struct Attempt {
 
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_outside_the_root_is_read() {
+async fn files_outside_the_root_are_not_read() {
     use std::os::unix::fs::symlink;
-    let place = Place::new();
+    let place = TestFolder::new();
     let outside = place
         .folder
         .path()
@@ -163,7 +163,7 @@ async fn nothing_outside_the_root_is_read() {
         );
         assert!(executed.result.error().len() < 2000, "{what}");
     }
-    // What lies inside is read, though a link or dots lead there.
+    // Files inside the root are read, even through links or dots.
     symlink("../inside.txt", place.root.join("folder/inside")).expect("it is writable");
     for path in [
         "folder/inside",
@@ -182,7 +182,7 @@ async fn nothing_outside_the_root_is_read() {
 
 // Checklist 53
 #[test]
-fn its_definition_says_what_it_takes_and_that_it_only_reads() {
+fn definition_of_read_has_its_arguments_and_is_read_only() {
     let read = Read::default();
     let definition = read.definition();
     assert_eq!(
@@ -203,8 +203,8 @@ fn its_definition_says_what_it_takes_and_that_it_only_reads() {
 
 // Checklist 54, 55, 58
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn files_stand_in_the_order_of_the_paths_with_numbered_lines() {
-    let place = Place::new();
+async fn files_come_in_the_order_of_the_paths_with_numbered_lines() {
+    let place = TestFolder::new();
     place.write("folder/other.txt", "a\r\nb\n\nd");
     place.write("empty.txt", "");
     let manager = place.manager();
@@ -226,8 +226,8 @@ async fn files_stand_in_the_order_of_the_paths_with_numbered_lines() {
 
 // Checklist 56, 57
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn limit_and_offset_choose_lines_of_each_file() {
-    let place = Place::new();
+async fn limit_and_offset_select_lines_of_each_file() {
+    let place = TestFolder::new();
     let lines: String = (1..=20).map(|number| format!("line {number}\n")).collect();
     place.write("long.txt", lines);
     let manager = place.manager();
@@ -243,7 +243,10 @@ async fn limit_and_offset_choose_lines_of_each_file() {
     let whole = read(json!({"file_paths": ["long.txt"], "limit": 0})).await;
     assert_eq!(content(&whole).lines().count(), 21);
     let beyond = read(json!({"file_paths": ["inside.txt"], "offset": 9})).await;
-    assert_eq!(content(&beyond), "=== inside.txt ===\n[it has 3 lines]\n");
+    assert_eq!(
+        content(&beyond),
+        "=== inside.txt ===\n[the file has 3 lines]\n"
+    );
     let last = read(json!({"file_paths": ["inside.txt"], "offset": 3, "limit": u64::MAX})).await;
     assert_eq!(content(&last), "=== inside.txt ===\n     3\tthree\n");
     let none = read(json!({"file_paths": ["inside.txt"], "offset": 0})).await;
@@ -252,8 +255,8 @@ async fn limit_and_offset_choose_lines_of_each_file() {
 
 // Checklist 59
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_no_text_is_named_and_not_shown() {
-    let place = Place::new();
+async fn binary_files_are_described_and_not_shown() {
+    let place = TestFolder::new();
     place.write("picture.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDRxxxx");
     place.write("data", b"text\0more text");
     place.write("program", b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0");
@@ -273,8 +276,8 @@ async fn what_is_no_text_is_named_and_not_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn text_of_other_encodings_is_read() {
-    let place = Place::new();
+async fn text_in_other_encodings_is_decoded() {
+    let place = TestFolder::new();
     let utf_16 = |big: bool| {
         let unit = |unit: u16| {
             if big {
@@ -329,10 +332,10 @@ async fn text_of_other_encodings_is_read() {
 
 // Checklist 60
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_read_stops_before_it_has_too_many_tokens() {
-    let place = Place::new();
+async fn content_stops_at_the_token_limit() {
+    let place = TestFolder::new();
     place.write("many.txt", "0123456789012345678901\n".repeat(100));
-    let manager = place.manager_of(ReadOptions { max_tokens: 30 }, FAR);
+    let manager = place.manager_with(ReadOptions { max_tokens: 30 }, FAR);
     let executed = run(&manager, json!({"file_paths": ["many.txt", "inside.txt"]})).await;
     let line = |number| format!("     {number}\t0123456789012345678901\n");
     let more = "[more than 30 tokens; read less at once, or go on with offset=";
@@ -356,8 +359,8 @@ async fn what_is_read_stops_before_it_has_too_many_tokens() {
 
 // Checklist 61
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_missing_file_is_the_users_error_and_does_not_lose_the_others() {
-    let place = Place::new();
+async fn missing_file_is_a_user_error_and_other_files_are_read() {
+    let place = TestFolder::new();
     let manager = place.manager();
     let missing = run(&manager, json!({"file_paths": ["missing.txt"]})).await;
     let failure = missing.result.failure.as_ref().expect("it failed");
@@ -401,8 +404,8 @@ async fn a_missing_file_is_the_users_error_and_does_not_lose_the_others() {
 
 // Checklist 62
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_names_no_files_is_a_validation_error() {
-    let place = Place::new();
+async fn invalid_read_arguments_are_a_validation_error() {
+    let place = TestFolder::new();
     let manager = place.manager();
     for arguments in [
         json!({}),
@@ -427,8 +430,8 @@ async fn what_names_no_files_is_a_validation_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_read_is_known_to_the_ledger() {
-    let place = Place::new();
+async fn read_files_are_recorded_in_the_ledger() {
+    let place = TestFolder::new();
     let manager = place.manager();
     let executed = run(&manager, json!({"file_paths": ["inside.txt"], "limit": 1})).await;
     assert!(executed.result.is_success());
@@ -443,8 +446,8 @@ async fn what_was_read_is_known_to_the_ledger() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn files_without_end_are_read_in_part_and_in_time() {
-    let place = Place::new();
+async fn endless_files_are_read_in_part_within_the_time_limit() {
+    let place = TestFolder::new();
     let ten_gigabytes = 10 << 30;
     let sparse = File::create(place.root.join("sparse")).expect("it is writable");
     sparse
@@ -455,12 +458,12 @@ async fn files_without_end_are_read_in_part_and_in_time() {
         .expect("it is writable");
     text.set_len(ten_gigabytes)
         .expect("the file system has sparse files");
-    let manager = place.manager_of(ReadOptions::default(), Duration::from_millis(300));
+    let manager = place.manager_with(ReadOptions::default(), Duration::from_millis(300));
     assert_eq!(
         shown(&manager, "sparse").await,
         "[a binary file, 10737418240 bytes: not shown]\n"
     );
-    // One line of ten gigabytes takes longer than there is time.
+    // One line of ten gigabytes takes longer than the time limit.
     let begun = Instant::now();
     let executed = run(&manager, json!({"file_paths": ["text"]})).await;
     assert_eq!(
@@ -477,12 +480,12 @@ async fn files_without_end_are_read_in_part_and_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_changes_while_it_is_read_is_read_to_some_end() {
-    let place = Place::new();
+async fn file_that_changes_during_the_read_is_still_read() {
+    let place = TestFolder::new();
     let path = place.root.join("changing.txt");
     let lines = "a line of the file\n".repeat(100_000);
     place.write("changing.txt", &lines);
-    let manager = place.manager_of(
+    let manager = place.manager_with(
         ReadOptions {
             max_tokens: 10_000_000,
         },
@@ -513,8 +516,8 @@ async fn a_file_that_changes_while_it_is_read_is_read_to_some_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_calls_at_once_each_get_their_own_lines() {
-    let place = Place::new();
+async fn thousand_concurrent_calls_get_their_own_lines() {
+    let place = TestFolder::new();
     let numbers: String = (1..=1000).map(|number| format!("{number}\n")).collect();
     place.write("numbers.txt", numbers);
     let manager = place.manager();

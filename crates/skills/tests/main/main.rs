@@ -1,4 +1,4 @@
-//! The integration tests of skills.
+//! Integration tests of skills.
 
-// Reading them, what they need, and what picking one brings along.
+// Reading, compatibility with a catalog, and picks.
 mod skills;

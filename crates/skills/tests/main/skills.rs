@@ -1,12 +1,11 @@
-//! Skills: reading `SKILL.md` folders, whether a catalog has what they need, and what picking one
-//! brings along.
+//! Skills: reading `SKILL.md` folders, compatibility with a catalog, and picks with their tools.
 
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use picktools::embed::{EmbedError, Embedder, Role, StaticEmbedder};
+use picktools::embed::{EmbedError, Embedder, StaticEmbedder, TextRole};
 use picktools::engine::IndexError;
 use picktools::names::{NameTable, ResolvedVia, tools_section};
 use picktools::options::Fusion;
@@ -22,18 +21,18 @@ fn terminal() -> Catalog {
     Catalog::open(fixture("catalogs/terminal")).expect("the fixture catalog is valid")
 }
 
-/// The skills of a fixture folder, all of which are sound.
+/// Reads the skills of a fixture folder, all of which are valid.
 fn skills(folder: &str) -> Vec<Skill> {
-    let found = SkillFolder::open(fixture(folder)).expect("the folder has skills");
-    assert!(found.errors.is_empty(), "{:?}", found.errors);
-    found.skills
+    let folder = SkillFolder::open(fixture(folder)).expect("the folder has skills");
+    assert!(folder.errors.is_empty(), "{:?}", folder.errors);
+    folder.skills
 }
 
 fn with_skills(catalog: Catalog, folder: &str) -> Engine {
     Engine::builder(catalog)
         .skills(skills(folder))
         .build()
-        .expect("the static model needs nothing")
+        .expect("the static model is built in")
 }
 
 fn deploy_staging(catalog: &Catalog) -> SkillReport {
@@ -41,11 +40,11 @@ fn deploy_staging(catalog: &Catalog) -> SkillReport {
     let skill = skills
         .iter()
         .find(|skill| skill.name == "deploy-staging")
-        .expect("it is there");
+        .expect("the fixture has the skill");
     skill.compatibility(catalog, &NameTable::new(catalog))
 }
 
-/// The names of the picked skills, best first.
+/// Returns the names of the picked skills, best first.
 fn picked(selection: &Selection) -> Vec<&str> {
     selection
         .skills
@@ -57,20 +56,20 @@ fn picked(selection: &Selection) -> Vec<&str> {
 
 fn write(folder: &Path, name: &str, allowed: &str) {
     let folder = folder.join(name);
-    fs::create_dir_all(&folder).expect("it is a new folder");
+    fs::create_dir_all(&folder).expect("the folder can be created");
     let text = format!(
         "---\nname: {name}\ndescription: Does {name}.\nallowed-tools: {allowed}\n---\n\nDo it.\n"
     );
-    fs::write(folder.join("SKILL.md"), text).expect("the folder is there");
+    fs::write(folder.join("SKILL.md"), text).expect("the folder exists");
 }
 
-// What the catalog has
+// Compatibility with a catalog
 
 #[test]
-fn a_skill_fits_the_terminal_tools_through_their_aliases() {
+fn skill_is_compatible_through_aliases() {
     let report = deploy_staging(&terminal());
     assert!(report.is_compatible(), "{report}");
-    let meant = report.tools.iter().map(|tool| match &tool.meaning {
+    let meanings = report.tools.iter().map(|tool| match &tool.meaning {
         ToolMeaning::Tool { tool: id, via, .. } => (tool.allowed.name.as_str(), id.as_str(), *via),
         other => panic!("{other:?}"),
     });
@@ -83,11 +82,11 @@ fn a_skill_fits_the_terminal_tools_through_their_aliases() {
             ResolvedVia::Alias,
         ),
     ];
-    assert_eq!(meant.collect::<Vec<_>>(), expected);
+    assert_eq!(meanings.collect::<Vec<_>>(), expected);
 }
 
 #[test]
-fn without_aliases_it_does_not_fit_and_the_nearest_tools_are_told() {
+fn skill_without_matching_aliases_gets_suggestions() {
     let bare = Catalog::from_tools(terminal().tools().iter().map(|tool| {
         let mut tool = tool.as_ref().clone();
         tool.aliases.clear();
@@ -114,13 +113,13 @@ fn without_aliases_it_does_not_fit_and_the_nearest_tools_are_told() {
     let selection = pick(&engine, "deploy-staging", &PickOptions::default());
     assert!(
         picked(&selection).is_empty(),
-        "what cannot be used is not picked, even by name"
+        "an incompatible skill is not picked, even by name"
     );
     let skipped = selection
         .stages
         .iter()
         .find(|report| report.stage == Stage::Skills)
-        .expect("it is reported");
+        .expect("every stage reports");
     assert!(
         matches!(skipped.status, StageStatus::Skipped { .. }),
         "{skipped:?}"
@@ -128,7 +127,7 @@ fn without_aliases_it_does_not_fit_and_the_nearest_tools_are_told() {
 }
 
 #[test]
-fn capitalised_names_of_the_ecosystem_and_scopes_are_understood() {
+fn capitalised_names_and_scopes_are_resolved() {
     let catalog = terminal();
     let engine = with_skills(catalog, "skills-terminal");
     assert_eq!(engine.skill_reports().len(), 2);
@@ -143,7 +142,7 @@ fn capitalised_names_of_the_ecosystem_and_scopes_are_understood() {
 }
 
 #[test]
-fn the_skills_of_the_workplace_fit_but_for_one() {
+fn workplace_skills_are_compatible_except_one() {
     let skills = skills("skills");
     let paths: Vec<&str> = skills.iter().map(|skill| skill.path.as_str()).collect();
     assert_eq!(paths.len(), 9);
@@ -157,42 +156,42 @@ fn the_skills_of_the_workplace_fit_but_for_one() {
         .iter()
         .map(|skill| skill.compatibility(&catalog, &names))
         .collect();
-    let unfit: Vec<&SkillReport> = reports
+    let incompatible: Vec<&SkillReport> = reports
         .iter()
         .filter(|report| !report.is_compatible())
         .collect();
-    assert_eq!(unfit.len(), 1);
-    let told = unfit[0].to_string();
+    assert_eq!(incompatible.len(), 1);
+    let message = incompatible[0].to_string();
     for part in [
         "\"export-icons\"",
         "there is no tool \"export_frame\"",
         "did you mean create_pull_request",
     ] {
-        assert!(told.contains(part), "{told}");
+        assert!(message.contains(part), "{message}");
     }
     assert!(
-        told.contains(
+        message.contains(
             "\"get_file_contents\" is ambiguous, write one of forge/get_file_contents, files/"
         ),
-        "{told}"
+        "{message}"
     );
-    assert_eq!(told.lines().count(), 1);
+    assert_eq!(message.lines().count(), 1);
 }
 
 // Reading
 
 #[test]
-fn every_bad_file_is_reported_and_none_stands_in_the_way() {
-    let found = SkillFolder::open(fixture("broken/skills")).expect("one of them is valid");
+fn invalid_files_are_reported_and_do_not_affect_others() {
+    let folder = SkillFolder::open(fixture("broken/skills")).expect("one of them is valid");
     assert_eq!(
-        found
+        folder
             .skills
             .iter()
             .map(|skill| skill.path.as_str())
             .collect::<Vec<_>>(),
         ["good-one/SKILL.md"]
     );
-    let told: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+    let messages: Vec<String> = folder.errors.iter().map(ToString::to_string).collect();
     for (file, part) in [
         ("alias-bomb", "alias"),
         (
@@ -206,7 +205,7 @@ fn every_bad_file_is_reported_and_none_stands_in_the_way() {
         ("not-utf8", "not valid UTF-8"),
         ("second/good-one", "the name \"good-one\" is taken by"),
         ("unquoted-colon", "line 3: "),
-        ("wrong-name", "line 2: the name \"Wrong Name\" holds 'W'"),
+        ("wrong-name", "line 2: the name \"Wrong Name\" contains 'W'"),
         ("wrong-name", "line 3: the description is empty"),
         (
             "wrong-name",
@@ -215,18 +214,19 @@ fn every_bad_file_is_reported_and_none_stands_in_the_way() {
     ] {
         let path = format!("{file}/SKILL.md");
         assert!(
-            told.iter()
+            messages
+                .iter()
                 .any(|error| error.contains(&path) && error.contains(part)),
-            "{path} {part}: {told:#?}"
+            "{path} {part}: {messages:#?}"
         );
     }
-    assert_eq!(told.len(), 7);
-    assert!(told.iter().all(|error| error.lines().count() == 1));
+    assert_eq!(messages.len(), 7);
+    assert!(messages.iter().all(|error| error.lines().count() == 1));
 }
 
 #[test]
-fn a_folder_without_skills_is_an_error() {
-    let empty = tempdir().expect("there is room");
+fn folder_without_skills_is_an_error() {
+    let empty = tempdir().expect("the disk has space");
     assert!(matches!(
         SkillFolder::open(empty.path()),
         Err(SkillError::NoSkills { .. })
@@ -242,17 +242,17 @@ fn a_folder_without_skills_is_an_error() {
 }
 
 #[test]
-fn what_is_too_large_or_too_deep_is_told_and_version_control_is_passed_over() {
-    let folder = tempdir().expect("there is room");
-    write(folder.path(), "fine", "[]");
-    write(&folder.path().join(".git"), "hidden", "[]");
-    write(&folder.path().join("1/2/3/4/5/6/7/8"), "deep", "[]");
-    let large = folder.path().join("large");
-    fs::create_dir(&large).expect("it is a new folder");
-    fs::write(large.join("SKILL.md"), "x".repeat(300_000)).expect("there is room");
-    let found = SkillFolder::open(folder.path()).expect("one is valid");
+fn large_and_deep_files_are_reported_and_git_is_skipped() {
+    let root = tempdir().expect("the disk has space");
+    write(root.path(), "fine", "[]");
+    write(&root.path().join(".git"), "hidden", "[]");
+    write(&root.path().join("1/2/3/4/5/6/7/8"), "deep", "[]");
+    let large = root.path().join("large");
+    fs::create_dir(&large).expect("the folder can be created");
+    fs::write(large.join("SKILL.md"), "x".repeat(300_000)).expect("the disk has space");
+    let folder = SkillFolder::open(root.path()).expect("one is valid");
     assert_eq!(
-        found
+        folder
             .skills
             .iter()
             .map(|skill| skill.name.as_str())
@@ -261,39 +261,40 @@ fn what_is_too_large_or_too_deep_is_told_and_version_control_is_passed_over() {
     );
     assert!(
         matches!(
-            found.errors[..],
+            folder.errors[..],
             [SkillError::TooDeep { .. }, SkillError::TooLarge { .. }]
         ),
         "{:?}",
-        found.errors
+        folder.errors
     );
 }
 
 #[test]
-fn a_folder_may_be_a_skill_itself() {
-    let found = SkillFolder::open(fixture("skills-terminal/deploy-staging")).expect("it is one");
+fn folder_itself_may_be_a_skill() {
+    let folder = SkillFolder::open(fixture("skills-terminal/deploy-staging"))
+        .expect("the folder is a skill");
     assert_eq!(
-        (found.skills[0].path.as_str(), found.errors.len()),
+        (folder.skills[0].path.as_str(), folder.errors.len()),
         ("SKILL.md", 0)
     );
-    assert!(found.skills[0].body.contains("./deploy/staging.sh"));
+    assert!(folder.skills[0].body.contains("./deploy/staging.sh"));
 }
 
 #[cfg(unix)]
 #[test]
-fn links_are_followed_but_not_round_and_round() {
+fn links_are_followed_and_cycles_are_reported() {
     use std::os::unix::fs::symlink;
 
-    let folder = tempdir().expect("there is room");
-    let elsewhere = tempdir().expect("there is room");
+    let root = tempdir().expect("the disk has space");
+    let elsewhere = tempdir().expect("the disk has space");
     write(elsewhere.path(), "linked", "[]");
-    write(folder.path(), "own", "[]");
-    symlink(elsewhere.path(), folder.path().join("more")).expect("it is a new link");
-    symlink(folder.path(), folder.path().join("own/back")).expect("it is a new link");
-    symlink("itself", folder.path().join("itself")).expect("it is a new link");
-    let found = SkillFolder::open(folder.path()).expect("it ends");
+    write(root.path(), "own", "[]");
+    symlink(elsewhere.path(), root.path().join("more")).expect("the link can be created");
+    symlink(root.path(), root.path().join("own/back")).expect("the link can be created");
+    symlink("itself", root.path().join("itself")).expect("the link can be created");
+    let folder = SkillFolder::open(root.path()).expect("the search ends");
     assert_eq!(
-        found
+        folder
             .skills
             .iter()
             .map(|skill| skill.path.as_str())
@@ -301,17 +302,17 @@ fn links_are_followed_but_not_round_and_round() {
         ["more/linked/SKILL.md", "own/SKILL.md"]
     );
     assert!(
-        found
+        folder
             .errors
             .iter()
             .any(|error| matches!(error, SkillError::Loop { .. })),
         "{:?}",
-        found.errors
+        folder.errors
     );
 }
 
 #[test]
-fn two_skills_of_one_name_are_refused() {
+fn duplicate_skill_name_is_refused() {
     let skill = picktools_skills::parse("---\nname: a\ndescription: b\n---\nc", "a/SKILL.md")
         .expect("it is valid");
     let built = Engine::builder(terminal())
@@ -346,10 +347,10 @@ fn prompt_sections_list_tools_with_aliases_and_skills() {
     assert_eq!(skills_section(&[]), "");
 }
 
-// Picking
+// Picks
 
 #[test]
-fn a_picked_skill_brings_its_tools_beyond_the_cut() {
+fn picked_skill_adds_its_tools_beyond_the_limit() {
     let engine = with_skills(terminal(), "skills-terminal");
     let options = PickOptions {
         max_candidates: 1,
@@ -371,15 +372,16 @@ fn a_picked_skill_brings_its_tools_beyond_the_cut() {
         skill.score > 0.5 && skill.reason.contains("\"staging\""),
         "{skill:?}"
     );
-    let mut found = ids(&selection);
-    found.sort_unstable();
-    let mut all = tools;
-    all.sort_unstable();
-    assert_eq!(found, all);
+    let mut picked_ids = ids(&selection);
+    picked_ids.sort_unstable();
+    let mut expected = tools;
+    expected.sort_unstable();
+    assert_eq!(picked_ids, expected);
     for pick in &selection.picks {
         assert_eq!(pick.provenance.needed_by, ["deploy-staging"]);
         assert!(
-            pick.reason.contains("he skill \"deploy-staging\" needs it"),
+            pick.reason
+                .contains("needed by the skill \"deploy-staging\""),
             "{}",
             pick.reason
         );
@@ -393,7 +395,7 @@ fn a_picked_skill_brings_its_tools_beyond_the_cut() {
 }
 
 #[test]
-fn what_may_not_be_seen_is_not_brought_along_and_is_told() {
+fn ineligible_tool_of_a_skill_is_reported_and_not_added() {
     let engine = with_skills(terminal(), "skills-terminal");
     let options = PickOptions {
         access: Access {
@@ -409,15 +411,15 @@ fn what_may_not_be_seen_is_not_brought_along_and_is_told() {
         skill.tool_ids,
         ["terminal/terminalRun", "terminal/terminalReadFile"]
     );
-    let [refused] = &skill.ineligible[..] else {
+    let [ineligible] = &skill.ineligible[..] else {
         panic!("{:?}", skill.ineligible)
     };
     assert_eq!(
-        (refused.tool_id.as_str(), refused.named.as_deref()),
+        (ineligible.tool_id.as_str(), ineligible.named.as_deref()),
         ("terminal/terminalWriteFile", Some("write_file"))
     );
     assert_eq!(
-        refused
+        ineligible
             .reasons
             .iter()
             .map(|reason| reason.code())
@@ -440,7 +442,7 @@ fn what_may_not_be_seen_is_not_brought_along_and_is_told() {
 }
 
 #[test]
-fn a_skill_that_fits_less_than_the_tools_is_not_picked() {
+fn skill_worse_than_the_tools_is_not_picked() {
     let engine = with_skills(workplace(), "skills");
     for request in [
         "resize a picture",
@@ -462,15 +464,15 @@ fn a_skill_that_fits_less_than_the_tools_is_not_picked() {
     let engine = Engine::builder(workplace())
         .skills(vec![one])
         .build()
-        .expect("it can be built");
+        .expect("the engine is valid");
     assert!(
         picked(&pick(&engine, "resize a picture", &PickOptions::default())).is_empty(),
-        "nor is it alone"
+        "a single skill is not picked either"
     );
 }
 
 #[test]
-fn skills_are_ranked_in_every_mode_and_beside_a_scorer() {
+fn skills_are_ranked_in_every_mode_and_with_a_scorer() {
     let engine = with_skills(workplace(), "skills");
     let request = "find a time for our retrospective that suits everybody and book a room";
     let scorer = per_tool("flat", |_, _| async { Ok(Score::new(0.5)) });
@@ -478,7 +480,7 @@ fn skills_are_ranked_in_every_mode_and_beside_a_scorer() {
         .skills(skills("skills"))
         .scorer(Arc::new(scorer))
         .build()
-        .expect("it can be built");
+        .expect("the engine is valid");
     for (engine, options) in [
         (&engine, in_mode(Mode::Keyword)),
         (&engine, in_mode(Mode::Semantic)),
@@ -505,22 +507,22 @@ fn skills_are_ranked_in_every_mode_and_beside_a_scorer() {
         Some(&"plan-team-meeting")
     );
     assert!(picked(&pick(&engine, "resize a picture", &ranks)).is_empty());
-    let most = PickOptions {
+    let two_candidates = PickOptions {
         max_candidates: 2,
         min_score: 0.0,
         ..PickOptions::default()
     };
     assert_eq!(
-        picked(&pick(&engine, request, &most)).len(),
+        picked(&pick(&engine, request, &two_candidates)).len(),
         2,
         "no more skills than candidates"
     );
 }
 
-/// The static model, which counts the requests that it embeds.
-struct Counting(Arc<StaticEmbedder>, AtomicUsize);
+/// The static model with a counter of embedded requests.
+struct CountingEmbedder(Arc<StaticEmbedder>, AtomicUsize);
 
-impl Embedder for Counting {
+impl Embedder for CountingEmbedder {
     fn identity(&self) -> &str {
         "counting"
     }
@@ -531,11 +533,11 @@ impl Embedder for Counting {
 
     fn embed(
         &self,
-        role: Role,
+        role: TextRole,
         texts: &[&str],
         done: &(dyn Fn(usize) + Sync),
     ) -> Result<Vec<Vec<f32>>, EmbedError> {
-        if role == Role::Query {
+        if role == TextRole::Query {
             self.1.fetch_add(1, Ordering::Relaxed);
         }
         self.0.embed(role, texts, done)
@@ -543,9 +545,9 @@ impl Embedder for Counting {
 }
 
 #[test]
-fn the_request_is_embedded_once_for_tools_and_skills() {
-    let model = Arc::new(Counting(
-        StaticEmbedder::shared().expect("it is inside"),
+fn request_is_embedded_once_for_tools_and_skills() {
+    let model = Arc::new(CountingEmbedder(
+        StaticEmbedder::shared().expect("the static model is built in"),
         AtomicUsize::new(0),
     ));
     let builder = Engine::builder(workplace()).embedder(Arc::clone(&model) as Arc<dyn Embedder>);
@@ -559,13 +561,13 @@ fn the_request_is_embedded_once_for_tools_and_skills() {
 }
 
 #[test]
-fn an_engine_without_skills_says_nothing_of_them() {
+fn engine_without_skills_does_not_mention_them() {
     let json = serde_json::to_value(pick(
         &WORKPLACE,
         "book a meeting room",
         &PickOptions::default(),
     ));
-    let json = json.expect("it serialises");
+    let json = json.expect("a selection serialises");
     assert!(json.get("skills").is_none() && !json.to_string().contains("needed_by"));
     assert!(
         json["stages"]
@@ -575,7 +577,7 @@ fn an_engine_without_skills_says_nothing_of_them() {
 }
 
 #[test]
-fn the_same_inputs_give_the_same_bytes() {
+fn same_inputs_give_the_same_bytes() {
     let bytes = || {
         let selection = pick(
             &with_skills(workplace(), "skills"),
@@ -583,7 +585,7 @@ fn the_same_inputs_give_the_same_bytes() {
             &PickOptions::default(),
         );
         assert!(!picked(&selection).is_empty());
-        serde_json::to_string(&selection).expect("it serialises")
+        serde_json::to_string(&selection).expect("a selection serialises")
     };
     assert_eq!(bytes(), bytes());
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a store, and who is told.
+//! Faults of a shared store, and their reports.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,28 +7,28 @@ use std::time::{Duration, Instant};
 
 use crate::lock::lock;
 
-/// What a store is asked for.
+/// The purpose of a command to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Purpose {
-    /// What was approved, and what waits.
+    /// Approved and quarantined definitions.
     Pins,
-    /// Calls that wait for the operator.
+    /// Calls that are pending approval.
     Calls,
-    /// The records of what was decided.
+    /// The records of the audit log.
     Audit,
-    /// How many requests keys have left.
+    /// The rate limits of keys.
     Rates,
-    /// Which servers are left alone.
+    /// The circuit breakers of upstreams.
     Circuits,
     /// Sessions of clients.
     Sessions,
-    /// The catalog that was published there.
+    /// The published catalog.
     Catalog,
 }
 
 impl Purpose {
-    /// Returns its name in logs, `/health` and metrics.
+    /// Returns the name in logs, `/health` and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pins => "approvals",
@@ -42,198 +42,213 @@ impl Purpose {
     }
 }
 
-/// What is wrong.
+/// The kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fault {
-    /// It cannot be reached, or does not answer in time.
-    Away,
-    /// It takes nothing more.
+pub enum StoreFault {
+    /// The store cannot be reached, or does not reply in time.
+    Unreachable,
+    /// The store is out of memory.
     Full,
-    /// It refuses, as where a user may not do something.
+    /// The store refuses a command, for example because the user lacks a permission.
     Refused,
-    /// What lies under a key of ours is not ours.
+    /// A key of ours holds foreign data.
     Foreign,
-    /// It has an older copy than it had before: what was acknowledged since is not there.
-    Older,
+    /// The store was rolled back: acknowledged changes are missing.
+    RolledBack,
 }
 
-impl Fault {
-    /// Returns its name in logs, `/health` and metrics.
+impl StoreFault {
+    /// Returns the name in logs, `/health` and metrics.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Away => "away",
+            Self::Unreachable => "away",
             Self::Full => "full",
             Self::Refused => "refuses",
             Self::Foreign => "foreign",
-            Self::Older => "older",
+            Self::RolledBack => "older",
         }
     }
 
-    /// What to do about it.
+    /// Returns the advice for the operator.
     fn remedy(self) -> &'static str {
         match self {
-            Self::Away => {
-                "look whether it runs and can be reached from here; what there was stays meanwhile"
+            Self::Unreachable => {
+                "check that the store runs and can be reached from here; the last known state \
+                 stays in use"
             }
-            Self::Full => "give it more memory (`maxmemory`), or make room in it",
-            Self::Refused => "look at what the user of --store may do there (`ACL GETUSER`)",
+            Self::Full => "raise its memory limit (`maxmemory`) or free space",
+            Self::Refused => "check the permissions of the --store user (`ACL GETUSER`)",
             Self::Foreign => {
-                "somebody else's data lies under a key of ours: move it away, or take another --tenant"
+                "another program's data is under this key; move it away or choose another --tenant"
             }
-            Self::Older => {
-                "look at what was lost: `picktools approve --store … --lost restore` or `--lost accept`"
+            Self::RolledBack => {
+                "decide about the lost approvals: `picktools approve --store … --lost restore` or \
+                 `--lost accept`"
             }
         }
     }
 }
 
-/// A reason why there is no answer.
+/// A failed command of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    /// The kind of it.
-    pub fault: Fault,
-    /// The reason in words.
+pub struct StoreFailure {
+    /// The kind of the failure.
+    pub fault: StoreFault,
+    /// The cause in words.
     pub message: String,
 }
 
-impl Failure {
-    /// Makes one of a fault, and of what is said of it.
-    pub fn new(fault: Fault, message: impl Into<String>) -> Self {
+impl StoreFailure {
+    /// Creates a failure of a kind with a message.
+    pub fn new(fault: StoreFault, message: impl Into<String>) -> Self {
         Self {
             fault,
             message: message.into(),
         }
     }
 
-    pub(crate) fn late() -> Self {
-        Self::new(Fault::Away, "it did not answer in time")
+    pub(crate) fn timed_out() -> Self {
+        Self::new(StoreFault::Unreachable, "no reply in time")
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for StoreFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; {}", self.message, self.fault.remedy())
     }
 }
 
-/// A function that hears when a fault of a store begins, and when it ends: then there is none for
-/// the purpose any longer.
-pub type FaultListener = dyn Fn(Purpose, Option<Fault>) + Send + Sync;
+/// A function that is called when a fault begins, and with `None` when it ends.
+pub type FaultListener = dyn Fn(Purpose, Option<StoreFault>) + Send + Sync;
 
-/// What is wrong now.
+/// The current faults.
 #[derive(Default)]
 pub(super) struct Faults {
-    /// With the command that it was found by, which ends it when it succeeds; none where it is not
-    /// about one.
-    now: Mutex<BTreeMap<Purpose, (Fault, Option<String>)>>,
-    /// Until when nothing is asked, and why.
-    paused: Mutex<Option<(Instant, Failure)>>,
+    /// The fault of each purpose, with the command that failed. A success of this command ends the
+    /// fault. Without a command, only `ended` ends it.
+    current: Mutex<BTreeMap<Purpose, (StoreFault, Option<String>)>>,
+    /// The time until which no command is sent, with the reason.
+    paused: Mutex<Option<(Instant, StoreFailure)>>,
     listener: OnceLock<Arc<FaultListener>>,
 }
 
 impl Faults {
-    pub(super) fn tell(&self, listener: Arc<FaultListener>) {
-        // The first gateway of the process is told.
+    pub(super) fn set_listener(&self, listener: Arc<FaultListener>) {
+        // The first listener of the process wins.
         drop(self.listener.set(listener));
     }
 
-    pub(super) fn all(&self) -> Vec<(Purpose, Fault)> {
-        lock(&self.now)
+    pub(super) fn current(&self) -> Vec<(Purpose, StoreFault)> {
+        lock(&self.current)
             .iter()
             .map(|(purpose, (fault, _))| (*purpose, *fault))
             .collect()
     }
 
-    /// Why nothing is asked now.
-    pub(super) fn paused(&self) -> Option<Failure> {
-        let paused = lock(&self.paused);
-        paused
-            .as_ref()
-            .filter(|(until, _)| *until > Instant::now())
-            .map(|(_, failure)| failure.clone())
+    /// Returns the failure because of which no command is sent now.
+    pub(super) fn paused(&self) -> Option<StoreFailure> {
+        match &*lock(&self.paused) {
+            Some((until, failure)) if *until > Instant::now() => Some(failure.clone()),
+            _ => None,
+        }
     }
 
-    /// Notes that a command failed; where nothing answers, that nothing is asked for a while.
-    pub(super) fn failed(
+    /// Records a failed command. If the store is unreachable, no command is sent for a while.
+    pub(super) fn record_failure(
         &self,
         purpose: Purpose,
         command: &str,
-        failure: &Failure,
+        failure: &StoreFailure,
         pause: Duration,
         address: &str,
     ) {
-        if failure.fault == Fault::Away {
+        if failure.fault == StoreFault::Unreachable {
             *lock(&self.paused) = Some((Instant::now() + pause, failure.clone()));
         }
-        self.begin(purpose, failure, Some(command), address);
+        self.begin_fault(purpose, failure, Some(command), address);
     }
 
-    /// Notes that a command was done: nothing is away any longer.
-    pub(super) fn answered(&self, purpose: Purpose, command: &str, address: &str) {
-        let has_ended = |of: Purpose, (fault, by): &(Fault, Option<String>)| {
-            *fault == Fault::Away || (of == purpose && by.as_deref() == Some(command))
+    /// Records a successful command: the store is reachable again.
+    pub(super) fn record_success(&self, purpose: Purpose, command: &str, address: &str) {
+        let has_ended = |other: Purpose, (fault, failed_command): &(StoreFault, Option<String>)| {
+            *fault == StoreFault::Unreachable
+                || (other == purpose && failed_command.as_deref() == Some(command))
         };
-        self.end(has_ended, address);
+        self.end_matching(has_ended, address);
     }
 
-    /// Notes what is wrong and is not about a command.
-    pub(super) fn begin(
+    /// Records a fault; `command` is `None` if no single command is the cause.
+    pub(super) fn begin_fault(
         &self,
         purpose: Purpose,
-        failure: &Failure,
+        failure: &StoreFailure,
         command: Option<&str>,
         address: &str,
     ) {
         {
-            let mut now = lock(&self.now);
-            // What is away now may still be an older copy, and that is what stays to be seen to.
-            let is_kept = now
-                .get(&purpose)
-                .is_some_and(|(fault, _)| *fault == Fault::Older || *fault == failure.fault);
-            if is_kept {
+            let mut current = lock(&self.current);
+            // A rollback stays reported even if the store is unreachable meanwhile.
+            let stays = current.get(&purpose).is_some_and(|(fault, _)| {
+                *fault == StoreFault::RolledBack || *fault == failure.fault
+            });
+            if stays {
                 return;
             }
-            drop(now.insert(purpose, (failure.fault, command.map(ToOwned::to_owned))));
+            drop(current.insert(purpose, (failure.fault, command.map(ToOwned::to_owned))));
         }
-        let (of, fault, why) = (purpose.name(), failure.fault.name(), failure.to_string());
-        tracing::error!(target: "picktools::store", store = address, of, fault, %why, "the store fails");
-        self.record(purpose, Some(failure.fault));
+        let (purpose_name, fault, cause) =
+            (purpose.name(), failure.fault.name(), failure.to_string());
+        tracing::error!(
+            target: "picktools::store", store = address, purpose = purpose_name, fault, %cause,
+            "shared store failed"
+        );
+        self.notify(purpose, Some(failure.fault));
     }
 
-    /// Notes that what was not about a command is no longer so.
-    pub(super) fn ended(&self, purpose: Purpose, address: &str) {
-        self.end(|of, (_, by)| of == purpose && by.is_none(), address);
+    /// Ends the fault of a purpose that no single command caused.
+    pub(super) fn end_fault(&self, purpose: Purpose, address: &str) {
+        self.end_matching(
+            |other, (_, failed_command)| other == purpose && failed_command.is_none(),
+            address,
+        );
     }
 
-    fn end(&self, has_ended: impl Fn(Purpose, &(Fault, Option<String>)) -> bool, address: &str) {
+    fn end_matching(
+        &self,
+        has_ended: impl Fn(Purpose, &(StoreFault, Option<String>)) -> bool,
+        address: &str,
+    ) {
         let mut ended = Vec::new();
-        lock(&self.now).retain(|of, fault| {
-            let ends = has_ended(*of, fault);
-            ended.extend(ends.then_some(*of));
+        lock(&self.current).retain(|purpose, fault| {
+            let ends = has_ended(*purpose, fault);
+            ended.extend(ends.then_some(*purpose));
             !ends
         });
         for purpose in ended {
-            let of = purpose.name();
-            tracing::info!(target: "picktools::store", store = address, of, "the store does again");
-            self.record(purpose, None);
+            let purpose_name = purpose.name();
+            tracing::info!(
+                target: "picktools::store", store = address, purpose = purpose_name,
+                "shared store recovered"
+            );
+            self.notify(purpose, None);
         }
     }
 
-    fn record(&self, purpose: Purpose, fault: Option<Fault>) {
+    fn notify(&self, purpose: Purpose, fault: Option<StoreFault>) {
         if let Some(listener) = self.listener.get() {
             listener(purpose, fault);
         }
     }
 }
 
-/// Tells what is wrong, as one line without anything that is not for everybody.
-pub fn told_in_words(faults: &[(Purpose, Fault)]) -> String {
-    let told: Vec<String> = faults
+/// Describes faults in one line, without addresses or other private details.
+pub fn describe_faults(faults: &[(Purpose, StoreFault)]) -> String {
+    let descriptions: Vec<String> = faults
         .iter()
         .map(|(purpose, fault)| format!("{} ({})", fault.name(), purpose.name()))
         .collect();
-    format!("store: {}", told.join(", "))
+    format!("store: {}", descriptions.join(", "))
 }
 
 #[cfg(test)]
@@ -241,48 +256,51 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_is_told_when_it_begins_and_when_it_ends_and_not_for_each_command() {
-        let (faults, told) = (Faults::default(), Arc::new(Mutex::new(Vec::new())));
-        let hears = Arc::clone(&told);
-        faults.tell(Arc::new(move |purpose, fault| {
-            lock(&hears).push(format!(
+    fn fault_is_reported_when_it_begins_and_ends() {
+        let (faults, reports) = (Faults::default(), Arc::new(Mutex::new(Vec::new())));
+        let listener_reports = Arc::clone(&reports);
+        faults.set_listener(Arc::new(move |purpose, fault| {
+            lock(&listener_reports).push(format!(
                 "{} {}",
                 purpose.name(),
-                fault.map_or("well", Fault::name)
+                fault.map_or("well", StoreFault::name)
             ));
         }));
-        let failed = |purpose, command, fault| {
-            faults.failed(
+        let fail = |purpose, command, fault| {
+            faults.record_failure(
                 purpose,
                 command,
-                &Failure::new(fault, "why"),
+                &StoreFailure::new(fault, "why"),
                 Duration::ZERO,
                 "here",
             );
         };
         for _ in 0..3 {
-            failed(Purpose::Rates, "EVAL", Fault::Away);
-            failed(Purpose::Audit, "EVAL", Fault::Full);
+            fail(Purpose::Rates, "EVAL", StoreFault::Unreachable);
+            fail(Purpose::Audit, "EVAL", StoreFault::Full);
         }
-        // Reading what is there goes well; writing still does not.
-        faults.answered(Purpose::Audit, "HGET", "here");
-        assert_eq!(faults.all(), [(Purpose::Audit, Fault::Full)]);
-        faults.answered(Purpose::Audit, "EVAL", "here");
-        // An older copy stays one until it is seen to, also where the store is away meanwhile.
-        faults.begin(
+        // Reading succeeds; writing still fails.
+        faults.record_success(Purpose::Audit, "HGET", "here");
+        assert_eq!(faults.current(), [(Purpose::Audit, StoreFault::Full)]);
+        faults.record_success(Purpose::Audit, "EVAL", "here");
+        // A rollback stays until it is resolved, even if the store is unreachable meanwhile.
+        faults.begin_fault(
             Purpose::Pins,
-            &Failure::new(Fault::Older, "why"),
+            &StoreFailure::new(StoreFault::RolledBack, "why"),
             None,
             "here",
         );
-        failed(Purpose::Pins, "HMGET", Fault::Away);
-        faults.answered(Purpose::Pins, "HMGET", "here");
-        assert_eq!(faults.all(), [(Purpose::Pins, Fault::Older)]);
-        assert_eq!(told_in_words(&faults.all()), "store: older (approvals)");
-        faults.ended(Purpose::Pins, "here");
-        let told = lock(&told).clone();
+        fail(Purpose::Pins, "HMGET", StoreFault::Unreachable);
+        faults.record_success(Purpose::Pins, "HMGET", "here");
+        assert_eq!(faults.current(), [(Purpose::Pins, StoreFault::RolledBack)]);
         assert_eq!(
-            told,
+            describe_faults(&faults.current()),
+            "store: older (approvals)"
+        );
+        faults.end_fault(Purpose::Pins, "here");
+        let reports = lock(&reports).clone();
+        assert_eq!(
+            reports,
             [
                 "rates away",
                 "audit full",
@@ -295,19 +313,25 @@ mod tests {
     }
 
     #[test]
-    fn after_a_command_that_was_not_answered_none_is_tried_for_a_while() {
+    fn commands_pause_after_one_without_a_reply() {
         let faults = Faults::default();
         let pause = Duration::from_millis(50);
-        faults.failed(
+        faults.record_failure(
             Purpose::Audit,
             "EVAL",
-            &Failure::new(Fault::Full, "why"),
+            &StoreFailure::new(StoreFault::Full, "why"),
             pause,
             "here",
         );
         assert_eq!(faults.paused(), None, "it answers");
-        faults.failed(Purpose::Rates, "EVAL", &Failure::late(), pause, "here");
-        assert_eq!(faults.paused(), Some(Failure::late()));
+        faults.record_failure(
+            Purpose::Rates,
+            "EVAL",
+            &StoreFailure::timed_out(),
+            pause,
+            "here",
+        );
+        assert_eq!(faults.paused(), Some(StoreFailure::timed_out()));
         std::thread::sleep(pause);
         assert_eq!(faults.paused(), None);
     }

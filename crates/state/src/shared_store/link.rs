@@ -1,37 +1,38 @@
-//! The connections to a store. All that is known of its client is in this file.
+//! The connections to a store. Everything that depends on the Redis client is in this file.
 
-pub(super) use with::Link;
+pub(super) use client_impl::ConnectionPool;
 
-mod with {
+mod client_impl {
     use std::sync::Mutex;
 
     use redis::{Client, Connection, ErrorKind, IntoConnectionInfo, ServerErrorKind, Value, cmd};
 
     use crate::lock::lock;
-    use crate::shared_store::fault::{Failure, Fault};
-    use crate::shared_store::{Answer, DEADLINE};
+    use crate::shared_store::fault::{StoreFailure, StoreFault};
+    use crate::shared_store::{DEADLINE, StoreReply};
 
-    /// The most connections that wait for the next command.
+    /// The most idle connections.
     const MAX_IDLE: usize = 16;
 
-    pub(in super::super) struct Link {
+    pub(in super::super) struct ConnectionPool {
         client: Client,
         idle: Mutex<Vec<Connection>>,
     }
 
-    impl Link {
-        /// The store of an address, and how it is called in messages.
+    impl ConnectionPool {
+        /// Opens a store by its address. Returns the address without the password, for messages.
         pub(in super::super) fn open(url: &str) -> Result<(Self, String), String> {
-            // What stands there may be a password, so the address itself is in no message.
-            let wrong = "is named by redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// for TLS; --store is none of these";
+            // The text may contain a password, so no message repeats it.
+            let hint = "invalid --store address; use redis://[USER:PASSWORD@]HOST[:PORT]\
+                        [/DATABASE], or rediss:// for TLS";
             if !url.starts_with("redis://") && !url.starts_with("rediss://") {
-                return Err(wrong.to_owned());
+                return Err(hint.to_owned());
             }
-            let info = url.into_connection_info().map_err(|_| wrong.to_owned())?;
+            let info = url.into_connection_info().map_err(|_| hint.to_owned())?;
             let address = format!("{}/{}", info.addr(), info.redis_settings().db());
-            // The provider of the process may be set already, by whoever uses the library.
+            // The program that uses the library may have set a TLS provider already.
             picktools_net::install_tls_backend();
-            let client = Client::open(info).map_err(|_| wrong.to_owned())?;
+            let client = Client::open(info).map_err(|_| hint.to_owned())?;
             Ok((
                 Self {
                     client,
@@ -41,10 +42,13 @@ mod with {
             ))
         }
 
-        pub(in super::super) fn ask(&self, command: &[&[u8]]) -> Result<Answer, Failure> {
-            let kept = lock(&self.idle).pop();
-            let is_kept = kept.is_some();
-            let connection = kept.map_or_else(|| self.connect(), Ok)?;
+        pub(in super::super) fn execute(
+            &self,
+            command: &[&[u8]],
+        ) -> Result<StoreReply, StoreFailure> {
+            let pooled = lock(&self.idle).pop();
+            let is_pooled = pooled.is_some();
+            let connection = pooled.map_or_else(|| self.connect(), Ok)?;
             match send(connection, command) {
                 Ok((connection, answer)) => {
                     let mut idle = lock(&self.idle);
@@ -53,14 +57,14 @@ mod with {
                     }
                     answer
                 }
-                // A connection that was closed since its last use says nothing of the store. What
-                // was sent on it may have been done: all that is asked is such that it may be asked
-                // again.
-                Err((_, true)) if is_kept => {
+                // A pooled connection that the server closed since its last use says nothing about
+                // the store. The command may have run already; every command is safe to repeat.
+                Err((_, true)) if is_pooled => {
                     lock(&self.idle).clear();
-                    send(self.connect()?, command)
-                        .map(|(_, answer)| answer)
-                        .unwrap_or_else(|(failure, _)| Err(failure))
+                    match send(self.connect()?, command) {
+                        Ok((_, answer)) => answer,
+                        Err((failure, _)) => Err(failure),
+                    }
                 }
                 Err((failure, _)) => {
                     lock(&self.idle).clear();
@@ -69,7 +73,7 @@ mod with {
             }
         }
 
-        fn connect(&self) -> Result<Connection, Failure> {
+        fn connect(&self) -> Result<Connection, StoreFailure> {
             let connection = self
                 .client
                 .get_connection_with_timeout(DEADLINE)
@@ -82,23 +86,23 @@ mod with {
         }
     }
 
-    /// The connection, where it is still good, with the answer; else why not, and whether it had
-    /// been closed.
-    type Sent = Result<(Connection, Result<Answer, Failure>), (Failure, bool)>;
+    /// The connection, if it is still usable, with the reply. Otherwise the failure, and `true` if
+    /// the server had closed the connection.
+    type SendResult = Result<(Connection, Result<StoreReply, StoreFailure>), (StoreFailure, bool)>;
 
-    fn send(mut connection: Connection, command: &[&[u8]]) -> Sent {
+    fn send(mut connection: Connection, command: &[&[u8]]) -> SendResult {
         let Some((name, arguments)) = command.split_first() else {
-            return Err((Failure::late(), false));
+            return Err((StoreFailure::timed_out(), false));
         };
-        let mut asked = cmd(&String::from_utf8_lossy(name));
+        let mut redis_command = cmd(&String::from_utf8_lossy(name));
         for argument in arguments {
-            asked.arg(*argument);
+            redis_command.arg(*argument);
         }
-        match asked.query::<Value>(&mut connection) {
+        match redis_command.query::<Value>(&mut connection) {
             Ok(value) => Ok((connection, answer(value))),
             Err(error) => {
                 let failure = failure(&error);
-                match error.is_io_error() || failure.fault == Fault::Away {
+                match error.is_io_error() || failure.fault == StoreFault::Unreachable {
                     true => Err((
                         failure,
                         error.is_connection_dropped() && !error.is_timeout(),
@@ -109,51 +113,51 @@ mod with {
         }
     }
 
-    fn answer(value: Value) -> Result<Answer, Failure> {
+    fn answer(value: Value) -> Result<StoreReply, StoreFailure> {
         Ok(match value {
-            Value::Nil => Answer::Nothing,
-            Value::Int(number) => Answer::Number(number),
-            Value::BulkString(bytes) => Answer::Text(bytes),
-            Value::SimpleString(text) => Answer::Text(text.into_bytes()),
-            Value::Okay => Answer::Text(b"OK".to_vec()),
+            Value::Nil => StoreReply::Nothing,
+            Value::Int(number) => StoreReply::Number(number),
+            Value::BulkString(bytes) => StoreReply::Text(bytes),
+            Value::SimpleString(text) => StoreReply::Text(text.into_bytes()),
+            Value::Okay => StoreReply::Text(b"OK".to_vec()),
             Value::Array(parts) | Value::Set(parts) => {
-                Answer::List(parts.into_iter().map(answer).collect::<Result<_, _>>()?)
+                StoreReply::List(parts.into_iter().map(answer).collect::<Result<_, _>>()?)
             }
             _ => {
-                return Err(Failure::new(
-                    Fault::Foreign,
-                    "it answers in a way that was not asked for",
+                return Err(StoreFailure::new(
+                    StoreFault::Foreign,
+                    "unexpected reply type",
                 ));
             }
         })
     }
 
-    /// What an error means here. Addresses and passwords are in none of them.
-    fn failure(error: &redis::RedisError) -> Failure {
+    /// Maps an error of the client. The kinds used here contain no address and no password.
+    fn failure(error: &redis::RedisError) -> StoreFailure {
         let fault = match error.kind() {
-            ErrorKind::Io | ErrorKind::ClusterConnectionNotFound => Fault::Away,
-            // It has just been started, or is a copy that takes nothing: another may be the right
-            // one by the next attempt.
+            ErrorKind::Io | ErrorKind::ClusterConnectionNotFound => StoreFault::Unreachable,
+            // The server is starting, or is a read-only replica. The next attempt may reach the
+            // right server.
             ErrorKind::Server(
                 ServerErrorKind::BusyLoading
                 | ServerErrorKind::MasterDown
                 | ServerErrorKind::ClusterDown
                 | ServerErrorKind::TryAgain
                 | ServerErrorKind::ReadOnly,
-            ) => Fault::Away,
+            ) => StoreFault::Unreachable,
             _ => match error.code() {
-                Some("OOM") => Fault::Full,
-                Some("WRONGTYPE") => Fault::Foreign,
-                Some("BUSY") => Fault::Away,
-                _ if error.to_string().contains("WRONGTYPE") => Fault::Foreign,
-                _ if error.to_string().contains("OOM") => Fault::Full,
-                _ => Fault::Refused,
+                Some("OOM") => StoreFault::Full,
+                Some("WRONGTYPE") => StoreFault::Foreign,
+                Some("BUSY") => StoreFault::Unreachable,
+                _ if error.to_string().contains("WRONGTYPE") => StoreFault::Foreign,
+                _ if error.to_string().contains("OOM") => StoreFault::Full,
+                _ => StoreFault::Refused,
             },
         };
         let message = match error.is_timeout() {
-            true => "it did not answer in time".to_owned(),
+            true => "no reply in time".to_owned(),
             false => error.to_string(),
         };
-        Failure::new(fault, message)
+        StoreFailure::new(fault, message)
     }
 }

@@ -1,12 +1,11 @@
-//! What several gateways share in a store that people already run, Redis or Valkey: how it is
-//! asked, and what is told where it does not answer.
+//! State that several gateways share in a Redis or Valkey server.
 //!
-//! All keys of a tenant begin with `picktools:{TENANT}:gateway:`. The braces are part of them: by
-//! these a cluster keeps them in one slot, and a user of the store can be held to them. A command
-//! has a deadline ([`DEADLINE`]). After one that was not answered none is tried for [`PAUSE`], so
-//! that a store that hangs holds nobody up again and again. What is wrong is logged when it begins
-//! and when it ends, not for each request. Whoever asks decides what follows from no answer; nobody
-//! may take it as a yes.
+//! All keys of a tenant begin with `picktools:{TENANT}:gateway:`. The braces are part of the keys:
+//! they keep all keys in one slot of a cluster, and an access rule can name them. Every command has
+//! a deadline ([`DEADLINE`]). After a command without a reply, no command is sent for [`PAUSE`], so
+//! that a hanging store does not delay every caller. A fault is logged when it begins and when it
+//! ends, not for each request. The caller decides what to do without a reply, and must never treat
+//! it as a permission.
 
 mod fault;
 mod link;
@@ -20,52 +19,52 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use self::fault::Faults;
-pub use self::fault::{Failure, Fault, FaultListener, Purpose, told_in_words};
-use self::link::Link;
+pub use self::fault::{FaultListener, Purpose, StoreFailure, StoreFault, describe_faults};
+use self::link::ConnectionPool;
 use crate::keys::{digest, hex};
-use crate::shared_file::{StateError, folder_for_owner};
+use crate::shared_file::{StateError, create_private_folder};
 
-/// How long a command may take.
+/// The longest duration of a command.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(500);
-/// How long nothing is asked after a command that was not answered.
+/// The pause after a command without a reply.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The most commands at once that requests of clients wait for.
-const PLACES: usize = 16;
+/// The most commands at once that run for client requests.
+const MAX_CONCURRENT: usize = 16;
 /// The most characters of a tenant's name.
 const MAX_TENANT: usize = 64;
 
-/// A store that gateways of one tenant share. Clones are one connection.
+/// A shared store, as the gateways of one tenant see it. Clones share their connections.
 #[derive(Clone)]
-pub struct Store(Arc<Inner>);
+pub struct StateStore(Arc<StoreInner>);
 
-struct Inner {
-    link: Link,
-    /// Where it is, without a password.
+struct StoreInner {
+    link: ConnectionPool,
+    /// The address without the password.
     address: String,
-    /// What the keys of the tenant's gateways begin with.
+    /// The prefix of all keys of the tenant's gateways.
     prefix: String,
     tenant: String,
-    /// Where is remembered what was seen of it.
+    /// The folder in which the last seen revisions are saved.
     memory: OnceLock<PathBuf>,
     faults: Faults,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
-/// An answer of a store.
+/// A reply of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    /// There is nothing.
+pub enum StoreReply {
+    /// No value.
     Nothing,
     /// A number.
     Number(i64),
     /// A text, or any bytes.
     Text(Vec<u8>),
-    /// Several.
+    /// A list of replies.
     List(Vec<Self>),
 }
 
-impl Answer {
-    /// Returns the text, where it is one.
+impl StoreReply {
+    /// Returns the text, if the reply is UTF-8 text.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Text(bytes) => std::str::from_utf8(bytes).ok(),
@@ -73,7 +72,7 @@ impl Answer {
         }
     }
 
-    /// Returns the parts of a list; none where it is something else.
+    /// Returns the parts of a list; empty for other replies.
     pub fn parts(&self) -> &[Self] {
         match self {
             Self::List(parts) => parts,
@@ -82,52 +81,53 @@ impl Answer {
     }
 }
 
-impl Store {
-    /// Names a store and a tenant in it: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, or
-    /// `rediss://` for TLS. Nothing is asked yet.
+impl StateStore {
+    /// Opens a store for a tenant: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, or `rediss://`
+    /// for TLS. No command is sent yet.
     ///
     /// # Errors
     ///
-    /// [`StateError`] when the address cannot be read, the tenant is not 1 to 64 of `a-z`, `0-9`
-    /// and `-`, or the program was built without the feature `redis`.
+    /// [`StateError`] if the address is invalid, or the tenant's name is not 1 to 64 of `a-z`,
+    /// `0-9` and `-`.
     pub fn open(url: &str, tenant: &str) -> Result<Self, StateError> {
-        let refused = |message: String| StateError {
+        let invalid = |message: String| StateError {
             path: "the store".into(),
             message,
         };
-        let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        if tenant.is_empty() || tenant.len() > MAX_TENANT || !tenant.bytes().all(is_name) {
-            let message = "is for a tenant whose name has 1 to 64 of the characters a-z, 0-9 and -; give another --tenant";
-            return Err(refused(message.to_owned()));
+        let is_allowed =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if tenant.is_empty() || tenant.len() > MAX_TENANT || !tenant.bytes().all(is_allowed) {
+            let message = "invalid tenant name: 1 to 64 of the characters a-z, 0-9 and - are \
+                           allowed; give another --tenant";
+            return Err(invalid(message.to_owned()));
         }
-        let (link, address) = Link::open(url).map_err(refused)?;
-        Ok(Self(Arc::new(Inner {
+        let (link, address) = ConnectionPool::open(url).map_err(invalid)?;
+        Ok(Self(Arc::new(StoreInner {
             link,
             address,
             prefix: format!("picktools:{{{tenant}}}:gateway:"),
             tenant: tenant.to_owned(),
             memory: OnceLock::new(),
             faults: Faults::default(),
-            places: Arc::new(Semaphore::new(PLACES)),
+            permits: Arc::new(Semaphore::new(MAX_CONCURRENT)),
         })))
     }
 
-    /// Remembers in a folder what was last seen of approvals and calls that wait, so that it is
-    /// noticed after a restart too that the store came back with an older copy. The folder is made
-    /// where it is not there, for its owner alone.
-    pub fn remembers(self, folder: impl Into<PathBuf>) -> Self {
-        // Whoever says so first.
+    /// Saves the last seen revisions of approvals and calls in a folder, so that a rollback is also
+    /// detected after a restart. The folder is created for its owner only.
+    pub fn with_memory(self, folder: impl Into<PathBuf>) -> Self {
+        // The first folder wins.
         drop(self.0.memory.set(folder.into()));
         self
     }
 
-    /// The file in which is remembered what was seen under a name.
-    pub(crate) fn memory(&self, name: &str) -> Result<Option<PathBuf>, StateError> {
+    /// Returns the file that saves the last seen revision of a name.
+    pub(crate) fn memory_file(&self, name: &str) -> Result<Option<PathBuf>, StateError> {
         let Some(folder) = self.0.memory.get() else {
             return Ok(None);
         };
-        folder_for_owner(folder)?;
-        // Another store is no older copy of this one.
+        create_private_folder(folder)?;
+        // Another store is not an older copy of this one.
         let address = &hex(&digest(&self.0.address))[..8];
         Ok(Some(folder.join(format!(
             "store-{address}-{}-{name}.json",
@@ -135,146 +135,151 @@ impl Store {
         ))))
     }
 
-    /// Returns the name of the tenant whose it is.
+    /// Returns the name of the tenant.
     pub fn tenant(&self) -> &str {
         &self.0.tenant
     }
 
-    /// Returns the whole name of a key.
+    /// Returns the full name of a key.
     pub fn key(&self, name: &str) -> String {
         format!("{}{name}", self.0.prefix)
     }
 
-    /// Where a key lies, for messages.
-    pub(crate) fn place(&self, key: &str) -> PathBuf {
+    /// Describes a key for messages.
+    pub(crate) fn describe_key(&self, key: &str) -> PathBuf {
         format!("the store {}, key {key}", self.0.address).into()
     }
 
-    /// Tells from now on what happens to it. The first listener of the process is told.
-    pub fn tell(&self, listener: Arc<FaultListener>) {
-        self.0.faults.tell(listener);
+    /// Sets the listener for faults. The first listener of the process wins.
+    pub fn set_fault_listener(&self, listener: Arc<FaultListener>) {
+        self.0.faults.set_listener(listener);
     }
 
-    /// Returns what is wrong, for each purpose for which something is.
-    pub fn faults(&self) -> Vec<(Purpose, Fault)> {
-        self.0.faults.all()
+    /// Returns the current fault of each purpose that has one.
+    pub fn faults(&self) -> Vec<(Purpose, StoreFault)> {
+        self.0.faults.current()
     }
 
-    /// Returns what stands in for it in picks, if it does not answer or approvals are not those
-    /// that there were.
-    pub fn stands_in(&self) -> Option<Degraded> {
+    /// Returns the degradation to report with picks, if the store is unreachable or its approvals
+    /// or catalog are outdated.
+    pub fn degradation(&self) -> Option<Degraded> {
         let mut faults = self.faults();
-        let counts = |purpose: Purpose| matches!(purpose, Purpose::Pins | Purpose::Catalog);
-        faults.retain(|(purpose, fault)| *fault == Fault::Away || counts(*purpose));
+        let affects_picks = |purpose: Purpose| matches!(purpose, Purpose::Pins | Purpose::Catalog);
+        faults.retain(|(purpose, fault)| {
+            *fault == StoreFault::Unreachable || affects_picks(*purpose)
+        });
         let reason = || {
             format!(
-                "{}; tools and approvals are those that were read last",
-                told_in_words(&faults)
+                "{}; the last known tools and approvals stay in use",
+                describe_faults(&faults)
             )
         };
         (!faults.is_empty()).then(|| Degraded::new(Stage::Store, reason()))
     }
 
-    /// Notes what is wrong with the catalog that was published there, for whoever follows that:
-    /// nothing any more for `None`.
-    pub fn catalog_fault(&self, fault: Option<(Fault, String)>) {
-        let failure = fault.map(|(fault, why)| Failure::new(fault, why));
-        self.note(Purpose::Catalog, failure.as_ref());
+    /// Reports a fault of the published catalog, or with `None` its end.
+    pub fn report_catalog_fault(&self, fault: Option<(StoreFault, String)>) {
+        let failure = fault.map(|(fault, cause)| StoreFailure::new(fault, cause));
+        self.report_fault(Purpose::Catalog, failure.as_ref());
     }
 
-    /// Notes that for a purpose something is wrong that is not about one command, or no longer is.
-    pub fn note(&self, purpose: Purpose, failure: Option<&Failure>) {
+    /// Reports a fault that no single command caused, or with `None` its end.
+    pub fn report_fault(&self, purpose: Purpose, failure: Option<&StoreFailure>) {
         match failure {
-            Some(failure) => self.0.faults.begin(purpose, failure, None, &self.0.address),
-            None => self.0.faults.ended(purpose, &self.0.address),
+            Some(failure) => self
+                .0
+                .faults
+                .begin_fault(purpose, failure, None, &self.0.address),
+            None => self.0.faults.end_fault(purpose, &self.0.address),
         }
     }
 
-    /// Asks, and waits for the answer. It blocks: a thread that serves clients uses [`Self::soon`].
+    /// Sends a command and waits for the reply. It blocks: a thread that serves clients uses
+    /// [`Self::run_async`].
     ///
     /// # Errors
     ///
-    /// [`Failure`], why there is none.
-    pub fn ask(&self, purpose: Purpose, command: &[&[u8]]) -> Result<Answer, Failure> {
+    /// [`StoreFailure`] if there is no reply.
+    pub fn execute(&self, purpose: Purpose, command: &[&[u8]]) -> Result<StoreReply, StoreFailure> {
         let faults = &self.0.faults;
         if let Some(failure) = faults.paused() {
             return Err(failure);
         }
-        let answer = self.0.link.ask(command);
-        // Of scripts each is a command of its own: that one may read says nothing of whether
-        // another may write.
+        let answer = self.0.link.execute(command);
+        // Each script counts as a command of its own: a permission to read says nothing about a
+        // permission to write.
         let name = command.get(usize::from(command.first() == Some(&&b"EVAL"[..])));
         let name = name.map_or("", |name| std::str::from_utf8(name).unwrap_or_default());
         match &answer {
-            Ok(_) => faults.answered(purpose, name, &self.0.address),
-            Err(failure) => faults.failed(purpose, name, failure, PAUSE, &self.0.address),
+            Ok(_) => faults.record_success(purpose, name, &self.0.address),
+            Err(failure) => faults.record_failure(purpose, name, failure, PAUSE, &self.0.address),
         }
         answer
     }
 
-    /// Runs a script, which is done whole or not at all. It blocks too.
+    /// Runs a script, which is atomic. It blocks like [`Self::execute`].
     ///
     /// # Errors
     ///
-    /// [`Failure`], why there is no answer.
-    pub fn run(
+    /// [`StoreFailure`] if there is no reply.
+    pub fn run_script(
         &self,
         purpose: Purpose,
         script: &str,
         keys: &[&str],
         values: &[&[u8]],
-    ) -> Result<Answer, Failure> {
+    ) -> Result<StoreReply, StoreFailure> {
         let count = keys.len().to_string();
         let mut command: Vec<&[u8]> = vec![b"EVAL", script.as_bytes(), count.as_bytes()];
         command.extend(keys.iter().map(|key| key.as_bytes()));
         command.extend(values);
-        self.ask(purpose, &command)
+        self.execute(purpose, &command)
     }
 
-    /// Does something with the store elsewhere, and waits no longer than half a second for it.
+    /// Runs a function that uses the store on another thread, and waits at most half a second.
     ///
     /// # Errors
     ///
-    /// [`Failure`] of `ask`, or when it took too long.
-    pub async fn soon<T: Send + 'static>(
+    /// [`StoreFailure`] of the function, or if it took too long.
+    pub async fn run_async<T: Send + 'static>(
         &self,
         purpose: Purpose,
-        ask: impl FnOnce(&Self) -> Result<T, Failure> + Send + 'static,
-    ) -> Result<T, Failure> {
+        function: impl FnOnce(&Self) -> Result<T, StoreFailure> + Send + 'static,
+    ) -> Result<T, StoreFailure> {
         if let Some(failure) = self.0.faults.paused() {
             return Err(failure);
         }
         let store = self.clone();
-        let asked = async {
-            let places = Arc::clone(&store.0.places);
-            // It is held until the answer is there, whoever waits for it, so that questions do not
-            // pile up.
-            let Ok(place) = places.acquire_owned().await else {
-                return Err(Failure::late());
+        let task = async {
+            let permits = Arc::clone(&store.0.permits);
+            // The permit is held until the function returns, even if the caller gave up, so that
+            // commands do not pile up.
+            let Ok(permit) = permits.acquire_owned().await else {
+                return Err(StoreFailure::timed_out());
             };
             let store = store.clone();
-            let asked = tokio::task::spawn_blocking(move || {
-                let answer = ask(&store);
-                drop(place);
+            let task = tokio::task::spawn_blocking(move || {
+                let answer = function(&store);
+                drop(permit);
                 answer
             });
-            asked
-                .await
-                .unwrap_or_else(|error| Err(Failure::new(Fault::Refused, error.to_string())))
+            task.await.unwrap_or_else(|error| {
+                Err(StoreFailure::new(StoreFault::Refused, error.to_string()))
+            })
         };
-        timeout(DEADLINE, asked).await.unwrap_or_else(|_| {
-            let failure = Failure::late();
+        timeout(DEADLINE, task).await.unwrap_or_else(|_| {
+            let failure = StoreFailure::timed_out();
             self.0
                 .faults
-                .failed(purpose, "", &failure, PAUSE, &self.0.address);
+                .record_failure(purpose, "", &failure, PAUSE, &self.0.address);
             Err(failure)
         })
     }
 }
 
-impl std::fmt::Debug for Store {
+impl std::fmt::Debug for StateStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Store")
+        f.debug_struct("StateStore")
             .field("address", &self.0.address)
             .field("prefix", &self.0.prefix)
             .finish_non_exhaustive()

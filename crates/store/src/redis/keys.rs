@@ -1,27 +1,28 @@
-//! What a tenant's keys are called.
+//! The names of a tenant's keys.
 //!
-//! The braces make all keys of a tenant lie in one slot of a cluster, and an access list can hold a
-//! user to `~picktools:{TENANT}:*`.
+//! The braces put all keys of a tenant in one slot of a cluster. An access list can limit a user to
+//! `~picktools:{TENANT}:*`.
 
 use crate::StoreError;
 use picktools::shard::{RowKey, SourceKey};
 
-/// The keys of a tenant.
+/// The names of the keys of a tenant.
 #[derive(Debug, Clone)]
-pub(super) struct Keys {
+pub(super) struct TenantKeys {
     pub(super) tenant: String,
     prefix: String,
 }
 
-/// The keys of a generation.
-pub(super) struct Generation {
+/// The names of the keys of a generation.
+pub(super) struct GenerationKeys {
     pub(super) prefix: String,
 }
 
-impl Keys {
+impl TenantKeys {
     pub(super) fn new(tenant: &str) -> Result<Self, StoreError> {
-        let is_sign = |sign: u8| sign.is_ascii_lowercase() || sign.is_ascii_digit() || sign == b'-';
-        if !(1..=64).contains(&tenant.len()) || !tenant.bytes().all(is_sign) {
+        let is_allowed =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if !(1..=64).contains(&tenant.len()) || !tenant.bytes().all(is_allowed) {
             return Err(StoreError::Tenant {
                 tenant: tenant.chars().take(80).collect(),
             });
@@ -32,13 +33,13 @@ impl Keys {
         })
     }
 
-    /// What all of them begin with.
-    pub(super) fn all(&self) -> &str {
+    /// Returns the prefix of all keys.
+    pub(super) fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// Returns the generation that a key is of, if it is of one.
-    pub(super) fn generation_of(&self, key: &str) -> Option<u64> {
+    /// Returns the generation of a key, if the key belongs to one.
+    pub(super) fn parse_generation(&self, key: &str) -> Option<u64> {
         let (number, _) = key
             .strip_prefix(&self.prefix)?
             .strip_prefix('g')?
@@ -46,56 +47,56 @@ impl Keys {
         number.parse().ok()
     }
 
-    /// Which snapshot is the current one.
+    /// Returns the key of the current snapshot.
     pub(super) fn current(&self) -> String {
         format!("{}current", self.prefix)
     }
 
-    /// Who publishes just now.
+    /// Returns the key of the publishers' lock.
     pub(super) fn lock(&self) -> String {
         format!("{}lock", self.prefix)
     }
 
-    /// Counts versions, and generations.
+    /// Returns the key of the counter of versions and generations.
     pub(super) fn counter(&self) -> String {
         format!("{}counter", self.prefix)
     }
 
-    /// The generations that there may be keys of.
+    /// Returns the key of the set of generations that may have keys.
     pub(super) fn generations(&self) -> String {
         format!("{}generations", self.prefix)
     }
 
-    pub(super) fn generation(&self, generation: u64) -> Generation {
-        Generation {
+    pub(super) fn generation(&self, generation: u64) -> GenerationKeys {
+        GenerationKeys {
             prefix: format!("{}g{generation}:", self.prefix),
         }
     }
 }
 
-impl Generation {
-    /// The index.
+impl GenerationKeys {
+    /// Returns the name of the index.
     pub(super) fn index(&self) -> String {
         self.prefix.trim_end_matches(':').to_owned()
     }
 
-    /// What the snapshot says of all tools.
+    /// Returns the key of the head.
     pub(super) fn head(&self) -> String {
         format!("{}head", self.prefix)
     }
 
-    /// The keys of the rows that are of the snapshot.
+    /// Returns the key of the set of row keys of the snapshot.
     pub(super) fn tools(&self) -> String {
         format!("{}tools", self.prefix)
     }
 
-    /// The keys of rows that a publication writes, until it is done.
+    /// Returns the key of the set of row keys that an unfinished publication writes or removes.
     pub(super) fn staged(&self) -> String {
         format!("{}staged", self.prefix)
     }
 
-    /// What the keys of tools begin with.
-    pub(super) fn of_tools(&self) -> String {
+    /// Returns the prefix of the keys of tools.
+    pub(super) fn tool_prefix(&self) -> String {
         format!("{}t:", self.prefix)
     }
 
@@ -107,16 +108,16 @@ impl Generation {
         format!("{}s:{key}", self.prefix)
     }
 
-    /// How many tools, sources, and examples hold terms.
-    pub(super) fn counts_of_terms(&self, bucket: u64) -> [String; 3] {
-        ["df", "sf", "ef"].map(|of| format!("{}{of}:{bucket}", self.prefix))
+    /// Returns the keys of the counts of terms: by tools, by sources and by examples.
+    pub(super) fn term_counts(&self, bucket: u64) -> [String; 3] {
+        ["df", "sf", "ef"].map(|kind| format!("{}{kind}:{bucket}", self.prefix))
     }
 
-    /// Reads the key of a row out of that of a tool.
-    pub(super) fn row_key(&self, key: &[u8]) -> Option<RowKey> {
+    /// Parses the key of a tool, and returns the key of its row.
+    pub(super) fn parse_row_key(&self, key: &[u8]) -> Option<RowKey> {
         let text = std::str::from_utf8(key)
             .ok()?
-            .strip_prefix(&self.of_tools())?;
+            .strip_prefix(&self.tool_prefix())?;
         let (pairs, rest) = text.as_bytes().as_chunks::<2>();
         let mut bytes = [0; 16];
         if pairs.len() != bytes.len() || !rest.is_empty() {
@@ -129,7 +130,7 @@ impl Generation {
     }
 }
 
-/// Returns the keys of rows as arguments of a command.
+/// Returns the bytes of row keys as arguments of a command.
 pub(super) fn row_arguments(keys: &[RowKey]) -> Vec<&[u8]> {
     keys.iter().map(|key| &key.0[..]).collect()
 }

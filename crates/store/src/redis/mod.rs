@@ -1,7 +1,7 @@
-//! Redis 8, or Redis or Valkey with RediSearch 2.10 and newer, as a store.
+//! A store in Redis 8, or in Redis or Valkey with RediSearch 2.10 or newer.
 
 mod keys;
-mod mending;
+mod repair;
 mod search;
 mod writing;
 
@@ -13,31 +13,31 @@ use std::time::Duration;
 use half::f16;
 use redis::{Connection, ErrorKind, Pipeline, Value};
 
-use self::keys::{Generation, Keys, row_arguments};
-pub(super) use self::writing::TermChanges;
-use super::first_stage::{FirstStage, Words};
-use super::head::{Current, FORMAT, Head};
+use self::keys::{GenerationKeys, TenantKeys, row_arguments};
+pub(super) use self::writing::{GenerationChanges, Publisher, TermChanges};
+use super::first_stage::{FirstStage, WordQuery};
+use super::head::{CurrentSnapshot, FORMAT, SnapshotHead};
 use super::{MAX_CANDIDATES, Store, StoreError, Values, lock};
 use picktools::shard::{RowKey, SourceKey, TermCounts};
 
-/// The most connections that are kept for the next call.
-const MOST_IDLE: usize = 16;
-/// How many rows are asked for at once.
+/// The largest number of idle connections.
+const MAX_IDLE: usize = 16;
+/// The number of keys per command or pipeline.
 const ROWS_AT_ONCE: usize = 1_000;
 
-/// Where a store is, and whose part of it is meant.
+/// The address and the tenant of a store.
 #[derive(Debug, Clone)]
 pub struct RedisOptions {
     /// `redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]`, or `rediss://` for TLS.
     pub address: String,
-    /// Whose catalog: 1 to 64 lower-case letters, digits and hyphens.
+    /// The tenant: 1 to 64 lower-case letters, digits and hyphens.
     pub tenant: String,
-    /// How long one command may take that no deadline shortens.
+    /// The timeout of a command. The deadline of a pick may shorten it.
     pub timeout: Duration,
 }
 
 impl RedisOptions {
-    /// A store at this address, the tenant `default`, half a second a command.
+    /// Returns options for an address, with the tenant `default` and a timeout of 500 ms.
     pub fn new(address: impl Into<String>) -> Self {
         Self {
             address: address.into(),
@@ -47,10 +47,10 @@ impl RedisOptions {
     }
 }
 
-/// What a full store answers.
+/// The error code of a full store.
 const OOM: &str = "OOM";
-/// What a store says of what is not as it was written.
-const DAMAGE: [&str; 5] = [
+/// Parts of errors that mean damaged data.
+const DAMAGE_ERRORS: [&str; 5] = [
     "wrongtype",
     "no such index",
     "index name",
@@ -58,13 +58,13 @@ const DAMAGE: [&str; 5] = [
     "would overflow",
 ];
 
-/// A tenant's part of a Redis or Valkey. Cloning is cheap and shares connections.
+/// The data of a tenant in Redis or Valkey. Clones are cheap and share connections.
 #[derive(Clone)]
 pub struct RedisStore {
     client: redis::Client,
-    /// The address without the password.
-    shown: String,
-    keys: Keys,
+    /// The address without user and password.
+    address: String,
+    keys: TenantKeys,
     timeout: Duration,
     idle: Arc<Mutex<Vec<Connection>>>,
 }
@@ -72,14 +72,14 @@ pub struct RedisStore {
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
-            .field("address", &self.shown)
+            .field("address", &self.address)
             .field("keys", &self.keys)
             .finish_non_exhaustive()
     }
 }
 
-/// An address without user and password.
-fn shown(address: &str) -> String {
+/// Returns an address without user and password.
+fn redact_address(address: &str) -> String {
     let start = address.find("://").map_or(0, |scheme| scheme + "://".len());
     let (scheme, rest) = address.split_at(start);
     let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
@@ -90,28 +90,28 @@ fn shown(address: &str) -> String {
 }
 
 impl RedisStore {
-    /// Names a store; it is first asked when something is wanted of it.
+    /// Creates a store. It connects with the first command.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] when the address cannot be read, or a tenant is not called so.
+    /// [`StoreError`] if the address or the name of the tenant is invalid.
     pub fn new(options: RedisOptions) -> Result<Self, StoreError> {
-        let shown = shown(&options.address);
-        let wrong = |reason: String| StoreError::Address {
-            address: shown.clone(),
+        let address = redact_address(&options.address);
+        let invalid = |reason: String| StoreError::Address {
+            address: address.clone(),
             reason,
         };
         if options.address.contains(['?', '#']) {
-            return Err(wrong("something stands behind the database".to_owned()));
+            return Err(invalid("unexpected text after the database".to_owned()));
         }
-        // The provider of the process may be set already, by whoever uses the library.
+        // A program that uses the library may have installed a TLS backend already.
         picktools_net::install_tls_backend();
         let client =
-            redis::Client::open(options.address).map_err(|error| wrong(error.to_string()))?;
-        let keys = Keys::new(&options.tenant)?;
+            redis::Client::open(options.address).map_err(|error| invalid(error.to_string()))?;
+        let keys = TenantKeys::new(&options.tenant)?;
         Ok(Self {
             client,
-            shown,
+            address,
             keys,
             timeout: options.timeout,
             idle: Arc::default(),
@@ -120,7 +120,7 @@ impl RedisStore {
 
     /// Returns the address, without user and password.
     pub fn address(&self) -> &str {
-        &self.shown
+        &self.address
     }
 
     /// Returns the tenant.
@@ -128,14 +128,14 @@ impl RedisStore {
         &self.keys.tenant
     }
 
-    /// How long one command may take that no deadline shortens.
+    /// Returns the timeout of a command.
     pub(super) fn timeout(&self) -> Duration {
         self.timeout
     }
 
     fn unavailable(&self, reason: impl fmt::Display) -> StoreError {
         StoreError::Unavailable {
-            address: self.shown.clone(),
+            address: self.address.clone(),
             reason: reason.to_string(),
         }
     }
@@ -146,7 +146,7 @@ impl RedisStore {
         reason: impl fmt::Display,
     ) -> StoreError {
         StoreError::Damaged {
-            address: self.shown.clone(),
+            address: self.address.clone(),
             place: place.into(),
             reason: reason.to_string(),
         }
@@ -154,80 +154,77 @@ impl RedisStore {
 
     pub(super) fn empty(&self) -> StoreError {
         StoreError::Empty {
-            address: self.shown.clone(),
+            address: self.address.clone(),
             tenant: self.keys.tenant.clone(),
         }
     }
 
-    /// Asks on a connection of its own, which goes on to the next where nothing went wrong.
-    fn ask<T>(
+    /// Executes commands on a connection. After an error, the connection is closed.
+    fn execute<T>(
         &self,
         within: Duration,
-        ask: impl FnOnce(&mut Connection) -> redis::RedisResult<T>,
+        command: impl FnOnce(&mut Connection) -> redis::RedisResult<T>,
     ) -> Result<T, StoreError> {
         if within.is_zero() {
-            return Err(self.unavailable("no time is left to ask it"));
+            return Err(self.unavailable("the deadline has passed"));
         }
+        let failed = |error: redis::RedisError| self.command_error(&error, within);
         let idle = lock(&self.idle).pop();
-        let told = |error: redis::RedisError| {
-            let said = error.to_string().to_ascii_lowercase();
-            if error.is_timeout() {
-                self.unavailable(format!(
-                    "it did not answer within {} ms",
-                    within.as_millis()
-                ))
-            } else if DAMAGE.iter().any(|what| said.contains(what)) {
-                self.damaged(format!("a key of {}", self.keys.all()), error)
-            } else if said.contains("maxmemory") {
-                let remedy =
-                    "remove what was left behind with: picktools store gc, or give it more memory";
-                self.unavailable(format!(
-                    "it is full ({OOM}: maxmemory is reached); {remedy}"
-                ))
-            } else if said.contains("unknown command") {
-                self.unavailable(format!(
-                    "{error}; it needs RediSearch 2.10 or newer, which Redis 8 has"
-                ))
-            } else if error.is_connection_refusal() {
-                self.unavailable("nothing listens there; start the server, or correct the address")
-            } else if error.kind() == ErrorKind::AuthenticationFailed || said.contains("noauth") {
-                self.unavailable(format!(
-                    "{error}; give its user and password in the address"
-                ))
-            } else {
-                self.unavailable(error)
-            }
-        };
         let mut connection = match idle {
             Some(connection) => connection,
             None => self
                 .client
                 .get_connection_with_timeout(within)
-                .map_err(told)?,
+                .map_err(failed)?,
         };
-        connection.set_read_timeout(Some(within)).map_err(told)?;
-        connection.set_write_timeout(Some(within)).map_err(told)?;
-        let answer = ask(&mut connection).map_err(told)?;
+        connection.set_read_timeout(Some(within)).map_err(failed)?;
+        connection.set_write_timeout(Some(within)).map_err(failed)?;
+        let answer = command(&mut connection).map_err(failed)?;
         let mut idle = lock(&self.idle);
-        if idle.len() < MOST_IDLE {
+        if idle.len() < MAX_IDLE {
             idle.push(connection);
         }
         Ok(answer)
     }
 
-    /// Asks for many things at once: what each answer is, whatever it is.
-    fn ask_all(&self, pipeline: &Pipeline, within: Duration) -> Result<Vec<Value>, StoreError> {
+    /// Converts an error of a command to one with a remedy.
+    fn command_error(&self, error: &redis::RedisError, within: Duration) -> StoreError {
+        let message = error.to_string().to_ascii_lowercase();
+        if error.is_timeout() {
+            self.unavailable(format!("no answer within {} ms", within.as_millis()))
+        } else if DAMAGE_ERRORS.iter().any(|part| message.contains(part)) {
+            self.damaged(format!("a key of {}", self.keys.prefix()), error)
+        } else if message.contains("maxmemory") {
+            self.unavailable(format!(
+                "it is full ({OOM}: maxmemory is reached); \
+                 remove garbage with: picktools store gc, or give it more memory"
+            ))
+        } else if message.contains("unknown command") {
+            self.unavailable(format!(
+                "{error}; install RediSearch 2.10 or newer, or use Redis 8"
+            ))
+        } else if error.is_connection_refusal() {
+            self.unavailable("connection refused; start the server, or correct the address")
+        } else if error.kind() == ErrorKind::AuthenticationFailed || message.contains("noauth") {
+            self.unavailable(format!("{error}; give user and password in the address"))
+        } else {
+            self.unavailable(error)
+        }
+    }
+
+    /// Executes a pipeline, and returns the answers.
+    fn execute_all(&self, pipeline: &Pipeline, within: Duration) -> Result<Vec<Value>, StoreError> {
         if pipeline.is_empty() {
             return Ok(Vec::new());
         }
-        self.ask(within, |connection| pipeline.query(connection))
+        self.execute(within, |connection| pipeline.query(connection))
     }
 
-    fn generation(&self, head: &Head) -> Generation {
+    fn generation(&self, head: &SnapshotHead) -> GenerationKeys {
         self.keys.generation(head.current.generation)
     }
 
-    /// Asks for a value that lies under each of so many keys, or in a field there.
+    /// Returns the value of each key, or of a field of each key.
     fn values(
         &self,
         keys: impl Iterator<Item = String>,
@@ -246,26 +243,26 @@ impl RedisStore {
             }
             let expected = if field.is_some() { "hash" } else { "string" };
             let answers = self
-                .ask_all(&pipeline, within)
-                .map_err(|error| self.naming(error, keys, expected))?;
+                .execute_all(&pipeline, within)
+                .map_err(|error| self.locate_damage(error, keys, expected))?;
             for (answer, key) in answers.into_iter().zip(keys) {
-                values.push(self.value(answer, key)?);
+                values.push(self.parse_value(answer, key)?);
             }
         }
         Ok(values)
     }
 
-    /// Reads what lies under a key; `None` where nothing does.
-    fn value(&self, answer: Value, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    /// Parses the answer for a key; `None` if the key is missing.
+    fn parse_value(&self, answer: Value, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
         match answer {
             Value::Nil => Ok(None),
             Value::BulkString(bytes) => Ok(Some(bytes)),
-            other => Err(self.damaged(key, format!("it is {}", kind(&other)))),
+            other => Err(self.damaged(key, format!("it is {}", describe(&other)))),
         }
     }
 
-    /// Names the first of some keys of which something else lies there than is expected.
-    fn naming(&self, error: StoreError, keys: &[String], expected: &str) -> StoreError {
+    /// Adds the first key with an unexpected type to an error.
+    fn locate_damage(&self, error: StoreError, keys: &[String], expected: &str) -> StoreError {
         if !matches!(error, StoreError::Damaged { .. }) {
             return error;
         }
@@ -273,50 +270,57 @@ impl RedisStore {
         for key in keys {
             pipeline.cmd("TYPE").arg(key);
         }
-        let found: Vec<String> = self
-            .ask(self.timeout, |connection| pipeline.query(connection))
+        let types: Vec<String> = self
+            .execute(self.timeout, |connection| pipeline.query(connection))
             .unwrap_or_default();
         let wrong = keys
             .iter()
-            .zip(found)
-            .find(|(_, found)| found != expected && found != "none");
-        wrong.map_or(error, |(key, found)| {
-            self.damaged(key, format!("it is a {found}, and no {expected}"))
+            .zip(types)
+            .find(|(_, kind)| kind != expected && kind != "none");
+        wrong.map_or(error, |(key, kind)| {
+            self.damaged(key, format!("it is a {kind}, not a {expected}"))
         })
     }
 
-    /// Reads the keys that a search found.
-    fn found(&self, generation: &Generation, answer: &Value) -> Result<Vec<RowKey>, StoreError> {
-        let wrong = |what: &Value| {
-            self.damaged(generation.index(), format!("a search gave {}", kind(what)))
+    /// Parses the keys in the answer of a search.
+    fn parse_search(
+        &self,
+        generation: &GenerationKeys,
+        answer: &Value,
+    ) -> Result<Vec<RowKey>, StoreError> {
+        let unexpected = |value: &Value| {
+            let reason = format!("a search returned {}", describe(value));
+            self.damaged(generation.index(), reason)
         };
-        let Value::Array(found) = answer else {
-            return Err(wrong(answer));
+        let Value::Array(items) = answer else {
+            return Err(unexpected(answer));
         };
-        let key = |found: &Value| match found {
-            Value::BulkString(key) => generation.row_key(key).ok_or_else(|| wrong(found)),
-            other => Err(wrong(other)),
+        let parse_key = |item: &Value| match item {
+            Value::BulkString(key) => generation
+                .parse_row_key(key)
+                .ok_or_else(|| unexpected(item)),
+            other => Err(unexpected(other)),
         };
-        found.iter().skip(1).map(key).collect()
+        items.iter().skip(1).map(parse_key).collect()
     }
 }
 
-/// What an answer is, for messages.
-fn kind(value: &Value) -> String {
+/// Describes an answer in a message.
+fn describe(value: &Value) -> String {
     match value {
         Value::Nil => "nothing".to_owned(),
         Value::Int(_) => "a number".to_owned(),
-        Value::BulkString(_) => "a text that means nothing here".to_owned(),
+        Value::BulkString(_) => "an unexpected text".to_owned(),
         Value::Array(_) | Value::Set(_) => "a list".to_owned(),
         Value::ServerError(error) => format!("an error: {error}"),
         other => format!(
-            "of another kind: {}",
+            "an unexpected value: {}",
             picktools::excerpt::one_line(&format!("{other:?}"), 80)
         ),
     }
 }
 
-/// A vector as it lies in the index.
+/// Returns the bytes of a vector in the index: 16-bit floats, little-endian.
 fn vector_bytes(vector: &[f32]) -> Vec<u8> {
     vector
         .iter()
@@ -325,7 +329,7 @@ fn vector_bytes(vector: &[f32]) -> Vec<u8> {
 }
 
 impl Store for RedisStore {
-    fn current(&self, within: Duration) -> Result<Option<Current>, StoreError> {
+    fn current(&self, within: Duration) -> Result<Option<CurrentSnapshot>, StoreError> {
         let key = self.keys.current();
         let bytes = self
             .values(std::iter::once(key.clone()), None, within)?
@@ -337,10 +341,14 @@ impl Store for RedisStore {
         bytes.map(current).transpose()
     }
 
-    fn head(&self, current: &Current, within: Duration) -> Result<Head, StoreError> {
+    fn head(
+        &self,
+        current: &CurrentSnapshot,
+        within: Duration,
+    ) -> Result<SnapshotHead, StoreError> {
         if !current.is_readable() {
             let reason = format!(
-                "it is of format {}, and this program reads {FORMAT}; publish the catalog again",
+                "it has format {}, but this program reads {FORMAT}",
                 current.format
             );
             return Err(self.damaged(self.keys.current(), reason));
@@ -350,13 +358,13 @@ impl Store for RedisStore {
             .values(std::iter::once(key.clone()), None, within)?
             .pop()
             .flatten();
-        let bytes = bytes.ok_or_else(|| self.damaged(&key, "it is not there"))?;
+        let bytes = bytes.ok_or_else(|| self.damaged(&key, "it is missing"))?;
         serde_json::from_slice(&bytes).map_err(|error| self.damaged(key, error))
     }
 
     fn term_counts(
         &self,
-        head: &Head,
+        head: &SnapshotHead,
         terms: &[u64],
         within: Duration,
     ) -> Result<Vec<TermCounts>, StoreError> {
@@ -364,7 +372,7 @@ impl Store for RedisStore {
         let mut pipeline = redis::pipe();
         for &term in terms {
             let bucket = head.bucket(term);
-            for key in generation.counts_of_terms(bucket) {
+            for key in generation.term_counts(bucket) {
                 pipeline.cmd("HGET").arg(key).arg(&term.to_le_bytes());
             }
         }
@@ -373,7 +381,7 @@ impl Store for RedisStore {
             answer => redis::from_redis_value_ref::<u32>(answer)
                 .map_err(|error| self.damaged(format!("{}df", generation.prefix), error)),
         };
-        let answers = self.ask_all(&pipeline, within)?;
+        let answers = self.execute_all(&pipeline, within)?;
         let counts = |[tools, sources, examples]: &[Value; 3]| {
             Ok(TermCounts {
                 tools: count(tools)?,
@@ -386,7 +394,7 @@ impl Store for RedisStore {
 
     fn candidates(
         &self,
-        head: &Head,
+        head: &SnapshotHead,
         first: &FirstStage,
         counts: &dyn Fn(u64) -> u32,
         within: Duration,
@@ -395,63 +403,66 @@ impl Store for RedisStore {
         let index = generation.index();
         let mut searches = redis::pipe();
         let mut ranked = 0;
-        if !search::passes_none(&first.filter) {
-            for Words { terms, most } in &first.texts {
+        if !search::excludes_all(&first.filter) {
+            for WordQuery { terms, limit } in &first.texts {
                 let terms: Vec<_> = terms
                     .iter()
                     .map(|&(term, weight)| (term, weight, counts(term)))
                     .collect();
-                if let Some(words) = search::of_words(&index, &first.filter, &terms, *most) {
-                    searches.add_command(words);
+                let search = search::search_words(&index, &first.filter, &terms, *limit);
+                if let Some(search) = search {
+                    searches.add_command(search);
                 }
             }
-            for nearest in &first.vectors {
-                searches.add_command(search::near(&index, &first.filter, nearest));
+            for vector in &first.vectors {
+                searches.add_command(search::search_vector(&index, &first.filter, vector));
             }
             ranked = searches.len();
         }
         let names: Vec<u64> = first.names.iter().copied().collect();
         for names in names.chunks(search::NAMES_AT_ONCE) {
-            searches.add_command(search::named(&index, names));
+            searches.add_command(search::search_names(&index, names));
         }
-        let answers = self.ask_all(&searches, within)?;
-        let found = answers.iter().map(|answer| self.found(&generation, answer));
-        let found = found.collect::<Result<Vec<_>, _>>()?;
-        let (ranked, named) = found.split_at(ranked);
+        let answers = self.execute_all(&searches, within)?;
+        let mut results = Vec::with_capacity(answers.len());
+        for answer in &answers {
+            results.push(self.parse_search(&generation, answer)?);
+        }
+        let (ranked, named) = results.split_at(ranked);
         let mut candidates: BTreeSet<RowKey> = named.iter().flatten().copied().collect();
-        // Each search gives its best first: where they find too many, the best of each stay. What
-        // is named takes no place of theirs.
+        // Each search returns its best tools first. If there are too many, the best of each search
+        // are used. Named tools do not count against the limit.
         let longest = ranked.iter().map(Vec::len).max().unwrap_or_default();
-        let most = MAX_CANDIDATES + candidates.len();
-        for key in
-            (0..longest).flat_map(|place| ranked.iter().filter_map(move |found| found.get(place)))
-        {
-            if candidates.len() == most {
-                break;
+        let limit = MAX_CANDIDATES + candidates.len();
+        for rank in 0..longest {
+            for key in ranked.iter().filter_map(|found| found.get(rank)) {
+                if candidates.len() == limit {
+                    return Ok(candidates);
+                }
+                candidates.insert(*key);
             }
-            candidates.insert(*key);
         }
         Ok(candidates)
     }
 
-    fn keys(&self, head: &Head, within: Duration) -> Result<Vec<RowKey>, StoreError> {
-        let place = self.generation(head).tools();
+    fn keys(&self, head: &SnapshotHead, within: Duration) -> Result<Vec<RowKey>, StoreError> {
+        let tools = self.generation(head).tools();
         let keys: Vec<Vec<u8>> = self
-            .ask(within, |connection| {
-                redis::cmd("SMEMBERS").arg(&place).query(connection)
+            .execute(within, |connection| {
+                redis::cmd("SMEMBERS").arg(&tools).query(connection)
             })
-            .map_err(|error| self.naming(error, std::slice::from_ref(&place), "set"))?;
+            .map_err(|error| self.locate_damage(error, std::slice::from_ref(&tools), "set"))?;
         let key = |key: Vec<u8>| {
             key.try_into()
                 .map(RowKey)
-                .map_err(|_| self.damaged(&place, "it holds no key of a row"))
+                .map_err(|_| self.damaged(&tools, "it contains an invalid row key"))
         };
         keys.into_iter().map(key).collect()
     }
 
     fn are_current(
         &self,
-        head: &Head,
+        head: &SnapshotHead,
         rows: &[RowKey],
         within: Duration,
     ) -> Result<Vec<bool>, StoreError> {
@@ -460,7 +471,7 @@ impl Store for RedisStore {
 
     fn found_rows(
         &self,
-        head: &Head,
+        head: &SnapshotHead,
         found: &[RowKey],
         unknown: &[RowKey],
         within: Duration,
@@ -484,27 +495,30 @@ impl Store for RedisStore {
         for key in &keys {
             pipeline.cmd("HGET").arg(key).arg(search::ROW);
         }
-        let naming = |error| {
-            self.naming(
-                self.naming(error, std::slice::from_ref(&tools), "set"),
-                &keys,
-                "hash",
-            )
+        let locate = |error| {
+            let error = self.locate_damage(error, std::slice::from_ref(&tools), "set");
+            self.locate_damage(error, &keys, "hash")
         };
-        let mut answers = self.ask_all(&pipeline, within).map_err(naming)?.into_iter();
+        let answers = self.execute_all(&pipeline, within).map_err(locate)?;
+        let mut answers = answers.into_iter();
         let are_current: Option<Vec<bool>> = answers
             .next()
             .and_then(|answer| redis::from_redis_value(answer).ok());
-        let are_current = are_current.filter(|are| are.len() == found.len());
+        let are_current = are_current.filter(|flags| flags.len() == found.len());
         let are_current =
-            are_current.ok_or_else(|| self.damaged(tools, "it answers for other tools"))?;
+            are_current.ok_or_else(|| self.damaged(tools, "unexpected number of answers"))?;
         let rows = answers
             .zip(&keys)
-            .map(|(answer, key)| self.value(answer, key));
+            .map(|(answer, key)| self.parse_value(answer, key));
         Ok((are_current, rows.collect::<Result<Values, _>>()?))
     }
 
-    fn rows(&self, head: &Head, rows: &[RowKey], within: Duration) -> Result<Values, StoreError> {
+    fn rows(
+        &self,
+        head: &SnapshotHead,
+        rows: &[RowKey],
+        within: Duration,
+    ) -> Result<Values, StoreError> {
         let generation = self.generation(head);
         self.values(
             rows.iter().map(|&row| generation.tool(row)),
@@ -515,7 +529,7 @@ impl Store for RedisStore {
 
     fn sources(
         &self,
-        head: &Head,
+        head: &SnapshotHead,
         rows: &[SourceKey],
         within: Duration,
     ) -> Result<Values, StoreError> {

@@ -1,68 +1,75 @@
-//! Queries of the index: which tools have words, names, or are near a vector, among those that may
-//! be seen.
+//! Search commands: tools by words, by names and by vectors, among the eligible tools.
 //!
-//! Queries are written of hashes in hexadecimal digits and of numbers alone.
+//! Queries contain only hashes in hexadecimal digits, and numbers.
 
 use std::collections::BTreeSet;
 
 use redis::Cmd;
 
 use super::vector_bytes;
-use crate::first_stage::{Filter, Nearest, Tags};
+use crate::first_stage::{AccessFilter, TagFilter, VectorQuery};
 
-/// How many postings are read at most for each tool that is wanted: words that more tools hold than
-/// are left are not asked for, as they tell least. `docs/results.md` has what fewer and more give.
-const POSTINGS_A_TOOL: usize = 24;
-/// What a neighbour that is looked at on the way through the graph costs, in tools that are held
-/// against the vector one by one.
-const COST_OF_A_NEIGHBOUR: usize = 16;
-/// The fewest neighbours that a search for a vector looks at on its way.
-const LEAST_EFFORT: usize = 48;
-/// How many names are asked for at once.
+/// The largest number of postings to read per returned tool.
+///
+/// Rare words are searched first. A word with more postings than the rest of this budget is
+/// omitted, because frequent words matter least. `docs/results.md` compares other values.
+const POSTINGS_PER_TOOL: usize = 24;
+/// The cost of a visited neighbour in the graph, in direct comparisons of vectors.
+const NEIGHBOUR_COST: usize = 16;
+/// The smallest number of neighbours that a vector search visits.
+const MIN_NEIGHBOURS: usize = 48;
+/// The number of names per search.
 pub(super) const NAMES_AT_ONCE: usize = 100;
-/// The most tools that come for names that are asked for at once.
-const MOST_NAMED: usize = 10_000;
+/// The largest number of tools that a search by names returns.
+const MAX_NAMED: usize = 10_000;
 
-/// The fields of a row's document.
+/// The field with the words of the name.
 pub(super) const NAME_WORDS: &str = "n";
+/// The field with the other words.
 pub(super) const WORDS: &str = "d";
+/// The field with the words of examples.
 pub(super) const EXAMPLE_WORDS: &str = "e";
+/// The field with the hash of the policy.
 pub(super) const POLICY: &str = "p";
+/// The field with the hash of the source.
 pub(super) const SOURCE: &str = "s";
+/// The field with the hashes of the names.
 pub(super) const NAMES: &str = "m";
+/// The field with the bytes of the row.
 pub(super) const ROW: &str = "r";
 
-/// The field of the vectors of a model.
+/// Returns the field with the vectors of a model.
 pub(super) fn vector_field(model: usize) -> String {
     format!("v{model}")
 }
 
-/// A hash as it stands in documents and queries. Forty bits of a term tell words apart as well as
-/// is needed to find candidates.
+/// Returns the form of a hash in documents and queries.
+///
+/// Forty bits distinguish words well enough to find candidates.
 pub(super) fn tag(hash: u64) -> String {
     format!("{:010x}", hash >> 24)
 }
 
-fn any_of(tags: &BTreeSet<u64>) -> String {
+fn join_tags(tags: &BTreeSet<u64>) -> String {
     tags.iter()
         .map(|&hash| tag(hash))
         .collect::<Vec<_>>()
         .join("|")
 }
 
-/// Writes which tools pass; `None` where all do.
-fn passing(filter: &Filter) -> Option<String> {
-    let tags = |field: &str, tags: &Tags| match tags {
-        Tags::Any => None,
-        Tags::Only(only) => Some(format!("@{field}:{{{}}}", any_of(only))),
-        Tags::AllBut(but) => Some(format!("-@{field}:{{{}}}", any_of(but))),
+/// Returns the query for the eligible tools, or `None` if all tools are eligible.
+fn filter_query(filter: &AccessFilter) -> Option<String> {
+    let clause = |field: &str, tags: &TagFilter| match tags {
+        TagFilter::Any => None,
+        TagFilter::Only(tags) => Some(format!("@{field}:{{{}}}", join_tags(tags))),
+        TagFilter::AllBut(tags) => Some(format!("-@{field}:{{{}}}", join_tags(tags))),
     };
-    let but_named = (!filter.but_named.is_empty())
-        .then(|| format!("-@{NAMES}:{{{}}}", any_of(&filter.but_named)));
+    let names = (!filter.excluded_names.is_empty())
+        .then(|| format!("-@{NAMES}:{{{}}}", join_tags(&filter.excluded_names)));
     let clauses: Vec<String> = [
-        tags(POLICY, &filter.policies),
-        tags(SOURCE, &filter.sources),
-        but_named,
+        clause(POLICY, &filter.policies),
+        clause(SOURCE, &filter.sources),
+        names,
     ]
     .into_iter()
     .flatten()
@@ -70,26 +77,27 @@ fn passing(filter: &Filter) -> Option<String> {
     (!clauses.is_empty()).then(|| clauses.join(" "))
 }
 
-/// Returns `true` if no tool can pass.
-pub(super) fn passes_none(filter: &Filter) -> bool {
-    let is_empty = |tags: &Tags| matches!(tags, Tags::Only(only) if only.is_empty());
-    filter.admitted == 0 || is_empty(&filter.policies) || is_empty(&filter.sources)
+/// Returns `true` if no tool is eligible.
+pub(super) fn excludes_all(filter: &AccessFilter) -> bool {
+    let is_empty = |tags: &TagFilter| matches!(tags, TagFilter::Only(only) if only.is_empty());
+    filter.eligible == 0 || is_empty(&filter.policies) || is_empty(&filter.sources)
 }
 
-/// Looks for the tools that hold most of these terms, each with what it counts and how many tools
-/// hold it; rare ones tell most. `None` where all are too frequent.
-pub(super) fn of_words(
+/// Returns the search for tools by terms, or `None` if all terms are too frequent.
+///
+/// Each term has its weight, and the number of tools that contain it.
+pub(super) fn search_words(
     index: &str,
-    filter: &Filter,
+    filter: &AccessFilter,
     terms: &[(u64, f32, u32)],
-    most: usize,
+    limit: usize,
 ) -> Option<Cmd> {
-    let mut terms: Vec<_> = terms.iter().filter(|(.., holding)| *holding > 0).collect();
-    terms.sort_by_key(|(term, _, holding)| (*holding, *term));
-    let mut left = u32::try_from(most * POSTINGS_A_TOOL).unwrap_or(u32::MAX);
-    terms.retain(|(.., holding)| match left.checked_sub(*holding) {
+    let mut terms: Vec<_> = terms.iter().filter(|(.., count)| *count > 0).collect();
+    terms.sort_by_key(|(term, _, count)| (*count, *term));
+    let mut budget = u32::try_from(limit * POSTINGS_PER_TOOL).unwrap_or(u32::MAX);
+    terms.retain(|(.., count)| match budget.checked_sub(*count) {
         Some(rest) => {
-            left = rest;
+            budget = rest;
             true
         }
         None => false,
@@ -102,8 +110,8 @@ pub(super) fn of_words(
         term => term,
     };
     let words = terms.iter().map(term).collect::<Vec<_>>().join("|");
-    let query = match passing(filter) {
-        Some(passing) => format!("{passing} ({words})"),
+    let query = match filter_query(filter) {
+        Some(filter) => format!("{filter} ({words})"),
         None => words,
     };
     let mut search = redis::cmd("FT.SEARCH");
@@ -113,35 +121,36 @@ pub(super) fn of_words(
         .arg("NOCONTENT")
         .arg("SCORER")
         .arg("BM25STD");
-    search.arg("LIMIT").arg(0).arg(most).arg("DIALECT").arg(2);
+    search.arg("LIMIT").arg(0).arg(limit).arg("DIALECT").arg(2);
     Some(search)
 }
 
-/// Looks for the tools that are nearest to a vector.
-pub(super) fn near(
+/// Returns the search for the tools nearest to a vector.
+pub(super) fn search_vector(
     index: &str,
-    filter: &Filter,
-    Nearest {
+    filter: &AccessFilter,
+    VectorQuery {
         model,
         vector,
-        most,
-    }: &Nearest,
+        limit,
+    }: &VectorQuery,
 ) -> Cmd {
-    let (passing, policy) = match passing(filter) {
+    let (filter_clause, policy) = match filter_query(filter) {
         None => (
             "*".to_owned(),
-            format!("EF_RUNTIME {}", LEAST_EFFORT.max(*most)),
+            format!("EF_RUNTIME {}", MIN_NEIGHBOURS.max(*limit)),
         ),
-        Some(passing) => {
-            // So many of the neighbours that enough of them may be expected to pass; or all that
-            // may be seen, where those are fewer.
-            let batch =
-                LEAST_EFFORT.max((most * filter.tools).div_ceil(filter.admitted.max(1)) * 5 / 4);
-            let policy = match filter.admitted <= batch.saturating_mul(COST_OF_A_NEIGHBOUR) {
-                true => "HYBRID_POLICY ADHOC_BF".to_owned(),
-                false => format!("HYBRID_POLICY BATCHES BATCH_SIZE {batch}"),
+        Some(clause) => {
+            // Enough neighbours to expect `limit` eligible ones among them. If that costs more than
+            // comparing all eligible tools, all of them are compared.
+            let expected = (limit * filter.tools).div_ceil(filter.eligible.max(1));
+            let batch = MIN_NEIGHBOURS.max(expected * 5 / 4);
+            let policy = if filter.eligible <= batch.saturating_mul(NEIGHBOUR_COST) {
+                "HYBRID_POLICY ADHOC_BF".to_owned()
+            } else {
+                format!("HYBRID_POLICY BATCHES BATCH_SIZE {batch}")
             };
-            (format!("({passing})"), policy)
+            (format!("({clause})"), policy)
         }
     };
     let field = vector_field(*model);
@@ -149,7 +158,7 @@ pub(super) fn near(
     search
         .arg(index)
         .arg(format!(
-            "{passing}=>[KNN {most} @{field} $near {policy} AS distance]"
+            "{filter_clause}=>[KNN {limit} @{field} $near {policy} AS distance]"
         ))
         .arg("NOCONTENT");
     search
@@ -157,7 +166,7 @@ pub(super) fn near(
         .arg("distance")
         .arg("LIMIT")
         .arg(0)
-        .arg(most);
+        .arg(limit);
     search
         .arg("PARAMS")
         .arg(2)
@@ -168,8 +177,8 @@ pub(super) fn near(
     search
 }
 
-/// Looks for the tools that have one of these names.
-pub(super) fn named(index: &str, names: &[u64]) -> Cmd {
+/// Returns the search for the tools with one of these names.
+pub(super) fn search_names(index: &str, names: &[u64]) -> Cmd {
     let names = names
         .iter()
         .map(|&name| tag(name))
@@ -183,15 +192,16 @@ pub(super) fn named(index: &str, names: &[u64]) -> Cmd {
     search
         .arg("LIMIT")
         .arg(0)
-        .arg(MOST_NAMED)
+        .arg(MAX_NAMED)
         .arg("DIALECT")
         .arg(2);
     search
 }
 
-/// Makes an index of the documents whose keys begin with `prefix`, with vectors of so many
-/// dimensions by each model.
-pub(super) fn create(index: &str, prefix: &str, dimensions: &[usize]) -> Cmd {
+/// Returns the command that creates the index of the documents whose keys begin with `prefix`.
+///
+/// `dimensions` has the number of dimensions of each model.
+pub(super) fn create_index(index: &str, prefix: &str, dimensions: &[usize]) -> Cmd {
     let mut create = redis::cmd("FT.CREATE");
     create
         .arg(index)
@@ -245,11 +255,11 @@ mod tests {
     use crate::first_stage::FirstStage;
     use picktools::Mode;
     use picktools::access::Access;
-    use picktools::catalog::{Catalog, Tool, Whole};
+    use picktools::catalog::{Catalog, CatalogStats, Tool};
     use picktools::options::PickOptions;
     use picktools::query::Query;
 
-    /// The text of a search, without vectors.
+    /// Returns the query of a search, without vectors.
     fn text(command: &Cmd) -> String {
         let argument = |argument| match argument {
             redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -261,18 +271,27 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
-        fn a_query_is_written_of_hashes_and_nothing_else(
-            request in any::<String>(), name in any::<String>(), source in any::<String>(), role in any::<String>(),
+        fn query_contains_only_hashes_and_numbers(
+            request in any::<String>(),
+            name in any::<String>(),
+            source in any::<String>(),
+            role in any::<String>(),
         ) {
             let grammar = regex::Regex::new(
-                r"^(\*|\(?(-?@[psm]:\{[0-9a-f|]+\} ?)*\)?)(=>\[KNN \d+ @v\d \$near (EF_RUNTIME \d+|HYBRID_POLICY (ADHOC_BF|BATCHES BATCH_SIZE \d+)) AS distance\])?(\(?(\(?[0-9a-f]{10}\)?(=>\{\$weight:\d\.\d+\})?\|?)+\)?)?$",
+                concat!(
+                    r"^(\*|\(?(-?@[psm]:\{[0-9a-f|]+\} ?)*\)?)",
+                    r"(=>\[KNN \d+ @v\d \$near (EF_RUNTIME \d+|",
+                    r"HYBRID_POLICY (ADHOC_BF|BATCHES BATCH_SIZE \d+)) AS distance\])?",
+                    r"(\(?(\(?[0-9a-f]{10}\)?(=>\{\$weight:\d\.\d+\})?\|?)+\)?)?$",
+                ),
             ).expect("an expression");
             let mut tool = Tool::without_arguments("t", "Does something");
             tool.source = Some(source.clone());
             tool.allowed_roles = [role.clone()].into();
-            let catalog = Catalog::from_tools([tool, Tool::without_arguments("u", "Does another thing")]);
+            let other = Tool::without_arguments("u", "Does another thing");
+            let catalog = Catalog::from_tools([tool, other]);
             prop_assume!(catalog.is_ok());
-            let whole = Whole::of(&catalog.expect("it is one"));
+            let stats = CatalogStats::from_catalog(&catalog.expect("a catalog"));
             let access = Access {
                 roles: [role, request.clone()].into(),
                 deny_sources: [source].into(),
@@ -281,15 +300,21 @@ mod tests {
             };
             let options = PickOptions { access, in_use: vec![name], ..PickOptions::default() };
             let rows = ndarray::Array2::from_elem((1, 4), 0.5);
-            let first = FirstStage::new(&Query::new(&request), &options, Mode::Hybrid, &[(0, rows)], &whole);
-            let words = first.texts.iter().filter_map(|words| {
-                let terms: Vec<_> = words.terms.iter().map(|&(term, weight)| (term, weight, 1)).collect();
-                of_words("i", &first.filter, &terms, words.most)
-            });
-            let near = first.vectors.iter().map(|nearest| near("i", &first.filter, nearest));
+            let query = Query::new(&request);
+            let first =
+                FirstStage::new(&query, &options, Mode::Hybrid, &[(0, rows)], &stats);
+            let mut commands = Vec::new();
+            for text in &first.texts {
+                let terms = text.terms.iter().map(|&(term, weight)| (term, weight, 1));
+                let terms: Vec<_> = terms.collect();
+                commands.extend(search_words("i", &first.filter, &terms, text.limit));
+            }
+            for vector in &first.vectors {
+                commands.push(search_vector("i", &first.filter, vector));
+            }
             let names: Vec<u64> = first.names.iter().copied().collect();
-            let named = names.chunks(2).map(|names| named("i", names));
-            for command in words.chain(near).chain(named) {
+            commands.extend(names.chunks(2).map(|names| search_names("i", names)));
+            for command in commands {
                 let text = text(&command);
                 prop_assert!(grammar.is_match(&text), "{}", text);
             }
@@ -297,16 +322,16 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_part_of_every_search() {
-        let filter = Filter {
-            admitted: 50_000,
+    fn access_filter_is_part_of_every_search() {
+        let filter = AccessFilter {
+            eligible: 50_000,
             tools: 100_000,
-            policies: Tags::Only([1 << 24, 2 << 24].into()),
-            sources: Tags::AllBut([3 << 24].into()),
-            but_named: [4 << 24].into(),
+            policies: TagFilter::Only([1 << 24, 2 << 24].into()),
+            sources: TagFilter::AllBut([3 << 24].into()),
+            excluded_names: [4 << 24].into(),
         };
-        let passing = "@p:{0000000001|0000000002} -@s:{0000000003} -@m:{0000000004}";
-        let words = of_words(
+        let clauses = "@p:{0000000001|0000000002} -@s:{0000000003} -@m:{0000000004}";
+        let words = search_words(
             "i",
             &filter,
             &[
@@ -319,22 +344,22 @@ mod tests {
         let words = text(&words.expect("two are rare enough"));
         assert_eq!(
             words,
-            format!("{passing} (0000000005|(0000000006)=>{{$weight:0.25}})")
+            format!("{clauses} (0000000005|(0000000006)=>{{$weight:0.25}})")
         );
-        let nearest = Nearest {
+        let query = VectorQuery {
             model: 0,
             vector: vec![0.5; 4],
-            most: 64,
+            limit: 64,
         };
-        let near = text(&near("i", &filter, &nearest));
+        let near = text(&search_vector("i", &filter, &query));
         assert_eq!(
             near,
             format!(
-                "({passing})=>[KNN 64 @v0 $near HYBRID_POLICY BATCHES BATCH_SIZE 160 AS distance]"
+                "({clauses})=>[KNN 64 @v0 $near HYBRID_POLICY BATCHES BATCH_SIZE 160 AS distance]"
             )
         );
-        assert!(passes_none(&Filter {
-            policies: Tags::Only([].into()),
+        assert!(excludes_all(&AccessFilter {
+            policies: TagFilter::Only([].into()),
             ..filter
         }));
     }

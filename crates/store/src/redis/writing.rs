@@ -1,4 +1,4 @@
-//! What publishing writes, and what is left behind when it is cut off.
+//! The commands of a publisher: rows, counts, transactions and the removal of garbage.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -7,123 +7,137 @@ use std::time::Duration;
 use foldhash::HashMap;
 use redis::{Connection, Pipeline, Value};
 
-use super::keys::{Generation, row_arguments};
-use super::mending::number;
+use super::keys::{GenerationKeys, row_arguments};
+use super::repair::parse_number;
 use super::search::{
     self, EXAMPLE_WORDS, NAME_WORDS, NAMES, POLICY, ROW, SOURCE, WORDS, tag, vector_field,
 };
-use super::{OOM, ROWS_AT_ONCE, RedisStore, kind, vector_bytes};
+use super::{OOM, ROWS_AT_ONCE, RedisStore, describe, vector_bytes};
 use crate::first_stage::name_tag;
-use crate::head::{Current, Head, policy_tag, source_tag};
-use crate::{Collected, Store as _, StoreError};
+use crate::head::{CurrentSnapshot, SnapshotHead, policy_tag, source_tag};
+use crate::{GarbageReport, Store as _, StoreError};
 use picktools::shard::{Row, RowKey, SourceKey, SourceRow};
 
-/// How long a write may take: many rows go into an index at once.
-pub(super) const WRITE: Duration = Duration::from_secs(30);
-/// For how long a publisher has the lock that is not heard of any more.
-const LOCKED_MS: u64 = 60_000;
-/// How many rows are written at once.
-const ROWS_A_WRITE: usize = 200;
-/// The most times that a word stands in a document.
-const MOST_REPEATS: u16 = 4;
+/// The timeout of a write, which may add many rows to an index.
+pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The time after which the lock of a silent publisher expires, in milliseconds.
+const LOCK_MS: u64 = 60_000;
+/// The number of rows per write.
+const ROWS_PER_WRITE: usize = 200;
+/// The largest number of repetitions of a word in a document.
+const MAX_REPEATS: u16 = 4;
 
-/// By how much the counts of a term change: of tools, of sources, and of examples.
+/// The changes of the counts of each term: by tools, by sources and by examples.
 pub(crate) type TermChanges = HashMap<u64, [i64; 3]>;
 
-/// A publisher's hold on a tenant's part of a store; let go of when it is dropped.
-pub(crate) struct Publishing<'s> {
+/// The exclusive right to write the data of a tenant. It ends when this value is dropped.
+pub(crate) struct Publisher<'s> {
     pub(super) store: &'s RedisStore,
-    hold: Hold,
+    guard: PublishGuard,
 }
 
-/// By what is known that nobody else publishes.
-enum Hold {
-    /// The lock, with this in it.
+/// The guarantee that no other publisher is active.
+enum PublishGuard {
+    /// The lock, with this token as its value.
     Lock(String),
-    /// Nothing, in a store that is too full for a lock: each write is done only while nobody has
-    /// one and this is the snapshot still.
-    Snapshot(Option<Current>),
+    /// No lock, because the store is full.
+    ///
+    /// Each write is only executed if nobody has the lock and this is still the current snapshot.
+    Snapshot(Option<CurrentSnapshot>),
 }
 
-/// Which snapshot must be the current one for a write to be done.
+/// The changes of a small publication within a generation.
+pub(crate) struct GenerationChanges<'c> {
+    pub(crate) added: &'c [RowKey],
+    pub(crate) removed: &'c [RowKey],
+    pub(crate) changed_sources: &'c [(SourceKey, SourceRow)],
+    pub(crate) removed_sources: &'c [SourceKey],
+    pub(crate) terms: &'c TermChanges,
+}
+
+/// The current snapshot that a write requires.
 #[derive(Clone, Copy)]
-enum Expected<'c> {
+enum ExpectedSnapshot<'c> {
     Any,
-    This(Option<&'c Current>),
+    This(Option<&'c CurrentSnapshot>),
 }
 
-impl Drop for Publishing<'_> {
+impl Drop for Publisher<'_> {
     fn drop(&mut self) {
-        if let Hold::Snapshot(_) = self.hold {
+        if let PublishGuard::Snapshot(_) = self.guard {
             return;
         }
-        // One that cannot be let go of runs out by itself.
-        let mut free = redis::pipe();
-        free.atomic().cmd("DEL").arg(self.store.keys.lock());
-        if let Err(error) = self.transact(self.store.timeout, Expected::Any, &free) {
-            tracing::warn!(target: "picktools::store", %error, "the lock of a publication runs out in a minute");
+        // If the lock cannot be released, it expires.
+        let mut release = redis::pipe();
+        release.atomic().cmd("DEL").arg(self.store.keys.lock());
+        if let Err(error) = self.transact(self.store.timeout, ExpectedSnapshot::Any, &release) {
+            tracing::warn!(
+                target: "picktools::store", %error,
+                "releasing the publication lock failed; it expires in a minute"
+            );
         }
     }
 }
 
 impl RedisStore {
-    /// Begins to publish, as the only one who does.
-    pub(crate) fn begin(&self) -> Result<Publishing<'_>, StoreError> {
+    /// Takes the lock of publishers.
+    pub(crate) fn begin(&self) -> Result<Publisher<'_>, StoreError> {
         let token = format!("{:016x}", RandomState::new().build_hasher().finish());
         let key = self.keys.lock();
-        let taken: Option<String> = self.ask(self.timeout, |connection| {
+        let locked: Option<String> = self.execute(self.timeout, |connection| {
             redis::cmd("SET")
                 .arg(&key)
                 .arg(&token)
                 .arg("NX")
                 .arg("PX")
-                .arg(LOCKED_MS)
+                .arg(LOCK_MS)
                 .query(connection)
         })?;
-        match taken {
-            Some(_) => Ok(Publishing {
+        match locked {
+            Some(_) => Ok(Publisher {
                 store: self,
-                hold: Hold::Lock(token),
+                guard: PublishGuard::Lock(token),
             }),
             None => {
-                self.let_lock_run_out()?;
+                self.ensure_lock_expires()?;
                 let reason = format!(
-                    "somebody else publishes a catalog of the tenant {:?}",
+                    "another publisher writes the catalog of the tenant {:?}",
                     self.keys.tenant
                 );
                 Err(StoreError::Busy {
-                    address: self.shown.clone(),
+                    address: self.address.clone(),
                     reason,
                 })
             }
         }
     }
 
-    /// Begins to remove, as the only one who writes. In a store that is full there is no room for a
-    /// lock: nothing more is removed then once somebody else has begun to publish.
-    pub(crate) fn begin_to_remove(&self) -> Result<Publishing<'_>, StoreError> {
+    /// Starts a removal of garbage.
+    ///
+    /// A full store has no room for a lock. The removal then stops as soon as another publisher
+    /// starts.
+    pub(crate) fn begin_removal(&self) -> Result<Publisher<'_>, StoreError> {
         match self.begin() {
             Err(StoreError::Unavailable { reason, .. }) if reason.contains(OOM) => {
-                self.let_lock_run_out()?;
-                Ok(Publishing {
+                self.ensure_lock_expires()?;
+                Ok(Publisher {
                     store: self,
-                    hold: Hold::Snapshot(self.current(WRITE)?),
+                    guard: PublishGuard::Snapshot(self.current(WRITE_TIMEOUT)?),
                 })
             }
-            begun => begun,
+            result => result,
         }
     }
 
-    /// Gives a lock an end that has none: no publication leaves one that does not run out by
-    /// itself.
-    fn let_lock_run_out(&self) -> Result<(), StoreError> {
+    /// Sets an expiry for a lock without one. No publisher of this program leaves such a lock.
+    fn ensure_lock_expires(&self) -> Result<(), StoreError> {
         let key = self.keys.lock();
-        self.ask(self.timeout, |connection| {
-            let left: i64 = redis::cmd("PTTL").arg(&key).query(connection)?;
-            if left == -1 {
+        self.execute(self.timeout, |connection| {
+            let remaining: i64 = redis::cmd("PTTL").arg(&key).query(connection)?;
+            if remaining == -1 {
                 redis::cmd("PEXPIRE")
                     .arg(&key)
-                    .arg(LOCKED_MS)
+                    .arg(LOCK_MS)
                     .exec(connection)
             } else {
                 Ok(())
@@ -132,91 +146,100 @@ impl RedisStore {
     }
 }
 
-impl Publishing<'_> {
-    /// Returns the next number, of a version or of a generation: larger than that of the snapshot
-    /// before and of all generations, also where the counter is lost.
-    pub(crate) fn next_number(&self, before: Option<&Current>) -> Result<u64, StoreError> {
+impl Publisher<'_> {
+    /// Returns the store.
+    pub(crate) fn store(&self) -> &RedisStore {
+        self.store
+    }
+
+    /// Returns the next number of a version or a generation.
+    ///
+    /// It is larger than the numbers of the previous snapshot and of all generations, even if the
+    /// counter was lost.
+    pub(crate) fn next_number(&self, before: Option<&CurrentSnapshot>) -> Result<u64, StoreError> {
         let key = self.store.keys.counter();
         let generations: BTreeSet<u64> = self.generations()?;
         let next =
             |connection: &mut Connection| redis::cmd("INCR").arg(&key).query::<u64>(connection);
-        let number = self.store.ask(self.store.timeout, next)?;
+        let number = self.store.execute(self.store.timeout, next)?;
         let last = before.map_or(0, |before| before.version.max(before.generation));
-        let least = generations
+        let minimum = generations
             .last()
             .map_or(last, |&generation| generation.max(last))
             + 1;
-        if number >= least {
+        if number >= minimum {
             return Ok(number);
         }
-        self.store.ask(self.store.timeout, |connection| {
-            redis::cmd("SET").arg(&key).arg(least).exec(connection)
+        self.store.execute(self.store.timeout, |connection| {
+            redis::cmd("SET").arg(&key).arg(minimum).exec(connection)
         })?;
-        Ok(least)
+        Ok(minimum)
     }
 
-    /// The generations that there may be keys of.
+    /// Returns the generations that may have keys.
     fn generations(&self) -> Result<BTreeSet<u64>, StoreError> {
         let key = self.store.keys.generations();
         let members: Vec<Vec<u8>> = self
             .store
-            .ask(WRITE, |connection| {
+            .execute(WRITE_TIMEOUT, |connection| {
                 redis::cmd("SMEMBERS").arg(&key).query(connection)
             })
-            .map_err(|error| self.store.naming(error, std::slice::from_ref(&key), "set"))?;
-        let numbers: Option<BTreeSet<u64>> = members.iter().map(|member| number(member)).collect();
-        numbers.ok_or_else(|| self.store.damaged(&key, "it holds what is no number"))
+            .map_err(|error| {
+                self.store
+                    .locate_damage(error, std::slice::from_ref(&key), "set")
+            })?;
+        let numbers: Option<BTreeSet<u64>> =
+            members.iter().map(|member| parse_number(member)).collect();
+        numbers.ok_or_else(|| self.store.damaged(&key, "it contains an invalid number"))
     }
 
-    /// Says that the publication goes on.
-    fn keep_lock(&self) -> Result<(), StoreError> {
+    /// Extends the lock.
+    fn extend_lock(&self) -> Result<(), StoreError> {
         let key = self.store.keys.lock();
         let (holder, _): (Option<String>, Value) =
-            self.store.ask(self.store.timeout, |connection| {
+            self.store.execute(self.store.timeout, |connection| {
                 redis::pipe()
                     .cmd("GET")
                     .arg(&key)
                     .cmd("PEXPIRE")
                     .arg(&key)
-                    .arg(LOCKED_MS)
+                    .arg(LOCK_MS)
                     .query(connection)
             })?;
-        if self.is_held(holder.as_deref()) {
+        if self.is_exclusive(holder.as_deref()) {
             Ok(())
         } else {
-            Err(self.lost())
+            Err(self.conflict())
         }
     }
 
-    /// Whether the lock is as it must be.
-    fn is_held(&self, holder: Option<&str>) -> bool {
-        match &self.hold {
-            Hold::Lock(token) => holder == Some(token),
-            Hold::Snapshot(_) => holder.is_none(),
+    /// Returns `true` if the holder of the lock is this publisher, or nobody if it has no lock.
+    fn is_exclusive(&self, holder: Option<&str>) -> bool {
+        match &self.guard {
+            PublishGuard::Lock(token) => holder == Some(token),
+            PublishGuard::Snapshot(_) => holder.is_none(),
         }
     }
 
-    fn lost(&self) -> StoreError {
-        let reason =
-            "somebody else has published meanwhile, and nothing of this publication counts"
-                .to_owned();
+    fn conflict(&self) -> StoreError {
+        let reason = "another publisher has published meanwhile; this publication was discarded";
         StoreError::Busy {
-            address: self.store.shown.clone(),
-            reason,
+            address: self.store.address.clone(),
+            reason: reason.to_owned(),
         }
     }
 
-    /// Makes room for a generation.
+    /// Creates the index of a generation.
     pub(crate) fn begin_generation(
         &self,
         generation: u64,
         dimensions: &[usize],
     ) -> Result<(), StoreError> {
         let keys = &self.store.keys;
-        let made = keys.generation(generation);
-        let create = search::create(&made.index(), &made.of_tools(), dimensions);
+        let names = keys.generation(generation);
+        let create = search::create_index(&names.index(), &names.tool_prefix(), dimensions);
         self.drop_index(generation)?;
-        self.store.ask(WRITE, |connection| {
+        self.store.execute(WRITE_TIMEOUT, |connection| {
             redis::cmd("SADD")
                 .arg(keys.generations())
                 .arg(generation)
@@ -225,57 +248,57 @@ impl Publishing<'_> {
         })
     }
 
-    /// Writes rows, which count for nothing before the publication is done.
+    /// Writes rows. They are not visible before the publication is complete.
     pub(crate) fn write_rows(
         &self,
-        head: &Head,
+        head: &SnapshotHead,
         rows: impl Iterator<Item = (RowKey, Row)>,
-        done: impl Fn(usize),
+        progress: impl Fn(usize),
     ) -> Result<(), StoreError> {
         let generation = self.store.generation(head);
         let mut rows = rows.peekable();
         let mut written = 0;
         while rows.peek().is_some() {
-            self.keep_lock()?;
-            let batch: Vec<(RowKey, Row)> = rows.by_ref().take(ROWS_A_WRITE).collect();
+            self.extend_lock()?;
+            let batch: Vec<(RowKey, Row)> = rows.by_ref().take(ROWS_PER_WRITE).collect();
             let mut writes = redis::pipe();
             let keys: Vec<RowKey> = batch.iter().map(|(key, _)| *key).collect();
             writes
                 .cmd("SADD")
                 .arg(generation.staged())
                 .arg(row_arguments(&keys));
-            batch
-                .iter()
-                .for_each(|(key, row)| write_row(&mut writes, &generation, *key, row));
+            for (key, row) in &batch {
+                write_row(&mut writes, &generation, *key, row);
+            }
             self.store
-                .ask(WRITE, |connection| writes.exec(connection))?;
+                .execute(WRITE_TIMEOUT, |connection| writes.exec(connection))?;
             written += batch.len();
-            done(written);
+            progress(written);
         }
         Ok(())
     }
 
-    /// Writes which tools and sources a new generation has and how many hold each term.
+    /// Writes the set of tools, the sources and the term counts of a new generation.
     pub(crate) fn write_counts(
         &self,
-        head: &Head,
+        head: &SnapshotHead,
         tools: &[RowKey],
         sources: &[(SourceKey, SourceRow)],
         terms: [Vec<(u64, u32)>; 3],
     ) -> Result<(), StoreError> {
         let generation = self.store.generation(head);
         for tools in tools.chunks(10 * ROWS_AT_ONCE) {
-            self.keep_lock()?;
+            self.extend_lock()?;
             let add = |connection: &mut Connection| {
                 redis::cmd("SADD")
                     .arg(generation.tools())
                     .arg(row_arguments(tools))
                     .exec(connection)
             };
-            self.store.ask(WRITE, add)?;
+            self.store.execute(WRITE_TIMEOUT, add)?;
         }
         for sources in sources.chunks(ROWS_AT_ONCE) {
-            self.keep_lock()?;
+            self.extend_lock()?;
             let mut writes = redis::pipe();
             for (key, row) in sources {
                 writes
@@ -284,19 +307,20 @@ impl Publishing<'_> {
                     .arg(row.to_bytes());
             }
             self.store
-                .ask(WRITE, |connection| writes.exec(connection))?;
+                .execute(WRITE_TIMEOUT, |connection| writes.exec(connection))?;
         }
-        let write = |(of, counts): (usize, Vec<(u64, u32)>)| {
+        for (kind, counts) in terms.into_iter().enumerate() {
             self.write_buckets(head, counts, |bucket| {
-                std::mem::take(&mut generation.counts_of_terms(bucket)[of])
-            })
-        };
-        terms.into_iter().enumerate().try_for_each(write)
+                std::mem::take(&mut generation.term_counts(bucket)[kind])
+            })?;
+        }
+        Ok(())
     }
 
+    /// Writes the counts of terms in their buckets.
     fn write_buckets(
         &self,
-        head: &Head,
+        head: &SnapshotHead,
         mut counts: Vec<(u64, u32)>,
         key: impl Fn(u64) -> String,
     ) -> Result<(), StoreError> {
@@ -305,7 +329,7 @@ impl Publishing<'_> {
             .chunk_by(|(one, _), (other, _)| head.bucket(*one) == head.bucket(*other))
             .collect();
         for buckets in buckets.chunks(ROWS_AT_ONCE) {
-            self.keep_lock()?;
+            self.extend_lock()?;
             let mut writes = redis::pipe();
             for bucket in buckets {
                 let set = writes.cmd("HSET").arg(key(head.bucket(bucket[0].0)));
@@ -314,31 +338,33 @@ impl Publishing<'_> {
                 }
             }
             self.store
-                .ask(WRITE, |connection| writes.exec(connection))?;
+                .execute(WRITE_TIMEOUT, |connection| writes.exec(connection))?;
         }
         Ok(())
     }
 
-    /// Makes a new generation the current snapshot, in one step.
-    pub(crate) fn switch(&self, before: Option<&Current>, head: &Head) -> Result<(), StoreError> {
-        let generation = self.store.generation(head);
-        let mut writes = self.switching(head)?;
-        writes.cmd("DEL").arg(generation.staged());
-        self.transact(WRITE, Expected::This(before), &writes)
-    }
-
-    /// Makes a change of the generation the current snapshot, in one step.
-    pub(crate) fn change(
+    /// Makes a new generation the current snapshot, in one transaction.
+    pub(crate) fn switch(
         &self,
-        before: &Current,
-        head: &Head,
-        (come, gone): (&[RowKey], &[RowKey]),
-        (put, left): (&[(SourceKey, SourceRow)], &[SourceKey]),
-        terms: &TermChanges,
+        before: Option<&CurrentSnapshot>,
+        head: &SnapshotHead,
     ) -> Result<(), StoreError> {
         let generation = self.store.generation(head);
-        let mut writes = self.switching(head)?;
-        for (command, keys) in [("SADD", come), ("SREM", gone)] {
+        let mut writes = self.head_writes(head)?;
+        writes.cmd("DEL").arg(generation.staged());
+        self.transact(WRITE_TIMEOUT, ExpectedSnapshot::This(before), &writes)
+    }
+
+    /// Applies the changes of a generation, in one transaction.
+    pub(crate) fn change(
+        &self,
+        before: &CurrentSnapshot,
+        head: &SnapshotHead,
+        changes: &GenerationChanges<'_>,
+    ) -> Result<(), StoreError> {
+        let generation = self.store.generation(head);
+        let mut writes = self.head_writes(head)?;
+        for (command, keys) in [("SADD", changes.added), ("SREM", changes.removed)] {
             if !keys.is_empty() {
                 writes
                     .cmd(command)
@@ -346,18 +372,19 @@ impl Publishing<'_> {
                     .arg(row_arguments(keys));
             }
         }
-        for (key, row) in put {
+        for (key, row) in changes.changed_sources {
             writes
                 .cmd("SET")
                 .arg(generation.source(*key))
                 .arg(row.to_bytes());
         }
-        for key in left {
+        for key in changes.removed_sources {
             writes.cmd("DEL").arg(generation.source(*key));
         }
-        for (&term, &changes) in terms {
-            let counts = generation.counts_of_terms(head.bucket(term));
-            for (key, by) in counts.into_iter().zip(changes).filter(|(_, by)| *by != 0) {
+        for (&term, &differences) in changes.terms {
+            let counts = generation.term_counts(head.bucket(term));
+            let differences = counts.into_iter().zip(differences);
+            for (key, by) in differences.filter(|(_, by)| *by != 0) {
                 writes
                     .cmd("HINCRBY")
                     .arg(key)
@@ -365,27 +392,25 @@ impl Publishing<'_> {
                     .arg(by);
             }
         }
-        // What goes is noted before, so that it is removed also if this is cut off behind the
-        // transaction.
-        for gone in gone.chunks(10 * ROWS_AT_ONCE) {
+        // Removed rows are staged before the transaction. So they are collected later if this
+        // process ends directly after it.
+        for removed in changes.removed.chunks(10 * ROWS_AT_ONCE) {
             let add = |connection: &mut Connection| {
                 redis::cmd("SADD")
                     .arg(generation.staged())
-                    .arg(row_arguments(gone))
+                    .arg(row_arguments(removed))
                     .exec(connection)
             };
-            self.store.ask(WRITE, add)?;
+            self.store.execute(WRITE_TIMEOUT, add)?;
         }
-        self.transact(WRITE, Expected::This(Some(before)), &writes)?;
-        // Whoever still has the snapshot before does without the rows that are gone.
-        self.remove(
-            gone.iter()
-                .map(|key| generation.tool(*key))
-                .chain([generation.staged()]),
-        )
+        self.transact(WRITE_TIMEOUT, ExpectedSnapshot::This(Some(before)), &writes)?;
+        // Readers of the previous snapshot continue without the removed rows.
+        let rows = changes.removed.iter().map(|key| generation.tool(*key));
+        self.remove(rows.chain([generation.staged()]))
     }
 
-    fn switching(&self, head: &Head) -> Result<Pipeline, StoreError> {
+    /// Starts a transaction with the head and the identity of the new snapshot.
+    fn head_writes(&self, head: &SnapshotHead) -> Result<Pipeline, StoreError> {
         let generation = self.store.generation(head);
         let json = |value: serde_json::Result<Vec<u8>>| {
             value.map_err(|error| StoreError::Catalog {
@@ -405,58 +430,59 @@ impl Publishing<'_> {
         Ok(writes)
     }
 
-    /// Writes all or nothing: nothing where somebody else publishes by now, or another snapshot is
-    /// the current one than is expected.
+    /// Executes a transaction, unless another publisher is active or the current snapshot is not
+    /// the expected one.
     fn transact(
         &self,
         within: Duration,
-        expected: Expected<'_>,
+        expected: ExpectedSnapshot<'_>,
         writes: &Pipeline,
     ) -> Result<(), StoreError> {
         let (current, lock) = (self.store.keys.current(), self.store.keys.lock());
-        let expected = match &self.hold {
-            Hold::Lock(_) => expected,
-            Hold::Snapshot(before) => Expected::This(before.as_ref()),
+        let expected = match &self.guard {
+            PublishGuard::Lock(_) => expected,
+            PublishGuard::Snapshot(before) => ExpectedSnapshot::This(before.as_ref()),
         };
-        let done = self.store.ask(within, |connection: &mut Connection| {
+        let done = self.store.execute(within, |connection: &mut Connection| {
             redis::cmd("WATCH")
                 .arg(&current)
                 .arg(&lock)
                 .exec(connection)?;
             let holder: Option<String> = redis::cmd("GET").arg(&lock).query(connection)?;
-            let mut is_alone = self.is_held(holder.as_deref());
-            if let Expected::This(before) = expected {
+            let mut may_write = self.is_exclusive(holder.as_deref());
+            if let ExpectedSnapshot::This(before) = expected {
                 let now: Option<Vec<u8>> = redis::cmd("GET").arg(&current).query(connection)?;
-                let now: Option<Current> = now.and_then(|now| serde_json::from_slice(&now).ok());
-                is_alone &= now.as_ref() == before;
+                let now: Option<CurrentSnapshot> =
+                    now.and_then(|now| serde_json::from_slice(&now).ok());
+                may_write &= now.as_ref() == before;
             }
-            if !is_alone {
+            if !may_write {
                 redis::cmd("UNWATCH").exec(connection)?;
                 return Ok(false);
             }
             Ok(writes.query::<Option<Vec<Value>>>(connection)?.is_some())
         })?;
-        if done { Ok(()) } else { Err(self.lost()) }
+        if done { Ok(()) } else { Err(self.conflict()) }
     }
 
     /// Removes keys.
     fn remove(&self, keys: impl Iterator<Item = String>) -> Result<(), StoreError> {
         let keys: Vec<String> = keys.collect();
-        for keys in keys.chunks(ROWS_A_WRITE) {
+        for keys in keys.chunks(ROWS_PER_WRITE) {
             let mut removal = redis::pipe();
             removal
                 .atomic()
                 .cmd("PEXPIRE")
                 .arg(self.store.keys.lock())
-                .arg(LOCKED_MS)
+                .arg(LOCK_MS)
                 .cmd("UNLINK")
                 .arg(keys);
-            self.transact(WRITE, Expected::Any, &removal)?;
+            self.transact(WRITE_TIMEOUT, ExpectedSnapshot::Any, &removal)?;
         }
         Ok(())
     }
 
-    /// Forgets a generation.
+    /// Removes a generation from the set of generations.
     fn forget(&self, generation: u64) -> Result<(), StoreError> {
         let mut removal = redis::pipe();
         removal
@@ -464,24 +490,26 @@ impl Publishing<'_> {
             .cmd("SREM")
             .arg(self.store.keys.generations())
             .arg(generation);
-        self.transact(WRITE, Expected::Any, &removal)
+        self.transact(WRITE_TIMEOUT, ExpectedSnapshot::Any, &removal)
     }
 
-    /// Removes what publications left behind that were cut off, and generations that are not the
-    /// current one's.
-    pub(crate) fn collect(&self, current: Option<&Current>) -> Result<Collected, StoreError> {
+    /// Removes the remains of interrupted publications, and all generations except the current one.
+    pub(crate) fn collect(
+        &self,
+        current: Option<&CurrentSnapshot>,
+    ) -> Result<GarbageReport, StoreError> {
         let keys = &self.store.keys;
-        let mut garbage = Collected::default();
+        let mut garbage = GarbageReport::default();
         for number in self.generations()? {
             let generation = keys.generation(number);
             if current.is_some_and(|current| current.generation == number) {
-                let left: Vec<Vec<u8>> = self.store.ask(WRITE, |connection| {
+                let staged: Vec<Vec<u8>> = self.store.execute(WRITE_TIMEOUT, |connection| {
                     redis::cmd("SDIFF")
                         .arg(generation.staged())
                         .arg(generation.tools())
                         .query(connection)
                 })?;
-                let rows = left
+                let rows = staged
                     .into_iter()
                     .filter_map(|key| Some(RowKey(key.try_into().ok()?)));
                 let rows: Vec<String> = rows.map(|key| generation.tool(key)).collect();
@@ -489,7 +517,7 @@ impl Publishing<'_> {
                 self.remove(rows.into_iter().chain([generation.staged()]))?;
                 continue;
             }
-            // Without the index first, or it would be mended with each row that goes.
+            // The index is removed first. Otherwise it would be updated for each removed row.
             self.drop_index(number)?;
             garbage.generations += 1;
             garbage.keys += self.remove_generation(&generation)?;
@@ -498,8 +526,8 @@ impl Publishing<'_> {
         Ok(garbage)
     }
 
-    /// Removes all generations but one, known or not.
-    pub(crate) fn remove_others(&self, number: u64) -> Result<(), StoreError> {
+    /// Removes all generations except one, including unlisted ones.
+    pub(crate) fn remove_other_generations(&self, number: u64) -> Result<(), StoreError> {
         let keys = &self.store.keys;
         for other in self
             .generations()?
@@ -510,73 +538,77 @@ impl Publishing<'_> {
             self.forget(other)?;
         }
         let is_other = |key: &str| {
-            keys.generation_of(key)
+            keys.parse_generation(key)
                 .is_some_and(|generation| generation != number)
         };
-        self.remove_all(keys.all(), is_other).map(drop)
+        self.remove_matching(keys.prefix(), is_other).map(drop)
     }
 
+    /// Removes the index of a generation, if it has one.
     fn drop_index(&self, generation: u64) -> Result<(), StoreError> {
         let mut removal = redis::pipe();
         removal
             .atomic()
             .cmd("FT.DROPINDEX")
             .arg(self.store.keys.generation(generation).index());
-        match self.transact(WRITE, Expected::Any, &removal) {
+        match self.transact(WRITE_TIMEOUT, ExpectedSnapshot::Any, &removal) {
             Err(StoreError::Damaged { reason, .. }) => {
-                tracing::debug!(target: "picktools::store", %reason, generation, "there is no index of it");
+                tracing::debug!(
+                    target: "picktools::store", %reason, generation,
+                    "the generation has no index"
+                );
                 Ok(())
             }
-            dropped => dropped,
+            result => result,
         }
     }
 
-    fn remove_generation(&self, generation: &Generation) -> Result<usize, StoreError> {
-        self.remove_all(&generation.prefix, |_| true)
+    fn remove_generation(&self, generation: &GenerationKeys) -> Result<usize, StoreError> {
+        self.remove_matching(&generation.prefix, |_| true)
     }
 
-    /// Removes the keys that begin so and that `goes` accepts.
-    fn remove_all(
+    /// Removes the keys with this prefix that the predicate accepts.
+    fn remove_matching(
         &self,
-        beginning: &str,
-        goes: impl Fn(&str) -> bool,
+        prefix: &str,
+        is_removed: impl Fn(&str) -> bool,
     ) -> Result<usize, StoreError> {
         let mut removed = 0;
-        self.each_key(beginning, |keys| {
-            let keys: Vec<String> = keys.into_iter().filter(|key| goes(key)).collect();
+        self.for_each_key(prefix, |keys| {
+            let keys: Vec<String> = keys.into_iter().filter(|key| is_removed(key)).collect();
             removed += keys.len();
             self.remove(keys.into_iter())
         })?;
         Ok(removed)
     }
 
-    /// Tells the keys that begin so, many at a time.
-    pub(super) fn each_key(
+    /// Calls a function with the keys that have this prefix, in batches.
+    pub(super) fn for_each_key(
         &self,
-        beginning: &str,
-        mut tell: impl FnMut(Vec<String>) -> Result<(), StoreError>,
+        prefix: &str,
+        mut visit: impl FnMut(Vec<String>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        // What means something in a pattern stands for itself.
-        let literal = |sign: char| {
-            if "*?[]\\".contains(sign) {
-                vec!['\\', sign]
-            } else {
-                vec![sign]
+        let mut pattern = String::new();
+        for character in prefix.chars() {
+            if "*?[]\\".contains(character) {
+                pattern.push('\\');
             }
-        };
-        let pattern: String = beginning.chars().flat_map(literal).chain(['*']).collect();
+            pattern.push(character);
+        }
+        pattern.push('*');
         let mut cursor = 0_u64;
         loop {
-            let (next, keys): (u64, Vec<String>) = self.store.ask(WRITE, |connection| {
-                redis::cmd("SCAN")
-                    .arg(cursor)
-                    .arg("MATCH")
-                    .arg(&pattern)
-                    .arg("COUNT")
-                    .arg(ROWS_AT_ONCE)
-                    .query(connection)
-            })?;
-            tell(keys)?;
+            let (next, keys): (u64, Vec<String>) =
+                self.store.execute(WRITE_TIMEOUT, |connection| {
+                    redis::cmd("SCAN")
+                        .arg(cursor)
+                        .arg("MATCH")
+                        .arg(&pattern)
+                        .arg("COUNT")
+                        .arg(ROWS_AT_ONCE)
+                        .query(connection)
+                })?;
+            visit(keys)?;
             cursor = next;
             if cursor == 0 {
                 return Ok(());
@@ -586,14 +618,18 @@ impl Publishing<'_> {
 }
 
 impl RedisStore {
-    /// Returns how many documents the index of a snapshot has.
-    pub(crate) fn indexed(&self, head: &Head, within: Duration) -> Result<u64, StoreError> {
+    /// Returns the number of documents in the index of a snapshot.
+    pub(crate) fn count_documents(
+        &self,
+        head: &SnapshotHead,
+        within: Duration,
+    ) -> Result<u64, StoreError> {
         let index = self.generation(head).index();
-        let information: Value = self.ask(within, |connection| {
+        let information: Value = self.execute(within, |connection| {
             redis::cmd("FT.INFO").arg(&index).query(connection)
         })?;
         let Value::Array(pairs) = &information else {
-            return Err(self.damaged(index, kind(&information)));
+            return Err(self.damaged(index, describe(&information)));
         };
         let is_count = |name: &Value| {
             matches!(name, Value::SimpleString(name) if name == "num_docs")
@@ -604,20 +640,24 @@ impl RedisStore {
             .find(|pair| is_count(&pair[0]))
             .map(|pair| &pair[1]);
         let count = count.and_then(|count| redis::from_redis_value_ref::<u64>(count).ok());
-        count.ok_or_else(|| self.damaged(index, "it does not tell how many documents it has"))
+        count.ok_or_else(|| self.damaged(index, "it does not report the number of documents"))
     }
 
-    /// Returns whether a snapshot tells which tools it has.
-    pub(crate) fn has_tools(&self, head: &Head, within: Duration) -> Result<bool, StoreError> {
+    /// Returns `true` if the set of tools of a snapshot exists.
+    pub(crate) fn has_tools(
+        &self,
+        head: &SnapshotHead,
+        within: Duration,
+    ) -> Result<bool, StoreError> {
         let tools = self.generation(head).tools();
-        self.ask(within, |connection| {
+        self.execute(within, |connection| {
             redis::cmd("EXISTS").arg(&tools).query(connection)
         })
     }
 
-    /// Returns how much memory the whole server takes, in bytes.
+    /// Returns the memory of the server, in bytes.
     pub(crate) fn memory(&self, within: Duration) -> Result<Option<u64>, StoreError> {
-        let text: String = self.ask(within, |connection| {
+        let text: String = self.execute(within, |connection| {
             redis::cmd("INFO").arg("memory").query(connection)
         })?;
         Ok(text
@@ -626,18 +666,19 @@ impl RedisStore {
     }
 }
 
-/// Writes the document of a tool: what it is found by, and its row.
-fn write_row(writes: &mut Pipeline, generation: &Generation, key: RowKey, row: &Row) {
+/// Writes the document of a tool: the searched fields, and its row.
+fn write_row(writes: &mut Pipeline, generation: &GenerationKeys, key: RowKey, row: &Row) {
     let tool = row.tool.outline();
-    let (mut of_name, mut others) = (String::new(), String::new());
+    let (mut name_words, mut words) = (String::new(), String::new());
     for (term, frequency, is_name) in row.terms() {
-        let text = if is_name { &mut of_name } else { &mut others };
-        for _ in 0..(frequency / 2).clamp(1, MOST_REPEATS) {
+        let text = if is_name { &mut name_words } else { &mut words };
+        for _ in 0..(frequency / 2).clamp(1, MAX_REPEATS) {
             text.push_str(&tag(term));
             text.push(' ');
         }
     }
-    let of_examples: BTreeSet<String> = row.example_terms().concat().into_iter().map(tag).collect();
+    let example_terms = row.example_terms().concat();
+    let example_words: BTreeSet<String> = example_terms.into_iter().map(tag).collect();
     let aliases = tool.aliases.iter().map(|alias| alias.name.as_str());
     let qualified = tool.qualified_name();
     let names = [tool.name.as_str(), tool.id.as_str(), qualified.as_str()]
@@ -645,14 +686,14 @@ fn write_row(writes: &mut Pipeline, generation: &Generation, key: RowKey, row: &
         .chain(aliases);
     let names: BTreeSet<String> = names.map(|name| tag(name_tag(name))).collect();
     let set = writes.cmd("HSET").arg(generation.tool(key));
-    set.arg(NAME_WORDS).arg(of_name).arg(WORDS).arg(others);
+    set.arg(NAME_WORDS).arg(name_words).arg(WORDS).arg(words);
     set.arg(POLICY)
         .arg(tag(policy_tag(tool)))
         .arg(SOURCE)
         .arg(tag(source_tag(tool.source.as_deref())));
-    if !of_examples.is_empty() {
+    if !example_words.is_empty() {
         set.arg(EXAMPLE_WORDS)
-            .arg(of_examples.into_iter().collect::<Vec<_>>().join(" "));
+            .arg(example_words.into_iter().collect::<Vec<_>>().join(" "));
     }
     set.arg(NAMES)
         .arg(names.into_iter().collect::<Vec<_>>().join(","));

@@ -1,4 +1,4 @@
-//! What may be seen is decided as by a local engine, whatever the policies.
+//! Access decisions of the store equal those of a local engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,23 +32,23 @@ fn tools() -> impl Strategy<Value = Vec<Tool>> {
         policy,
     );
     prop::collection::vec(one, 60..90).prop_map(|tools| {
-        let made = tools.into_iter().enumerate().map(
+        let tools = tools.into_iter().enumerate().map(
             |(number, (source, words, (bits, cost, level, untrusted)))| {
                 let words: Vec<&str> = words.into_iter().map(|word| WORDS[word]).collect();
-                let mut made = tool(
+                let mut generated = tool(
                     SOURCES[source],
                     &format!("{}_{}", words[0], number % 40),
                     &words.join(" "),
                 );
-                made.id = format!("{}#{number}", made.id);
-                made.safe = (bits & 1 != 0).then_some(bits & 2 == 0);
-                made.annotations.read_only_hint = (bits & 4 != 0).then_some(bits & 8 == 0);
+                generated.id = format!("{}#{number}", generated.id);
+                generated.safe = (bits & 1 != 0).then_some(bits & 2 == 0);
+                generated.annotations.read_only_hint = (bits & 4 != 0).then_some(bits & 8 == 0);
                 if bits & 16 != 0 {
-                    made.allowed_roles =
+                    generated.allowed_roles =
                         BTreeSet::from([if bits & 32 != 0 { "admin" } else { "ops" }.to_owned()]);
                 }
-                made.cost = cost.map(f64::from);
-                made.safety = level.map(|level| picktools::catalog::Safety {
+                generated.cost = cost.map(f64::from);
+                generated.safety = level.map(|level| picktools::catalog::Safety {
                     threat_level: Some(
                         [
                             ThreatLevel::Low,
@@ -59,18 +59,18 @@ fn tools() -> impl Strategy<Value = Vec<Tool>> {
                     ),
                     required_approvals: Vec::new(),
                 });
-                made.untrusted = untrusted && bits & 1 != 0;
-                made
+                generated.untrusted = untrusted && bits & 1 != 0;
+                generated
             },
         );
-        made.collect()
+        tools.collect()
     })
 }
 
-/// Who asks; tools are named by their numbers.
-type Asking = (u8, Vec<usize>, Vec<usize>, Vec<usize>, Option<u8>);
+/// The caller's access; tools are named by their numbers.
+type CallerParts = (u8, Vec<usize>, Vec<usize>, Vec<usize>, Option<u8>);
 
-fn asking() -> impl Strategy<Value = Asking> {
+fn callers() -> impl Strategy<Value = CallerParts> {
     let sources = || prop::collection::vec(0..SOURCES.len(), 0..3);
     (
         any::<u8>(),
@@ -81,13 +81,14 @@ fn asking() -> impl Strategy<Value = Asking> {
     )
 }
 
-fn access((bits, allow, deny, tools, cost): &Asking, catalog: &Catalog) -> Access {
-    let sources = |of: &[usize]| {
-        of.iter()
+fn access((bits, allow, deny, tools, cost): &CallerParts, catalog: &Catalog) -> Access {
+    let sources = |numbers: &[usize]| {
+        numbers
+            .iter()
             .map(|&source| SOURCES[source].to_owned())
             .collect()
     };
-    let named: Vec<String> = tools
+    let names: Vec<String> = tools
         .iter()
         .filter_map(|&tool| Some(catalog.tools().get(tool)?.id.clone()))
         .collect();
@@ -103,8 +104,8 @@ fn access((bits, allow, deny, tools, cost): &Asking, catalog: &Catalog) -> Acces
     access
         .roles
         .extend((bits & 8 != 0).then(|| "admin".to_owned()));
-    for (place, name) in named.into_iter().enumerate() {
-        match place {
+    for (number, name) in names.into_iter().enumerate() {
+        match number {
             0 => drop(access.exclude.insert(name)),
             1 => drop(access.quarantine.insert(name)),
             _ => drop(access.quotas.insert(name, 0)),
@@ -113,60 +114,88 @@ fn access((bits, allow, deny, tools, cost): &Asking, catalog: &Catalog) -> Acces
     access
 }
 
-/// A name in one writing.
-fn plain(name: &str) -> String {
+/// Returns a name in lower case, with letters and digits only.
+fn plain_name(name: &str) -> String {
     name.chars()
-        .filter(|sign| sign.is_alphanumeric())
+        .filter(|character| character.is_alphanumeric())
         .flat_map(char::to_lowercase)
         .collect()
 }
 
 #[test]
-fn the_store_decides_as_a_local_engine_does() {
+fn store_decides_access_like_a_local_engine() {
     let server = StoreServer::with_search(&[]);
     let config = ProptestConfig {
         cases: 20,
         failure_persistence: None,
         ..ProptestConfig::default()
     };
-    proptest!(config, |(tools in tools(), askings in prop::collection::vec(asking(), 6))| {
+    proptest!(config, |(tools in tools(), callers in prop::collection::vec(callers(), 6))| {
         server.ask(&["FLUSHALL"]);
-        let options = CatalogOptions { conflicts: picktools::catalog::Conflicts::Warn, ..CatalogOptions::default() };
-        let local = Engine::new(options.collect(tools).expect("what clashes is left out")).expect("it is indexed");
+        let options = CatalogOptions {
+            conflicts: picktools::catalog::Conflicts::Warn,
+            ..CatalogOptions::default()
+        };
+        let catalog = options.collect(tools).expect("conflicting names are omitted");
+        let local = Engine::new(catalog).expect("it is indexed");
         publish(&local, &store(&server.url(), "acme"), &|_, _| {}).expect("it is published");
         let engine = shared(&server.url(), 0);
         let names = NameTable::new(local.catalog());
-        for asking in askings {
-            let access = access(&asking, local.catalog());
+        for caller in callers {
+            let access = access(&caller, local.catalog());
             let eligibility = access.decide(local.catalog(), &names).expect("all names are known");
             for request in ["read a file", "send the mail, then book a room", "list `branch_7`"] {
                 let options = PickOptions { access: access.clone(), debug: true, ..wide() };
-                let here = local.pick(&Query::new(request), &options).expect("it picks");
-                let there = pick(&engine, request, &options);
-                prop_assert_eq!(ids(&there), ids(&here), "{} {:?}", request, access);
-                prop_assert_eq!(&there.ineligible.counts, &here.ineligible.counts, "{:?}", access);
-                prop_assert_eq!(there.ineligible.total, here.ineligible.total);
-                prop_assert_eq!(&there.unknown_values, &here.unknown_values);
-                let known: BTreeMap<&str, bool> =
-                    local.catalog().tools().iter().map(|tool| (tool.id.as_str(), eligibility.admits(local.catalog().find(&tool.id).expect("it is there")))).collect();
-                // Nothing that may not be seen left the store, but for what was asked for by name.
-                for considered in there.considered.iter().flatten() {
-                    prop_assert!(known[considered.tool_id.as_str()], "{} was considered", considered.tool_id);
+                let local_selection = local.pick(&Query::new(request), &options).expect("it picks");
+                let remote_selection = pick(&engine, request, &options);
+                prop_assert_eq!(ids(&remote_selection), ids(&local_selection), "{} {:?}", request, access);
+                prop_assert_eq!(&remote_selection.ineligible.counts, &local_selection.ineligible.counts, "{:?}", access);
+                prop_assert_eq!(remote_selection.ineligible.total, local_selection.ineligible.total);
+                prop_assert_eq!(&remote_selection.unknown_values, &local_selection.unknown_values);
+                let catalog = local.catalog();
+                let mut eligible: BTreeMap<&str, bool> = BTreeMap::new();
+                for tool in catalog.tools() {
+                    let id = catalog.find(&tool.id).expect("it exists");
+                    eligible.insert(tool.id.as_str(), eligibility.admits(id));
                 }
-                for ineligible in &there.ineligible.tools {
-                    let (id, name) = (plain(&ineligible.tool_id), ineligible.tool_id.split(['/', '#']).nth(1).map(plain));
-                    let qualified = ineligible.tool_id.split('#').next().map(plain);
-                    let named = access.exclude.iter().chain(&access.quarantine).chain(access.quotas.keys());
-                    let is_named = named.map(|name| plain(name)).any(|name| Some(&name) == qualified.as_ref() || name == id);
-                    let is_mentioned = request.split([' ', '`']).map(plain).any(|word| Some(word) == name);
-                    // What an untrusted candidate may copy comes along, so that the copy is known
-                    // for one.
-                    let catalog = local.catalog();
-                    let words = |tool: &Tool| tool.description.split(' ').map(str::to_owned).collect::<BTreeSet<_>>();
-                    let own = catalog.tool(catalog.find(&ineligible.tool_id).expect("it is there"));
-                    let may_copy = |tool: &&Arc<Tool>| tool.untrusted && !words(tool).is_disjoint(&words(own));
-                    let is_copied = !own.untrusted && catalog.tools().iter().any(|tool| may_copy(&tool));
-                    prop_assert!(is_named || is_mentioned || is_copied, "{:?} left the store for {} {:?}", ineligible, request, access);
+                // The store returns ineligible tools only if they were requested by name.
+                for considered in remote_selection.considered.iter().flatten() {
+                    let id = considered.tool_id.as_str();
+                    prop_assert!(eligible[id], "{} was considered", id);
+                }
+                for ineligible in &remote_selection.ineligible.tools {
+                    let id = &ineligible.tool_id;
+                    let plain_id = plain_name(id);
+                    let name = id.split(['/', '#']).nth(1).map(plain_name);
+                    let qualified = id.split('#').next().map(plain_name);
+                    let names = access
+                        .exclude
+                        .iter()
+                        .chain(&access.quarantine)
+                        .chain(access.quotas.keys());
+                    let is_named = names
+                        .map(|name| plain_name(name))
+                        .any(|name| Some(&name) == qualified.as_ref() || name == plain_id);
+                    let mut request_words = request.split([' ', '`']).map(plain_name);
+                    let is_mentioned = request_words.any(|word| Some(word) == name);
+                    // The originals of untrusted duplicates are returned too.
+                    let words = |tool: &Tool| {
+                        let words = tool.description.split(' ').map(str::to_owned);
+                        words.collect::<BTreeSet<_>>()
+                    };
+                    let original = catalog.tool(catalog.find(id).expect("it exists"));
+                    let may_duplicate = |tool: &Arc<Tool>| {
+                        tool.untrusted && !words(tool).is_disjoint(&words(original))
+                    };
+                    let is_original =
+                        !original.untrusted && catalog.tools().iter().any(may_duplicate);
+                    prop_assert!(
+                        is_named || is_mentioned || is_original,
+                        "{:?} was returned for {} {:?}",
+                        ineligible,
+                        request,
+                        access
+                    );
                 }
             }
         }
@@ -174,7 +203,7 @@ fn the_store_decides_as_a_local_engine_does() {
 }
 
 #[test]
-fn hundreds_of_names_and_a_name_of_many_tools_are_decided_as_locally() {
+fn many_names_and_ambiguous_names_are_decided_like_locally() {
     let mut tools: Vec<Tool> = (0..1_500)
         .map(|number| {
             tool(
@@ -195,14 +224,14 @@ fn hundreds_of_names_and_a_name_of_many_tools_are_decided_as_locally() {
         "Fetches the parcel from the depot",
     ));
     tools.push(tool("post", "Search-X", "Searches the depot for x"));
-    // What a tool requires requires others.
+    // A chain of required tools.
     for (name, requires) in [
         ("alpha", "beta"),
         ("beta", "gamma"),
         ("gamma", "delta"),
         ("delta", "alpha"),
     ] {
-        let mut made = tool(
+        let mut link = tool(
             "chain",
             name,
             if name == "alpha" {
@@ -211,8 +240,8 @@ fn hundreds_of_names_and_a_name_of_many_tools_are_decided_as_locally() {
                 "Of no use by itself"
             },
         );
-        made.requires = vec![format!("chain/{requires}")];
-        tools.push(made);
+        link.requires = vec![format!("chain/{requires}")];
+        tools.push(link);
     }
     let server = StoreServer::with_search(&[]);
     let local = Engine::new(Catalog::from_tools(tools).expect("a catalog")).expect("it is indexed");
@@ -227,10 +256,10 @@ fn hundreds_of_names_and_a_name_of_many_tools_are_decided_as_locally() {
         exclude,
         ..Access::default()
     };
-    let quotas = |left: u64| {
+    let quotas = |quota: u64| {
         names(700)
             .into_iter()
-            .map(|name| (name, left))
+            .map(|name| (name, quota))
             .collect::<BTreeMap<String, u64>>()
     };
     let accesses = [
@@ -264,13 +293,17 @@ fn hundreds_of_names_and_a_name_of_many_tools_are_decided_as_locally() {
                 access: access.clone(),
                 ..PickOptions::default()
             };
-            let there = pick(&shared, request, &options);
-            let here = local
+            let remote_selection = pick(&shared, request, &options);
+            let local_selection = local
                 .pick(&Query::new(request), &options)
                 .expect("it picks");
-            assert_eq!(ids(&there), ids(&here), "{number}: {request}");
             assert_eq!(
-                there.ineligible.counts, here.ineligible.counts,
+                ids(&remote_selection),
+                ids(&local_selection),
+                "{number}: {request}"
+            );
+            assert_eq!(
+                remote_selection.ineligible.counts, local_selection.ineligible.counts,
                 "{number}: {request}"
             );
             let required = |selection: &picktools::Selection| {
@@ -280,11 +313,15 @@ fn hundreds_of_names_and_a_name_of_many_tools_are_decided_as_locally() {
                     .map(|pick| pick.tool.id.clone())
                     .collect::<Vec<_>>()
             };
-            assert_eq!(required(&there), required(&here), "{number}: {request}");
+            assert_eq!(
+                required(&remote_selection),
+                required(&local_selection),
+                "{number}: {request}"
+            );
             assert!(
-                request != "zork the frobnicator" || required(&there).len() == 3,
+                request != "zork the frobnicator" || required(&remote_selection).len() == 3,
                 "{:?}",
-                required(&there)
+                required(&remote_selection)
             );
         }
     }

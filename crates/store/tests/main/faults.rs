@@ -1,5 +1,4 @@
-//! A store that is killed, restarted empty, full, slow, cut off, holds what is none of ours, or
-//! goes back.
+//! Store failures: killed, restarted empty, full, slow, cut off, foreign data, rolled back.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +6,7 @@ use picktools::catalog::Changes;
 use picktools::selection::Stage;
 use picktools::{Catalog, Engine, PickOptions, Selection, Tool};
 use picktools_store::{SharedEngine, StoreError, collect, publish, publish_anew, status, verify};
-use picktools_testing::store::{Line, Relay, StoreServer};
+use picktools_testing::store::{Relay, RelayMode, StoreServer};
 use picktools_testing::{tool, workplace};
 use redis::Value;
 
@@ -24,7 +23,7 @@ fn is_degraded(selection: &Selection) -> bool {
         .any(|degraded| degraded.stage == Stage::Store)
 }
 
-/// Picks while the store fails: there is an answer in time from what is kept, and it says so.
+/// Checks that a pick answers in time from the cache while the store fails, and reports it.
 fn check_degraded(engine: &SharedEngine, limit: Duration, best: &str) {
     for timeout in [None, Some(limit)] {
         let options = PickOptions { timeout, ..wide() };
@@ -47,37 +46,37 @@ fn best(engine: &SharedEngine) -> String {
 }
 
 #[test]
-fn while_a_store_is_gone_picks_rest_on_what_is_kept_and_say_so_and_when_it_is_back_they_go_on() {
+fn picks_use_the_cache_while_the_store_is_down() {
     let (mut server, engine, publication) = with_workplace();
-    let (some, whole) = (shared(&server.url(), 0), shared(&server.url(), 1_000));
-    let expected = best(&some);
-    assert_eq!(best(&whole), expected);
+    let (partial, complete) = (shared(&server.url(), 0), shared(&server.url(), 1_000));
+    let expected = best(&partial);
+    assert_eq!(best(&complete), expected);
     server.kill();
-    for engine in [&some, &whole] {
-        within(Duration::from_secs(3), "it is noticed", || {
+    for engine in [&partial, &complete] {
+        within(Duration::from_secs(3), "the fault is noticed", || {
             engine.state().fault.is_some()
         });
         check_degraded(engine, Duration::from_millis(700), &expected);
         assert_eq!(engine.state().snapshot.version, publication.version);
     }
-    // Restarted empty: the snapshot before is what there is, and that is told.
+    // After an empty restart, picks use the previous snapshot and report it.
     server.restart();
-    for engine in [&some, &whole] {
+    for engine in [&partial, &complete] {
         within(
             Duration::from_secs(3),
-            "it tells that nothing is there",
+            "the empty store is reported",
             || {
                 engine
                     .state()
                     .fault
-                    .is_some_and(|fault| fault.contains("holds no catalog"))
+                    .is_some_and(|fault| fault.contains("has no catalog"))
             },
         );
         check_degraded(engine, Duration::from_millis(700), &expected);
     }
     published(&engine, &server.url());
-    for engine in [&some, &whole] {
-        within(Duration::from_secs(5), "it goes on", || {
+    for engine in [&partial, &complete] {
+        within(Duration::from_secs(5), "the store is used again", || {
             !is_degraded(&pick(engine, REQUEST, &wide()))
         });
         assert_eq!(best(engine), expected);
@@ -86,7 +85,7 @@ fn while_a_store_is_gone_picks_rest_on_what_is_kept_and_say_so_and_when_it_is_ba
 }
 
 #[test]
-fn a_full_store_refuses_a_publication_whole_and_goes_on_serving() {
+fn full_store_refuses_a_publication_and_serves_readers() {
     let (server, engine, _) = with_workplace();
     let reader = shared(&server.url(), 0);
     let expected = best(&reader);
@@ -115,7 +114,7 @@ fn a_full_store_refuses_a_publication_whole_and_goes_on_serving() {
     assert_eq!(best(&reader), expected);
     assert!(
         !is_degraded(&pick(&reader, REQUEST, &wide())),
-        "reading goes on"
+        "readers are not affected"
     );
     server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
     server.ask(&["DEL", "picktools:{acme}:lock"]);
@@ -123,14 +122,14 @@ fn a_full_store_refuses_a_publication_whole_and_goes_on_serving() {
 }
 
 #[test]
-fn what_is_left_behind_is_removed_from_a_full_store_unless_somebody_publishes() {
+fn garbage_is_removed_from_a_full_store_without_a_publisher() {
     let (server, engine, _) = with_workplace();
     let lock = "picktools:{acme}:lock";
-    // A generation that has an index, and one that has none.
+    // A generation with an index, and one without.
     let leave_behind = || {
         server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
         server.ask(&["SADD", "picktools:{acme}:generations", "77", "78"]);
-        let of_tools = "picktools:{acme}:g77:t:";
+        let tool_prefix = "picktools:{acme}:g77:t:";
         server.ask(&[
             "FT.CREATE",
             "picktools:{acme}:g77",
@@ -138,19 +137,19 @@ fn what_is_left_behind_is_removed_from_a_full_store_unless_somebody_publishes() 
             "HASH",
             "PREFIX",
             "1",
-            of_tools,
+            tool_prefix,
             "SCHEMA",
             "w",
             "TEXT",
         ]);
         for number in 0..500 {
-            server.ask(&["HSET", &format!("{of_tools}{number}"), "w", "word"]);
+            server.ask(&["HSET", &format!("{tool_prefix}{number}"), "w", "word"]);
         }
         server.ask(&["SET", "picktools:{acme}:g78:head", "{}"]);
         server.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
         server.ask(&["CONFIG", "SET", "maxmemory", "1mb"]);
     };
-    let left = || {
+    let count_garbage = || {
         server
             .keys()
             .iter()
@@ -159,45 +158,48 @@ fn what_is_left_behind_is_removed_from_a_full_store_unless_somebody_publishes() 
     };
     leave_behind();
     let collected = collect(&store(&server.url(), "acme")).expect("it is removed");
-    assert_eq!((collected.generations, collected.keys, left()), (2, 501, 0));
+    assert_eq!(
+        (collected.generations, collected.keys, count_garbage()),
+        (2, 501, 0)
+    );
     leave_behind();
     server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
     server.ask(&["SET", lock, "somebody"]);
     server.ask(&["CONFIG", "SET", "maxmemory", "1mb"]);
     let refused = collect(&store(&server.url(), "acme")).expect_err("somebody publishes");
     assert!(matches!(refused, StoreError::Busy { .. }), "{refused}");
-    assert_eq!(left(), 501);
-    let runs_out: i64 = redis::from_redis_value(server.ask(&["PTTL", lock])).expect("a number");
-    assert!((1..=60_000).contains(&runs_out), "{runs_out}");
+    assert_eq!(count_garbage(), 501);
+    let expiry: i64 = redis::from_redis_value(server.ask(&["PTTL", lock])).expect("a number");
+    assert!((1..=60_000).contains(&expiry), "{expiry}");
     server.ask(&["DEL", lock]);
     server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
     published(&engine, &server.url());
-    let found = verify(&store(&server.url(), "acme"), &|_, _| {}).expect("it is read");
+    let verification = verify(&store(&server.url(), "acme"), &|_, _| {}).expect("it is read");
     assert_eq!(
-        (found.tools, found.faults),
+        (verification.tools, verification.faults),
         (engine.catalog().len(), 0),
         "{:?}",
-        found.told
+        verification.messages
     );
 }
 
 #[test]
-fn a_slow_store_and_one_that_is_cut_off_hold_no_pick_longer_than_its_time() {
+fn slow_or_cut_store_delays_no_pick_beyond_its_timeout() {
     let server = StoreServer::with_search(&[]);
     published(
         &Engine::new(workplace()).expect("it is indexed"),
         &server.url(),
     );
     let relay = Relay::to(server.address());
-    for line in [Line::Slow, Line::Cut] {
-        relay.is(Line::Good);
-        let (some, whole) = (shared(&relay.url(), 0), shared(&relay.url(), 1_000));
-        let expected = best(&some);
-        relay.is(line);
-        // At once, before anything is known of it.
+    for mode in [RelayMode::Slow, RelayMode::Cut] {
+        relay.set_mode(RelayMode::Forward);
+        let (partial, complete) = (shared(&relay.url(), 0), shared(&relay.url(), 1_000));
+        let expected = best(&partial);
+        relay.set_mode(mode);
+        // A pick before the engine has noticed the failure.
         let started = Instant::now();
         let selection = pick(
-            &some,
+            &partial,
             REQUEST,
             &PickOptions {
                 timeout: Some(Duration::from_millis(300)),
@@ -211,15 +213,15 @@ fn a_slow_store_and_one_that_is_cut_off_hold_no_pick_longer_than_its_time() {
         );
         assert_eq!(ids(&selection).first(), Some(&expected));
         assert!(is_degraded(&selection));
-        for engine in [&some, &whole] {
-            within(Duration::from_secs(5), "it is noticed", || {
+        for engine in [&partial, &complete] {
+            within(Duration::from_secs(5), "the fault is noticed", || {
                 engine.state().fault.is_some()
             });
             check_degraded(engine, Duration::from_millis(700), &expected);
         }
-        relay.is(Line::Good);
-        for engine in [&some, &whole] {
-            within(Duration::from_secs(15), "it goes on", || {
+        relay.set_mode(RelayMode::Forward);
+        for engine in [&partial, &complete] {
+            within(Duration::from_secs(15), "the store is used again", || {
                 !is_degraded(&pick(engine, REQUEST, &wide()))
             });
         }
@@ -227,7 +229,7 @@ fn a_slow_store_and_one_that_is_cut_off_hold_no_pick_longer_than_its_time() {
 }
 
 #[test]
-fn what_is_none_of_ours_under_our_keys_is_an_error_and_never_a_tool() {
+fn foreign_data_is_an_error_and_never_a_tool() {
     let (server, engine, publication) = with_workplace();
     let generation = format!("picktools:{{acme}}:g{}", publication.generation);
     let reader = shared(&server.url(), 0);
@@ -237,17 +239,22 @@ fn what_is_none_of_ours_under_our_keys_is_an_error_and_never_a_tool() {
         .into_iter()
         .filter(|key| key.starts_with(&format!("{generation}:t:")))
         .collect();
-    // A row of another kind is named.
-    server.ask(&["RENAME", &rows[3], "aside"]);
+    // A row with a wrong type is named.
+    server.ask(&["RENAME", &rows[3], "backup"]);
     server.ask(&["SET", &rows[3], "text"]);
-    let found = verify(&store(&server.url(), "acme"), &|_, _| {}).expect("the others can be read");
+    let verification =
+        verify(&store(&server.url(), "acme"), &|_, _| {}).expect("the others can be read");
     let (_, row) = rows[3].rsplit_once(':').expect("a key of a row");
-    let is_told =
-        |fault: &String| fault.contains(row) && fault.contains("it is a string, and no hash");
-    assert!(found.told.iter().any(is_told), "{:?}", found.told);
+    let names_the_row =
+        |fault: &String| fault.contains(row) && fault.contains("it is a string, not a hash");
+    assert!(
+        verification.messages.iter().any(names_the_row),
+        "{:?}",
+        verification.messages
+    );
     server.ask(&["DEL", &rows[3]]);
-    server.ask(&["RENAME", "aside", &rows[3]]);
-    // Another tool's row under each key: it is not the row that its key says.
+    server.ask(&["RENAME", "backup", &rows[3]]);
+    // The row of another tool under each key: its digest does not match the key.
     let row: Vec<u8> =
         redis::from_redis_value(server.ask(&["HGET", &rows[0], "r"])).expect("a row");
     for key in &rows[1..] {
@@ -256,9 +263,9 @@ fn what_is_none_of_ours_under_our_keys_is_an_error_and_never_a_tool() {
     let fresh = shared(&server.url(), 0);
     let refused = fresh
         .pick(&picktools::Query::new(REQUEST), &wide())
-        .expect_err("nothing sound was ever read");
+        .expect_err("no valid row was ever read");
     assert!(refused.to_string().contains("is damaged"), "{refused}");
-    // One that has sound rows goes on with these.
+    // An engine with valid rows continues with them.
     assert_eq!(best(&reader), expected);
     for (key, command) in [
         (format!("{generation}:tools"), vec!["SET", "", "text"]),
@@ -299,20 +306,20 @@ fn what_is_none_of_ours_under_our_keys_is_an_error_and_never_a_tool() {
         let opened = SharedEngine::open(
             crate::support::store(&server.url(), "acme"),
             picktools_store::SharedOptions {
-                whole: 0,
+                max_local_tools: 0,
                 ..Default::default()
             },
         );
-        let says = match opened {
+        let message = match opened {
             Err(error) => error.to_string(),
             Ok(engine) => engine
                 .pick(&picktools::Query::new(REQUEST), &wide())
-                .expect_err("nothing sound was ever read")
+                .expect_err("no valid row was ever read")
                 .to_string(),
         };
         assert!(
-            says.contains("damaged") || says.contains("WRONGTYPE"),
-            "{key}: {says}"
+            message.contains("damaged") || message.contains("WRONGTYPE"),
+            "{key}: {message}"
         );
         let selection = pick(&reader, REQUEST, &wide());
         assert_eq!(ids(&selection).first(), Some(&expected), "{key}");
@@ -320,7 +327,7 @@ fn what_is_none_of_ours_under_our_keys_is_an_error_and_never_a_tool() {
 }
 
 #[test]
-fn an_index_that_is_gone_is_told_and_the_rows_that_are_kept_stand_in() {
+fn missing_index_is_reported_and_picks_use_the_cache() {
     let server = StoreServer::with_search(&[]);
     let publication = published(
         &Engine::new(workplace()).expect("it is indexed"),
@@ -338,11 +345,11 @@ fn an_index_that_is_gone_is_told_and_the_rows_that_are_kept_stand_in() {
 }
 
 #[test]
-fn a_pick_whose_generation_another_has_just_replaced_is_of_that_one() {
+fn pick_uses_the_generation_that_replaced_its_own() {
     let (server, engine, _) = with_workplace();
     let expected = best(&shared(&server.url(), 0));
     for _ in 0..5 {
-        // Nothing is kept that could stand in.
+        // The cache is empty.
         let reader = shared(&server.url(), 0);
         let publication = publish_anew(&engine, &store(&server.url(), "acme"), &|_, _| {})
             .expect("it is published");
@@ -357,28 +364,28 @@ fn a_pick_whose_generation_another_has_just_replaced_is_of_that_one() {
 }
 
 #[test]
-fn what_nobody_listens_at_or_wants_a_password_is_told_with_what_to_do() {
+fn connection_errors_name_the_remedy() {
     let mut server = StoreServer::start(&[]);
     server.ask(&["CONFIG", "SET", "requirepass", "s3cret-word"]);
-    let told = status(&store(&server.url(), "acme"))
-        .expect_err("it is closed")
+    let message = status(&store(&server.url(), "acme"))
+        .expect_err("a password is required")
         .to_string();
     assert!(
-        told.contains("give its user and password") && !told.contains("s3cret-word"),
-        "{told}"
+        message.contains("give user and password") && !message.contains("s3cret-word"),
+        "{message}"
     );
     server.kill();
-    let told = status(&store(&server.url(), "acme"))
-        .expect_err("it is gone")
+    let message = status(&store(&server.url(), "acme"))
+        .expect_err("the server is down")
         .to_string();
     assert!(
-        told.contains("start the server, or correct the address"),
-        "{told}"
+        message.contains("start the server, or correct the address"),
+        "{message}"
     );
 }
 
 #[test]
-fn after_a_failover_to_an_older_copy_picks_are_of_that_copy_and_the_next_publication_is_whole() {
+fn rolled_back_store_is_followed_and_published_to_again() {
     let mut server = StoreServer::with_search(&["--dbfilename", "old.rdb"]);
     let engine = Engine::new(workplace()).expect("it is indexed");
     let old = published(&engine, &server.url());
@@ -404,20 +411,21 @@ fn after_a_failover_to_an_older_copy_picks_are_of_that_copy_and_the_next_publica
     assert!(has_kettle(&reader) && new.version > old.version);
     server.kill();
     server.restart();
-    within(Duration::from_secs(5), "it follows the older copy", || {
-        reader.state().snapshot.version == old.version
-    });
-    within(Duration::from_secs(5), "the index is there again", || {
+    within(
+        Duration::from_secs(5),
+        "the older snapshot is loaded",
+        || reader.state().snapshot.version == old.version,
+    );
+    within(Duration::from_secs(5), "the index is loaded again", || {
         !is_degraded(&pick(&reader, REQUEST, &wide()))
     });
-    assert!(
-        !has_kettle(&reader),
-        "what the copy does not have is not picked"
-    );
+    assert!(!has_kettle(&reader), "removed tools are not picked");
     published(&changed, &server.url());
-    within(Duration::from_secs(5), "it is there again", || {
-        has_kettle(&reader)
-    });
+    within(
+        Duration::from_secs(5),
+        "the new tool is picked again",
+        || has_kettle(&reader),
+    );
     assert!(matches!(server.ask(&["PING"]), Value::SimpleString(_)));
     assert!(!matches!(
         try_publish(&changed, &server.url()),
@@ -426,7 +434,7 @@ fn after_a_failover_to_an_older_copy_picks_are_of_that_copy_and_the_next_publica
 }
 
 #[test]
-fn a_replica_that_lags_and_is_promoted_is_followed_and_published_to() {
+fn promoted_replica_is_followed_and_published_to() {
     let mut primary = StoreServer::with_search(&[]);
     let port = primary.address().port().to_string();
     let replica = StoreServer::with_search(&["--replicaof", "127.0.0.1", &port]);
@@ -440,13 +448,13 @@ fn a_replica_that_lags_and_is_promoted_is_followed_and_published_to() {
     assert_eq!(
         best(&at_replica),
         best(&shared(&primary.url(), 0)),
-        "a replica can be read from"
+        "a replica can be read"
     );
     assert!(
         try_publish(&engine, &replica.url()).is_err(),
-        "and not published to"
+        "but not written"
     );
-    // It is cut off from the primary, to which somebody publishes once more.
+    // The replica is promoted, and misses one more publication to the primary.
     replica.ask(&["REPLICAOF", "NO", "ONE"]);
     let put = vec![tool(
         "kitchen",
@@ -468,26 +476,27 @@ fn a_replica_that_lags_and_is_promoted_is_followed_and_published_to() {
     };
     assert!(has_kettle());
     primary.kill();
-    line.leads_to(replica.address());
+    line.redirect_to(replica.address());
     within(Duration::from_secs(10), "it follows the replica", || {
         reader.state().snapshot.version == old.version
     });
-    within(Duration::from_secs(10), "nothing is wrong", || {
+    within(Duration::from_secs(10), "picks use the store", || {
         !is_degraded(&pick(&reader, REQUEST, &wide()))
     });
-    assert!(
-        !has_kettle(),
-        "what the replica does not have is not picked"
-    );
+    assert!(!has_kettle(), "missing tools are not picked");
     published(&changed, &line.url());
-    within(Duration::from_secs(5), "it is there again", has_kettle);
+    within(
+        Duration::from_secs(5),
+        "the new tool is picked again",
+        has_kettle,
+    );
 }
 
 #[test]
-fn what_lies_there_damaged_is_written_anew_by_the_next_publication() {
+fn damaged_data_is_replaced_by_the_next_publication() {
     let (server, engine, first) = with_workplace();
     let expected = best(&shared(&server.url(), 0));
-    // Another tenant and what gateways keep are nobody's to remove.
+    // Data of another tenant and of gateways must not be removed.
     server.ask(&["SET", "picktools:{acme}:gateway:pins", "kept"]);
     server.ask(&["SET", "picktools:{acmes}:g1:head", "kept"]);
     let current = || -> serde_json::Value {
@@ -526,7 +535,7 @@ fn what_lies_there_damaged_is_written_anew_by_the_next_publication() {
                 .map(|part| if part.is_empty() { key.as_str() } else { part })
                 .collect::<Vec<_>>(),
         );
-        // As something has changed, what stands there is needed.
+        // A change makes the publisher read the damaged value.
         let put = vec![tool(
             "kitchen",
             &format!("descale_{version}"),
@@ -550,15 +559,15 @@ fn what_lies_there_damaged_is_written_anew_by_the_next_publication() {
             expected,
             "{command:?} {key}"
         );
-        let found = verify(&store(&server.url(), "acme"), &|_, _| {}).expect("it is read");
+        let verification = verify(&store(&server.url(), "acme"), &|_, _| {}).expect("it is read");
         assert_eq!(
-            (found.tools, found.faults),
+            (verification.tools, verification.faults),
             (changed.catalog().len(), 0),
             "{command:?} {key}: {:?}",
-            found.told
+            verification.messages
         );
     }
-    // What no look at the snapshot tells is written anew where that is asked for.
+    // Damage that a publication does not notice is repaired by a complete publication.
     let generation = format!("picktools:{{acme}}:g{}", current()["generation"]);
     let keys = server.keys();
     let row = keys
@@ -569,17 +578,17 @@ fn what_lies_there_damaged_is_written_anew_by_the_next_publication() {
     keys.iter()
         .filter(|key| key.contains(":df:"))
         .for_each(|key| drop(server.ask(&["DEL", key])));
-    let found = verify(&store(&server.url(), "acme"), &|_, _| {}).expect("it is read");
-    assert_eq!(found.faults, 2, "{:?}", found.told);
+    let verification = verify(&store(&server.url(), "acme"), &|_, _| {}).expect("it is read");
+    assert_eq!(verification.faults, 2, "{:?}", verification.messages);
     let publication =
         publish_anew(&engine, &store(&server.url(), "acme"), &|_, _| {}).expect("it is published");
     assert!(publication.anew && publication.written == engine.catalog().len());
-    let found = verify(&store(&server.url(), "acme"), &|_, _| {}).expect("it is read");
+    let verification = verify(&store(&server.url(), "acme"), &|_, _| {}).expect("it is read");
     assert_eq!(
-        (found.tools, found.faults),
+        (verification.tools, verification.faults),
         (engine.catalog().len(), 0),
         "{:?}",
-        found.told
+        verification.messages
     );
     let generation = format!("picktools:{{acme}}:g{}:", publication.generation);
     let is_left =
@@ -587,7 +596,7 @@ fn what_lies_there_damaged_is_written_anew_by_the_next_publication() {
     assert_eq!(
         server.keys().iter().find(is_left),
         None,
-        "former generations are gone"
+        "previous generations are removed"
     );
     for key in ["picktools:{acme}:gateway:pins", "picktools:{acmes}:g1:head"] {
         assert_eq!(
@@ -599,7 +608,7 @@ fn what_lies_there_damaged_is_written_anew_by_the_next_publication() {
 }
 
 #[test]
-fn numbers_and_generations_may_be_lost_or_damaged_and_nothing_is_left_behind() {
+fn lost_counters_and_generations_leave_no_garbage() {
     let server = StoreServer::with_search(&[]);
     let engine = Engine::new(workplace()).expect("it is indexed");
     let tools: Vec<_> = workplace()
@@ -637,35 +646,35 @@ fn numbers_and_generations_may_be_lost_or_damaged_and_nothing_is_left_behind() {
         for anew in [false, true] {
             server.ask(&["FLUSHALL"]);
             let before = published(&engine, &server.url());
-            // What a publisher leaves behind that is killed, of the next two numbers: the one with
-            // an index.
+            // The remains of killed publishers with the next two numbers, one of them with an
+            // index.
             for (number, has_index) in [(before.version + 1, true), (before.version + 2, false)] {
-                let of = |what: &str| format!("picktools:{{acme}}:g{number}{what}");
+                let key = |suffix: &str| format!("picktools:{{acme}}:g{number}{suffix}");
                 if has_index {
                     server.ask(&[
                         "FT.CREATE",
-                        &of(""),
+                        &key(""),
                         "ON",
                         "HASH",
                         "PREFIX",
                         "1",
-                        &of(":t:"),
+                        &key(":t:"),
                         "SCHEMA",
                         "w",
                         "TEXT",
                     ]);
                 }
-                server.ask(&["HSET", &of(":t:00"), "w", "word"]);
-                server.ask(&["SADD", &of(":tools"), "no key"]);
-                server.ask(&["HSET", &of(":df:0"), "12345678", "7"]);
+                server.ask(&["HSET", &key(":t:00"), "w", "word"]);
+                server.ask(&["SADD", &key(":tools"), "no key"]);
+                server.ask(&["HSET", &key(":df:0"), "12345678", "7"]);
                 server.ask(&["SADD", generations, &number.to_string()]);
             }
             damage.iter().for_each(|command| drop(server.ask(command)));
-            let to = store(&server.url(), "acme");
+            let target = store(&server.url(), "acme");
             let publication = if anew {
-                publish_anew(&half, &to, &|_, _| {})
+                publish_anew(&half, &target, &|_, _| {})
             } else {
-                publish(&half, &to, &|_, _| {})
+                publish(&half, &target, &|_, _| {})
             };
             let publication =
                 publication.unwrap_or_else(|error| panic!("{damage:?}, {anew}: {error}"));
@@ -673,14 +682,14 @@ fn numbers_and_generations_may_be_lost_or_damaged_and_nothing_is_left_behind() {
                 publication.version > before.version,
                 "{damage:?}: {publication:?}"
             );
-            let found = verify(&to, &|_, _| {}).expect("it is read");
+            let verification = verify(&target, &|_, _| {}).expect("it is read");
             assert_eq!(
-                (found.tools, found.faults),
+                (verification.tools, verification.faults),
                 (half.catalog().len(), 0),
                 "{damage:?}, {anew}: {:?}",
-                found.told
+                verification.messages
             );
-            collect(&to).expect("it is removed");
+            collect(&target).expect("it is removed");
             let own = format!("picktools:{{acme}}:g{}:", publication.generation);
             let is_left = |key: &&String| {
                 key.starts_with("picktools:{acme}:g")
@@ -704,7 +713,7 @@ fn numbers_and_generations_may_be_lost_or_damaged_and_nothing_is_left_behind() {
 }
 
 #[test]
-fn rows_that_are_gone_are_told_and_a_lock_of_nobody_runs_out() {
+fn missing_tool_list_is_reported_and_stale_lock_expires() {
     let (server, engine, _) = with_workplace();
     let reader = shared(&server.url(), 0);
     let expected = best(&reader);
@@ -718,11 +727,10 @@ fn rows_that_are_gone_are_told_and_a_lock_of_nobody_runs_out() {
         try_publish(&engine, &server.url()),
         Err(StoreError::Busy { .. })
     ));
-    let left: i64 =
+    let expiry: i64 =
         redis::from_redis_value(server.ask(&["PTTL", "picktools:{acme}:lock"])).expect("a number");
-    assert!((1..=60_000).contains(&left), "{left}");
-    // All rows but that they are listed: the index forgets them with the keys, but for names a pick
-    // asks it.
+    assert!((1..=60_000).contains(&expiry), "{expiry}");
+    // The list of tools is removed.
     let fresh = shared(&server.url(), 0);
     server.ask(&[
         "DEL",
@@ -730,7 +738,7 @@ fn rows_that_are_gone_are_told_and_a_lock_of_nobody_runs_out() {
     ]);
     let refused = fresh
         .pick(&picktools::Query::new(REQUEST), &wide())
-        .expect_err("nobody knows which tools there are");
+        .expect_err("the list of tools is missing");
     assert!(refused.to_string().contains("--anew"), "{refused}");
     let selection = pick(&reader, REQUEST, &wide());
     assert!(is_degraded(&selection));

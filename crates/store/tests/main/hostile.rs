@@ -1,5 +1,4 @@
-//! Hostile names, texts and requests in a store's query syntax, and tenants that reach for each
-//! other's tools.
+//! Hostile names, texts and requests in query syntax, and isolation of tenants.
 
 use std::time::{Duration, Instant};
 
@@ -17,8 +16,7 @@ use twox_hash::XxHash3_64;
 
 use crate::support::{ids, pick, published, shared, store, wide, with_workplace};
 
-/// Written down before anything of a request went to a store: what means something in a query, an
-/// index or a protocol.
+/// Texts with a special meaning in queries, in the index or in the protocol.
 const ATTEMPTS: [&str; 24] = [
     "*",
     "-@p:{nobody}",
@@ -46,8 +44,8 @@ const ATTEMPTS: [&str; 24] = [
     "RETURN 1 r",
 ];
 
-/// A catalog of a stranger, and how another tenant is told apart from it.
-fn hostile(texts: &[String]) -> Vec<Tool> {
+/// Returns tools with these texts in their names, sources, tags and roles.
+fn hostile_tools(texts: &[String]) -> Vec<Tool> {
     let tools = texts.iter().enumerate().map(|(number, text)| {
         let mut tool = tool(
             &format!("src {text}"),
@@ -71,10 +69,11 @@ fn secrets() -> Catalog {
     .expect("valid")
 }
 
-/// Publishes a hostile catalog and asks it hostile things: nothing fails, nothing of another tenant
-/// comes, and nothing that may not be seen.
+/// Publishes hostile tools, and picks for hostile requests.
+///
+/// Picks must equal those of a local engine, and contain no tools of another tenant.
 fn attempt(server: &StoreServer, texts: &[String], requests: &[String]) {
-    let tools = hostile(texts);
+    let tools = hostile_tools(texts);
     let Ok(catalog) = Catalog::from_tools(tools) else {
         return;
     };
@@ -126,7 +125,7 @@ fn attempt(server: &StoreServer, texts: &[String], requests: &[String]) {
 }
 
 #[test]
-fn nothing_that_is_written_in_query_syntax_is_read_as_a_query() {
+fn query_syntax_in_texts_is_never_executed() {
     let server = StoreServer::with_search(&[]);
     publish(
         &Engine::new(secrets()).expect("indexed"),
@@ -137,10 +136,10 @@ fn nothing_that_is_written_in_query_syntax_is_read_as_a_query() {
     let texts = ATTEMPTS.map(str::to_owned);
     let usable: Vec<String> = texts
         .iter()
-        .filter(|text| Catalog::from_tools(hostile(&[(*text).clone()])).is_ok())
+        .filter(|text| Catalog::from_tools(hostile_tools(&[(*text).clone()])).is_ok())
         .cloned()
         .collect();
-    assert!(usable.len() > 12, "most of them are names: {usable:?}");
+    assert!(usable.len() > 12, "most texts are valid names: {usable:?}");
     attempt(&server, &usable, &texts);
     assert_eq!(
         picktools_store::verify(&store(&server.url(), "other"), &|_, _| {})
@@ -150,9 +149,9 @@ fn nothing_that_is_written_in_query_syntax_is_read_as_a_query() {
     );
 }
 
-/// As often as there is time for: `PICKTOOLS_FUZZ_S` has the seconds, 5 unless told otherwise.
+/// Runs for `PICKTOOLS_FUZZ_S` seconds, 5 by default.
 #[test]
-fn random_texts_in_query_syntax_are_never_a_query() {
+fn random_query_syntax_is_never_executed() {
     let server = StoreServer::with_search(&[]);
     publish(
         &Engine::new(secrets()).expect("indexed"),
@@ -164,7 +163,7 @@ fn random_texts_in_query_syntax_are_never_a_query() {
         .ok()
         .and_then(|seconds| seconds.parse().ok())
         .unwrap_or(5);
-    let until = Instant::now() + Duration::from_secs(seconds);
+    let deadline = Instant::now() + Duration::from_secs(seconds);
     let sign = prop::sample::select(
         r#"@-|(){}[]*%~$=>"':\;,.<> 	pmsnvdr019aé中"#
             .chars()
@@ -180,8 +179,8 @@ fn random_texts_in_query_syntax_are_never_a_query() {
         prop::collection::vec(text, 1..3),
     );
     let mut rounds = 0;
-    while Instant::now() < until {
-        // One of its own for each round: a runner counts its cases over all runs.
+    while Instant::now() < deadline {
+        // A new runner for each round, because a runner counts its cases over all runs.
         let mut runner = TestRunner::new(Config {
             cases: 1,
             failure_persistence: None,
@@ -198,9 +197,9 @@ fn random_texts_in_query_syntax_are_never_a_query() {
 }
 
 #[test]
-fn a_tenant_sees_nothing_of_another_even_where_the_names_are_alike() {
+fn tenants_with_similar_names_are_isolated() {
     let server = StoreServer::with_search(&[]);
-    let of = |tenant: &str, name: &str| {
+    let publish_for = |tenant: &str, name: &str| {
         let tools = [
             tool("notes", name, "Reads the notes of a meeting"),
             tool("notes", "write_notes", "Writes notes"),
@@ -208,9 +207,9 @@ fn a_tenant_sees_nothing_of_another_even_where_the_names_are_alike() {
         let engine = Engine::new(Catalog::from_tools(tools).expect("valid")).expect("indexed");
         publish(&engine, &store(&server.url(), tenant), &|_, _| {}).expect("published");
     };
-    of("a", "read_notes_of_a");
-    of("a-1", "read_notes_of_a1");
-    of("b", "read_notes_of_b");
+    publish_for("a", "read_notes_of_a");
+    publish_for("a-1", "read_notes_of_a1");
+    publish_for("b", "read_notes_of_b");
     for (tenant, name) in [
         ("a", "notes/read_notes_of_a"),
         ("a-1", "notes/read_notes_of_a1"),
@@ -219,7 +218,7 @@ fn a_tenant_sees_nothing_of_another_even_where_the_names_are_alike() {
         let engine = SharedEngine::open(
             store(&server.url(), tenant),
             SharedOptions {
-                whole: 0,
+                max_local_tools: 0,
                 ..SharedOptions::default()
             },
         )
@@ -243,8 +242,8 @@ fn a_tenant_sees_nothing_of_another_even_where_the_names_are_alike() {
     }
 }
 
-/// A row whose definition is another, under the key that it then has.
-fn forged(
+/// Replaces the definition of a row, and returns the row with its new key.
+fn forge_row(
     row: &[u8],
     models: &[String],
     definition: impl Fn(&str) -> String,
@@ -281,10 +280,9 @@ fn forged(
 }
 
 #[test]
-fn a_forged_definition_that_fits_its_key_is_no_tool_even_where_it_shows_late() {
+fn forged_definition_with_a_valid_key_is_refused() {
     let request = "book a meeting room for tomorrow";
-    // Written down before definitions were read in two steps; the first shows at once, the others
-    // when all is needed.
+    // The first forgery is found in the outline, the others in the complete definition.
     let forgeries = [
         ("\"name\":", "\"safe\":true,\"safe\":false,\"name\":"),
         ("\"description\":\"", "\"description\":\"\\ud800"),
@@ -299,10 +297,10 @@ fn a_forged_definition_that_fits_its_key_is_no_tool_even_where_it_shows_late() {
         let best = ids(&pick(&reader, request, &wide())).swap_remove(0);
         let models = status(&store()).expect("it answers").models;
         let generation = format!("picktools:{{acme}}:g{}", publication.generation);
-        let row_of = |key: &str| -> Vec<u8> {
+        let read_row = |key: &str| -> Vec<u8> {
             redis::from_redis_value(server.ask(&["HGET", key, "r"])).expect("a row")
         };
-        let holds =
+        let is_best =
             |row: &[u8]| String::from_utf8_lossy(row).contains(&format!("{{\"id\":\"{best}\""));
         let rows: Vec<String> = server
             .keys()
@@ -311,9 +309,9 @@ fn a_forged_definition_that_fits_its_key_is_no_tool_even_where_it_shows_late() {
             .collect();
         let old = rows
             .into_iter()
-            .find(|key| holds(&row_of(key)))
+            .find(|key| is_best(&read_row(key)))
             .expect("the row of the best tool");
-        let (key, row) = forged(&row_of(&old), &models, |definition| {
+        let (key, row) = forge_row(&read_row(&old), &models, |definition| {
             assert!(definition.contains(from), "{definition}");
             definition.replacen(from, to, 1)
         });
@@ -329,25 +327,29 @@ fn a_forged_definition_that_fits_its_key_is_no_tool_even_where_it_shows_late() {
         server.ask_bytes(&[b"SREM", format!("{generation}:tools").as_bytes(), &old]);
         server.ask_bytes(&[b"SADD", format!("{generation}:tools").as_bytes(), &key]);
 
-        let is_told = |selection: &Selection| {
+        let reports_damage = |selection: &Selection| {
             selection
                 .degraded
                 .iter()
                 .any(|part| part.reason.contains("damaged"))
         };
-        // What the reader has kept stands in, and it goes on in the same way.
+        // The reader continues with its cache.
         for _ in 0..2 {
             let selection = pick(&reader, request, &wide());
-            assert!(is_told(&selection), "{number}: {:?}", selection.degraded);
+            assert!(
+                reports_damage(&selection),
+                "{number}: {:?}",
+                selection.degraded
+            );
             assert_eq!(ids(&selection)[0], best, "{number}");
             std::thread::sleep(Duration::from_millis(1_100));
         }
-        // Who has kept nothing has other tools at most.
+        // A reader with an empty cache picks only other tools.
         let fresh = shared(&server.url(), 0);
         match fresh.pick(&Query::new(request), &wide()) {
             Ok(selection) => {
                 assert!(
-                    number > 0 && is_told(&selection),
+                    number > 0 && reports_damage(&selection),
                     "{number}: {:?}",
                     selection.degraded
                 );
@@ -362,10 +364,10 @@ fn a_forged_definition_that_fits_its_key_is_no_tool_even_where_it_shows_late() {
                 "{number}: {error}"
             ),
         }
-        // Who reads all tells at once.
+        // Loading the complete snapshot reports the damage at once.
         let refused = [
-            SharedEngine::open(store(), SharedOptions::default()).expect_err("it is read whole"),
-            SharedCatalog::open(store()).expect_err("it is read whole"),
+            SharedEngine::open(store(), SharedOptions::default()).expect_err("all rows are read"),
+            SharedCatalog::open(store()).expect_err("all rows are read"),
         ];
         for error in refused {
             assert!(
@@ -373,17 +375,20 @@ fn a_forged_definition_that_fits_its_key_is_no_tool_even_where_it_shows_late() {
                 "{number}: {error}"
             );
         }
-        let found = verify(&store(), &|_, _| {}).expect("the others are read");
+        let verification = verify(&store(), &|_, _| {}).expect("the others are read");
         assert!(
-            found.told.iter().any(|fault| fault.contains(&hex)),
+            verification
+                .messages
+                .iter()
+                .any(|fault| fault.contains(&hex)),
             "{number}: {:?}",
-            found.told
+            verification.messages
         );
     }
 }
 
 #[test]
-fn a_user_of_one_tenant_cannot_read_the_rows_of_another() {
+fn store_user_of_a_tenant_cannot_read_rows_of_another() {
     let server = StoreServer::with_search(&[]);
     published(&Engine::new(secrets()).expect("indexed"), &server.url());
     server.ask(&[
@@ -406,36 +411,34 @@ fn a_user_of_one_tenant_cannot_read_the_rows_of_another() {
     let opened = SharedEngine::open(
         store(&as_b, "acme"),
         SharedOptions {
-            whole: 0,
+            max_local_tools: 0,
             ..SharedOptions::default()
         },
     );
-    let refused = opened.expect_err("it is not for that user").to_string();
+    let refused = opened.expect_err("the user has no permission").to_string();
     assert!(
         refused.contains("NOPERM") || refused.contains("No permissions"),
         "{refused}"
     );
     assert!(
         !refused.contains("pass@"),
-        "a password is not told: {refused}"
+        "no password in the message: {refused}"
     );
     let search = ["FT.SEARCH", "picktools:{acme}:g1", "*", "RETURN", "1", "r"];
     let client = redis::Client::open(as_b.as_str()).expect("an address");
-    let mut connection = client.get_connection().expect("it may come in");
+    let mut connection = client.get_connection().expect("the user may connect");
     let searched: redis::RedisResult<redis::Value> = redis::cmd(search[0])
         .arg(&search[1..])
         .query(&mut connection);
-    let refused = searched
-        .expect_err("its index is not for that user either")
-        .to_string();
+    let refused = searched.expect_err("the user may not search").to_string();
     assert!(refused.contains("permissions"), "{refused}");
-    // Its own part it can publish and read.
+    // The user can publish and read the data of its tenant.
     let engine = Engine::new(secrets()).expect("indexed");
-    publish(&engine, &store(&as_b, "b"), &|_, _| {}).expect("it may write there");
+    publish(&engine, &store(&as_b, "b"), &|_, _| {}).expect("the user may write");
     let own = SharedEngine::open(
         store(&as_b, "b"),
         SharedOptions {
-            whole: 0,
+            max_local_tools: 0,
             ..SharedOptions::default()
         },
     )
@@ -447,7 +450,7 @@ fn a_user_of_one_tenant_cannot_read_the_rows_of_another() {
 }
 
 #[test]
-fn a_password_is_told_nowhere() {
+fn password_is_in_no_message() {
     for address in [
         "redis://user:hunter2@127.0.0.1:1/0",
         "redis://:hunter2@127.0.0.1:1",
@@ -456,14 +459,14 @@ fn a_password_is_told_nowhere() {
         "hunter2@nowhere:x",
         "redis://u:hunter2@[::1/0",
     ] {
-        let told = match RedisStore::new(RedisOptions::new(address)) {
+        let message = match RedisStore::new(RedisOptions::new(address)) {
             Ok(store) => {
-                let failed = SharedEngine::open(store, SharedOptions::default())
-                    .expect_err("nobody is there");
+                let failed =
+                    SharedEngine::open(store, SharedOptions::default()).expect_err("no server");
                 format!("{failed} {failed:?}")
             }
             Err(error) => format!("{error} {error:?}"),
         };
-        assert!(!told.contains("hunter2"), "{told}");
+        assert!(!message.contains("hunter2"), "{message}");
     }
 }

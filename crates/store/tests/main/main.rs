@@ -1,5 +1,4 @@
-//! A catalog in a store that several share, against a real server, which `scripts/fetch-store.sh`
-//! fetches.
+//! Tests of shared catalogs against a real server, which `scripts/fetch-store.sh` fetches.
 
 mod eligibility;
 mod faults;

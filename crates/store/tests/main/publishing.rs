@@ -1,5 +1,4 @@
-//! What is published is what is picked from: the same picks, scores and reasons as of a local
-//! engine.
+//! Publications: a shared engine has the picks, scores and reasons of a local engine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use picktools::catalog::Changes;
-use picktools::embed::{EmbedError, EmbedProgress, Embedder, ModelKind, Role, StaticEmbedder};
+use picktools::embed::{EmbedError, EmbedProgress, Embedder, ModelKind, StaticEmbedder, TextRole};
 use picktools::examples::Examples;
 use picktools::{Catalog, Engine, PickOptions, Query, Selection, Tool};
 use picktools_store::{
     SharedCatalog, SharedEngine, SharedOptions, StoreError, collect, publish, status, verify,
 };
-use picktools_testing::store::{Line, Relay, StoreServer};
+use picktools_testing::store::{Relay, RelayMode, StoreServer};
 use picktools_testing::{tool, workplace};
 use picktools_tuned::TunedEmbedder;
 use proptest::prelude::*;
@@ -23,9 +22,9 @@ use crate::support::{
     REQUESTS, ids, pick, published, shared, store, try_publish, wide, with_workplace, within,
 };
 
-/// What is said of each pick: the tool, the score and why.
-fn said(selection: &Selection) -> Vec<(String, String, String)> {
-    let said = |pick: &picktools::Pick| {
+/// Returns the tool, the score and the reason of each pick.
+fn describe_picks(selection: &Selection) -> Vec<(String, String, String)> {
+    let describe = |pick: &picktools::Pick| {
         (
             pick.tool.id.clone(),
             format!("{:.3}", pick.score),
@@ -36,11 +35,11 @@ fn said(selection: &Selection) -> Vec<(String, String, String)> {
         .picks
         .iter()
         .chain(&selection.required)
-        .map(said)
+        .map(describe)
         .collect()
 }
 
-/// So many picks that candidates are a good part of the catalog.
+/// Returns options with so many picks that the candidates are a large part of the catalog.
 fn several() -> PickOptions {
     PickOptions {
         max_candidates: 16,
@@ -49,60 +48,68 @@ fn several() -> PickOptions {
 }
 
 #[test]
-fn a_shared_catalog_gives_the_picks_scores_and_reasons_of_a_local_one() {
+fn shared_engine_picks_like_a_local_engine() {
     let server = StoreServer::with_search(&[]);
     let local = Engine::new(workplace()).expect("it is indexed");
     let publication = published(&local, &server.url());
     assert!(publication.anew && publication.written == local.catalog().len());
-    for whole in [0, 1_000] {
-        let shared = shared(&server.url(), whole);
-        assert_eq!(shared.state().whole, whole > 0);
+    for max_local_tools in [0, 1_000] {
+        let shared = shared(&server.url(), max_local_tools);
+        assert_eq!(shared.state().is_complete, max_local_tools > 0);
         for request in REQUESTS {
-            let here = local
+            let expected = local
                 .pick(&Query::new(request), &several())
                 .expect("it picks");
-            let there = pick(&shared, request, &several());
-            assert_eq!(said(&there), said(&here), "{request}, {whole} kept whole");
-            // Of few picks there are few candidates, and scores may be off in the third place.
+            let selection = pick(&shared, request, &several());
+            assert_eq!(
+                describe_picks(&selection),
+                describe_picks(&expected),
+                "{request}, {max_local_tools} cached"
+            );
+            // With few picks there are few candidates, and scores may differ slightly.
             let few = PickOptions::default();
-            let (here_too, there_too) = (
-                local.pick(&Query::new(request), &few).expect("it picks"),
-                pick(&shared, request, &few),
+            let expected_few = local.pick(&Query::new(request), &few).expect("it picks");
+            let selection_few = pick(&shared, request, &few);
+            assert_eq!(
+                ids(&selection_few),
+                ids(&expected_few),
+                "{request}, {max_local_tools} cached"
             );
             assert_eq!(
-                ids(&there_too),
-                ids(&here_too),
-                "{request}, {whole} kept whole"
+                selection.ineligible.counts, expected.ineligible.counts,
+                "{request}, {max_local_tools} cached"
             );
             assert_eq!(
-                there.ineligible.counts, here.ineligible.counts,
-                "{request}, {whole} kept whole"
+                selection.ineligible.total, expected.ineligible.total,
+                "{request}"
             );
-            assert_eq!(there.ineligible.total, here.ineligible.total, "{request}");
-            assert_eq!(there.catalog_digest, here.catalog_digest);
-            assert!(there.degraded.is_empty(), "{:?}", there.degraded);
+            assert_eq!(selection.catalog_digest, expected.catalog_digest);
+            assert!(selection.degraded.is_empty(), "{:?}", selection.degraded);
             assert_eq!(
-                there.snapshot.as_ref().map(|snapshot| snapshot.version),
+                selection.snapshot.as_ref().map(|snapshot| snapshot.version),
                 Some(publication.version)
             );
         }
     }
-    let found = verify(&store(&server.url(), "acme"), &|_, _| {}).expect("it is read");
+    let verification = verify(&store(&server.url(), "acme"), &|_, _| {}).expect("it is read");
     assert_eq!(
-        (found.tools, found.faults),
+        (verification.tools, verification.faults),
         (local.catalog().len(), 0),
         "{:?}",
-        found.told
+        verification.messages
     );
-    // Nothing has changed: nothing is written.
-    let again = published(&local, &server.url());
-    assert_eq!((again.version, again.written), (publication.version, 0));
+    // Without changes, nothing is written.
+    let unchanged = published(&local, &server.url());
+    assert_eq!(
+        (unchanged.version, unchanged.written),
+        (publication.version, 0)
+    );
 }
 
 /// The static model under another name, which counts the texts that it embeds.
-struct Counting(Arc<StaticEmbedder>, AtomicUsize);
+struct CountingEmbedder(Arc<StaticEmbedder>, AtomicUsize);
 
-impl Embedder for Counting {
+impl Embedder for CountingEmbedder {
     fn identity(&self) -> &str {
         "counting"
     }
@@ -117,7 +124,7 @@ impl Embedder for Counting {
 
     fn embed(
         &self,
-        role: Role,
+        role: TextRole,
         texts: &[&str],
         progress: EmbedProgress<'_>,
     ) -> Result<Vec<Vec<f32>>, EmbedError> {
@@ -127,7 +134,7 @@ impl Embedder for Counting {
 }
 
 #[test]
-fn examples_of_definitions_find_and_rank_as_they_do_locally_and_are_not_embedded_again() {
+fn examples_rank_like_locally_and_are_embedded_once() {
     let server = StoreServer::with_search(&[]);
     let mut tools: Vec<Tool> = workplace()
         .tools()
@@ -135,7 +142,7 @@ fn examples_of_definitions_find_and_rank_as_they_do_locally_and_are_not_embedded
         .map(|tool| Tool::clone(tool))
         .collect();
     tools.push(tool("clock", "set_alarm", "Sets an alarm"));
-    let of_alarm = [
+    let alarm_examples = [
         "wake me up at seven",
         "get me out of bed early",
         "wake me up before the train leaves",
@@ -143,7 +150,10 @@ fn examples_of_definitions_find_and_rank_as_they_do_locally_and_are_not_embedded
     ];
     for tool in &mut tools {
         tool.examples = match &*tool.name {
-            "set_alarm" => of_alarm.iter().map(|&example| example.to_owned()).collect(),
+            "set_alarm" => alarm_examples
+                .iter()
+                .map(|&example| example.to_owned())
+                .collect(),
             "book_meeting_room" | "send_email" => {
                 vec![
                     format!("the usual {} for seven", tool.name),
@@ -153,12 +163,12 @@ fn examples_of_definitions_find_and_rank_as_they_do_locally_and_are_not_embedded
             _ => Vec::new(),
         };
     }
-    let model = Arc::new(Counting(
+    let model = Arc::new(CountingEmbedder(
         StaticEmbedder::shared().expect("it is inside"),
         AtomicUsize::new(0),
     ));
     let embedder = Arc::clone(&model) as Arc<dyn Embedder>;
-    let given = Examples::from_slice(
+    let file_examples = Examples::from_slice(
         b"{\"tool\": \"clock/set_alarm\", \"request\": \"ring at noon\"}",
         "given",
     );
@@ -170,12 +180,12 @@ fn examples_of_definitions_find_and_rank_as_they_do_locally_and_are_not_embedded
         builder.build().expect("it is indexed")
     };
     let local = build(Examples::default());
-    // What a file gave is not published, and changes nothing of what is.
-    published(&build(given.expect("an example")), &server.url());
-    let open = |whole| {
+    // Examples of a file are not published, and do not change the published data.
+    published(&build(file_examples.expect("an example")), &server.url());
+    let open = |max_local_tools| {
         let options = SharedOptions {
             model: Some(Arc::clone(&embedder)),
-            whole,
+            max_local_tools,
             ..SharedOptions::default()
         };
         SharedEngine::open(store(&server.url(), "acme"), options).expect("it opens")
@@ -188,15 +198,15 @@ fn examples_of_definitions_find_and_rank_as_they_do_locally_and_are_not_embedded
             REQUESTS[1],
         ] {
             let before = model.1.load(Ordering::Relaxed);
-            let there = pick(shared, request, &several());
+            let selection = pick(shared, request, &several());
             let embedded = model.1.load(Ordering::Relaxed) - before;
             assert!(
                 embedded <= 4,
-                "the request and its parts, and no example: {embedded}"
+                "only the request and its parts are embedded: {embedded}"
             );
             assert_eq!(
-                said(&there),
-                said(
+                describe_picks(&selection),
+                describe_picks(
                     &local
                         .pick(&Query::new(request), &several())
                         .expect("it picks")
@@ -204,16 +214,16 @@ fn examples_of_definitions_find_and_rank_as_they_do_locally_and_are_not_embedded
                 "{request}"
             );
         }
-        // No word of this stands in the tool itself.
-        let woken = pick(shared, "please wake me up", &wide());
+        // No word of this request occurs in the tool itself.
+        let selection = pick(shared, "please wake me up", &wide());
         assert_eq!(
-            ids(&woken).first().map(String::as_str),
+            ids(&selection).first().map(String::as_str),
             Some("clock/set_alarm")
         );
     };
     compare(&open(0));
     compare(&open(1_000));
-    // Counts stay right when tools with examples go and come.
+    // Counts stay correct when tools with examples are removed and added.
     tools.retain(|tool| tool.name != "book_meeting_room");
     published(
         &local
@@ -221,13 +231,16 @@ fn examples_of_definitions_find_and_rank_as_they_do_locally_and_are_not_embedded
             .expect("it is indexed"),
         &server.url(),
     );
-    let again = published(&local, &server.url());
-    assert!(!again.anew && again.written > 0, "{again:?}");
+    let republished = published(&local, &server.url());
+    assert!(
+        !republished.anew && republished.written > 0,
+        "{republished:?}"
+    );
     compare(&open(0));
 }
 
 #[test]
-fn a_change_is_seen_by_two_engines_and_only_what_changed_is_written() {
+fn change_reaches_all_engines_and_writes_only_differences() {
     let (server, engine, _) = with_workplace();
     let (one, other) = (shared(&server.url(), 0), shared(&server.url(), 1_000));
     let request = "calibrate the espresso machine";
@@ -248,14 +261,14 @@ fn a_change_is_seen_by_two_engines_and_only_what_changed_is_written() {
     assert!(!publication.anew);
     assert_eq!((publication.written, publication.removed), (1, 0));
     for engine in [&one, &other] {
-        let is_there = || {
+        let is_picked = || {
             ids(&pick(engine, request, &wide()))
                 .first()
                 .is_some_and(|id| id == "kitchen/calibrate_machine")
         };
-        within(Duration::from_secs(5), "it is seen", is_there);
+        within(Duration::from_secs(5), "the tool is picked", is_picked);
     }
-    // It goes again, and so does what was kept of it.
+    // The tool is removed, also from the caches.
     published(&engine, &server.url());
     for engine in [&one, &other] {
         let is_gone = || {
@@ -263,12 +276,12 @@ fn a_change_is_seen_by_two_engines_and_only_what_changed_is_written() {
                 .iter()
                 .all(|id| id != "kitchen/calibrate_machine")
         };
-        within(Duration::from_secs(5), "it is gone", is_gone);
+        within(Duration::from_secs(5), "the tool is removed", is_gone);
     }
 }
 
 #[test]
-fn definitions_are_those_that_were_published_and_what_changes_is_read() {
+fn shared_catalog_follows_and_reads_only_new_definitions() {
     let (server, engine, publication) = with_workplace();
     let mut shared = SharedCatalog::open(store(&server.url(), "acme")).expect("it opens");
     assert_eq!(
@@ -295,16 +308,16 @@ fn definitions_are_those_that_were_published_and_what_changes_is_read() {
         .expect("it is indexed");
     published(&changed, &server.url());
     let rows = || server.keys().into_iter().filter(|key| key.contains(":t:"));
-    // What is known is not read again: nothing of it is there any more.
-    let of_kettle = |key: &String| {
+    // Known definitions are not read again, so their rows can be removed.
+    let is_kettle = |key: &String| {
         let row: Vec<u8> = redis::from_redis_value(server.ask(&["HGET", key, "r"])).expect("a row");
         String::from_utf8_lossy(&row).contains("descale_kettle")
     };
     rows()
-        .filter(|key| !of_kettle(key))
+        .filter(|key| !is_kettle(key))
         .for_each(|key| drop(server.ask(&["DEL", &key])));
     assert!(shared.follow().expect("it is read"));
-    // What has come stands where it stood when it was written, beside what is there.
+    // The order may differ, because new tools have the positions of their publication.
     let by_id = |catalog: &Catalog| {
         catalog
             .tools()
@@ -324,7 +337,7 @@ fn definitions_are_those_that_were_published_and_what_changes_is_read() {
     assert_eq!(
         shared.catalog().len(),
         changed.catalog().len(),
-        "what there was stays"
+        "the catalog stays unchanged"
     );
     published(&engine, &server.url());
     assert!(shared.follow().expect("it is read"));
@@ -336,11 +349,11 @@ fn definitions_are_those_that_were_published_and_what_changes_is_read() {
 }
 
 #[test]
-fn of_two_publishers_at_once_one_waits_its_turn() {
+fn concurrent_publishers_are_refused() {
     let server = StoreServer::with_search(&[]);
     let engine = Engine::new(workplace()).expect("it is indexed");
     server.ask(&["SET", "picktools:{acme}:lock", "somebody"]);
-    let refused = try_publish(&engine, &server.url()).expect_err("somebody publishes");
+    let refused = try_publish(&engine, &server.url()).expect_err("the lock is taken");
     assert!(matches!(refused, StoreError::Busy { .. }), "{refused}");
     let opened = SharedEngine::open(store(&server.url(), "acme"), SharedOptions::default());
     assert!(
@@ -352,9 +365,9 @@ fn of_two_publishers_at_once_one_waits_its_turn() {
         let (engine, url) = (engine.clone(), server.url());
         std::thread::spawn(move || try_publish(&engine, &url))
     });
-    let became = publishers.map(|publisher| publisher.join().expect("no panic"));
-    assert!(became.iter().any(Result::is_ok));
-    for refused in became.iter().filter_map(|result| result.as_ref().err()) {
+    let results = publishers.map(|publisher| publisher.join().expect("no panic"));
+    assert!(results.iter().any(Result::is_ok));
+    for refused in results.iter().filter_map(|result| result.as_ref().err()) {
         assert!(matches!(refused, StoreError::Busy { .. }), "{refused}");
     }
     assert_eq!(
@@ -366,11 +379,11 @@ fn of_two_publishers_at_once_one_waits_its_turn() {
 }
 
 #[test]
-fn what_a_publisher_leaves_behind_that_was_cut_off_counts_for_nothing_and_is_removed() {
+fn interrupted_publication_has_no_effect_and_is_removed() {
     let (server, engine, _) = with_workplace();
     let reader = shared(&server.url(), 0);
     let before = ids(&pick(&reader, "order coffee beans", &wide()));
-    // So many that the line is cut while they are written.
+    // Enough tools that the connection is closed during the publication.
     let beans = |number: usize| {
         tool(
             "beans",
@@ -385,18 +398,18 @@ fn what_a_publisher_leaves_behind_that_was_cut_off_counts_for_nothing_and_is_rem
         })
         .expect("indexed");
     let relay = Relay::to(server.address());
-    // A publisher that is killed says nothing more.
-    let cut = publish(&more, &store(&relay.url(), "acme"), &|done, _| {
+    // The publisher is interrupted.
+    let interrupted = publish(&more, &store(&relay.url(), "acme"), &|done, _| {
         if done >= 600 {
-            relay.is(Line::Closed);
+            relay.set_mode(RelayMode::Closed);
         }
     });
     assert!(
-        matches!(cut, Err(StoreError::Unavailable { .. })),
-        "{cut:?}"
+        matches!(interrupted, Err(StoreError::Unavailable { .. })),
+        "{interrupted:?}"
     );
     assert_eq!(ids(&pick(&reader, "order coffee beans", &wide())), before);
-    // The lock of one that is gone runs out; here at once.
+    // The lock would expire after a minute.
     server.ask(&["DEL", "picktools:{acme}:lock"]);
     let collected = collect(&store(&server.url(), "acme")).expect("it is removed");
     assert!(collected.keys + collected.generations > 0, "{collected:?}");
@@ -407,7 +420,7 @@ fn what_a_publisher_leaves_behind_that_was_cut_off_counts_for_nothing_and_is_rem
         0
     );
     let indexed = status(&store(&server.url(), "acme"))
-        .expect("it tells")
+        .expect("a status")
         .indexed;
     assert_eq!(indexed, Some(engine.catalog().len() as u64));
     published(&more, &server.url());
@@ -422,7 +435,7 @@ fn what_a_publisher_leaves_behind_that_was_cut_off_counts_for_nothing_and_is_rem
     );
 }
 
-/// The counts of terms as they lie there, without those that nothing holds any more.
+/// Returns the counts of terms in the store, without zeros.
 fn counts(server: &StoreServer, tenant: &str) -> BTreeMap<(bool, Vec<u8>), i64> {
     let mut counts = BTreeMap::new();
     let current: String =
@@ -430,15 +443,17 @@ fn counts(server: &StoreServer, tenant: &str) -> BTreeMap<(bool, Vec<u8>), i64> 
             .expect("text");
     let current: serde_json::Value = serde_json::from_str(&current).expect("JSON");
     let generation = format!("picktools:{{{tenant}}}:g{}:", current["generation"]);
-    for (kind, of_sources) in [("df:", false), ("sf:", true)] {
-        let of = format!("{generation}{kind}");
-        for key in server.keys().into_iter().filter(|key| key.starts_with(&of)) {
-            let held: BTreeMap<Vec<u8>, i64> =
+    for (kind, is_source) in [("df:", false), ("sf:", true)] {
+        let prefix = format!("{generation}{kind}");
+        let keys = server.keys().into_iter();
+        for key in keys.filter(|key| key.starts_with(&prefix)) {
+            let stored: BTreeMap<Vec<u8>, i64> =
                 redis::from_redis_value(server.ask(&["HGETALL", &key])).expect("counts");
             counts.extend(
-                held.into_iter()
+                stored
+                    .into_iter()
                     .filter(|(_, count)| *count != 0)
-                    .map(|(term, count)| ((of_sources, term), count)),
+                    .map(|(term, count)| ((is_source, term), count)),
             );
         }
     }
@@ -446,7 +461,7 @@ fn counts(server: &StoreServer, tenant: &str) -> BTreeMap<(bool, Vec<u8>), i64> 
 }
 
 fn tools() -> impl Strategy<Value = Vec<(u8, u8, Vec<u8>)>> {
-    // A source, a number within it, and words.
+    // The source, the number in the source, and the words.
     prop::collection::vec(
         (0..4_u8, 0..6_u8, prop::collection::vec(0..12_u8, 1..8)),
         1..24,
@@ -458,21 +473,21 @@ fn catalog(tools: &[(u8, u8, Vec<u8>)]) -> Vec<Tool> {
         "read", "write", "file", "mail", "send", "book", "room", "list", "branch", "delete",
         "note", "find",
     ];
-    let mut known = BTreeMap::new();
+    let mut tools_by_id = BTreeMap::new();
     for (source, number, words) in tools {
         let words: Vec<&str> = words.iter().map(|&word| WORDS[usize::from(word)]).collect();
-        let made = tool(
+        let generated = tool(
             &format!("source{source}"),
             &format!("{}_{number}", words[0]),
             &words.join(" "),
         );
-        known.insert(made.id.clone(), made);
+        tools_by_id.insert(generated.id.clone(), generated);
     }
-    known.into_values().collect()
+    tools_by_id.into_values().collect()
 }
 
 #[test]
-fn changes_one_after_the_other_leave_the_counts_of_what_is_published_anew() {
+fn incremental_counts_equal_those_of_a_new_publication() {
     let server = StoreServer::with_search(&[]);
     let config = ProptestConfig {
         cases: 24,
@@ -481,20 +496,28 @@ fn changes_one_after_the_other_leave_the_counts_of_what_is_published_anew() {
     };
     proptest!(config, |(states in prop::collection::vec(tools(), 2..5))| {
         server.ask(&["FLUSHALL"]);
-        let base = catalog(&(0..4).flat_map(|source| (0..40).map(move |number| (source, number, vec![number % 12, source]))).collect::<Vec<_>>());
+        let mut base = Vec::new();
+        for source in 0..4 {
+            for number in 0..40 {
+                base.push((source, number, vec![number % 12, source]));
+            }
+        }
+        let base = catalog(&base);
         let engine = |state: &[(u8, u8, Vec<u8>)]| {
             let more = catalog(state).into_iter().map(|mut tool| {
                 tool.name = format!("x_{}", tool.name);
                 tool.id = tool.qualified_name();
                 tool
             });
-            Engine::new(Catalog::from_tools(base.iter().cloned().chain(more)).expect("valid")).expect("indexed")
+            let catalog = Catalog::from_tools(base.iter().cloned().chain(more));
+            Engine::new(catalog.expect("valid")).expect("indexed")
         };
         for state in &states {
-            publish(&engine(state), &store(&server.url(), "step"), &|_, _| {}).expect("published");
-            prop_assert_eq!(verify(&store(&server.url(), "step"), &|_, _| {}).expect("read").faults, 0);
+            let target = store(&server.url(), "step");
+            publish(&engine(state), &target, &|_, _| {}).expect("published");
+            prop_assert_eq!(verify(&target, &|_, _| {}).expect("read").faults, 0);
         }
-        // What is told of the last state is the same, however it came about.
+        // The counts of the last state do not depend on the earlier states.
         let last = states.last().expect("there is one");
         publish(&engine(last), &store(&server.url(), "anew"), &|_, _| {}).expect("published");
         prop_assert_eq!(counts(&server, "step"), counts(&server, "anew"));
@@ -502,23 +525,23 @@ fn changes_one_after_the_other_leave_the_counts_of_what_is_published_anew() {
 }
 
 #[test]
-fn a_line_that_breaks_while_all_is_read_is_an_error_with_the_place() {
+fn broken_connection_while_loading_is_an_error() {
     let (server, _, _) = with_workplace();
     let relay = Relay::to(server.address());
-    relay.is(Line::Cut);
+    relay.set_mode(RelayMode::Cut);
     let opened = SharedEngine::open(store(&relay.url(), "acme"), SharedOptions::default());
-    let error = opened.expect_err("nothing comes through").to_string();
-    assert!(error.contains("did not answer within 500 ms"), "{error}");
+    let error = opened.expect_err("the connection is cut").to_string();
+    assert!(error.contains("no answer within 500 ms"), "{error}");
     assert!(matches!(server.ask(&["PING"]), Value::SimpleString(_)));
 }
 
 #[test]
-fn a_catalog_is_read_with_the_models_that_it_was_published_with_and_that_are_here() {
+fn engine_uses_the_models_that_snapshot_and_options_share() {
     let server = StoreServer::with_search(&[]);
     let open = |model: Option<Arc<dyn Embedder>>| {
         let options = SharedOptions {
             model,
-            whole: 0,
+            max_local_tools: 0,
             ..SharedOptions::default()
         };
         SharedEngine::open(store(&server.url(), "acme"), options)
@@ -529,12 +552,12 @@ fn a_catalog_is_read_with_the_models_that_it_was_published_with_and_that_are_her
             .expect("it opens") as Arc<dyn Embedder>
     };
     let request = "order a taxi to the airport";
-    let here = |engine: &Engine| {
+    let pick_locally = |engine: &Engine| {
         ids(&engine
             .pick(&Query::new(request), &wide())
             .expect("it picks"))
     };
-    // By words alone, which find no tool that has none of them.
+    // A keyword index finds no tool without a common word.
     let keyword = Engine::builder(workplace())
         .keyword_only()
         .build()
@@ -542,25 +565,25 @@ fn a_catalog_is_read_with_the_models_that_it_was_published_with_and_that_are_her
     published(&keyword, &server.url());
     let by_words = ids(&pick(&open(None).expect("it opens"), request, &wide()));
     assert!(
-        by_words.len() > 3 && here(&keyword).starts_with(&by_words),
+        by_words.len() > 3 && pick_locally(&keyword).starts_with(&by_words),
         "{by_words:?}"
     );
     assert!(
         matches!(open(Some(tuned())), Err(StoreError::Models { .. })),
-        "that model was asked for"
+        "the requested model is missing"
     );
-    // By the static one: all of it is written again.
+    // With the static model, everything is written again.
     let by_static = Engine::new(workplace()).expect("it is indexed");
     assert!(published(&by_static, &server.url()).anew);
     assert_eq!(
         ids(&pick(&open(None).expect("it opens"), request, &wide())),
-        here(&by_static)
+        pick_locally(&by_static)
     );
     assert!(matches!(
         open(Some(tuned())),
         Err(StoreError::Models { .. })
     ));
-    // By both: who has one of them ranks by that.
+    // With both models, an engine ranks with the models that it has.
     let tools = workplace()
         .tools()
         .iter()
@@ -579,10 +602,10 @@ fn a_catalog_is_read_with_the_models_that_it_was_published_with_and_that_are_her
             request,
             &wide()
         )),
-        here(&both)
+        pick_locally(&both)
     );
     assert_eq!(
         ids(&pick(&open(None).expect("it opens"), request, &wide())),
-        here(&Engine::new(few()).expect("indexed"))
+        pick_locally(&Engine::new(few()).expect("indexed"))
     );
 }

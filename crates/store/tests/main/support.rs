@@ -1,8 +1,8 @@
-//! Catalogs in a store, and what is picked from them.
+//! Helpers: stores with a published catalog, and picks.
 
 use std::time::{Duration, Instant};
 
-use picktools::options::Choice;
+use picktools::options::SelectionMode;
 use picktools::{Engine, PickOptions, Query, Selection};
 use picktools_store::{
     Publication, RedisOptions, RedisStore, SharedEngine, SharedOptions, StoreError, publish,
@@ -10,7 +10,7 @@ use picktools_store::{
 use picktools_testing::store::StoreServer;
 use picktools_testing::workplace;
 
-/// Requests of many kinds: one tool, several, names, what is ruled out, and nothing.
+/// Requests for one tool, several tools, named tools, excluded tools and no tool.
 pub(crate) const REQUESTS: [&str; 8] = [
     "book a meeting room for tomorrow at nine",
     "send the minutes to everybody and file a bug about the projector",
@@ -22,7 +22,7 @@ pub(crate) const REQUESTS: [&str; 8] = [
     "translate this",
 ];
 
-/// A store, and what was published in it.
+/// Starts a store, and publishes the workplace catalog.
 pub(crate) fn with_workplace() -> (StoreServer, Engine, Publication) {
     let (server, engine) = (
         StoreServer::with_search(&[]),
@@ -48,24 +48,24 @@ pub(crate) fn try_publish(engine: &Engine, url: &str) -> Result<Publication, Sto
     publish(engine, &store(url, "acme"), &|_, _| {})
 }
 
-/// Opens what was published; a snapshot of at most so many tools is kept whole.
-pub(crate) fn shared(url: &str, whole: usize) -> SharedEngine {
+/// Opens the published catalog. A snapshot of at most `max_local_tools` tools is loaded completely.
+pub(crate) fn shared(url: &str, max_local_tools: usize) -> SharedEngine {
     SharedEngine::open(
         store(url, "acme"),
         SharedOptions {
-            whole,
+            max_local_tools,
             ..SharedOptions::default()
         },
     )
     .expect("it opens")
 }
 
-/// Many options, so that nearly every tool that may be seen is told of.
+/// Returns options for many picks without a threshold.
 pub(crate) fn wide() -> PickOptions {
     PickOptions {
         max_candidates: 10,
         min_score: 0.0,
-        choice: Choice::Best,
+        choice: SelectionMode::Best,
         ..PickOptions::default()
     }
 }
@@ -84,11 +84,11 @@ pub(crate) fn ids(selection: &Selection) -> Vec<String> {
         .collect()
 }
 
-/// Waits until something is so.
-pub(crate) fn within(limit: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
+/// Waits until a condition holds, and fails after `limit`.
+pub(crate) fn within(limit: Duration, condition: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < limit, "{what} within {limit:?}");
+    while !holds() {
+        assert!(started.elapsed() < limit, "{condition} within {limit:?}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -1,4 +1,4 @@
-//! Sources that do what they should not: none may leave a file behind.
+//! Faulty download sources: none of them may leave a file behind.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -9,17 +9,17 @@ use super::*;
 
 const CONTENT: &[u8] = b"hello\n";
 const SHA256: &str = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
-const LIMITS: Limits = Limits {
+const LIMITS: DownloadLimits = DownloadLimits {
     bytes: 100,
     time: Duration::from_secs(20),
 };
 
-/// A destination below a folder that is not there yet, and a file to take.
-struct Place {
+/// A destination in a folder that does not exist yet, and a file as source.
+struct DownloadFixture {
     temporary: TempDir,
 }
 
-impl Place {
+impl DownloadFixture {
     fn new() -> Self {
         Self {
             temporary: tempfile::tempdir().expect("a folder can be made"),
@@ -36,9 +36,9 @@ impl Place {
         path.to_str().expect("the path is plain").to_owned()
     }
 
-    fn fetch(&self, from: &str, limits: &Limits) -> Result<(), EmbedError> {
+    fn fetch(&self, from: &str, limits: &DownloadLimits) -> Result<(), EmbedError> {
         fetch(
-            &Wanted {
+            &ExpectedFile {
                 model: "tuned",
                 sha256: SHA256,
                 to: &self.to(),
@@ -49,90 +49,97 @@ impl Place {
         )
     }
 
-    /// Checks that nothing comes of it, and returns what is said.
-    fn refused(&self, from: &str, limits: &Limits) -> String {
+    /// Checks that the download fails without a file left behind, and returns the message.
+    fn refused(&self, from: &str, limits: &DownloadLimits) -> String {
         let error = self
             .fetch(from, limits)
-            .expect_err("it is not what is wanted");
+            .expect_err("it is not what is expected");
         assert!(
             matches!(&error, EmbedError::Download { name, .. } if name == "tuned"),
             "{error}"
         );
-        let left = fs::read_dir(self.to().parent().expect("it has one")).map_or(0, Iterator::count);
-        assert_eq!(left, 0, "something stays behind: {error}");
+        let file_count =
+            fs::read_dir(self.to().parent().expect("it has one")).map_or(0, Iterator::count);
+        assert_eq!(file_count, 0, "a file was left behind: {error}");
         error.to_string()
     }
 }
 
 #[test]
-fn a_file_is_copied_with_progress_and_replaces_what_was_there() {
-    let place = Place::new();
-    let from = place.from(CONTENT);
+fn fetch_from_file_reports_progress_and_replaces_old_file() {
+    let fixture = DownloadFixture::new();
+    let from = fixture.from(CONTENT);
     for _ in 0..2 {
-        let told = Cell::new((0, None));
-        let wanted = Wanted {
+        let progress = Cell::new((0, None));
+        let expected = ExpectedFile {
             model: "tuned",
             sha256: SHA256,
-            to: &place.to(),
+            to: &fixture.to(),
         };
-        fetch(&wanted, &from, &LIMITS, &|done, total| {
-            told.set((done, total))
+        fetch(&expected, &from, &LIMITS, &|done, total| {
+            progress.set((done, total))
         })
         .expect("it is valid");
-        assert_eq!(told.get(), (6, Some(6)));
-        assert_eq!(fs::read(place.to()).expect("it is there"), CONTENT);
-        assert_eq!(sha256(&place.to()).ok().as_deref(), Some(SHA256));
-        fs::write(place.to(), b"older").expect("it can be written");
+        assert_eq!(progress.get(), (6, Some(6)));
+        assert_eq!(fs::read(fixture.to()).expect("it is there"), CONTENT);
+        assert_eq!(sha256(&fixture.to()).ok().as_deref(), Some(SHA256));
+        fs::write(fixture.to(), b"older").expect("it can be written");
     }
 }
 
 #[test]
-fn a_file_that_is_not_the_wanted_one_is_refused() {
-    let place = Place::new();
-    let text = place.refused(&place.from(b"hello!"), &LIMITS);
+fn fetch_from_wrong_file_fails() {
+    let fixture = DownloadFixture::new();
+    let text = fixture.refused(&fixture.from(b"hello!"), &LIMITS);
     assert!(
         text.contains("from.onnx")
             && text.contains(SHA256)
-            && text.contains("take the file of picktools"),
+            && text.contains("use the file of picktools"),
         "{text}"
     );
-    assert!(place.refused(&place.from(b""), &LIMITS).contains(SHA256));
     assert!(
-        place
-            .refused(&place.from(&[0; 101]), &LIMITS)
+        fixture
+            .refused(&fixture.from(b""), &LIMITS)
+            .contains(SHA256)
+    );
+    assert!(
+        fixture
+            .refused(&fixture.from(&[0; 101]), &LIMITS)
             .contains("larger than 100 bytes")
     );
-    let none = place.refused("no/such/file.onnx", &LIMITS);
+    let none = fixture.refused("no/such/file.onnx", &LIMITS);
     assert!(
         none.contains("no/such/file.onnx") && none.contains("--from"),
         "{none}"
     );
-    let folder = place
+    let folder = fixture
         .temporary
         .path()
         .to_str()
         .expect("the path is plain")
         .to_owned();
-    assert!(place.refused(&folder, &LIMITS).contains("no file"));
+    assert!(fixture.refused(&folder, &LIMITS).contains("not a file"));
     for from in ["ftp://example.org/model.onnx", "file:///model.onnx", "://"] {
         assert!(
-            place.refused(from, &LIMITS).contains("neither a file nor"),
+            fixture
+                .refused(from, &LIMITS)
+                .contains("neither a file nor"),
             "{from}"
         );
     }
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_told() {
-    let place = Place::new();
-    let from = place.from(CONTENT);
+fn fetch_to_unwritable_folder_fails() {
+    let fixture = DownloadFixture::new();
+    let from = fixture.from(CONTENT);
     let to = PathBuf::from(&from).join("below-a-file").join("model.onnx");
-    let wanted = Wanted {
+    let expected = ExpectedFile {
         model: "tuned",
         sha256: SHA256,
         to: &to,
     };
-    let error = fetch(&wanted, &from, &LIMITS, &|_, _| {})
+    let error = fetch(&expected, &from, &LIMITS, &|_, _| {})
         .expect_err("below a file is no folder")
         .to_string();
     assert!(
@@ -141,7 +148,7 @@ fn a_folder_that_cannot_be_written_is_told() {
     );
 }
 
-/// From a server of the test.
+/// Downloads from a local test server.
 mod url {
     use std::io::{BufRead, BufReader};
     use std::net::{TcpListener, TcpStream};
@@ -149,7 +156,7 @@ mod url {
 
     use super::*;
 
-    /// Starts a server that answers every request for a path as it is told; returns its URL.
+    /// Starts a server that answers each path with `answer`, and returns its URL.
     fn serve(answer: impl Fn(&str, &mut TcpStream) + Send + 'static) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let url = format!("http://{}", listener.local_addr().expect("it is bound"));
@@ -169,7 +176,7 @@ mod url {
         url
     }
 
-    /// A server with one answer.
+    /// Starts a server with one answer.
     fn server(head: &'static str, body: &'static [u8]) -> String {
         serve(move |_, stream| {
             let head = format!("HTTP/1.1 {head}\r\nConnection: close\r\n\r\n");
@@ -178,14 +185,14 @@ mod url {
     }
 
     #[test]
-    fn a_url_is_fetched_with_and_without_a_told_length_and_through_redirects() {
+    fn fetch_from_url_works_without_length_and_with_redirects() {
         for head in ["200 OK\r\nContent-Length: 6", "200 OK"] {
-            let place = Place::new();
-            place
+            let fixture = DownloadFixture::new();
+            fixture
                 .fetch(&format!("{}/m.onnx", server(head, CONTENT)), &LIMITS)
                 .expect("it is valid");
             assert_eq!(
-                fs::read(place.to()).expect("it is there"),
+                fs::read(fixture.to()).expect("it is there"),
                 CONTENT,
                 "{head}"
             );
@@ -197,15 +204,15 @@ mod url {
             };
             let _gone = stream.write_all(format!("HTTP/1.1 {answer}").as_bytes());
         });
-        let place = Place::new();
-        place
+        let fixture = DownloadFixture::new();
+        fixture
             .fetch(&format!("{redirecting}/m.onnx"), &LIMITS)
             .expect("it is valid");
-        assert_eq!(fs::read(place.to()).expect("it is there"), CONTENT);
+        assert_eq!(fs::read(fixture.to()).expect("it is there"), CONTENT);
     }
 
     #[test]
-    fn answers_that_are_not_the_file_are_refused() {
+    fn fetch_of_wrong_answers_fails() {
         for (head, body, part) in [
             (
                 "404 Not Found\r\nContent-Length: 4",
@@ -226,7 +233,7 @@ mod url {
             (
                 "200 OK\r\nContent-Length: 6",
                 b"hel",
-                "broke off after 3 of 6 bytes",
+                "stopped after 3 of 6 bytes",
             ),
             ("200 OK", b"hel", "its SHA-256 is "),
             (
@@ -237,9 +244,9 @@ mod url {
             ("200 OK", &[0; 5_000], "larger than 100 bytes"),
             ("200 OK\r\nContent-Length: many", b"hello\n", "failed"),
         ] {
-            let place = Place::new();
+            let fixture = DownloadFixture::new();
             let url = server(head, body);
-            let text = place.refused(&format!("{url}/m.onnx?token=hunter2"), &LIMITS);
+            let text = fixture.refused(&format!("{url}/m.onnx?token=hunter2"), &LIMITS);
             assert!(
                 text.contains(part) && text.contains(&url) && !text.contains("hunter2"),
                 "{head}: {text}"
@@ -248,13 +255,13 @@ mod url {
     }
 
     #[test]
-    fn a_server_that_is_gone_or_never_ends_is_given_up() {
-        let place = Place::new();
+    fn fetch_from_dead_or_endless_server_fails() {
+        let fixture = DownloadFixture::new();
         let closed = {
             let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
             listener.local_addr().expect("it is bound")
         };
-        let text = place.refused(&format!("http://{closed}/m.onnx"), &LIMITS);
+        let text = fixture.refused(&format!("http://{closed}/m.onnx"), &LIMITS);
         assert!(
             text.contains("connection") && text.contains("check the network"),
             "{text}"
@@ -265,17 +272,17 @@ mod url {
                 thread::sleep(Duration::from_millis(200));
             }
         });
-        let limits = Limits {
+        let limits = DownloadLimits {
             time: Duration::from_millis(700),
             ..LIMITS
         };
-        let text = place.refused(&slow, &limits);
+        let text = fixture.refused(&slow, &limits);
         assert!(
-            text.contains("broke off after") && text.contains("no whole answer within 700ms"),
+            text.contains("stopped after") && text.contains("no complete answer within 700ms"),
             "{text}"
         );
         for url in ["http://", "https:// /", "http://a b/"] {
-            assert!(!place.refused(url, &LIMITS).is_empty(), "{url}");
+            assert!(!fixture.refused(url, &LIMITS).is_empty(), "{url}");
         }
     }
 }

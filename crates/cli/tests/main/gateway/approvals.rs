@@ -1,4 +1,4 @@
-//! What waits for a person: calls that may do damage, and definitions that changed.
+//! Approvals: destructive calls and changed definitions that wait for a person.
 
 use std::fs;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use crate::cli::{picktools, stderr, stdout};
 use crate::support::root;
 
 #[test]
-fn a_tool_that_may_do_damage_runs_only_when_a_person_says_so() {
+fn destructive_tool_runs_only_after_confirmation() {
     let arguments = || json!({"name": "orders"});
     let place = Place::faulty();
     let mut client = place.client(&json!({}));
@@ -95,7 +95,7 @@ fn a_tool_that_may_do_damage_runs_only_when_a_person_says_so() {
 }
 
 #[test]
-fn what_an_upstream_asks_a_person_is_asked_in_its_name() {
+fn elicitation_of_upstream_is_forwarded_with_its_name() {
     let place = Place::faulty();
     let mut client = place.client(&json!({"elicitation": {}}));
     client.elicit = Some(json!({"action": "accept", "content": {"colour": "blue"}}));
@@ -111,7 +111,7 @@ fn what_an_upstream_asks_a_person_is_asked_in_its_name() {
 }
 
 #[test]
-fn a_definition_that_changes_is_held_until_somebody_approves_it() {
+fn changed_definition_is_quarantined_until_approved() {
     let place = Place::faulty();
     let approve = |arguments: &[&str]| {
         let state = place.path("state").display().to_string();
@@ -212,7 +212,7 @@ fn a_definition_that_changes_is_held_until_somebody_approves_it() {
 }
 
 #[test]
-fn a_changed_program_holds_all_and_nothing_is_believed_where_nothing_is_to_be() {
+fn changed_server_program_quarantines_all_its_tools() {
     let place = Place::faulty();
     place.write(
         "settings.json",
@@ -242,7 +242,7 @@ fn a_changed_program_holds_all_and_nothing_is_believed_where_nothing_is_to_be() 
             .expect("it runs");
         assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
     };
-    // What is approved of it speaks for nothing else of it.
+    // An approval of one tool does not cover the others.
     approve(&["--deny", "up/add"]);
     approve(&["up/echo", "--yes"]);
     eventually("it is free", || {
@@ -288,7 +288,7 @@ fn a_changed_program_holds_all_and_nothing_is_believed_where_nothing_is_to_be() 
     );
 
     let place = Place::faulty();
-    // Nothing else may let them through.
+    // Nothing else may approve them.
     place.write(
         "settings.json",
         &json!({"trust": "approve", "upstreams": {"up": {"new_tools": "approve"}}}),
@@ -314,7 +314,7 @@ fn a_changed_program_holds_all_and_nothing_is_believed_where_nothing_is_to_be() 
 }
 
 #[test]
-fn a_definition_in_which_check_finds_an_error_is_held_from_the_start() {
+fn definition_with_check_error_is_quarantined() {
     let place = Place::faulty();
     let hidden = json!({"name": "weather", "inputSchema": {"type": "object"},
         "description": "Tells the weather.\u{e0049}\u{e0067}\u{e006e}\u{e006f}\u{e0072}\u{e0065}"});
@@ -337,7 +337,7 @@ fn a_definition_in_which_check_finds_an_error_is_held_from_the_start() {
 }
 
 #[test]
-fn pins_that_cannot_be_read_are_never_all_approved() {
+fn unreadable_pins_approve_nothing() {
     let place = Place::faulty();
     drop(place.client(&json!({})).listed());
     let pins = place.path("state/gateway/pins.json");
@@ -354,7 +354,7 @@ fn pins_that_cannot_be_read_are_never_all_approved() {
     let refused = start();
     assert_eq!(refused.status.code(), Some(2));
     assert!(
-        stderr(&refused).contains("pins.json") && stderr(&refused).contains("not whole"),
+        stderr(&refused).contains("pins.json") && stderr(&refused).contains("invalid content"),
         "{}",
         stderr(&refused)
     );
@@ -366,7 +366,7 @@ fn pins_that_cannot_be_read_are_never_all_approved() {
 }
 
 #[test]
-fn a_call_waits_for_the_operator_where_the_client_cannot_ask() {
+fn call_waits_for_operator_if_client_cannot_ask() {
     let place = Place::faulty();
     let state = place.path("state").display().to_string();
     let decide = |arguments: &[&str]| {
@@ -434,7 +434,7 @@ fn a_call_waits_for_the_operator_where_the_client_cannot_ask() {
     )
     .expect("it is written");
     assert!(
-        said(&delete(&mut client, "orders")).contains("is not whole"),
+        said(&delete(&mut client, "orders")).contains("invalid content"),
         "a file cut off allows nothing"
     );
 }

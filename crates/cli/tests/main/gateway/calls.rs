@@ -1,4 +1,4 @@
-//! Tools are found and called through the gateway, and what goes wrong stays where it is.
+//! Calls through the gateway, and the isolation of failures.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Place, code, eventually, said, text, upstream};
 
 #[test]
-fn tools_are_found_described_and_called_through_the_front() {
+fn search_mode_finds_describes_and_calls_tools() {
     let place = Place::faulty();
     place.write("settings.json", &json!({"mode": "search"}));
     let mut client = place.client(&json!({}));
@@ -42,7 +42,7 @@ fn tools_are_found_described_and_called_through_the_front() {
 }
 
 #[test]
-fn what_models_get_wrong_is_understood_or_told_with_what_would_be_right() {
+fn wrong_calls_are_repaired_or_explained() {
     let place = Place::faulty();
     let mut client = place.client(&json!({}));
     for call in [
@@ -78,7 +78,7 @@ fn what_models_get_wrong_is_understood_or_told_with_what_would_be_right() {
     let wrong = client.run("up__add", json!({"a": 2}));
     assert_eq!(code(&wrong), "invalid_arguments");
     assert!(
-        said(&wrong).contains("b") && said(&wrong).contains("correct would be"),
+        said(&wrong).contains("b") && said(&wrong).contains("example of correct arguments"),
         "{wrong}"
     );
     assert_eq!(code(&client.run("up__ad", json!({}))), "unknown_tool");
@@ -95,7 +95,7 @@ fn what_models_get_wrong_is_understood_or_told_with_what_would_be_right() {
 }
 
 #[test]
-fn what_an_upstream_says_during_a_call_reaches_its_client_in_order_and_before_the_answer() {
+fn upstream_notifications_reach_the_client_in_order() {
     let place = Place::faulty();
     let mut client = place.client(&json!({}));
     let params = |name: &str, arguments: Value| json!({"name": name, "arguments": arguments, "_meta": {"progressToken": "mine"}});
@@ -150,7 +150,7 @@ fn what_an_upstream_says_during_a_call_reaches_its_client_in_order_and_before_th
 }
 
 #[test]
-fn results_go_through_as_they_are_and_what_nobody_knows_is_said() {
+fn results_are_passed_unchanged() {
     let place = Place::faulty();
     let mut client = place.client(&json!({}));
     let parts = client.run("up__parts", json!({}));
@@ -202,7 +202,7 @@ fn results_go_through_as_they_are_and_what_nobody_knows_is_said() {
 }
 
 #[test]
-fn an_upstream_that_goes_wrong_costs_its_own_call_and_no_more() {
+fn failing_upstream_fails_only_its_own_call() {
     let place = Place::faulty();
     place.write(
         "settings.json",
@@ -252,7 +252,7 @@ fn an_upstream_that_goes_wrong_costs_its_own_call_and_no_more() {
 }
 
 #[test]
-fn a_cancelled_call_is_cancelled_upstream_and_its_answer_is_nobodys() {
+fn cancelled_call_is_cancelled_upstream() {
     let place = Place::faulty();
     let mut client = place.client(&json!({}));
     let id = client.begin(
@@ -279,7 +279,7 @@ fn a_cancelled_call_is_cancelled_upstream_and_its_answer_is_nobodys() {
 }
 
 #[test]
-fn an_upstream_that_is_down_is_said_to_be_and_others_go_on() {
+fn unavailable_upstream_is_reported_and_others_work() {
     let place = Place::with(&json!({
         "gone": {"command": "no-such-program-here"},
         "up": upstream(),
@@ -309,7 +309,7 @@ fn an_upstream_that_is_down_is_said_to_be_and_others_go_on() {
 }
 
 #[test]
-fn an_upstream_that_fails_often_is_left_alone_for_a_while() {
+fn failing_upstream_opens_its_circuit_breaker() {
     let place = Place::faulty();
     place.write(
         "settings.json",
@@ -341,7 +341,7 @@ fn an_upstream_that_fails_often_is_left_alone_for_a_while() {
 }
 
 #[test]
-fn calls_at_once_are_bounded_and_none_gets_the_answer_of_another() {
+fn concurrent_calls_are_bounded_and_not_mixed_up() {
     let place = Place::faulty();
     let mut client = place.client(&json!({}));
     client.listed();
@@ -367,7 +367,7 @@ fn calls_at_once_are_bounded_and_none_gets_the_answer_of_another() {
 }
 
 #[test]
-fn malformed_frames_do_not_end_the_gateway() {
+fn malformed_frames_do_not_stop_the_gateway() {
     let place = Place::faulty();
     let mut client = place.client(&json!({}));
     client.write("this is no JSON\n");
@@ -389,7 +389,7 @@ fn malformed_frames_do_not_end_the_gateway() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_client_that_goes_leaves_nothing_behind() {
+fn disconnected_client_leaves_no_process_behind() {
     let place = Place::faulty();
     let mut client = place.client(&json!({}));
     client.begin("tools/call", &json!({"name": "up__hangs", "arguments": {}}));

@@ -1,4 +1,4 @@
-//! What a client is shown: by mode, by role, and when it changes.
+//! The listed tools of a client by mode and role, and their changes.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use super::{Place, code, eventually, gateway_program, said, upstream};
 use crate::cli::stderr;
 
 #[test]
-fn few_tools_are_shown_as_they_are_and_what_changes_is_said() {
+fn pass_through_lists_few_tools_and_notifies_changes() {
     let place = Place::faulty();
     place.write(
         "settings.json",
@@ -37,7 +37,7 @@ fn few_tools_are_shown_as_they_are_and_what_changes_is_said() {
 }
 
 #[test]
-fn who_subscribes_is_told_that_the_list_changed() {
+fn subscribed_client_is_notified_of_list_changes() {
     let place = Place::faulty();
     place.write(
         "settings.json",
@@ -74,7 +74,7 @@ fn who_subscribes_is_told_that_the_list_changed() {
 }
 
 #[test]
-fn a_single_server_keeps_its_names_and_its_own_tool_goes_before_one_in_front() {
+fn single_server_keeps_its_tool_names() {
     let place = Place::faulty();
     place.write(
         "settings.json",
@@ -99,7 +99,7 @@ fn a_single_server_keeps_its_names_and_its_own_tool_goes_before_one_in_front() {
 }
 
 #[test]
-fn a_dynamic_list_grows_by_what_is_found_and_never_shrinks() {
+fn dynamic_list_grows_and_never_shrinks() {
     let place = Place::faulty();
     place.write("settings.json", &json!({"mode": "dynamic"}));
     let mut client = place.client(&json!({}));
@@ -133,7 +133,7 @@ fn a_dynamic_list_grows_by_what_is_found_and_never_shrinks() {
 }
 
 #[test]
-fn resources_prompts_and_completions_of_upstreams_are_found_by_names_of_their_own() {
+fn resources_and_prompts_are_namespaced_per_upstream() {
     let place = Place::with(&json!({"one": upstream(), "two": upstream()}));
     let mut client = place.client(&json!({}));
     let listed = client.ask("resources/list", &json!({}));
@@ -193,7 +193,7 @@ fn resources_prompts_and_completions_of_upstreams_are_found_by_names_of_their_ow
 }
 
 #[test]
-fn what_a_role_may_not_see_is_not_there_on_any_path() {
+fn role_hides_tools_on_every_path() {
     let place = Place::with(&json!({"one": upstream(), "two": upstream()}));
     let role = json!({"access": {"deny_sources": ["two"]}, "deny": ["one/a*"]});
     place.write(
@@ -243,7 +243,7 @@ fn what_a_role_may_not_see_is_not_there_on_any_path() {
 }
 
 #[test]
-fn settings_and_names_that_mislead_are_refused_at_the_start() {
+fn misleading_settings_and_names_are_refused() {
     let refused = |servers: &Value, settings: &Value, expected: &str| {
         let place = Place::with(servers);
         place.write("settings.json", settings);
@@ -264,7 +264,11 @@ fn settings_and_names_that_mislead_are_refused_at_the_start() {
     refused(&one, &json!({"mod": "search"}), "mod");
     refused(&one, &json!({"mode": "serach"}), "serach");
     refused(&one, &json!({"upstreams": {"upp": {"call_s": 3}}}), "upp");
-    refused(&one, &json!({"upstreams": {"up": {"call_s": 0}}}), "from 1");
+    refused(
+        &one,
+        &json!({"upstreams": {"up": {"call_s": 0}}}),
+        "at least 1",
+    );
     refused(
         &one,
         &json!({"upstreams": {"up": {"trusted": true, "untrusted": true}}}),

@@ -1,5 +1,4 @@
-//! The gateway on standard input and output, before a server whose tools go right and wrong, and
-//! before real ones.
+//! The gateway on standard input and output, in front of a faulty server and of real ones.
 
 mod approvals;
 mod calls;
@@ -18,21 +17,21 @@ use tempfile::TempDir;
 
 use crate::support::root;
 
-/// How long anything may take here.
+/// The time limit of every step.
 const TIME: Duration = Duration::from_secs(40);
 
-/// A folder with a configuration of servers, settings, and what gateways keep.
+/// A folder with a configuration of servers, settings, and the gateway's state.
 pub(crate) struct Place {
     folder: TempDir,
 }
 
-/// The server whose tools go right and wrong.
+/// Returns the command of the faulty server.
 pub(crate) fn upstream() -> Value {
     json!({"command": "python3", "args": [root("crates/cli/tests/servers/upstream.py")]})
 }
 
 impl Place {
-    /// With these servers, each a server of a configuration.
+    /// Creates a folder with these servers.
     pub(crate) fn with(servers: &Value) -> Self {
         let place = Self {
             folder: tempfile::tempdir().expect("a folder"),
@@ -41,7 +40,7 @@ impl Place {
         place
     }
 
-    /// With the faulty server alone, as `up`.
+    /// Creates a folder with only the faulty server, named `up`.
     pub(crate) fn faulty() -> Self {
         let place = Self::with(&json!({}));
         let mut server = upstream();
@@ -59,7 +58,7 @@ impl Place {
         fs::write(self.path(name), value.to_string()).expect("a file");
     }
 
-    /// The arguments that stand for this place.
+    /// Returns the command-line arguments for this folder.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let shown = |name: &str| self.path(name).display().to_string();
         let mut arguments = vec![
@@ -74,7 +73,7 @@ impl Place {
         arguments
     }
 
-    /// A gateway that serves a client here, whose capabilities these are.
+    /// Starts a gateway for a client with these capabilities.
     pub(crate) fn client(&self, capabilities: &Value) -> Client {
         let mut client = self.silent_client();
         let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
@@ -88,7 +87,7 @@ impl Place {
         client
     }
 
-    /// A gateway whose client has not said anything yet.
+    /// Starts a gateway whose client has sent nothing yet.
     fn silent_client(&self) -> Client {
         let mut child = gateway_program()
             .arg("mcp")
@@ -119,7 +118,7 @@ impl Place {
         }
     }
 
-    /// What happened to the server, by event.
+    /// Returns the events of the server.
     fn happened(&self, event: &str) -> Vec<Value> {
         let log = fs::read_to_string(self.path("log")).unwrap_or_default();
         log.lines()
@@ -138,10 +137,10 @@ pub(crate) struct Client {
     child: Child,
     input: Option<ChildStdin>,
     messages: Receiver<Value>,
-    /// What was said unasked.
+    /// The notifications and requests of the gateway.
     heard: Vec<Value>,
     next: u64,
-    /// How a person answers.
+    /// The answers of the person.
     elicit: Option<Value>,
 }
 
@@ -197,12 +196,12 @@ impl Client {
         self.answer(id)
     }
 
-    /// Calls a tool of the front, or of a server.
+    /// Calls a tool of the gateway or of a server.
     pub(crate) fn call(&mut self, name: &str, arguments: Value) -> Value {
         self.ask("tools/call", &json!({"name": name, "arguments": arguments}))["result"].clone()
     }
 
-    /// Calls a tool of a server through the front.
+    /// Calls a tool of a server through the gateway's call tool.
     pub(crate) fn run(&mut self, name: &str, arguments: Value) -> Value {
         self.call("call_tool", json!({"name": name, "arguments": arguments}))
     }
@@ -221,7 +220,7 @@ impl Client {
             .collect()
     }
 
-    /// What was said unasked, of a method.
+    /// Returns the notifications of a method.
     fn told(&self, method: &str) -> Vec<&Value> {
         self.heard
             .iter()
@@ -229,7 +228,7 @@ impl Client {
             .collect()
     }
 
-    /// Closes its output, and waits for the gateway to end.
+    /// Closes the client's output, and waits for the gateway to end.
     pub(crate) fn leave(mut self) -> Option<i32> {
         self.input = None;
         ended(&mut self.child)
@@ -264,12 +263,12 @@ fn text(value: &Value) -> String {
         .to_owned()
 }
 
-/// The text of a result.
+/// Returns the text of a result.
 pub(crate) fn said(result: &Value) -> String {
     text(&result["content"][0]["text"])
 }
 
-/// The code of a refusal.
+/// Returns the code of a refusal.
 pub(crate) fn code(result: &Value) -> &str {
     assert_eq!(result["isError"], true, "{result}");
     result["_meta"]["picktools/error"]["code"]

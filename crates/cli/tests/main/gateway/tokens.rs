@@ -1,4 +1,4 @@
-//! Servers that want tokens, and the secret that they are asked for with.
+//! Servers that need access tokens, and the client secret for them.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{Place, TIME, eventually, said};
 use crate::support::root;
 
-/// A server that wants tokens, and what it was asked for them with.
+/// A server that needs access tokens, with the token requests that it received.
 struct Guarded {
     child: Child,
     url: String,
@@ -39,7 +39,7 @@ impl Guarded {
         Self { child, url, asked }
     }
 
-    /// A gateway before it, with these credentials beside what it needs.
+    /// Starts a gateway in front of the server, with further credentials.
     fn place(&self, more: &Value) -> Place {
         let mut credentials = json!({"clientId": "robot", "clientSecret": "s3cret-of-robot"});
         for (name, value) in more.as_object().expect("an object") {
@@ -57,9 +57,9 @@ impl Drop for Guarded {
 }
 
 #[test]
-fn a_server_that_wants_tokens_gets_one_and_another_when_it_runs_out() {
-    // The second says that its tokens live longer than they do: it is believed until it refuses
-    // one.
+fn access_token_is_fetched_and_renewed() {
+    // The second server states a longer lifetime than its tokens have. They are used until the
+    // server refuses one.
     for (arguments, pause) in [
         (["OWN", "4"].as_slice(), 5),
         (["OWN", "7", "3600"].as_slice(), 8),
@@ -93,10 +93,10 @@ fn a_server_that_wants_tokens_gets_one_and_another_when_it_runs_out() {
 }
 
 #[test]
-fn the_secret_goes_to_nobody_whom_the_configuration_does_not_name() {
+fn client_secret_is_sent_only_to_configured_hosts() {
     for (mode, needle) in [
-        ("OTHER", "would have its secret sent to http://127.0.0.1:"),
-        ("SILENT", "does not say where tokens come from"),
+        ("OTHER", "wants its secret sent to http://127.0.0.1:"),
+        ("SILENT", "names no token endpoint"),
     ] {
         let guarded = Guarded::start(&[mode, "60"]);
         let place = guarded.place(&json!({}));
@@ -122,7 +122,7 @@ fn the_secret_goes_to_nobody_whom_the_configuration_does_not_name() {
 }
 
 #[test]
-fn a_refused_secret_is_told_and_not_shown() {
+fn refused_client_secret_is_reported_but_not_printed() {
     let guarded = Guarded::start(&["OWN", "60"]);
     let place = guarded.place(&json!({"clientSecret": "wr0ng-secret"}));
     let mut client = place.client(&json!({}));

@@ -1,5 +1,4 @@
-//! The rules that the providers state, checked on definitions without any of the code that makes
-//! them.
+//! The rules of the providers, checked without the code that writes the definitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +6,7 @@ use picktools_provider::Provider;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// What is wrong with the `tools` of a request.
+/// Returns the violations in the `tools` of a request.
 pub(super) fn faults(provider: Provider, tools: &Value) -> Vec<String> {
     let mut found = Vec::new();
     let mut names = BTreeSet::new();
@@ -33,7 +32,7 @@ pub(super) fn faults(provider: Provider, tools: &Value) -> Vec<String> {
     found
 }
 
-/// The functions of a request, whatever they are wrapped in.
+/// Returns the functions of a request without their wrappers.
 pub(super) fn definitions(provider: Provider, tools: &Value) -> Vec<&Value> {
     let list = tools.as_array().expect("tools are a list").iter();
     match provider {
@@ -58,7 +57,7 @@ pub(super) fn definitions(provider: Provider, tools: &Value) -> Vec<&Value> {
     }
 }
 
-/// The schema of a definition; none where Gemini is given none.
+/// Returns the schema of a definition; `None` if Gemini gets none.
 pub(super) fn schema_of(provider: Provider, definition: &Value) -> Option<&Value> {
     definition.get(match provider {
         Provider::Anthropic => "input_schema",
@@ -76,7 +75,7 @@ fn is_name(text: &str, most: usize, others: &str, letter_first: bool) -> bool {
     first && text.len() <= most && text.chars().all(fine)
 }
 
-/// What both have in strict mode, and what OpenAI has besides.
+/// Checks the rules of strict mode that OpenAI and Anthropic share, and those of OpenAI.
 #[rustfmt::skip]
 const ANTHROPIC_STRICT: &[&str] = &[
     "type", "description", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf", "$ref",
@@ -196,7 +195,7 @@ fn strict(schema: &Value, keywords: &[&str], all_required: bool, faults: &mut Ve
                 .unwrap_or("nowhere");
             if schema.pointer(target).is_none() || node.len() > 1 {
                 fault(format!(
-                    "the reference to {target} is not alone or leads nowhere"
+                    "the reference to {target} is not alone or has no target"
                 ));
             }
         }
@@ -227,13 +226,13 @@ fn strict(schema: &Value, keywords: &[&str], all_required: bool, faults: &mut Ve
                 .flatten()
                 .filter_map(Value::as_str)
                 .collect();
-            let named: BTreeSet<&str> = required.iter().copied().collect();
+            let required_names: BTreeSet<&str> = required.iter().copied().collect();
             if node.get("additionalProperties") != Some(&json!(false)) {
                 fault("it is open".to_owned());
             }
-            if !named.is_subset(&keys)
-                || (all_required && named != keys)
-                || named.len() != required.len()
+            if !required_names.is_subset(&keys)
+                || (all_required && required_names != keys)
+                || required_names.len() != required.len()
             {
                 fault("not all its properties are required".to_owned());
             }
@@ -434,7 +433,7 @@ fn only(definition: &Value, keys: &[&str], faults: &mut Vec<String>) {
     }
 }
 
-/// Every schema in a JSON Schema, with its place.
+/// Returns every schema within a JSON Schema, with its pointer.
 fn nodes(schema: &Value) -> Vec<(String, &Map<String, Value>)> {
     fn walk<'s>(
         schema: &'s Value,

@@ -1,8 +1,8 @@
-//! Arguments that a model could give: the fewest that a translated definition asks for.
+//! Minimal arguments that a model could send for a translated definition.
 
 use serde_json::{Map, Value, json};
 
-/// Strings of many kinds, of which the first is taken that a schema accepts.
+/// Strings of many kinds; the first one that a schema accepts is used.
 const TEXTS: [&str; 23] = [
     "a",
     "abc",
@@ -29,7 +29,7 @@ const TEXTS: [&str; 23] = [
     "example.org",
 ];
 
-/// The fewest arguments of a definition; an object without members where it has no schema.
+/// Returns the minimal arguments of a definition; an empty object if it has no schema.
 pub(super) fn arguments(schema: Option<&Value>) -> Value {
     schema.map_or_else(
         || json!({}),
@@ -72,7 +72,7 @@ fn sample(schema: &Value, root: &Value, depth: usize) -> Option<Value> {
             merge(&mut whole, ways.first()?.as_object()?);
             return sample(&Value::Object(whole), root, depth + 1);
         }
-        // Null first: it is the shortest thing to say.
+        // Null comes first because it is the shortest value.
         let null = ways
             .iter()
             .find(|way| way.get("type") == Some(&json!("null")));
@@ -101,27 +101,30 @@ fn sample(schema: &Value, root: &Value, depth: usize) -> Option<Value> {
         _ if node.contains_key("items") => "array".to_owned(),
         _ => return Some(json!("any")),
     };
-    let said = constraints(node);
+    let constraints = constraints(node);
     match kind.as_str() {
         "null" => Some(Value::Null),
         "boolean" => Some(json!(true)),
         "object" => object(node, root, depth),
         "array" => {
-            let least = said.get("minItems").and_then(Value::as_u64).unwrap_or(0);
-            let place =
+            let least = constraints
+                .get("minItems")
+                .and_then(Value::as_u64)
+                .unwrap_or(0);
+            let item_schema =
                 |index: u64| match node.get("prefixItems")?.get(usize::try_from(index).ok()?) {
-                    Some(place) => Some(place),
+                    Some(item_schema) => Some(item_schema),
                     None => node.get("items"),
                 };
             (0..least)
-                .map(|index| match place(index).or(node.get("items")) {
+                .map(|index| match item_schema(index).or(node.get("items")) {
                     Some(items) => sample(items, root, depth + 1),
                     None => Some(json!("any")),
                 })
                 .collect()
         }
-        "integer" | "number" => number(&kind, said),
-        _ => text(node, said),
+        "integer" | "number" => number(&kind, constraints),
+        _ => text(node, constraints),
     }
 }
 
@@ -148,7 +151,7 @@ fn object(node: &Map<String, Value>, root: &Value, depth: usize) -> Option<Value
         Some((name.to_owned(), value))
     });
     let mut members = members.collect::<Option<Map<String, Value>>>()?;
-    // Null stands for leaving it out, and so does not count.
+    // Null means absent, and therefore does not count.
     for (name, schema) in properties {
         if members.values().filter(|value| !value.is_null()).count() as u64 >= least {
             break;
@@ -169,24 +172,28 @@ fn without_null(schema: &Value) -> Value {
     schema
 }
 
-/// The constraints of a schema, also those that its description tells.
+/// Returns the constraints of a schema, including those in its description.
 fn constraints(node: &Map<String, Value>) -> Map<String, Value> {
-    let mut said = node.clone();
-    let told = node
+    let mut all_constraints = node.clone();
+    let described = node
         .get("description")
         .and_then(Value::as_str)
         .and_then(|text| text.split_once("Constraints: "));
-    if let Some((_, told)) = told {
-        let told = serde_json::Deserializer::from_str(told)
+    if let Some((_, described)) = described {
+        let described = serde_json::Deserializer::from_str(described)
             .into_iter::<Map<String, Value>>()
             .next();
-        said.extend(told.expect("something is told").expect("it is JSON"));
+        all_constraints.extend(
+            described
+                .expect("there are constraints")
+                .expect("it is JSON"),
+        );
     }
-    said
+    all_constraints
 }
 
-fn number(kind: &str, mut said: Map<String, Value>) -> Option<Value> {
-    said.retain(|keyword, _| {
+fn number(kind: &str, mut constraints: Map<String, Value>) -> Option<Value> {
+    constraints.retain(|keyword, _| {
         [
             "minimum",
             "maximum",
@@ -196,23 +203,23 @@ fn number(kind: &str, mut said: Map<String, Value>) -> Option<Value> {
         ]
         .contains(&keyword.as_str())
     });
-    // Drafts before 2019 say it with two keywords.
+    // Older drafts use two keywords.
     for (exclusive, bound) in [
         ("exclusiveMinimum", "minimum"),
         ("exclusiveMaximum", "maximum"),
     ] {
-        if said.get(exclusive) == Some(&json!(true)) {
-            let limit = said.remove(bound)?;
-            said.insert(exclusive.to_owned(), limit);
+        if constraints.get(exclusive) == Some(&json!(true)) {
+            let limit = constraints.remove(bound)?;
+            constraints.insert(exclusive.to_owned(), limit);
         }
     }
-    said.insert("type".to_owned(), json!(kind));
-    let near: Vec<f64> = said
+    constraints.insert("type".to_owned(), json!(kind));
+    let near: Vec<f64> = constraints
         .values()
         .filter_map(Value::as_f64)
         .flat_map(|limit| [limit, limit + 1.0, limit - 1.0])
         .collect();
-    let validator = jsonschema::draft202012::new(&Value::Object(said)).ok()?;
+    let validator = jsonschema::draft202012::new(&Value::Object(constraints)).ok()?;
     let values = [0.0, 1.0, 0.5].into_iter().chain(near);
     values
         .map(|value| {
@@ -225,7 +232,7 @@ fn number(kind: &str, mut said: Map<String, Value>) -> Option<Value> {
         .find(|value| validator.is_valid(value))
 }
 
-fn text(node: &Map<String, Value>, mut said: Map<String, Value>) -> Option<Value> {
+fn text(node: &Map<String, Value>, mut constraints: Map<String, Value>) -> Option<Value> {
     let described = node
         .get("description")
         .and_then(Value::as_str)
@@ -240,11 +247,11 @@ fn text(node: &Map<String, Value>, mut said: Map<String, Value>) -> Option<Value
             return Some(json!(text));
         }
     }
-    said.retain(|keyword, _| {
+    constraints.retain(|keyword, _| {
         ["pattern", "format", "minLength", "maxLength"].contains(&keyword.as_str())
     });
-    let format = said.remove("format");
-    let schema = Value::Object(said);
+    let format = constraints.remove("format");
+    let schema = Value::Object(constraints);
     let validator = jsonschema::draft202012::new(&schema).ok()?;
     let fits = |text: &&str| {
         validator.is_valid(&json!(text))
@@ -268,14 +275,14 @@ fn text(node: &Map<String, Value>, mut said: Map<String, Value>) -> Option<Value
         .map(|text| json!(text))
 }
 
-fn merge(whole: &mut Map<String, Value>, part: &Map<String, Value>) {
+fn merge(target: &mut Map<String, Value>, part: &Map<String, Value>) {
     for (keyword, theirs) in part {
-        match (whole.get_mut(keyword), theirs) {
+        match (target.get_mut(keyword), theirs) {
             (Some(Value::Object(ours)), Value::Object(theirs)) => merge(ours, theirs),
             (Some(Value::Array(ours)), Value::Array(theirs)) => ours.extend(theirs.iter().cloned()),
             (Some(_), _) => {}
             (None, theirs) => {
-                whole.insert(keyword.clone(), theirs.clone());
+                target.insert(keyword.clone(), theirs.clone());
             }
         }
     }

@@ -1,66 +1,74 @@
-//! What multiplies without end: functions that call themselves twice over, and loops that never
-//! wait.
+//! Detection of fork bombs: functions that start themselves again and again, and endless loops that
+//! start programs without waiting.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use brush_parser::ast::{
     AndOr, AndOrList, Command, CompoundCommand, CompoundList, Pipeline, Program, SeparatorOperator,
-    SimpleCommand,
 };
 
-use super::shown;
+use super::excerpt;
 
-/// What a function runs, by name, and whether beside something else.
-type Calls = HashMap<String, Vec<(String, bool)>>;
+/// The calls in the body of each function, by function name.
+type FunctionCalls = HashMap<String, Vec<FunctionCall>>;
 
-/// Says what in a program multiplies without end.
-pub(super) fn find(program: &Program) -> Option<String> {
-    let mut bombs = Bombs {
-        calls: HashMap::new(),
-        function: String::new(),
-        found: None,
-    };
-    program
-        .complete_commands
-        .iter()
-        .for_each(|list| bombs.list(list, false));
-    let bomb = bombs.calls.keys().find(|name| is_bomb(name, &bombs.calls));
-    let bomb = bomb.map(|name| {
-        format!(
-            "{:?} is a fork bomb: it starts itself again and again",
-            shown(name)
-        )
-    });
-    bombs.found.or(bomb)
+/// A call in the body of a function.
+struct FunctionCall {
+    name: String,
+    /// `true` if the call runs concurrently with another command.
+    forks: bool,
 }
 
-/// Returns `true` if a function leads back to itself by way of something that runs beside something
-/// else.
-fn is_bomb(function: &str, calls: &Calls) -> bool {
+/// Returns the description of a fork bomb in a program, if there is one.
+pub(super) fn find(program: &Program) -> Option<String> {
+    let mut finder = BombFinder {
+        calls: HashMap::new(),
+        function: String::new(),
+        endless_loop: None,
+    };
+    for list in &program.complete_commands {
+        finder.list(list, false);
+    }
+    if finder.endless_loop.is_some() {
+        return finder.endless_loop;
+    }
+    let calls = &finder.calls;
+    let bomb = calls.keys().find(|name| is_bomb(name, calls))?;
+    Some(format!(
+        "{:?} is a fork bomb: it starts itself again and again",
+        excerpt(bomb)
+    ))
+}
+
+/// Returns `true` if a function calls itself, directly or indirectly, with a concurrent call on the
+/// way.
+fn is_bomb(function: &str, calls: &FunctionCalls) -> bool {
     let mut reached = vec![(function, false)];
-    let mut seen = std::collections::HashSet::new();
-    while let Some((name, forked)) = reached.pop() {
-        for (called, forks) in calls.get(name).into_iter().flatten() {
-            let forked = forked || *forks;
-            if called == function && forked {
+    let mut visited = HashSet::new();
+    while let Some((name, has_forked)) = reached.pop() {
+        for call in calls.get(name).into_iter().flatten() {
+            let has_forked = has_forked || call.forks;
+            if call.name == function && has_forked {
                 return true;
             }
-            if calls.contains_key(called) && seen.insert((called, forked)) {
-                reached.push((called, forked));
+            if calls.contains_key(&call.name) && visited.insert((&call.name, has_forked)) {
+                reached.push((&call.name, has_forked));
             }
         }
     }
     false
 }
 
-struct Bombs {
-    calls: Calls,
-    /// The function that is walked; empty outside any.
+/// Collects the calls of a program. `forks` is `true` for commands that run concurrently.
+struct BombFinder {
+    calls: FunctionCalls,
+    /// The name of the current function; empty outside functions.
     function: String,
-    found: Option<String>,
+    /// The description of an endless loop.
+    endless_loop: Option<String>,
 }
 
-impl Bombs {
+impl BombFinder {
     fn list(&mut self, list: &CompoundList, forks: bool) {
         for item in &list.0 {
             self.and_or(&item.0, forks || matches!(item.1, SeparatorOperator::Async));
@@ -69,23 +77,24 @@ impl Bombs {
 
     fn and_or(&mut self, list: &AndOrList, forks: bool) {
         for pipeline in pipelines(list) {
-            pipeline
-                .seq
-                .iter()
-                .for_each(|command| self.command(command, forks || pipeline.seq.len() > 1));
+            for command in &pipeline.seq {
+                self.command(command, forks || pipeline.seq.len() > 1);
+            }
         }
     }
 
     fn command(&mut self, command: &Command, forks: bool) {
         match command {
             Command::Simple(command) => {
-                let name = command.word_or_name.iter().map(|word| plain(&word.value));
                 let calls = self.calls.entry(self.function.clone()).or_default();
-                calls.extend(name.map(|name| (name, forks)));
+                if let Some(word) = &command.word_or_name {
+                    let name = unquote(&word.value);
+                    calls.push(FunctionCall { name, forks });
+                }
             }
             Command::Compound(command, _) => self.compound(command, forks),
             Command::Function(function) => {
-                let outer = std::mem::replace(&mut self.function, plain(&function.fname.value));
+                let outer = std::mem::replace(&mut self.function, unquote(&function.fname.value));
                 self.calls.entry(self.function.clone()).or_default();
                 self.compound(&function.body.0, false);
                 self.function = outer;
@@ -98,39 +107,41 @@ impl Bombs {
         match command {
             CompoundCommand::Arithmetic(_) => {}
             CompoundCommand::ArithmeticForClause(clause) => {
-                self.endless(clause.condition.is_none(), &clause.body.list);
+                if clause.condition.is_none() {
+                    self.check_endless_loop(&clause.body.list);
+                }
                 self.list(&clause.body.list, forks);
             }
             CompoundCommand::BraceGroup(group) => self.list(&group.list, forks),
             CompoundCommand::Subshell(subshell) => self.list(&subshell.list, forks),
             CompoundCommand::ForClause(clause) => self.list(&clause.body.list, forks),
             CompoundCommand::CaseClause(clause) => {
-                clause
-                    .cases
-                    .iter()
-                    .filter_map(|case| case.cmd.as_ref())
-                    .for_each(|list| self.list(list, forks));
+                for case in &clause.cases {
+                    if let Some(list) = &case.cmd {
+                        self.list(list, forks);
+                    }
+                }
             }
             CompoundCommand::IfClause(clause) => {
                 self.list(&clause.condition, forks);
                 self.list(&clause.then, forks);
                 for otherwise in clause.elses.iter().flatten() {
-                    otherwise
-                        .condition
-                        .iter()
-                        .chain([&otherwise.body])
-                        .for_each(|list| self.list(list, forks));
+                    if let Some(condition) = &otherwise.condition {
+                        self.list(condition, forks);
+                    }
+                    self.list(&otherwise.body, forks);
                 }
             }
             CompoundCommand::WhileClause(clause) | CompoundCommand::UntilClause(clause) => {
-                let holds = match command {
+                let endless_conditions = match command {
                     CompoundCommand::WhileClause(_) => &["true", ":"][..],
                     _ => &["false"],
                 };
-                let always = matches!(clause.0.0.as_slice(), [item] if only(&item.0).is_some_and(|command| {
-                    command.word_or_name.as_ref().is_some_and(|word| holds.contains(&plain(&word.value).as_str()))
-                }));
-                self.endless(always, &clause.1.list);
+                if let Some(condition) = single_command_name(&clause.0)
+                    && endless_conditions.contains(&condition.as_str())
+                {
+                    self.check_endless_loop(&clause.1.list);
+                }
                 self.list(&clause.0, forks);
                 self.list(&clause.1.list, forks);
             }
@@ -138,8 +149,8 @@ impl Bombs {
         }
     }
 
-    /// Notes a loop without end that starts something each time and waits for nothing.
-    fn endless(&mut self, always: bool, body: &CompoundList) {
+    /// Records an endless loop whose body starts a program and does not wait.
+    fn check_endless_loop(&mut self, body: &CompoundList) {
         const WAITS: [&str; 7] = [
             "break",
             "exit",
@@ -149,51 +160,57 @@ impl Bombs {
             "wait",
             "inotifywait",
         ];
-        let starts = body
-            .0
-            .iter()
-            .any(|item| matches!(item.1, SeparatorOperator::Async));
-        let waits = body
-            .0
-            .iter()
-            .filter(|item| matches!(item.1, SeparatorOperator::Sequence))
-            .any(|item| {
-                pipelines(&item.0)
-                    .flat_map(|pipeline| &pipeline.seq)
-                    .any(|command| match command {
-                        Command::Simple(command) => command
-                            .word_or_name
-                            .as_ref()
-                            .is_some_and(|word| WAITS.contains(&plain(&word.value).as_str())),
-                        // What stands deeper may wait.
-                        _ => true,
-                    })
-            });
-        if always && starts && !waits {
-            self.found
-                .get_or_insert_with(|| "it starts programs in a loop without end".to_owned());
+        let waits = |command: &Command| match command {
+            Command::Simple(command) => command
+                .word_or_name
+                .as_ref()
+                .is_some_and(|word| WAITS.contains(&unquote(&word.value).as_str())),
+            // A compound command may wait inside.
+            _ => true,
+        };
+        let mut starts_program = false;
+        for item in &body.0 {
+            match item.1 {
+                SeparatorOperator::Async => starts_program = true,
+                SeparatorOperator::Sequence => {
+                    for pipeline in pipelines(&item.0) {
+                        if pipeline.seq.iter().any(waits) {
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+        if starts_program {
+            self.endless_loop
+                .get_or_insert_with(|| "it starts programs in an endless loop".to_owned());
         }
     }
 }
 
-fn pipelines(list: &AndOrList) -> impl Iterator<Item = &Pipeline> {
-    let more = list.additional.iter().map(|next| {
+fn pipelines(list: &AndOrList) -> Vec<&Pipeline> {
+    let mut pipelines = vec![&list.first];
+    for next in &list.additional {
         let (AndOr::And(pipeline) | AndOr::Or(pipeline)) = next;
-        pipeline
-    });
-    [&list.first].into_iter().chain(more)
+        pipelines.push(pipeline);
+    }
+    pipelines
 }
 
-/// The one simple command of a list that has no other.
-fn only(list: &AndOrList) -> Option<&SimpleCommand> {
+/// Returns the command name of a list that consists of one simple command.
+fn single_command_name(list: &CompoundList) -> Option<String> {
+    let [item] = list.0.as_slice() else {
+        return None;
+    };
+    let list = &item.0;
     match (list.first.seq.as_slice(), list.additional.as_slice()) {
-        ([Command::Simple(command)], []) => Some(command),
+        ([Command::Simple(command)], []) => Some(unquote(&command.word_or_name.as_ref()?.value)),
         _ => None,
     }
 }
 
-/// A name without its quotes.
-fn plain(word: &str) -> String {
+/// Returns a name without its quotes.
+fn unquote(word: &str) -> String {
     word.chars()
         .filter(|letter| !"\\'\"".contains(*letter))
         .collect()

@@ -1,11 +1,12 @@
-//! Code of other languages, of which no more is read than its strings and the names of functions
-//! that destroy.
+//! Examination of code in other languages. It reads only strings, and the names of destructive
+//! functions.
 
-use super::{Examiner, Refusal, Shell, Verdict, danger};
+use super::paths::RootRule;
+use super::{CommandRefusal, Examiner, ShellState, Verdict, danger};
 
 impl Examiner {
-    /// Examines code of another language: its strings may be commands, or what is deleted.
-    pub(super) fn code(&mut self, code: &str, shell: &mut Shell) -> Verdict {
+    /// Examines code in another language. Its strings may be commands or paths to delete.
+    pub(super) fn code(&mut self, code: &str, shell: &mut ShellState) -> Verdict {
         const DELETES: [&str; 7] = [
             "delete-directory",
             "rmtree",
@@ -15,7 +16,7 @@ impl Examiner {
             "rm_r",
             "removedirs",
         ];
-        let strings = strings(code);
+        let strings = string_literals(code);
         let has_any = |names: &[&str]| names.iter().any(|name| code.contains(name));
         let deletes = has_any(&DELETES);
         if deletes && code.to_lowercase().contains("home") {
@@ -28,14 +29,15 @@ impl Examiner {
             return danger("its code gives a shell to the network");
         }
         if has_any(&["exec(", "eval("]) && has_any(&["urlopen(", "requests.get("]) {
-            self.fetched()?;
+            self.run_fetched()?;
         }
         for string in &strings {
             self.suspect(string, shell)?;
             if deletes && string.starts_with(['/', '~', '.']) {
                 let string = string.replacen('~', &self.home.clone(), 1);
-                if let Err(Refusal::Danger(reason)) =
-                    self.places.tree(&string, shell, "deletes", true)
+                if let Err(CommandRefusal::Danger(reason)) =
+                    self.paths
+                        .check_tree(&string, shell, "deletes", RootRule::Allow)
                 {
                     return danger(reason);
                 }
@@ -48,8 +50,8 @@ impl Examiner {
     }
 }
 
-/// The strings that stand in code, by any of the usual quotes.
-fn strings(code: &str) -> Vec<String> {
+/// Returns the string literals of code, in any of the usual quotes.
+fn string_literals(code: &str) -> Vec<String> {
     let mut strings = Vec::new();
     let mut letters = code.chars();
     while let Some(letter) = letters.next() {
@@ -57,9 +59,10 @@ fn strings(code: &str) -> Vec<String> {
             continue;
         }
         let mut string = String::new();
-        while let Some(inner) = letters.next().filter(|inner| *inner != letter) {
+        while let Some(inner) = letters.next() {
             match inner {
                 '\\' => string.extend(letters.next()),
+                quote if quote == letter => break,
                 inner => string.push(inner),
             }
         }

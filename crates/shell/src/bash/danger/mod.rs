@@ -1,18 +1,24 @@
-//! Which commands are refused before anything starts.
+//! The filter that refuses dangerous commands before anything starts.
 //!
-//! A command is parsed as bash parses it and walked command by command, with what is known of its
-//! variables and folders: [`words`] says what a word comes to, [`walk`] what runs with which input,
-//! [`programs`] which program runs another, [`code`] what stands in other languages, [`rules`] what
-//! no program may be asked, [`places`] which files are whose, and [`bombs`] what multiplies without
-//! end.
+//! A command is parsed like bash does and walked command by command, with the known values of its
+//! variables and folders:
 //!
-//! What cannot be parsed is refused. A word whose value is not known is refused where it matters:
-//! as what is deleted with all in it, and as a script. A program whose name is not known is held to
-//! the rules of those that destroy most. Nothing of this keeps a program from what its user may do.
+//! - [`words`] expands words.
+//! - [`walk`] determines the commands that run, and their input.
+//! - [`programs`] examines programs that run other programs.
+//! - [`code`] examines code in other languages.
+//! - [`rules`] has the rules for single programs.
+//! - [`paths`] has the rules for files and folders.
+//! - [`bombs`] detects fork bombs and endless loops.
+//!
+//! A command that cannot be parsed is refused. A word with an unknown value is refused if it is a
+//! script or a path that is deleted recursively. A program with an unknown name must pass the rules
+//! of the most destructive programs. The filter cannot stop a program from doing what its user may
+//! do.
 
 mod bombs;
 mod code;
-mod places;
+mod paths;
 mod programs;
 mod rules;
 mod walk;
@@ -29,222 +35,232 @@ use std::time::Duration;
 use brush_parser::ast::{FunctionBody, Program};
 use brush_parser::{Parser, ParserOptions};
 
-use self::places::Places;
+use self::paths::PathRules;
 use picktools::excerpt::marked;
 
 /// The longest command, in bytes.
 const MAX_BYTES: usize = 64 << 10;
-/// The most that may open something in a command and what it runs as a command: the parser recurses
-/// for each.
-const MAX_OPENED: usize = 2000;
-/// How deeply commands may stand in commands: substitutions, `eval`, functions.
+/// The most openings (parentheses, braces, compound commands) in a command and the scripts that it
+/// runs. The parser recurses for each of them.
+const MAX_OPENINGS: usize = 2000;
+/// The most levels of nested commands: substitutions, `eval`, functions.
 const MAX_DEPTH: usize = 24;
-/// How many simple commands are looked at, those of a function once for each call.
+/// The most simple commands that are examined. The commands of a function count once per call.
 const MAX_COMMANDS: usize = 20_000;
-/// How many bytes of scripts are parsed, those that run twice twice.
-const MAX_PARSED: usize = 4 << 20;
-/// How many calls of a function within itself are followed.
+/// The most bytes of scripts that are parsed. A script counts each time that it is parsed.
+const MAX_PARSED_BYTES: usize = 4 << 20;
+/// The most recursive calls of a function that are followed.
 const MAX_RECURSION: usize = 3;
-/// The stack that examining has, and what it has for each thing that is opened.
-const STACK: usize = 16 << 20;
-const STACK_OF_OPENED: usize = 64 << 10;
-/// How long examining may take; the longest commands take a fraction of it.
+/// The stack size of the thread that examines a command.
+const STACK_BYTES: usize = 16 << 20;
+/// The additional stack size for each opening.
+const STACK_BYTES_PER_OPENING: usize = 64 << 10;
+/// The time limit. The longest commands take a fraction of it.
 const MAX_TIME: Duration = Duration::from_secs(4);
-/// The most characters that are told of what a command says.
-const MAX_SHOWN_CHARS: usize = 60;
+/// The most characters of a command's text in a message.
+const MAX_EXCERPT_CHARS: usize = 60;
 
-/// What a command finds around it.
+/// The folders, variables and options under which a command runs.
 #[derive(Debug, Clone)]
-pub(super) struct Surroundings {
-    /// The folder that it should stay in.
+pub(super) struct CommandContext {
+    /// The folder that the command must not leave.
     pub(super) root: PathBuf,
-    /// The folder that it starts in.
+    /// The folder in which the command starts.
     pub(super) folder: PathBuf,
     pub(super) home: PathBuf,
-    /// Folders of temporary files.
+    /// The folders of temporary files.
     pub(super) temporary: Vec<PathBuf>,
-    /// Its environment.
+    /// The environment variables.
     pub(super) variables: HashMap<String, String>,
     pub(super) refuse_fetched_scripts: bool,
 }
 
-/// Why a command is refused.
+/// The reason for which a command is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Refusal {
-    /// It does harm.
+enum CommandRefusal {
+    /// The command does harm.
     Danger(String),
-    /// What it does cannot be known.
+    /// The effect of the command is unknown.
     Unclear(String),
 }
 
-type Verdict<T = ()> = Result<T, Refusal>;
+type Verdict<T = ()> = Result<T, CommandRefusal>;
 
-/// What comes to a command by its standard input, and what another makes of it.
+/// The known content of a command's standard input or output.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Input {
+enum StreamContent {
     Nothing,
     Text(String),
-    /// A file that is there.
+    /// The content of an existing file.
     File,
-    /// Paths below these.
+    /// Paths below these folders.
     Paths(Vec<String>),
-    /// Something from the network.
+    /// Data from the network.
     Fetched,
     Unknown,
 }
 
-/// What is known of a shell at some point of its script.
+/// The known state of a shell at one point of its script.
 #[derive(Debug, Clone, Default)]
-struct Shell {
-    /// Scalars have one element.
+struct ShellState {
+    /// The variables. A scalar has one element.
     variables: HashMap<String, Vec<String>>,
     positionals: Vec<String>,
     functions: HashMap<String, Rc<FunctionBody>>,
-    /// `None` where it cannot be known.
+    /// The current folder; `None` if it is unknown.
     folder: Option<PathBuf>,
-    /// Folders that it is still in where a `cd` failed.
+    /// The folders in which the shell may still be because a `cd` failed.
     other_folders: Vec<PathBuf>,
-    /// Links to what lies outside, made by the script.
+    /// The links that the script made to paths outside the root.
     links: Vec<String>,
-    /// Scripts that run when it ends.
+    /// The scripts that run when the shell ends.
     traps: Vec<String>,
-    /// It has read a file that can have set any variable.
+    /// `true` if the shell has sourced a file, which can set any variable.
     has_sourced: bool,
     ends_on_errors: bool,
 }
 
-/// Walks through commands until one is refused.
+/// Examines commands until one of them is refused.
 struct Examiner {
-    places: Places,
+    paths: PathRules,
     home: String,
     refuse_fetched_scripts: bool,
     depth: usize,
-    opened: usize,
+    openings: usize,
     commands: usize,
-    parsed: usize,
-    /// The functions that are being called.
+    parsed_bytes: usize,
+    /// The names of the functions on the call stack.
     calls: Vec<String>,
-    /// How many commands were met that fetch something.
+    /// The number of commands so far that fetch data from the network.
     fetches: usize,
-    /// What process substitutions give, by their number.
-    substituted: Vec<Input>,
+    /// The output of the process substitutions, by number.
+    substitutions: Vec<StreamContent>,
 }
 
-/// Returns why a command must not be started, if so.
-pub(super) fn refusal(command: &str, surroundings: Surroundings) -> Option<String> {
+/// Returns the reason for which a command must not start; `None` if it may start.
+pub(super) fn refusal(command: &str, context: CommandContext) -> Option<String> {
     if command.len() > MAX_BYTES {
         return Some(format!("the command is longer than {MAX_BYTES} bytes"));
     }
     if command.contains('\0') {
         return Some("the command has a null character".to_owned());
     }
-    let opened = opened(command);
-    if opened > MAX_OPENED {
+    let openings = count_openings(command);
+    if openings > MAX_OPENINGS {
         return Some(format!(
-            "the command opens more than {MAX_OPENED} parentheses, braces and compound commands"
+            "the command opens more than {MAX_OPENINGS} parentheses, braces and compound commands"
         ));
     }
     let (sender, receiver) = mpsc::channel();
     let command = command.to_owned();
     let examine = move || {
-        let mut examiner = Examiner::new(&surroundings);
-        let verdict = examiner.whole(&command, &surroundings);
-        // Nobody listens any more where it took too long.
-        let _unheard = sender.send(verdict);
+        let mut examiner = Examiner::new(&context);
+        let verdict = examiner.examine_command(&command, &context);
+        // The receiver is gone if the time limit was reached.
+        let _ignored = sender.send(verdict);
     };
     let thread = thread::Builder::new()
         .name("picktools-examine".to_owned())
-        .stack_size(STACK + opened * STACK_OF_OPENED);
+        .stack_size(STACK_BYTES + openings * STACK_BYTES_PER_OPENING);
     if let Err(error) = thread.spawn(examine) {
         return Some(format!("the command cannot be examined: {error}"));
     }
     match receiver.recv_timeout(MAX_TIME) {
         Ok(Ok(())) => None,
-        Ok(Err(Refusal::Danger(reason) | Refusal::Unclear(reason))) => Some(reason),
+        Ok(Err(CommandRefusal::Danger(reason) | CommandRefusal::Unclear(reason))) => Some(reason),
         Err(_) => Some("the command cannot be examined".to_owned()),
     }
 }
 
 impl Examiner {
-    fn new(surroundings: &Surroundings) -> Self {
+    fn new(context: &CommandContext) -> Self {
         Self {
-            places: Places::new(surroundings),
-            home: surroundings.home.to_string_lossy().into_owned(),
-            refuse_fetched_scripts: surroundings.refuse_fetched_scripts,
+            paths: PathRules::new(context),
+            home: context.home.to_string_lossy().into_owned(),
+            refuse_fetched_scripts: context.refuse_fetched_scripts,
             depth: 0,
-            opened: 0,
+            openings: 0,
             commands: 0,
-            parsed: 0,
+            parsed_bytes: 0,
             calls: Vec::new(),
             fetches: 0,
-            substituted: Vec::new(),
+            substitutions: Vec::new(),
         }
     }
 
-    fn whole(&mut self, command: &str, surroundings: &Surroundings) -> Verdict {
-        let mut shell = Shell {
-            folder: Some(surroundings.folder.clone()),
-            ..Shell::default()
+    /// Examines a command with its traps.
+    fn examine_command(&mut self, command: &str, context: &CommandContext) -> Verdict {
+        let mut shell = ShellState {
+            folder: Some(context.folder.clone()),
+            ..ShellState::default()
         };
-        for (name, value) in &surroundings.variables {
+        for (name, value) in &context.variables {
             shell.variables.insert(name.clone(), vec![value.clone()]);
         }
-        self.script(command, &mut shell, &Input::Nothing)?;
+        self.script(command, &mut shell, &StreamContent::Nothing)?;
         for trap in std::mem::take(&mut shell.traps) {
-            self.script(&trap, &mut shell, &Input::Nothing)?;
+            self.script(&trap, &mut shell, &StreamContent::Nothing)?;
         }
         Ok(())
     }
 
-    /// Examines a script within a shell and returns what it writes, where that is known.
-    fn script(&mut self, text: &str, shell: &mut Shell, input: &Input) -> Verdict<Input> {
-        let opened = opened(text) + 1;
-        if self.depth >= MAX_DEPTH || self.opened + opened > MAX_OPENED || text.len() > MAX_BYTES {
-            return danger("commands stand too deeply in commands");
+    /// Examines a script in a shell, and returns the known content of its output.
+    fn script(
+        &mut self,
+        text: &str,
+        shell: &mut ShellState,
+        input: &StreamContent,
+    ) -> Verdict<StreamContent> {
+        let openings = count_openings(text) + 1;
+        if self.depth >= MAX_DEPTH
+            || self.openings + openings > MAX_OPENINGS
+            || text.len() > MAX_BYTES
+        {
+            return danger("commands are nested too deeply");
         }
-        self.parsed += text.len() + 1;
-        if self.parsed > MAX_PARSED {
-            return danger("it is too involved to be examined");
+        self.parsed_bytes += text.len() + 1;
+        if self.parsed_bytes > MAX_PARSED_BYTES {
+            return danger("it is too complex to be examined");
         }
         self.depth += 1;
-        self.opened += opened;
-        let written = match parse(text) {
+        self.openings += openings;
+        let output = match parse(text) {
             Ok(program) => match bombs::find(&program) {
-                Some(reason) => Err(Refusal::Danger(reason)),
+                Some(reason) => Err(CommandRefusal::Danger(reason)),
                 None => self.program(&program, shell, input),
             },
-            Err(reason) => Err(Refusal::Unclear(reason)),
+            Err(reason) => Err(CommandRefusal::Unclear(reason)),
         };
         self.depth -= 1;
-        self.opened -= opened;
-        written
+        self.openings -= openings;
+        output
     }
 
-    /// Examines what may be a script, in a shell of its own: what cannot be known of it is no
-    /// reason.
-    fn suspect(&mut self, text: &str, shell: &Shell) -> Verdict {
-        match self.script(text, &mut shell.clone(), &Input::Nothing) {
-            Err(Refusal::Danger(reason)) => Err(Refusal::Danger(reason)),
+    /// Examines a text that may be a script, in a copy of the shell. Only danger is a reason to
+    /// refuse it.
+    fn suspect(&mut self, text: &str, shell: &ShellState) -> Verdict {
+        match self.script(text, &mut shell.clone(), &StreamContent::Nothing) {
+            Err(CommandRefusal::Danger(reason)) => Err(CommandRefusal::Danger(reason)),
             _ => Ok(()),
         }
     }
 }
 
-/// The options under which words are parsed.
-fn options() -> ParserOptions {
+/// Returns the options for parsing words.
+fn parser_options() -> ParserOptions {
     ParserOptions {
         enable_extended_globbing: false,
         ..ParserOptions::default()
     }
 }
 
-/// Parses a script. Bash knows extended patterns only where they were switched on: `!(ls)` is a
-/// subshell without them.
+/// Parses a script. Bash supports extended patterns only if they are switched on; without them,
+/// `!(ls)` is a subshell.
 fn parse(text: &str) -> Result<Program, String> {
-    let parsed = |options: &ParserOptions| {
+    let parse_with = |options: &ParserOptions| {
         Parser::new(Cursor::new(text.as_bytes()), options).parse_program()
     };
-    let error = match parsed(&options()) {
+    let error = match parse_with(&parser_options()) {
         Ok(program) => return Ok(program),
         Err(error) => error,
     };
@@ -252,17 +268,17 @@ fn parse(text: &str) -> Result<Program, String> {
         enable_extended_globbing: true,
         ..ParserOptions::default()
     };
-    match parsed(&extended) {
+    match parse_with(&extended) {
         Ok(program) if !text.contains("!(") => Ok(program),
         _ => Err(format!(
             "the command cannot be parsed: {}",
-            shown(&error.to_string())
+            excerpt(&error.to_string())
         )),
     }
 }
 
-/// How many things a text may open that a parser recurses for, generously.
-fn opened(text: &str) -> usize {
+/// Counts the openings in a text for which a parser may recurse. The count is an upper bound.
+fn count_openings(text: &str) -> usize {
     const WORDS: [&str; 9] = [
         "if", "while", "until", "for", "case", "function", "coproc", "time", "select",
     ];
@@ -274,14 +290,15 @@ fn opened(text: &str) -> usize {
     signs + words.filter(|word| WORDS.contains(word)).count()
 }
 
-fn shown(text: &str) -> String {
-    marked(text, MAX_SHOWN_CHARS).into_owned()
+/// Shortens a text for a message.
+fn excerpt(text: &str) -> String {
+    marked(text, MAX_EXCERPT_CHARS).into_owned()
 }
 
 fn danger<T>(reason: impl Into<String>) -> Verdict<T> {
-    Err(Refusal::Danger(reason.into()))
+    Err(CommandRefusal::Danger(reason.into()))
 }
 
 fn unclear<T>(reason: impl Into<String>) -> Verdict<T> {
-    Err(Refusal::Unclear(reason.into()))
+    Err(CommandRefusal::Unclear(reason.into()))
 }

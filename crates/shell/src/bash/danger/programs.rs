@@ -1,13 +1,16 @@
-//! Programs that run others, and scripts.
+//! Examination of programs that run other programs, and of scripts.
 
-use super::rules::{Given, values};
-use super::walk::FIRST_SUBSTITUTED;
-use super::words::{FETCHED, TRUSTED, UNKNOWN, is_known, unescaped};
-use super::{Examiner, Input, Shell, Verdict, danger, unclear};
+use std::path::PathBuf;
+
+use super::paths::RootRule;
+use super::rules::{ProgramArguments, option_values};
+use super::walk::FIRST_SUBSTITUTION;
+use super::words::{FETCHED, TRUSTED, UNKNOWN, has_pattern, is_known, unescape};
+use super::{Examiner, ShellState, StreamContent, Verdict, danger, unclear};
 
 const SHELLS: [&str; 8] = ["ash", "bash", "dash", "fish", "ksh", "rbash", "sh", "zsh"];
-/// Programs that run the rest of their arguments: their options with a value, and how many operands
-/// stand before.
+/// Programs that run the rest of their arguments: the name, the options with a value, and the
+/// number of operands before the program.
 const WRAPPERS: [(&str, &[&str], usize); 27] = [
     ("busybox", &[], 0),
     ("builtin", &[], 0),
@@ -45,7 +48,7 @@ const WRAPPERS: [(&str, &[&str], usize); 27] = [
     ("unbuffer", &[], 0),
     ("unshare", &["-S", "-G", "--setuid", "--setgid"], 0),
 ];
-/// Programs with a language of their own, in whose strings commands may stand.
+/// Programs with their own language, whose strings may contain commands.
 const INTERPRETERS: [&str; 19] = [
     "awk",
     "bun",
@@ -67,12 +70,13 @@ const INTERPRETERS: [&str; 19] = [
     "vi",
     "vim",
 ];
-/// Those of them that write the files that they are given.
+/// Interpreters that write the files in their arguments.
 const EDITORS: [&str; 6] = ["ed", "emacs", "ex", "nvim", "vi", "vim"];
-/// Those of them that fetch a script which they are given the address of.
-const FETCH_SCRIPTS: [&str; 2] = ["bun", "deno"];
-/// Options whose value a program gives to a shell, by itself or behind `=`.
-const VALUES_THAT_RUN: [(&str, &str, &str); 9] = [
+/// Interpreters that run a script from a URL.
+const URL_INTERPRETERS: [&str; 2] = ["bun", "deno"];
+/// Options whose value, or whose text after `=`, a program passes to a shell: the program, and the
+/// short and long name of the option.
+const SCRIPT_OPTIONS: [(&str, &str, &str); 9] = [
     ("git", "-c", "--config-env"),
     ("make", "", "--eval"),
     ("man", "-P", "--pager"),
@@ -83,134 +87,147 @@ const VALUES_THAT_RUN: [(&str, &str, &str); 9] = [
     ("tar", "", "--checkpoint-action"),
     ("tar", "", "--to-command"),
 ];
-/// Programs that give what they are told to a shell.
-const TELLS_SHELL: [&str; 7] = [
+/// Programs that pass their arguments to a shell.
+const SHELL_RUNNERS: [&str; 7] = [
     "parallel", "rsh", "screen", "script", "ssh", "tmux", "watch",
 ];
 
 impl Examiner {
-    /// Examines a program that may run another; returns what it writes.
-    pub(super) fn runs(
+    /// Examines a program that may run another one. Returns the known content of its output.
+    pub(super) fn run_program(
         &mut self,
         name: &str,
         arguments: &[String],
-        shell: &mut Shell,
-        input: &Input,
-    ) -> Verdict<Input> {
-        if let Some((_, valued, before)) = WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name) {
-            return self.wrapped(name, arguments, valued, *before, shell, input);
+        shell: &mut ShellState,
+        input: &StreamContent,
+    ) -> Verdict<StreamContent> {
+        if let Some((_, valued, operands)) = WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name)
+        {
+            return self.run_wrapped(name, arguments, valued, *operands, shell, input);
         }
         let is_interpreter = INTERPRETERS.contains(&name)
             || ["python", "ruby", "pypy", "tclsh"]
                 .iter()
-                .any(|it| name.starts_with(it));
+                .any(|prefix| name.starts_with(prefix));
         match name {
-            _ if SHELLS.contains(&name) => self.shell(arguments, shell, input),
+            _ if SHELLS.contains(&name) => self.run_shell(arguments, shell, input),
             _ if name.starts_with("ld-") || name.starts_with("ld.") => {
-                self.wrapped(name, arguments, &[], 0, shell, input)
+                self.run_wrapped(name, arguments, &[], 0, shell, input)
             }
-            _ if is_interpreter => {
-                for argument in arguments {
-                    self.code(argument, shell)?;
-                }
-                let operands = Given::new(arguments).operands;
-                if EDITORS.contains(&name) {
-                    operands
-                        .iter()
-                        .try_for_each(|path| self.places.write(path, shell))?;
-                }
-                let is_address = |operand: &&str| {
-                    operand.starts_with("http://") || operand.starts_with("https://")
-                };
-                if FETCH_SCRIPTS.contains(&name) && operands.iter().any(is_address) {
-                    return self.fetched();
-                }
-                if let Input::Text(text) = input {
-                    self.code(text, shell)?;
-                }
-                let is_fetched = *input == Input::Fetched
-                    && !arguments
-                        .iter()
-                        .any(|it| ["-c", "-e", "-m"].contains(&it.as_str()));
-                match is_fetched && !["awk", "gawk", "mawk", "nawk"].contains(&name) {
-                    true => self.fetched(),
-                    false => Ok(Input::Unknown),
-                }
-            }
-            _ if TELLS_SHELL.contains(&name) => {
+            _ if is_interpreter => self.run_interpreter(name, arguments, shell, input),
+            _ if SHELL_RUNNERS.contains(&name) => {
                 for at in 0..arguments.len() {
                     self.suspect(&arguments[at..].join(" "), shell)?;
                 }
-                Ok(Input::Unknown)
+                Ok(StreamContent::Unknown)
             }
-            "env" => self.env(arguments, shell, input),
-            "xargs" => self.xargs(arguments, shell, input),
-            "find" => self.find(arguments, shell),
-            "eval" => self.evaluated(&arguments.join(" "), shell, input),
-            "source" | "." => self.sourced(arguments, shell, input),
+            "env" => self.run_env(arguments, shell, input),
+            "xargs" => self.run_xargs(arguments, shell, input),
+            "find" => self.run_find(arguments, shell),
+            "eval" => self.evaluate(&arguments.join(" "), shell, input),
+            "source" | "." => self.source(arguments, shell, input),
             "trap" => {
                 if let Some(script) = arguments.iter().find(|argument| !argument.starts_with('-')) {
-                    self.script(script, &mut shell.clone(), &Input::Nothing)?;
+                    self.script(script, &mut shell.clone(), &StreamContent::Nothing)?;
                     shell.traps.push(script.clone());
                 }
-                Ok(Input::Nothing)
+                Ok(StreamContent::Nothing)
             }
             "alias" => {
-                for (_, script) in arguments
-                    .iter()
-                    .filter_map(|argument| argument.split_once('='))
-                {
-                    self.suspect(script, shell)?;
+                for argument in arguments {
+                    if let Some((_, script)) = argument.split_once('=') {
+                        self.suspect(script, shell)?;
+                    }
                 }
-                Ok(Input::Nothing)
+                Ok(StreamContent::Nothing)
             }
             "cd" | "pushd" | "popd" => {
-                self.enter(name, arguments, shell);
-                Ok(Input::Nothing)
+                self.change_folder(name, arguments, shell);
+                Ok(StreamContent::Nothing)
             }
             "git"
                 if arguments
                     .first()
                     .is_some_and(|verb| ["ls-files", "ls-tree"].contains(&verb.as_str())) =>
             {
-                Ok(Input::Paths(vec![".".to_owned()]))
+                Ok(StreamContent::Paths(vec![".".to_owned()]))
             }
-            _ => self.builtin(name, arguments, shell, input),
+            _ => self.run_builtin(name, arguments, shell, input),
         }
     }
 
-    /// Examines what a program gives to a shell, of what it is told by its options.
-    pub(super) fn values_that_run(
+    /// Examines an interpreter or editor with the code in its arguments and input.
+    fn run_interpreter(
         &mut self,
         name: &str,
         arguments: &[String],
-        shell: &mut Shell,
-    ) -> Verdict {
-        for (_, short, long) in VALUES_THAT_RUN
+        shell: &mut ShellState,
+        input: &StreamContent,
+    ) -> Verdict<StreamContent> {
+        for argument in arguments {
+            self.code(argument, shell)?;
+        }
+        let operands = ProgramArguments::new(arguments).operands;
+        if EDITORS.contains(&name) {
+            for path in &operands {
+                self.paths.check_write(path, shell)?;
+            }
+        }
+        let is_url =
+            |operand: &&str| operand.starts_with("http://") || operand.starts_with("https://");
+        if URL_INTERPRETERS.contains(&name) && operands.iter().any(is_url) {
+            return self.run_fetched();
+        }
+        if let StreamContent::Text(text) = input {
+            self.code(text, shell)?;
+        }
+        let reads_script = !arguments
             .iter()
-            .filter(|(program, ..)| *program == name)
-        {
-            for value in values(arguments, short, long) {
-                let behind = value.split_once('=').map_or(value, |(_, behind)| behind);
-                let script = behind.trim_start_matches('!').replace("$(shell ", "$(");
+            .any(|option| ["-c", "-e", "-m"].contains(&option.as_str()))
+            && !["awk", "gawk", "mawk", "nawk"].contains(&name);
+        match *input == StreamContent::Fetched && reads_script {
+            true => self.run_fetched(),
+            false => Ok(StreamContent::Unknown),
+        }
+    }
+
+    /// Examines the values of options that a program passes to a shell.
+    pub(super) fn examine_option_scripts(
+        &mut self,
+        name: &str,
+        arguments: &[String],
+        shell: &mut ShellState,
+    ) -> Verdict {
+        for (program, short, long) in SCRIPT_OPTIONS {
+            if program != name {
+                continue;
+            }
+            for value in option_values(arguments, short, long) {
+                let command = match value.split_once('=') {
+                    Some((_, command)) => command,
+                    None => value,
+                };
+                let script = command.trim_start_matches('!').replace("$(shell ", "$(");
                 self.suspect(&script, shell)?;
             }
         }
         Ok(())
     }
 
-    fn builtin(
+    /// Examines a builtin of the shell, or a program that runs nothing.
+    fn run_builtin(
         &mut self,
         name: &str,
         arguments: &[String],
-        shell: &mut Shell,
-        input: &Input,
-    ) -> Verdict<Input> {
-        let set = |shell: &mut Shell, names: &[&str]| {
-            for name in names.iter().filter(|name| !name.starts_with('-')) {
-                shell
-                    .variables
-                    .insert((*name).to_owned(), vec![UNKNOWN.to_string()]);
+        shell: &mut ShellState,
+        input: &StreamContent,
+    ) -> Verdict<StreamContent> {
+        let set_unknown = |shell: &mut ShellState, names: &[&str]| {
+            for name in names {
+                if !name.starts_with('-') {
+                    let value = vec![UNKNOWN.to_string()];
+                    shell.variables.insert((*name).to_owned(), value);
+                }
             }
         };
         let all: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -231,19 +248,19 @@ impl Examiner {
                     .skip_while(|word| ["-e", "-n", "-ne", "-en", "-E"].contains(word))
                     .collect();
                 let text = words.join(" ");
-                Ok(Input::Text(if all.len() > words.len() {
-                    unescaped(&text)
+                Ok(StreamContent::Text(if all.len() > words.len() {
+                    unescape(&text)
                 } else {
                     text
                 }))
             }
             "printf" => {
-                set(shell, &values(arguments, "-v", "-v"));
-                // What a format makes of its arguments is worked out where it is plain.
+                set_unknown(shell, &option_values(arguments, "-v", "-v"));
+                // Only the simplest formats are applied.
                 match all.as_slice() {
-                    [format] if !format.contains('%') => Ok(Input::Text(unescaped(format))),
-                    ["%s" | "%s\\n", text] => Ok(Input::Text((*text).to_owned())),
-                    _ => Ok(Input::Unknown),
+                    [format] if !format.contains('%') => Ok(StreamContent::Text(unescape(format))),
+                    ["%s" | "%s\\n", text] => Ok(StreamContent::Text((*text).to_owned())),
+                    _ => Ok(StreamContent::Unknown),
                 }
             }
             "cat" | "tac" | "head" | "tail" | "sort" | "uniq" | "grep" | "tr"
@@ -252,27 +269,29 @@ impl Examiner {
                 Ok(if name == "cat" {
                     input.clone()
                 } else {
-                    self.passed(input)
+                    self.unknown_output(input)
                 })
             }
             "cat" => match all.as_slice() {
-                [path] => Ok(self.file(path)),
-                _ => Ok(Input::File),
+                [path] => Ok(self.file_content(path)),
+                _ => Ok(StreamContent::File),
             },
             "mktemp" => {
-                let folder = shell
-                    .variables
-                    .get("TMPDIR")
-                    .map_or_else(|| "/tmp".to_owned(), |folder| folder.concat());
-                Ok(Input::Text(format!("{folder}/tmp.made")))
+                let folder = match shell.variables.get("TMPDIR") {
+                    Some(folder) => folder.concat(),
+                    None => "/tmp".to_owned(),
+                };
+                Ok(StreamContent::Text(format!("{folder}/tmp.made")))
             }
-            "pwd" => Ok(shell.folder.as_ref().map_or(Input::Unknown, |path| {
-                Input::Text(path.to_string_lossy().into())
-            })),
-            "which" | "type" => Ok(all
-                .last()
-                .map_or(Input::Nothing, |name| Input::Text((*name).to_owned()))),
-            "ls" | "fd" => Ok(Input::Unknown),
+            "pwd" => Ok(match &shell.folder {
+                Some(folder) => StreamContent::Text(folder.to_string_lossy().into()),
+                None => StreamContent::Unknown,
+            }),
+            "which" | "type" => Ok(match all.last() {
+                Some(name) => StreamContent::Text((*name).to_owned()),
+                None => StreamContent::Nothing,
+            }),
+            "ls" | "fd" => Ok(StreamContent::Unknown),
             "set" => {
                 if all
                     .first()
@@ -283,7 +302,7 @@ impl Examiner {
                 if let Some(at) = all.iter().position(|word| *word == "--") {
                     shell.positionals = arguments[at + 1..].to_vec();
                 }
-                Ok(Input::Nothing)
+                Ok(StreamContent::Nothing)
             }
             "shift" => {
                 let count = all
@@ -292,89 +311,94 @@ impl Examiner {
                     .unwrap_or(1)
                     .min(shell.positionals.len());
                 shell.positionals.drain(..count);
-                Ok(Input::Nothing)
+                Ok(StreamContent::Nothing)
             }
             "read" | "mapfile" | "readarray" | "getopts" => {
-                for script in values(arguments, "-C", "-C") {
-                    self.script(script, &mut shell.clone(), &Input::Nothing)?;
+                for script in option_values(arguments, "-C", "-C") {
+                    self.script(script, &mut shell.clone(), &StreamContent::Nothing)?;
                 }
-                set(shell, &all);
-                Ok(Input::Nothing)
+                set_unknown(shell, &all);
+                Ok(StreamContent::Nothing)
             }
             "unset" => {
-                all.iter()
-                    .for_each(|name| drop(shell.variables.remove(*name)));
-                Ok(Input::Nothing)
+                for name in &all {
+                    shell.variables.remove(*name);
+                }
+                Ok(StreamContent::Nothing)
             }
             "declare" | "local" | "typeset"
                 if all
                     .iter()
                     .any(|option| option.starts_with('-') && option.contains('n')) =>
             {
-                let names: Vec<&str> = all
-                    .iter()
-                    .map(|word| word.split('=').next().unwrap_or(word))
-                    .collect();
-                set(shell, &names);
-                Ok(Input::Nothing)
+                let mut names = Vec::new();
+                for word in &all {
+                    names.extend(word.split('=').next());
+                }
+                set_unknown(shell, &names);
+                Ok(StreamContent::Nothing)
             }
             "compgen" => {
-                for script in values(arguments, "-C", "-C") {
-                    self.script(script, &mut shell.clone(), &Input::Nothing)?;
+                for script in option_values(arguments, "-C", "-C") {
+                    self.script(script, &mut shell.clone(), &StreamContent::Nothing)?;
                 }
-                for words in values(arguments, "-W", "-W") {
-                    self.document(words, shell)?;
+                for words in option_values(arguments, "-W", "-W") {
+                    self.expand_document(words, shell)?;
                 }
-                Ok(Input::Unknown)
+                Ok(StreamContent::Unknown)
             }
-            _ => Ok(self.passed(input)),
+            _ => Ok(self.unknown_output(input)),
         }
     }
 
-    /// What any program makes of its input: from the network stays from the network.
-    fn passed(&self, input: &Input) -> Input {
+    /// Returns the output of a program with unknown effect. Data from the network stays marked.
+    fn unknown_output(&self, input: &StreamContent) -> StreamContent {
         match input {
-            Input::Fetched => Input::Fetched,
-            _ => Input::Unknown,
+            StreamContent::Fetched => StreamContent::Fetched,
+            _ => StreamContent::Unknown,
         }
     }
 
-    pub(super) fn fetched(&self) -> Verdict<Input> {
+    /// Examines a script from the network, which the options may refuse.
+    pub(super) fn run_fetched(&self) -> Verdict<StreamContent> {
         match self.refuse_fetched_scripts {
             true => danger(
-                "it runs a script as it is fetched; fetch it into a file, read it, then run that",
+                "it runs a script directly from the network; \
+                 save it to a file and read it before you run it",
             ),
-            false => Ok(Input::Unknown),
+            false => Ok(StreamContent::Unknown),
         }
     }
 
-    fn wrapped(
+    /// Examines a program that runs the rest of its arguments, after `skipped_operands` operands.
+    fn run_wrapped(
         &mut self,
         name: &str,
         arguments: &[String],
         valued: &[&str],
-        before: usize,
-        shell: &mut Shell,
-        input: &Input,
-    ) -> Verdict<Input> {
+        skipped_operands: usize,
+        shell: &mut ShellState,
+        input: &StreamContent,
+    ) -> Verdict<StreamContent> {
         if name == "command"
             && arguments
                 .first()
                 .is_some_and(|option| ["-v", "-V"].contains(&option.as_str()))
         {
-            return Ok(arguments
-                .last()
-                .map_or(Input::Nothing, |name| Input::Text(name.clone())));
+            return Ok(match arguments.last() {
+                Some(name) => StreamContent::Text(name.clone()),
+                None => StreamContent::Nothing,
+            });
         }
         if name == "flock" {
-            for script in values(arguments, "-c", "--command") {
+            for script in option_values(arguments, "-c", "--command") {
                 self.script(script, &mut shell.clone(), input)?;
             }
         }
         let mut at = 0;
-        while let Some(option) = arguments
-            .get(at)
-            .filter(|option| option.starts_with('-') && option.len() > 1)
+        while let Some(option) = arguments.get(at)
+            && option.starts_with('-')
+            && option.len() > 1
         {
             at += if valued.contains(&option.as_str()) {
                 2
@@ -386,17 +410,22 @@ impl Examiner {
             }
         }
         match arguments
-            .get(at + before..)
+            .get(at + skipped_operands..)
             .unwrap_or_default()
             .split_first()
         {
             Some((name, arguments)) => self.start(name, arguments, shell, input),
-            None => Ok(Input::Nothing),
+            None => Ok(StreamContent::Nothing),
         }
     }
 
-    fn env(&mut self, arguments: &[String], shell: &mut Shell, input: &Input) -> Verdict<Input> {
-        for text in values(arguments, "-S", "--split-string") {
+    fn run_env(
+        &mut self,
+        arguments: &[String],
+        shell: &mut ShellState,
+        input: &StreamContent,
+    ) -> Verdict<StreamContent> {
+        for text in option_values(arguments, "-S", "--split-string") {
             self.script(text, &mut shell.clone(), input)?;
         }
         let mut at = 0;
@@ -405,7 +434,7 @@ impl Examiner {
             match argument.as_str() {
                 "-u" | "--unset" | "-S" | "--split-string" => at += 2,
                 "-C" | "--chdir" => {
-                    self.enter(
+                    self.change_folder(
                         "cd",
                         &arguments[at + 1..arguments.len().min(at + 2)],
                         &mut inner,
@@ -417,10 +446,15 @@ impl Examiner {
                 name => return self.start(name, &arguments[at + 1..], &mut inner, input),
             }
         }
-        Ok(Input::Unknown)
+        Ok(StreamContent::Unknown)
     }
 
-    fn xargs(&mut self, arguments: &[String], shell: &mut Shell, input: &Input) -> Verdict<Input> {
+    fn run_xargs(
+        &mut self,
+        arguments: &[String],
+        shell: &mut ShellState,
+        input: &StreamContent,
+    ) -> Verdict<StreamContent> {
         const VALUED: [&str; 12] = [
             "-I",
             "-n",
@@ -436,14 +470,16 @@ impl Examiner {
             "--max-procs",
         ];
         let mut at = 0;
-        while let Some(option) = arguments.get(at).filter(|option| option.starts_with('-')) {
+        while let Some(option) = arguments.get(at)
+            && option.starts_with('-')
+        {
             at += if VALUED.contains(&option.as_str()) {
                 2
             } else {
                 1
             };
         }
-        let read = match input {
+        let values = match input {
             _ if arguments
                 .iter()
                 .take(at)
@@ -451,57 +487,54 @@ impl Examiner {
             {
                 vec![UNKNOWN.to_string()]
             }
-            Input::Nothing => Vec::new(),
-            Input::Text(text) => text.split_whitespace().map(str::to_owned).collect(),
-            Input::Paths(paths) => paths
-                .iter()
-                .map(|path| format!("{}/found", path.trim_end_matches('/')))
-                .collect(),
-            Input::Fetched => vec![FETCHED.to_string()],
-            Input::File | Input::Unknown => vec![UNKNOWN.to_string()],
+            StreamContent::Nothing => Vec::new(),
+            StreamContent::Text(text) => text.split_whitespace().map(str::to_owned).collect(),
+            StreamContent::Paths(folders) => {
+                let mut paths = Vec::new();
+                for folder in folders {
+                    paths.push(path_below(folder));
+                }
+                paths
+            }
+            StreamContent::Fetched => vec![FETCHED.to_string()],
+            StreamContent::File | StreamContent::Unknown => vec![UNKNOWN.to_string()],
         };
         let Some((name, rest)) = arguments.get(at..).unwrap_or_default().split_first() else {
-            return Ok(Input::Unknown);
+            return Ok(StreamContent::Unknown);
         };
-        let sign = values(arguments, "-I", "--replace").first().copied();
-        let sign = sign.or_else(|| {
-            arguments
-                .iter()
-                .any(|option| option == "-i")
-                .then_some("{}")
-        });
-        match sign {
+        let placeholder = match option_values(arguments, "-I", "--replace").first() {
+            Some(placeholder) => Some(*placeholder),
+            None if arguments.iter().any(|option| option == "-i") => Some("{}"),
+            None => None,
+        };
+        match placeholder {
             None => {
-                let all: Vec<String> = rest.iter().cloned().chain(read).collect();
-                self.start(name, &all, shell, &Input::Nothing)
+                let all = [rest, values.as_slice()].concat();
+                self.start(name, &all, shell, &StreamContent::Nothing)
             }
-            Some(sign) => {
-                for value in read {
-                    let put = |text: &String| text.replace(sign, &value);
-                    self.start(
-                        &put(name),
-                        &rest.iter().map(put).collect::<Vec<_>>(),
-                        shell,
-                        &Input::Nothing,
-                    )?;
+            Some(placeholder) => {
+                for value in values {
+                    let mut all = Vec::new();
+                    for argument in rest {
+                        all.push(argument.replace(placeholder, &value));
+                    }
+                    let program = name.replace(placeholder, &value);
+                    self.start(&program, &all, shell, &StreamContent::Nothing)?;
                 }
-                Ok(Input::Unknown)
+                Ok(StreamContent::Unknown)
             }
         }
     }
 
-    fn find(&mut self, arguments: &[String], shell: &mut Shell) -> Verdict<Input> {
-        let begins =
+    fn run_find(&mut self, arguments: &[String], shell: &mut ShellState) -> Verdict<StreamContent> {
+        let is_test =
             |word: &String| word.starts_with('-') && !["-H", "-L", "-P"].contains(&word.as_str());
         let end = arguments
             .iter()
-            .position(|word| begins(word) || word == "(" || word == "!")
+            .position(|word| is_test(word) || word == "(" || word == "!")
             .unwrap_or(arguments.len());
-        let mut starts: Vec<String> = arguments[..end]
-            .iter()
-            .filter(|word| !word.starts_with('-'))
-            .cloned()
-            .collect();
+        let mut starts = arguments[..end].to_vec();
+        starts.retain(|word| !word.starts_with('-'));
         if starts.is_empty() {
             starts.push(".".to_owned());
         }
@@ -509,7 +542,8 @@ impl Examiner {
             match word.as_str() {
                 "-delete" => {
                     for start in &starts {
-                        self.places.tree(start, shell, "deletes", true)?;
+                        self.paths
+                            .check_tree(start, shell, "deletes", RootRule::Allow)?;
                     }
                 }
                 "-exec" | "-execdir" | "-ok" | "-okdir" => {
@@ -517,45 +551,55 @@ impl Examiner {
                     let ends = |word: &String| word == ";" || word == "+";
                     let command = &rest[..rest.iter().position(ends).unwrap_or(rest.len())];
                     for start in &starts {
-                        self.found(command, start, shell)?;
+                        self.run_find_command(command, start, shell)?;
                     }
                 }
                 "-fprint" | "-fprintf" | "-fls" | "-fprint0" => {
                     if let Some(path) = arguments.get(at + 1) {
-                        self.places.write(path, shell)?;
+                        self.paths.check_write(path, shell)?;
                     }
                 }
                 _ => {}
             }
         }
-        Ok(Input::Paths(starts))
+        Ok(StreamContent::Paths(starts))
     }
 
-    /// Examines what `find` runs on what lies below `start`.
-    fn found(&mut self, command: &[String], start: &str, shell: &mut Shell) -> Verdict {
-        let below = format!("{}/found", start.trim_end_matches('/'));
-        let command: Vec<String> = command
-            .iter()
-            .map(|word| word.replace("{}", &below))
-            .collect();
-        let Some((name, arguments)) = command.split_first() else {
+    /// Examines a command that `find` runs on the files below `start`.
+    fn run_find_command(
+        &mut self,
+        command: &[String],
+        start: &str,
+        shell: &mut ShellState,
+    ) -> Verdict {
+        let path = path_below(start);
+        let mut words = Vec::new();
+        for word in command {
+            words.push(word.replace("{}", &path));
+        }
+        let Some((name, arguments)) = words.split_first() else {
             return Ok(());
         };
         if ["rm", "shred", "unlink"].contains(&name.rsplit('/').next().unwrap_or(name)) {
-            self.places.tree(start, shell, "deletes", true)?;
+            self.paths
+                .check_tree(start, shell, "deletes", RootRule::Allow)?;
         }
-        self.start(name, arguments, shell, &Input::Nothing)?;
+        self.start(name, arguments, shell, &StreamContent::Nothing)?;
         Ok(())
     }
 
-    fn shell(&mut self, arguments: &[String], shell: &mut Shell, input: &Input) -> Verdict<Input> {
+    fn run_shell(
+        &mut self,
+        arguments: &[String],
+        shell: &mut ShellState,
+        input: &StreamContent,
+    ) -> Verdict<StreamContent> {
         const VALUED: [&str; 6] = ["-o", "+o", "-O", "+O", "--rcfile", "--init-file"];
         let mut inner = shell.clone();
         let mut at = 0;
         let (mut is_script, mut is_input, mut is_interactive) = (false, false, false);
-        while let Some(option) = arguments
-            .get(at)
-            .filter(|option| option.starts_with(['-', '+']))
+        while let Some(option) = arguments.get(at)
+            && option.starts_with(['-', '+'])
         {
             at += if VALUED.contains(&option.as_str()) {
                 2
@@ -574,111 +618,130 @@ impl Examiner {
         let rest = arguments.get(at..).unwrap_or_default();
         if is_script {
             let Some((script, parameters)) = rest.split_first() else {
-                return Ok(Input::Nothing);
+                return Ok(StreamContent::Nothing);
             };
             if let Some((name, parameters)) = parameters.split_first() {
                 inner.variables.insert("0".to_owned(), vec![name.clone()]);
                 inner.positionals = parameters.to_vec();
             }
-            return self.evaluated(script, &mut inner, input);
+            return self.evaluate(script, &mut inner, input);
         }
         if is_interactive {
-            return danger("it starts a shell that waits for orders, which nobody gives here");
+            return danger("it starts an interactive shell, which gets no input here");
         }
-        let read = match rest.first() {
-            Some(path) if !is_input => self.named_script(path, input),
+        let script = match rest.first() {
+            Some(path) if !is_input => self.script_content(path, input),
             _ => input.clone(),
         };
-        self.read_script(&read, &mut inner)
+        self.run_script(&script, &mut inner)
     }
 
-    /// What a script that is named is read from.
-    fn named_script(&self, path: &str, input: &Input) -> Input {
+    /// Returns the content of a script file.
+    fn script_content(&self, path: &str, input: &StreamContent) -> StreamContent {
         match path {
             "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0" => input.clone(),
-            path if path.contains(FETCHED) => Input::Fetched,
-            path => self.file(path),
+            path if path.contains(FETCHED) => StreamContent::Fetched,
+            path => self.file_content(path),
         }
     }
 
-    fn read_script(&mut self, read: &Input, shell: &mut Shell) -> Verdict<Input> {
-        match read {
-            Input::Nothing | Input::File => Ok(Input::Unknown),
-            Input::Text(script) => self.evaluated(script, shell, &Input::Nothing),
-            Input::Fetched => self.fetched(),
-            Input::Paths(_) | Input::Unknown => {
-                unclear("the script that it gives to a shell cannot be known before it runs")
+    fn run_script(
+        &mut self,
+        script: &StreamContent,
+        shell: &mut ShellState,
+    ) -> Verdict<StreamContent> {
+        match script {
+            StreamContent::Nothing | StreamContent::File => Ok(StreamContent::Unknown),
+            StreamContent::Text(text) => self.evaluate(text, shell, &StreamContent::Nothing),
+            StreamContent::Fetched => self.run_fetched(),
+            StreamContent::Paths(_) | StreamContent::Unknown => {
+                unclear("the script that it passes to a shell is unknown before it runs")
             }
         }
     }
 
-    fn sourced(
+    fn source(
         &mut self,
         arguments: &[String],
-        shell: &mut Shell,
-        input: &Input,
-    ) -> Verdict<Input> {
+        shell: &mut ShellState,
+        input: &StreamContent,
+    ) -> Verdict<StreamContent> {
         let Some(path) = arguments.first() else {
-            return Ok(Input::Nothing);
+            return Ok(StreamContent::Nothing);
         };
-        let read = self.named_script(path, input);
-        let number = path
-            .strip_prefix("/dev/fd/")
-            .and_then(|number| number.parse::<usize>().ok());
-        if read == Input::File && number.is_none_or(|number| number < FIRST_SUBSTITUTED) {
+        let script = self.script_content(path, input);
+        let number = descriptor_number(path);
+        if script == StreamContent::File && number.is_none_or(|number| number < FIRST_SUBSTITUTION)
+        {
             shell.has_sourced = true;
-            return Ok(Input::Unknown);
+            return Ok(StreamContent::Unknown);
         }
-        self.read_script(&read, shell)
+        self.run_script(&script, shell)
     }
 
-    /// Examines a script that was put together.
-    fn evaluated(&mut self, script: &str, shell: &mut Shell, input: &Input) -> Verdict<Input> {
+    /// Examines a script that the command builds from its words.
+    fn evaluate(
+        &mut self,
+        script: &str,
+        shell: &mut ShellState,
+        input: &StreamContent,
+    ) -> Verdict<StreamContent> {
         if script.contains(FETCHED) {
-            return self.fetched();
+            return self.run_fetched();
         }
         if script.trim() == TRUSTED.to_string() {
             shell.has_sourced = true;
-            return Ok(Input::Unknown);
+            return Ok(StreamContent::Unknown);
         }
         match self.script(script, shell, input) {
-            // What is known of it may be dangerous enough.
+            // The known parts are examined first, because they may be dangerous.
             Ok(_) if !is_known(script) => {
-                unclear("the script that it puts together cannot be known before it runs")
+                unclear("the script that it builds is unknown before it runs")
             }
             verdict => verdict,
         }
     }
 
-    fn enter(&mut self, name: &str, arguments: &[String], shell: &mut Shell) {
-        let given = Given::new(arguments);
-        let target = match (name, given.operands.first()) {
+    /// Changes the current folder of the shell, as `cd` and the like do.
+    fn change_folder(&mut self, name: &str, arguments: &[String], shell: &mut ShellState) {
+        let parsed = ProgramArguments::new(arguments);
+        let target = match (name, parsed.operands.first()) {
             ("popd", _) | (_, Some(&"-")) => None,
             ("pushd", None) => None,
-            (_, None) => Some(self.home.clone()),
-            (_, Some(path)) => Some((*path).to_owned()),
+            (_, None) => Some(self.home.as_str()),
+            (_, Some(path)) => Some(*path),
         };
-        let Some(target) =
-            target.filter(|target| is_known(target) && !super::words::has_pattern(target))
-        else {
-            shell.folder = None;
+        let current = shell.folder.take();
+        let Some(target) = target else {
             return;
         };
+        if !is_known(target) || has_pattern(target) {
+            return;
+        }
         let base = match target.starts_with('/') {
-            true => Some(std::path::PathBuf::from("/")),
-            false => shell.folder.clone(),
+            true => Some(PathBuf::from("/")),
+            false => current,
         };
-        shell.folder = base.map(|mut folder| {
-            for part in target
-                .split('/')
-                .filter(|part| !part.is_empty() && *part != ".")
-            {
-                match part {
-                    ".." => drop(folder.pop()),
-                    part => folder.push(part),
-                }
+        let Some(mut folder) = base else {
+            return;
+        };
+        for part in target.split('/') {
+            match part {
+                "" | "." => {}
+                ".." => drop(folder.pop()),
+                name => folder.push(name),
             }
-            folder
-        });
+        }
+        shell.folder = Some(folder);
     }
+}
+
+/// Returns a path that stands for any file below a folder.
+fn path_below(folder: &str) -> String {
+    format!("{}/found", folder.trim_end_matches('/'))
+}
+
+/// Returns the number of a file descriptor in `/dev/fd`.
+pub(super) fn descriptor_number(path: &str) -> Option<usize> {
+    path.strip_prefix("/dev/fd/")?.parse().ok()
 }

@@ -1,14 +1,17 @@
-//! What no program may be asked.
+//! The rules for single programs.
 
-use super::words::is_known;
-use super::{Examiner, Input, Refusal, Shell, Verdict, danger, shown, unclear};
+use super::paths::RootRule;
+use super::words::{TRUSTED, is_known};
+use super::{
+    CommandRefusal, Examiner, ShellState, StreamContent, Verdict, danger, excerpt, unclear,
+};
 
-/// What becomes another user, for which nobody gives a password here.
-const BECOMES: [&str; 8] = [
+/// Programs that change the user. They need a password, which cannot be given.
+const USER_CHANGERS: [&str; 8] = [
     "doas", "pkexec", "run0", "runuser", "setpriv", "sg", "su", "sudo",
 ];
-/// What switches the machine off, or changes the system that runs.
-const OF_SYSTEM: [&str; 28] = [
+/// Programs that shut the machine down or change the running system.
+const SYSTEM_CHANGERS: [&str; 28] = [
     "chpasswd",
     "groupadd",
     "groupdel",
@@ -38,10 +41,10 @@ const OF_SYSTEM: [&str; 28] = [
     "vtysh",
     "zpool",
 ];
-/// What starts programs that outlive the call.
-const OUTLIVES: [&str; 4] = ["at", "batch", "systemd-run", "launchctl"];
-/// What writes all the files that it is given.
-const WRITES: [&str; 37] = [
+/// Programs that start other programs outside the call.
+const SCHEDULERS: [&str; 4] = ["at", "batch", "systemd-run", "launchctl"];
+/// Programs that write all files in their arguments.
+const WRITERS: [&str; 37] = [
     "badblocks",
     "blkdiscard",
     "cfdisk",
@@ -80,14 +83,14 @@ const WRITES: [&str; 37] = [
     "losetup",
     "lvremove",
 ];
-/// What writes the last of the files that it is given.
-const COPIES: [&str; 6] = ["cp", "install", "ln", "rsync", "scp", "link"];
-/// What fetches from the network and writes what it gets.
-const FETCHES: [&str; 9] = [
+/// Programs that write the last file in their arguments.
+const COPIERS: [&str; 6] = ["cp", "install", "ln", "rsync", "scp", "link"];
+/// Programs that fetch data from the network and write it.
+const FETCHERS: [&str; 9] = [
     "aria2c", "curl", "fetch", "ftp", "http", "https", "lynx", "wget", "xh",
 ];
-/// Programs whose output is made to be evaluated.
-const TRUSTED: [&str; 17] = [
+/// Programs whose output is meant to be evaluated by a shell.
+const TRUSTED_PROGRAMS: [&str; 17] = [
     "brew",
     "conda",
     "direnv",
@@ -107,20 +110,20 @@ const TRUSTED: [&str; 17] = [
     "zoxide",
 ];
 
-/// The arguments of a program: options, and what it is to work on.
-pub(super) struct Given<'a> {
+/// The arguments of a program, separated into options and operands.
+pub(super) struct ProgramArguments<'a> {
     pub(super) options: Vec<&'a str>,
     pub(super) operands: Vec<&'a str>,
 }
 
-impl<'a> Given<'a> {
+impl<'a> ProgramArguments<'a> {
     pub(super) fn new(arguments: &'a [String]) -> Self {
         let (mut options, mut operands) = (Vec::new(), Vec::new());
-        let mut ended = false;
+        let mut has_ended = false;
         for argument in arguments {
             match argument.as_str() {
-                "--" if !ended => ended = true,
-                option if !ended && option.len() > 1 && option.starts_with('-') => {
+                "--" if !has_ended => has_ended = true,
+                option if !has_ended && option.len() > 1 && option.starts_with('-') => {
                     options.push(option)
                 }
                 operand => operands.push(operand),
@@ -129,8 +132,7 @@ impl<'a> Given<'a> {
         Self { options, operands }
     }
 
-    /// Returns `true` if an option is given: one of these letters, or this word, which may be
-    /// shortened.
+    /// Returns `true` if the options contain one of these letters, or this word or a prefix of it.
     pub(super) fn has(&self, letters: &str, word: &str) -> bool {
         self.options
             .iter()
@@ -144,18 +146,17 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Returns the value of an option: `-o value`, `-ovalue`, `--option value`, `--option=value`.
-pub(super) fn values<'a>(arguments: &'a [String], short: &str, long: &str) -> Vec<&'a str> {
+/// Returns the values of an option: `-o value`, `-ovalue`, `--option value`, `--option=value`.
+pub(super) fn option_values<'a>(arguments: &'a [String], short: &str, long: &str) -> Vec<&'a str> {
     let mut values = Vec::new();
     for (at, argument) in arguments.iter().enumerate() {
-        let next = || arguments.get(at + 1).map(String::as_str);
-        let value = if argument == short || argument == long {
-            next()
-        } else if let Some(value) = argument
+        let assigned = argument
             .strip_prefix(long)
-            .and_then(|rest| rest.strip_prefix('='))
-        {
-            Some(value)
+            .and_then(|rest| rest.strip_prefix('='));
+        let value = if argument == short || argument == long {
+            arguments.get(at + 1).map(String::as_str)
+        } else if assigned.is_some() {
+            assigned
         } else if !argument.starts_with("--") && !short.is_empty() {
             argument.strip_prefix(short)
         } else {
@@ -167,48 +168,48 @@ pub(super) fn values<'a>(arguments: &'a [String], short: &str, long: &str) -> Ve
 }
 
 impl Examiner {
-    /// Examines a command by its name.
+    /// Examines a program by its name, and returns the known content of its output.
     pub(super) fn judge(
         &mut self,
         name: &str,
         arguments: &[String],
-        shell: &mut Shell,
-        input: &Input,
-    ) -> Verdict<Input> {
+        shell: &mut ShellState,
+        input: &StreamContent,
+    ) -> Verdict<StreamContent> {
         let file = name.rsplit('/').next().unwrap_or(name).to_lowercase();
-        let given = Given::new(arguments);
+        let parsed = ProgramArguments::new(arguments);
         for argument in arguments {
-            self.places.read(argument, shell)?;
+            self.paths.check_read(argument, shell)?;
         }
-        self.values_that_run(&file, arguments, shell)?;
+        self.examine_option_scripts(&file, arguments, shell)?;
         match file.as_str() {
-            name if BECOMES.contains(&name) => danger(format!(
-                "{name} needs a password, which nobody can give here"
+            name if USER_CHANGERS.contains(&name) => danger(format!(
+                "{name} needs a password, which cannot be given here"
             )),
-            name if OF_SYSTEM.contains(&name) => {
+            name if SYSTEM_CHANGERS.contains(&name) => {
                 danger(format!("{name} changes the system itself"))
             }
-            name if OUTLIVES.contains(&name) => {
+            name if SCHEDULERS.contains(&name) => {
                 danger(format!("what {name} starts would outlive the call"))
             }
-            "crontab" if !given.has("l", "list") => {
+            "crontab" if !parsed.has("l", "list") => {
                 danger("what crontab sets up would outlive the call")
             }
-            "mount" if !given.operands.is_empty() => danger("mount changes the system itself"),
-            "systemctl" | "loginctl" => systemctl(&given),
-            "kill" => kill(arguments),
+            "mount" if !parsed.operands.is_empty() => danger("mount changes the system itself"),
+            "systemctl" | "loginctl" => check_systemctl(&parsed),
+            "kill" => check_kill(arguments),
             "pkill" | "killall" | "skill" => {
-                let all = given
+                let matches_all = parsed
                     .operands
                     .iter()
                     .all(|pattern| pattern.chars().all(|letter| ".*^$".contains(letter)));
-                match all || given.has("uUv", "inverse") {
+                match matches_all || parsed.has("uUv", "inverse") {
                     true => danger("it ends programs that it did not start"),
-                    false => Ok(Input::Nothing),
+                    false => Ok(StreamContent::Nothing),
                 }
             }
-            "docker" | "podman" | "nerdctl" => container(arguments),
-            "nc" | "ncat" | "netcat" if given.has("ec", "exec") => {
+            "docker" | "podman" | "nerdctl" => check_container(arguments),
+            "nc" | "ncat" | "netcat" if parsed.has("ec", "exec") => {
                 danger("it gives a shell to the network")
             }
             "socat"
@@ -218,197 +219,205 @@ impl Examiner {
             {
                 danger("it gives a shell to the network")
             }
-            "enable" if given.has("f", "") => danger("it loads code into the shell"),
-            "hash" if given.has("p", "") => danger("it gives a program another's name"),
+            "enable" if parsed.has("f", "") => danger("it loads code into the shell"),
+            "hash" if parsed.has("p", "") => danger("it gives a program another's name"),
             "shopt"
                 if arguments
                     .iter()
                     .any(|argument| argument == "expand_aliases") =>
             {
-                unclear("with aliases switched on, what runs cannot be known")
+                unclear("with aliases switched on, the commands that run are unknown")
             }
             name if name.starts_with("mkfs") || name.starts_with("fsck") => {
-                self.writes(&given.operands, shell)
+                self.check_writes(&parsed.operands, shell)
             }
             "rm" | "chmod" | "chown" | "chgrp" | "chattr" | "setfacl" => {
-                self.tree(&file, &given, shell)?;
-                self.writes(&given.operands, shell)
+                self.check_recursive(&file, &parsed, shell)?;
+                self.check_writes(&parsed.operands, shell)
             }
-            name if WRITES.contains(&name) => {
-                let written = self.writes(&given.operands, shell)?;
-                Ok(if name == "tee" {
-                    input.clone()
-                } else {
-                    written
-                })
+            name if WRITERS.contains(&name) => {
+                let output = self.check_writes(&parsed.operands, shell)?;
+                Ok(if name == "tee" { input.clone() } else { output })
             }
-            name if COPIES.contains(&name) => self.copies(name, arguments, &given, shell),
+            name if COPIERS.contains(&name) => self.check_copy(name, arguments, &parsed, shell),
             "mv" | "rename" => {
-                for path in &given.operands {
-                    self.places.take(path, shell)?;
+                for path in &parsed.operands {
+                    self.paths.check_move(path, shell)?;
                 }
-                Ok(Input::Nothing)
+                Ok(StreamContent::Nothing)
             }
             "dd" => {
-                for path in arguments
-                    .iter()
-                    .filter_map(|argument| argument.strip_prefix("of="))
-                {
-                    self.places.write(path, shell)?;
-                }
-                Ok(Input::Unknown)
-            }
-            "sed" | "gsed" if given.has("i", "in-place") => self.writes(&given.operands, shell),
-            "tar" | "unzip" | "bsdtar" => {
-                if file == "tar" && given.has("", "remove-files") {
-                    for path in &given.operands {
-                        self.places.tree(path, shell, "deletes", false)?;
+                for argument in arguments {
+                    if let Some(path) = argument.strip_prefix("of=") {
+                        self.paths.check_write(path, shell)?;
                     }
                 }
-                for folder in values(arguments, "-C", "--directory")
-                    .into_iter()
-                    .chain(values(arguments, "-d", "--dir"))
-                {
-                    self.places.write(&format!("{folder}/file"), shell)?;
-                }
-                Ok(Input::Unknown)
+                Ok(StreamContent::Unknown)
             }
-            name if FETCHES.contains(&name) => {
+            "sed" | "gsed" if parsed.has("i", "in-place") => {
+                self.check_writes(&parsed.operands, shell)
+            }
+            "tar" | "unzip" | "bsdtar" => {
+                if file == "tar" && parsed.has("", "remove-files") {
+                    for path in &parsed.operands {
+                        self.paths
+                            .check_tree(path, shell, "deletes", RootRule::Refuse)?;
+                    }
+                }
+                let mut folders = option_values(arguments, "-C", "--directory");
+                folders.extend(option_values(arguments, "-d", "--dir"));
+                for folder in folders {
+                    self.paths.check_write(&format!("{folder}/file"), shell)?;
+                }
+                Ok(StreamContent::Unknown)
+            }
+            name if FETCHERS.contains(&name) => {
                 self.fetches += 1;
                 for (short, long) in [
                     ("-o", "--output"),
                     ("-O", "--output-document"),
                     ("-P", "--directory-prefix"),
                 ] {
-                    values(arguments, short, long)
-                        .iter()
-                        .try_for_each(|path| self.places.write(path, shell))?;
+                    for path in option_values(arguments, short, long) {
+                        self.paths.check_write(path, shell)?;
+                    }
                 }
-                Ok(Input::Fetched)
+                Ok(StreamContent::Fetched)
             }
-            "git" if given.operands.contains(&"clean") => {
-                for folder in values(arguments, "-C", "--work-tree") {
-                    self.places.tree(folder, shell, "cleans", true)?;
+            "git" if parsed.operands.contains(&"clean") => {
+                for folder in option_values(arguments, "-C", "--work-tree") {
+                    self.paths
+                        .check_tree(folder, shell, "cleans", RootRule::Allow)?;
                 }
-                Ok(Input::Unknown)
+                Ok(StreamContent::Unknown)
             }
-            name if TRUSTED.contains(&name) => Ok(Input::Text(super::words::TRUSTED.to_string())),
+            name if TRUSTED_PROGRAMS.contains(&name) => {
+                Ok(StreamContent::Text(TRUSTED.to_string()))
+            }
             name => {
-                for path in values(arguments, "-o", "--output") {
-                    self.places.write(path, shell)?;
+                for path in option_values(arguments, "-o", "--output") {
+                    self.paths.check_write(path, shell)?;
                 }
-                self.runs(name, arguments, shell, input)
+                self.run_program(name, arguments, shell, input)
             }
         }
     }
 
-    /// Examines a command whose name is not known: it may be what destroys most.
-    pub(super) fn unnamed(
+    /// Examines a program with an unknown name by the rules of the most destructive programs.
+    pub(super) fn judge_unknown(
         &mut self,
         arguments: &[String],
-        shell: &mut Shell,
-        input: &Input,
-    ) -> Verdict<Input> {
+        shell: &mut ShellState,
+        input: &StreamContent,
+    ) -> Verdict<StreamContent> {
         for name in ["rm", "dd", "tee", "kill", "find", "env", "bash", "mv"] {
-            if let Err(Refusal::Danger(reason)) =
-                self.judge(name, arguments, &mut shell.clone(), &Input::Nothing)
+            if let Err(CommandRefusal::Danger(reason)) =
+                self.judge(name, arguments, &mut shell.clone(), &StreamContent::Nothing)
             {
                 return danger(format!(
-                    "its name cannot be known before it runs; if it were {name}: {reason}"
+                    "its name is unknown before it runs; if it were {name}: {reason}"
                 ));
             }
         }
         match input {
-            Input::Fetched => danger("its name cannot be known, and it reads what was fetched"),
-            _ => Ok(Input::Unknown),
+            StreamContent::Fetched => {
+                danger("its name is unknown, and it reads data from the network")
+            }
+            _ => Ok(StreamContent::Unknown),
         }
     }
 
-    fn writes(&mut self, paths: &[&str], shell: &Shell) -> Verdict<Input> {
+    fn check_writes(&mut self, paths: &[&str], shell: &ShellState) -> Verdict<StreamContent> {
         for path in paths {
-            self.places.write(path, shell)?;
+            self.paths.check_write(path, shell)?;
         }
-        Ok(Input::Nothing)
+        Ok(StreamContent::Nothing)
     }
 
-    fn tree(&mut self, name: &str, given: &Given<'_>, shell: &Shell) -> Verdict {
-        let (letters, does) = match name {
-            "rm" => ("rR", "deletes"),
-            _ => ("R", "changes"),
+    /// Examines the recursive use of `rm`, `chmod` and the like.
+    fn check_recursive(
+        &mut self,
+        name: &str,
+        parsed: &ProgramArguments<'_>,
+        shell: &ShellState,
+    ) -> Verdict {
+        let (letters, action, root_rule) = match name {
+            "rm" => ("rR", "deletes", RootRule::Refuse),
+            _ => ("R", "changes", RootRule::Allow),
         };
-        let recursive = given.has(letters, "recursive");
-        // An operand that is not known may be an option.
-        let may_be = given
+        let is_recursive = parsed.has(letters, "recursive");
+        // An unknown operand may be the option.
+        let may_be_recursive = parsed
             .operands
             .iter()
             .any(|operand| !is_known(operand) && !operand.contains('/'));
-        if name == "rm" && given.has("", "no-preserve-root") {
-            return danger("it deletes what holds everything");
+        if name == "rm" && parsed.has("", "no-preserve-root") {
+            return danger("it deletes the root folder of the system");
         }
-        // The first operand of the others says how, unless that stands in an option.
+        // The first operand of the other programs is the mode or the owner.
         let paths = match name {
-            "rm" => &given.operands[..],
-            _ => given.operands.get(1..).unwrap_or_default(),
+            "rm" => &parsed.operands[..],
+            _ => parsed.operands.get(1..).unwrap_or_default(),
         };
         for path in paths {
-            if recursive || (may_be && is_known(path)) {
-                self.places.tree(path, shell, does, name != "rm")?;
+            if is_recursive || (may_be_recursive && is_known(path)) {
+                self.paths.check_tree(path, shell, action, root_rule)?;
             }
         }
         Ok(())
     }
 
-    fn copies(
+    /// Examines a program that copies or links files, and records links to paths outside the root.
+    fn check_copy(
         &mut self,
         name: &str,
         arguments: &[String],
-        given: &Given<'_>,
-        shell: &mut Shell,
-    ) -> Verdict<Input> {
-        let into = values(arguments, "-t", "--target-directory");
-        let last = given
-            .operands
-            .last()
-            .copied()
-            .filter(|_| into.is_empty() && given.operands.len() > 1);
-        for path in into.iter().copied().chain(last) {
+        parsed: &ProgramArguments<'_>,
+        shell: &mut ShellState,
+    ) -> Verdict<StreamContent> {
+        let mut targets = option_values(arguments, "-t", "--target-directory");
+        if targets.is_empty()
+            && let [_, .., last] = parsed.operands.as_slice()
+        {
+            targets.push(last);
+        }
+        let deletes = arguments
+            .iter()
+            .any(|argument| argument.starts_with("--del"));
+        for path in targets {
             // A copy to another machine.
             if matches!(name, "rsync" | "scp") && path.contains(':') {
                 continue;
             }
-            self.places.write(path, shell)?;
-            if name == "rsync"
-                && arguments
-                    .iter()
-                    .any(|argument| argument.starts_with("--del"))
-            {
-                self.places.tree(path, shell, "deletes", true)?;
+            self.paths.check_write(path, shell)?;
+            if name == "rsync" && deletes {
+                self.paths
+                    .check_tree(path, shell, "deletes", RootRule::Allow)?;
             }
         }
         if name == "ln" {
-            let outside = given
-                .operands
-                .iter()
-                .filter(|path| self.places.is_outside(path, shell));
-            let names: Vec<String> = outside
-                .chain(given.operands.last())
-                .filter_map(|path| {
-                    path.trim_end_matches('/')
-                        .rsplit('/')
-                        .next()
-                        .map(str::to_owned)
-                })
-                .collect();
-            // The last name alone is harmless: what it leads to decides.
+            let mut names = Vec::new();
+            for path in &parsed.operands {
+                if self.paths.is_outside(path, shell) {
+                    names.push(file_name(path));
+                }
+            }
+            names.extend(parsed.operands.last().map(|path| file_name(path)));
+            // With one name only, no target is outside.
             if names.len() > 1 {
                 shell.links.extend(names);
             }
         }
-        Ok(Input::Nothing)
+        Ok(StreamContent::Nothing)
     }
 }
 
-fn systemctl(given: &Given<'_>) -> Verdict<Input> {
+fn file_name(path: &str) -> String {
+    let path = path.trim_end_matches('/');
+    path.rsplit('/').next().unwrap_or(path).to_owned()
+}
+
+fn check_systemctl(parsed: &ProgramArguments<'_>) -> Verdict<StreamContent> {
     const VERBS: [&str; 14] = [
         "default",
         "emergency",
@@ -425,35 +434,31 @@ fn systemctl(given: &Given<'_>) -> Verdict<Input> {
         "suspend",
         "suspend-then-hibernate",
     ];
-    match given.operands.iter().find(|verb| VERBS.contains(verb)) {
+    match parsed.operands.iter().find(|verb| VERBS.contains(verb)) {
         Some(verb) => danger(format!("{verb} changes the system itself")),
-        None => Ok(Input::Unknown),
+        None => Ok(StreamContent::Unknown),
     }
 }
 
-fn kill(arguments: &[String]) -> Verdict<Input> {
-    // The first option is the signal: a number with a sign behind it is a group of processes.
+fn check_kill(arguments: &[String]) -> Verdict<StreamContent> {
+    // The first option is the signal. A negative number after it is a process group.
     let skipped = match arguments.first().map(String::as_str) {
         Some("-s" | "-n" | "--signal") => 2,
         Some(signal) if signal.starts_with('-') && signal != "--" => 1,
         _ => 0,
     };
-    let operands = arguments
-        .iter()
-        .skip(skipped)
-        .filter(|operand| *operand != "--");
-    for operand in operands {
+    for operand in arguments.iter().skip(skipped) {
         match operand.as_str() {
             "-1" => return danger("it ends every program of the user"),
             "1" => return danger("it ends the program that runs the tool, or the system's first"),
             _ => {}
         }
     }
-    Ok(Input::Nothing)
+    Ok(StreamContent::Nothing)
 }
 
-fn container(arguments: &[String]) -> Verdict<Input> {
-    let mounts_all = |value: &str| {
+fn check_container(arguments: &[String]) -> Verdict<StreamContent> {
+    let mounts_root = |value: &str| {
         let source = value
             .split(',')
             .find_map(|part| part.strip_prefix("source=").or(part.strip_prefix("src=")));
@@ -462,10 +467,10 @@ fn container(arguments: &[String]) -> Verdict<Input> {
             && source.chars().all(|letter| letter == '/' || letter == '.')
             && source.starts_with('/')
     };
-    let mut volumes = values(arguments, "-v", "--volume");
-    volumes.extend(values(arguments, "", "--mount"));
+    let mut volumes = option_values(arguments, "-v", "--volume");
+    volumes.extend(option_values(arguments, "", "--mount"));
     if arguments.iter().any(|argument| argument == "--privileged")
-        || volumes.iter().any(|value| mounts_all(value))
+        || volumes.iter().any(|value| mounts_root(value))
     {
         return danger("it gives a container the system itself");
     }
@@ -475,8 +480,8 @@ fn container(arguments: &[String]) -> Verdict<Input> {
     {
         Some(option) => danger(format!(
             "{} gives a container the system itself",
-            shown(option)
+            excerpt(option)
         )),
-        None => Ok(Input::Unknown),
+        None => Ok(StreamContent::Unknown),
     }
 }

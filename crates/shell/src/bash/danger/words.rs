@@ -1,5 +1,4 @@
-//! What words come to: quotes are taken off, variables and substitutions put in, as far as they are
-//! known.
+//! The expansion of words: quotes are removed, and known variables and substitutions are inserted.
 
 use brush_parser::word::{
     self, BraceExpressionMember, BraceExpressionOrText, Parameter, ParameterExpr,
@@ -7,199 +6,231 @@ use brush_parser::word::{
     WordPieceWithSource,
 };
 
-use super::places::OWN;
-use super::{Examiner, Input, Refusal, Shell, Verdict, danger, options, shown, unclear};
+use super::paths::PROCESS_ID;
+use super::{
+    CommandRefusal, Examiner, ShellState, StreamContent, Verdict, danger, excerpt, parser_options,
+    unclear,
+};
 
-/// Stands for text that is not known.
+/// The placeholder for unknown text.
 pub(super) const UNKNOWN: char = '\u{10ffff}';
-/// Stands for text from the network.
+/// The placeholder for text from the network.
 pub(super) const FETCHED: char = '\u{10fffe}';
-/// Stands for what well-known programs write to be evaluated.
+/// The placeholder for the output of well-known programs that is meant to be evaluated.
 pub(super) const TRUSTED: char = '\u{10fffd}';
-/// The most words that one may come to.
+/// The most words to which one word may expand.
 const MAX_WORDS: usize = 256;
-/// A longer expression may be more than arithmetic.
+/// The longest expression that is accepted as arithmetic. A longer one may be a script.
 const MAX_ARITHMETIC_BYTES: usize = 200;
-/// The longest text that a word may come to, in bytes.
+/// The longest text to which a word may expand, in bytes.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 
-/// Returns `true` if all of a text is known.
+/// Returns `true` if a text has no placeholders.
 pub(super) fn is_known(text: &str) -> bool {
     !text.contains([UNKNOWN, FETCHED, TRUSTED])
 }
 
-/// Returns `true` if a text may be a pattern of file names.
+/// Returns `true` if a text may be a file name pattern.
 pub(super) fn has_pattern(text: &str) -> bool {
     text.contains(['*', '?']) || (text.contains('[') && text.contains(']'))
 }
 
-/// Words that are being put together.
+/// A builder of the words to which one word expands.
 #[derive(Default)]
-struct Fields {
-    done: Vec<String>,
-    begun: Option<String>,
+struct WordBuilder {
+    complete: Vec<String>,
+    current: Option<String>,
 }
 
-impl Fields {
+impl WordBuilder {
     fn push(&mut self, text: &str) {
-        self.begun.get_or_insert_default().push_str(text);
+        self.current.get_or_insert_default().push_str(text);
+    }
+
+    /// Ends the current word.
+    fn end_word(&mut self) {
+        self.complete.extend(self.current.take());
     }
 
     fn push_split(&mut self, text: &str, separators: &str) {
         for letter in text.chars() {
             match separators.contains(letter) {
-                true => self.done.extend(self.begun.take()),
-                false => self.begun.get_or_insert_default().push(letter),
+                true => self.end_word(),
+                false => self.current.get_or_insert_default().push(letter),
             }
         }
     }
 
-    /// Adds the elements of a list, each a word of its own.
+    /// Adds the elements of a list as separate words.
     fn push_each(&mut self, texts: &[String]) {
         for (at, text) in texts.iter().enumerate() {
             if at > 0 {
-                self.done.extend(self.begun.take());
+                self.end_word();
             }
             self.push(text);
+        }
+    }
+
+    /// Adds values of a variable or substitution. Values without quotes are split.
+    fn push_values(&mut self, values: &[String], is_quoted: bool, shell: &ShellState) {
+        if is_quoted {
+            self.push_each(values);
+            return;
+        }
+        let separators = variable_values("IFS", shell).concat();
+        for (at, value) in values.iter().enumerate() {
+            if at > 0 {
+                self.end_word();
+            }
+            self.push_split(value, &separators);
         }
     }
 }
 
 impl Examiner {
-    /// Returns the words that one comes to.
-    pub(super) fn fields(&mut self, raw: &str, shell: &mut Shell) -> Verdict<Vec<String>> {
+    /// Expands a word to words.
+    pub(super) fn expand_fields(
+        &mut self,
+        raw: &str,
+        shell: &mut ShellState,
+    ) -> Verdict<Vec<String>> {
         let mut words = Vec::new();
-        for raw in alternatives(raw)? {
-            let mut fields = Fields::default();
-            for piece in self.pieces(&raw)? {
-                self.piece(&piece.piece, shell, &mut fields, false)?;
+        for raw in expand_braces(raw)? {
+            let mut builder = WordBuilder::default();
+            for piece in self.parse_pieces(&raw)? {
+                self.expand_piece(&piece.piece, shell, &mut builder, false)?;
             }
-            words.extend(fields.done);
-            words.extend(fields.begun);
+            words.extend(builder.complete);
+            words.extend(builder.current);
             let bytes: usize = words.iter().map(String::len).sum();
             if words.len() > MAX_WORDS || bytes > MAX_TEXT_BYTES {
-                return unclear("a word of the command comes to too many");
+                return unclear("a word of the command expands to too many words");
             }
         }
         Ok(words)
     }
 
-    /// Returns what a word comes to where it is not split.
-    pub(super) fn text(&mut self, raw: &str, shell: &mut Shell) -> Verdict<String> {
-        let pieces = self.pieces(raw)?;
-        self.joined(&pieces, shell)
+    /// Expands a word that is not split.
+    pub(super) fn expand_text(&mut self, raw: &str, shell: &mut ShellState) -> Verdict<String> {
+        let pieces = self.parse_pieces(raw)?;
+        self.join_pieces(&pieces, shell)
     }
 
-    /// Returns what a here-document comes to.
-    pub(super) fn document(&mut self, raw: &str, shell: &mut Shell) -> Verdict<String> {
-        let pieces = word::parse_heredoc(raw, &options());
-        let pieces =
-            pieces.map_err(|_| Refusal::Unclear("a here-document cannot be parsed".to_owned()))?;
-        self.joined(&pieces, shell)
+    /// Expands a here-document.
+    pub(super) fn expand_document(&mut self, raw: &str, shell: &mut ShellState) -> Verdict<String> {
+        let pieces = word::parse_heredoc(raw, &parser_options());
+        let pieces = pieces
+            .map_err(|_| CommandRefusal::Unclear("a here-document cannot be parsed".to_owned()))?;
+        self.join_pieces(&pieces, shell)
     }
 
-    /// Examines the substitutions of an arithmetic expression. What looks like one may be two
+    /// Examines the substitutions of an arithmetic expression. The text may also be two nested
     /// subshells.
-    pub(super) fn arithmetic(&mut self, raw: &str, shell: &mut Shell) -> Verdict {
-        self.text(raw, shell)?;
+    pub(super) fn arithmetic(&mut self, raw: &str, shell: &mut ShellState) -> Verdict {
+        self.expand_text(raw, shell)?;
         match raw.len() < MAX_ARITHMETIC_BYTES && brush_parser::arithmetic::parse(raw).is_ok() {
             true => Ok(()),
             false => self.suspect(&format!("({raw})"), shell),
         }
     }
 
-    fn pieces(&self, raw: &str) -> Verdict<Vec<WordPieceWithSource>> {
-        word::parse(raw, &options())
-            .map_err(|_| Refusal::Unclear(format!("the word {:?} cannot be parsed", shown(raw))))
+    fn parse_pieces(&self, raw: &str) -> Verdict<Vec<WordPieceWithSource>> {
+        word::parse(raw, &parser_options()).map_err(|_| parse_failure(raw))
     }
 
-    fn joined(&mut self, pieces: &[WordPieceWithSource], shell: &mut Shell) -> Verdict<String> {
-        let mut fields = Fields::default();
+    /// Expands pieces as in double quotes, and joins them to one text.
+    fn join_pieces(
+        &mut self,
+        pieces: &[WordPieceWithSource],
+        shell: &mut ShellState,
+    ) -> Verdict<String> {
+        let mut builder = WordBuilder::default();
         for piece in pieces {
-            self.piece(&piece.piece, shell, &mut fields, true)?;
+            self.expand_piece(&piece.piece, shell, &mut builder, true)?;
         }
-        fields.done.extend(fields.begun);
-        let text = fields.done.join(" ");
+        builder.end_word();
+        let text = builder.complete.join(" ");
         match text.len() > MAX_TEXT_BYTES {
-            true => unclear("a word of the command comes to too much"),
+            true => unclear("a word of the command expands to too much text"),
             false => Ok(text),
         }
     }
 
-    fn piece(
+    fn expand_piece(
         &mut self,
         piece: &WordPiece,
-        shell: &mut Shell,
-        fields: &mut Fields,
-        quoted: bool,
+        shell: &mut ShellState,
+        builder: &mut WordBuilder,
+        is_quoted: bool,
     ) -> Verdict {
         match piece {
-            WordPiece::Text(text) | WordPiece::SingleQuotedText(text) => fields.push(text),
-            WordPiece::AnsiCQuotedText(text) => fields.push(&unescaped(text)),
+            WordPiece::Text(text) | WordPiece::SingleQuotedText(text) => builder.push(text),
+            WordPiece::AnsiCQuotedText(text) => builder.push(&unescape(text)),
             WordPiece::EscapeSequence(text) => match text.strip_prefix('\\').unwrap_or(text) {
                 "\n" => {}
-                escaped => fields.push(escaped),
+                escaped => builder.push(escaped),
             },
             WordPiece::DoubleQuotedSequence(pieces)
             | WordPiece::GettextDoubleQuotedSequence(pieces) => {
-                // An empty list in quotes is no word, anything else is one, though it is empty.
+                // Quotes make a word even if it is empty, except around an empty list.
                 if !matches!(pieces.as_slice(), [piece] if is_list(&piece.piece)) {
-                    fields.push("");
+                    builder.push("");
                 }
                 for piece in pieces {
-                    self.piece(&piece.piece, shell, fields, true)?;
+                    self.expand_piece(&piece.piece, shell, builder, true)?;
                 }
             }
-            WordPiece::TildeExpansion(tilde) => fields.push(&self.tilde(tilde, shell)),
+            WordPiece::TildeExpansion(tilde) => builder.push(&self.expand_tilde(tilde, shell)),
             WordPiece::CommandSubstitution(script)
             | WordPiece::BackquotedCommandSubstitution(script) => {
-                let text = self.substituted(script, shell)?;
-                push(fields, &[text], quoted, shell);
+                let text = self.expand_command(script, shell)?;
+                builder.push_values(&[text], is_quoted, shell);
             }
             WordPiece::ArithmeticExpression(expression) => {
                 self.arithmetic(&expression.value, shell)?;
-                fields.push("1");
+                builder.push("1");
             }
             WordPiece::ParameterExpansion(expression) => {
-                let values = self.parameter(expression, shell)?;
-                push(fields, &values, quoted, shell);
+                let values = self.expand_parameter(expression, shell)?;
+                builder.push_values(&values, is_quoted, shell);
             }
         }
         Ok(())
     }
 
-    fn tilde(&self, tilde: &TildeExpr, shell: &Shell) -> String {
-        let folder = || {
-            shell
-                .folder
-                .as_ref()
-                .map(|folder| folder.to_string_lossy().into_owned())
-        };
+    fn expand_tilde(&self, tilde: &TildeExpr, shell: &ShellState) -> String {
         match tilde {
-            TildeExpr::Home => shell
-                .variables
-                .get("HOME")
-                .map_or_else(|| self.home.clone(), |home| home.join(" ")),
+            TildeExpr::Home => match shell.variables.get("HOME") {
+                Some(home) => home.join(" "),
+                None => self.home.clone(),
+            },
             TildeExpr::UserHome(user) if user == "root" => "/root".to_owned(),
             TildeExpr::UserHome(user) => format!("/home/{user}"),
-            TildeExpr::WorkingDir => folder().unwrap_or_else(|| UNKNOWN.to_string()),
+            TildeExpr::WorkingDir => match &shell.folder {
+                Some(folder) => folder.to_string_lossy().into_owned(),
+                None => UNKNOWN.to_string(),
+            },
             _ => UNKNOWN.to_string(),
         }
     }
 
-    /// Returns what a substituted command writes, as far as it is known.
-    fn substituted(&mut self, script: &str, shell: &mut Shell) -> Verdict<String> {
+    /// Expands a command substitution to the known output of its command.
+    fn expand_command(&mut self, script: &str, shell: &mut ShellState) -> Verdict<String> {
         let fetches = self.fetches;
-        let written = self.script(script, &mut shell.clone(), &Input::Nothing)?;
-        Ok(match written {
-            Input::Nothing => String::new(),
-            Input::Text(text) => text.trim_end_matches('\n').to_owned(),
+        let output = self.script(script, &mut shell.clone(), &StreamContent::Nothing)?;
+        Ok(match output {
+            StreamContent::Nothing => String::new(),
+            StreamContent::Text(text) => text.trim_end_matches('\n').to_owned(),
             _ if self.fetches > fetches => FETCHED.to_string(),
             _ => UNKNOWN.to_string(),
         })
     }
 
-    fn parameter(&mut self, expression: &ParameterExpr, shell: &mut Shell) -> Verdict<Vec<String>> {
+    fn expand_parameter(
+        &mut self,
+        expression: &ParameterExpr,
+        shell: &mut ShellState,
+    ) -> Verdict<Vec<String>> {
         use ParameterExpr as Is;
         let unknown = || Ok(vec![UNKNOWN.to_string()]);
         let is_empty = |pattern: &Option<String>| pattern.as_deref().is_none_or(str::is_empty);
@@ -244,9 +275,9 @@ impl Examiner {
                 error_message,
                 ..
             } => {
-                self.text(error_message.as_deref().unwrap_or_default(), shell)?;
+                self.expand_text(error_message.as_deref().unwrap_or_default(), shell)?;
                 let values = self.value(parameter, *indirect, shell)?;
-                // The shell ends there where it has none.
+                // The shell exits here if the variable has no value.
                 Ok(if values.concat().is_empty() {
                     vec!["unset".to_owned()]
                 } else {
@@ -260,7 +291,7 @@ impl Examiner {
                 ..
             } => {
                 let alternative =
-                    self.text(alternative_value.as_deref().unwrap_or_default(), shell)?;
+                    self.expand_text(alternative_value.as_deref().unwrap_or_default(), shell)?;
                 let values = self.value(parameter, *indirect, shell)?;
                 Ok(if values.concat().is_empty() {
                     Vec::new()
@@ -280,16 +311,20 @@ impl Examiner {
                     self.arithmetic(&length.value, shell)?;
                 }
                 let values = self.value(parameter, *indirect, shell)?;
-                let number = |text: &str| text.trim().parse::<usize>().ok();
-                let length = length.as_ref().map(|length| number(&length.value));
-                let (Some(from), [value]) = (number(&offset.value), values.as_slice()) else {
+                let number = |text: &str| text.trim().parse::<usize>();
+                let (Ok(start), [value]) = (number(&offset.value), values.as_slice()) else {
                     return unknown();
                 };
-                match length {
-                    _ if !is_known(value) => unknown(),
-                    Some(None) => unknown(),
-                    Some(Some(length)) => Ok(vec![value.chars().skip(from).take(length).collect()]),
-                    None => Ok(vec![value.chars().skip(from).collect()]),
+                let length = match length {
+                    Some(length) => match number(&length.value) {
+                        Ok(length) => length,
+                        Err(_) => return unknown(),
+                    },
+                    None => usize::MAX,
+                };
+                match is_known(value) {
+                    true => Ok(vec![value.chars().skip(start).take(length).collect()]),
+                    false => unknown(),
                 }
             }
             Is::RemoveSmallestSuffixPattern {
@@ -301,7 +336,7 @@ impl Examiner {
                 parameter,
                 indirect,
                 pattern,
-            } => self.cut(
+            } => self.remove_pattern(
                 parameter,
                 *indirect,
                 pattern.as_deref(),
@@ -317,7 +352,7 @@ impl Examiner {
                 parameter,
                 indirect,
                 pattern,
-            } => self.cut(
+            } => self.remove_pattern(
                 parameter,
                 *indirect,
                 pattern.as_deref(),
@@ -328,20 +363,24 @@ impl Examiner {
                 parameter,
                 indirect,
                 pattern,
-            } if is_empty(pattern) => Ok(self
-                .value(parameter, *indirect, shell)?
-                .iter()
-                .map(|value| value.to_uppercase())
-                .collect()),
+            } if is_empty(pattern) => {
+                let mut values = self.value(parameter, *indirect, shell)?;
+                for value in &mut values {
+                    *value = value.to_uppercase();
+                }
+                Ok(values)
+            }
             Is::LowercasePattern {
                 parameter,
                 indirect,
                 pattern,
-            } if is_empty(pattern) => Ok(self
-                .value(parameter, *indirect, shell)?
-                .iter()
-                .map(|value| value.to_lowercase())
-                .collect()),
+            } if is_empty(pattern) => {
+                let mut values = self.value(parameter, *indirect, shell)?;
+                for value in &mut values {
+                    *value = value.to_lowercase();
+                }
+                Ok(values)
+            }
             Is::ReplaceSubstring {
                 parameter,
                 indirect,
@@ -349,10 +388,11 @@ impl Examiner {
                 replacement,
                 match_kind,
             } => {
-                let pattern = self.text(pattern, shell)?;
-                let replacement = self.text(replacement.as_deref().unwrap_or_default(), shell)?;
-                let values = self.value(parameter, *indirect, shell)?;
-                let plain = is_known(&pattern)
+                let pattern = self.expand_text(pattern, shell)?;
+                let replacement = replacement.as_deref().unwrap_or_default();
+                let replacement = self.expand_text(replacement, shell)?;
+                let mut values = self.value(parameter, *indirect, shell)?;
+                let is_plain = is_known(&pattern)
                     && !has_pattern(&pattern)
                     && values.iter().all(|value| is_known(value));
                 let times = match match_kind {
@@ -361,19 +401,19 @@ impl Examiner {
                     SubstringMatchKind::Prefix | SubstringMatchKind::Suffix => return unknown(),
                 };
                 let bytes = values.concat().len() * (replacement.len() + 1);
-                if !plain || pattern.is_empty() || bytes > MAX_TEXT_BYTES {
+                if !is_plain || pattern.is_empty() || bytes > MAX_TEXT_BYTES {
                     return unknown();
                 }
-                Ok(values
-                    .iter()
-                    .map(|value| value.replacen(&pattern, &replacement, times))
-                    .collect())
+                for value in &mut values {
+                    *value = value.replacen(&pattern, &replacement, times);
+                }
+                Ok(values)
             }
             Is::Transform {
                 op: word::ParameterTransformOp::PromptExpand,
                 ..
-            } => danger("it expands a variable as a prompt, which runs what stands in it"),
-            // What is done to the value is not worked out, but it is examined.
+            } => danger("it expands a variable as a prompt, which runs the commands in it"),
+            // The value is examined, but its transformation is not computed.
             Is::UppercaseFirstChar {
                 parameter,
                 indirect,
@@ -412,9 +452,9 @@ impl Examiner {
         indirect: bool,
         test: &ParameterTestType,
         default: Option<&str>,
-        shell: &mut Shell,
+        shell: &mut ShellState,
     ) -> Verdict<Vec<String>> {
-        let default = self.text(default.unwrap_or_default(), shell)?;
+        let default = self.expand_text(default.unwrap_or_default(), shell)?;
         let is_set = matches!(test, ParameterTestType::Unset)
             && matches!(parameter, Parameter::Named(name) if shell.variables.contains_key(name));
         let values = self.value(parameter, indirect, shell)?;
@@ -425,30 +465,30 @@ impl Examiner {
         })
     }
 
-    fn cut(
+    fn remove_pattern(
         &mut self,
         parameter: &Parameter,
         indirect: bool,
         pattern: Option<&str>,
-        shell: &mut Shell,
+        shell: &mut ShellState,
         strip: for<'a> fn(&'a str, &str) -> Option<&'a str>,
     ) -> Verdict<Vec<String>> {
-        let pattern = self.text(pattern.unwrap_or_default(), shell)?;
-        let values = self.value(parameter, indirect, shell)?;
+        let pattern = self.expand_text(pattern.unwrap_or_default(), shell)?;
+        let mut values = self.value(parameter, indirect, shell)?;
         if !is_known(&pattern) || has_pattern(&pattern) {
             return Ok(vec![UNKNOWN.to_string()]);
         }
-        Ok(values
-            .iter()
-            .map(|value| strip(value, &pattern).unwrap_or(value).to_owned())
-            .collect())
+        for value in &mut values {
+            *value = strip(value, &pattern).unwrap_or(value).to_owned();
+        }
+        Ok(values)
     }
 
     fn value(
         &mut self,
         parameter: &Parameter,
         indirect: bool,
-        shell: &mut Shell,
+        shell: &mut ShellState,
     ) -> Verdict<Vec<String>> {
         let one = |text: &str| vec![text.to_owned()];
         let values = match parameter {
@@ -457,55 +497,59 @@ impl Examiner {
                 .get("0")
                 .cloned()
                 .unwrap_or_else(|| one("bash")),
-            Parameter::Positional(number) => {
-                let value = shell.positionals.get(*number as usize - 1);
-                value.map(|value| one(value)).unwrap_or_default()
-            }
+            Parameter::Positional(number) => match shell.positionals.get(*number as usize - 1) {
+                Some(value) => one(value),
+                None => Vec::new(),
+            },
             Parameter::Special(special) => match special {
                 SpecialParameter::AllPositionalParameters { .. } => shell.positionals.clone(),
-                SpecialParameter::ProcessId | SpecialParameter::ShellName => one(OWN),
+                SpecialParameter::ProcessId | SpecialParameter::ShellName => one(PROCESS_ID),
                 SpecialParameter::LastBackgroundProcessId => one("4243"),
                 SpecialParameter::PositionalParameterCount | SpecialParameter::LastExitStatus => {
                     one("1")
                 }
                 SpecialParameter::CurrentOptionFlags => one("hBc"),
             },
-            Parameter::Named(name) => named(name, shell).into_iter().take(1).collect(),
+            Parameter::Named(name) => variable_values(name, shell).into_iter().take(1).collect(),
             Parameter::NamedWithIndex { name, index } => {
                 self.arithmetic(index, shell)?;
                 let index = index.trim().parse::<usize>();
-                match (named(name, shell), index) {
+                match (variable_values(name, shell), index) {
                     (values, _) if values.is_empty() => values,
                     (values, Ok(index)) if index < values.len() => one(&values[index]),
                     _ => one(&UNKNOWN.to_string()),
                 }
             }
-            Parameter::NamedWithAllIndices { name, .. } => named(name, shell),
+            Parameter::NamedWithAllIndices { name, .. } => variable_values(name, shell),
         };
         match indirect {
             false => Ok(values),
             true => match values.as_slice() {
-                [name] if is_known(name) && !name.contains('[') => Ok(named(name, shell)),
+                [name] if is_known(name) && !name.contains('[') => Ok(variable_values(name, shell)),
                 _ => Ok(one(&UNKNOWN.to_string())),
             },
         }
     }
 }
 
-/// Returns what a variable holds.
-fn named(name: &str, shell: &Shell) -> Vec<String> {
+fn parse_failure(raw: &str) -> CommandRefusal {
+    CommandRefusal::Unclear(format!("the word {:?} cannot be parsed", excerpt(raw)))
+}
+
+/// Returns the values of a variable.
+fn variable_values(name: &str, shell: &ShellState) -> Vec<String> {
     let one = |text: &str| vec![text.to_owned()];
     if let Some(values) = shell.variables.get(name) {
         return values.clone();
     }
     match name {
-        "PWD" => shell.folder.as_ref().map_or_else(
-            || one(&UNKNOWN.to_string()),
-            |path| one(&path.to_string_lossy()),
-        ),
+        "PWD" => match &shell.folder {
+            Some(folder) => one(&folder.to_string_lossy()),
+            None => one(&UNKNOWN.to_string()),
+        },
         "IFS" => one(" \t\n"),
-        "BASHPID" => one(OWN),
-        // Whoever kills it kills what runs the tool.
+        "BASHPID" => one(PROCESS_ID),
+        // The parent process runs the tool and must not be killed.
         "PPID" => one("1"),
         "RANDOM" | "SECONDS" | "LINENO" | "UID" | "EUID" | "SHLVL" | "OPTIND" | "EPOCHSECONDS"
         | "SRANDOM" => one("1"),
@@ -515,20 +559,6 @@ fn named(name: &str, shell: &Shell) -> Vec<String> {
         }
         _ if name.starts_with("BASH_") || shell.has_sourced => one(&UNKNOWN.to_string()),
         _ => Vec::new(),
-    }
-}
-
-fn push(fields: &mut Fields, values: &[String], quoted: bool, shell: &Shell) {
-    if quoted {
-        fields.push_each(values);
-        return;
-    }
-    let separators = named("IFS", shell).concat();
-    for (at, value) in values.iter().enumerate() {
-        if at > 0 {
-            fields.done.extend(fields.begun.take());
-        }
-        fields.push_split(value, &separators);
     }
 }
 
@@ -545,17 +575,19 @@ fn is_list(piece: &WordPiece) -> bool {
     )
 }
 
-/// Returns the words that braces make of one.
-fn alternatives(raw: &str) -> Verdict<Vec<String>> {
+/// Expands the braces of a word.
+fn expand_braces(raw: &str) -> Verdict<Vec<String>> {
     if !raw.contains('{') {
         return Ok(vec![raw.to_owned()]);
     }
-    let parsed = word::parse_brace_expansions(raw, &options());
-    let parsed = parsed
-        .map_err(|_| Refusal::Unclear(format!("the word {:?} cannot be parsed", shown(raw))))?;
-    parsed.map_or_else(|| Ok(vec![raw.to_owned()]), |parts| product(&parts))
+    match word::parse_brace_expansions(raw, &parser_options()) {
+        Ok(Some(parts)) => product(&parts),
+        Ok(None) => Ok(vec![raw.to_owned()]),
+        Err(_) => Err(parse_failure(raw)),
+    }
 }
 
+/// Returns all combinations of the alternatives in braces.
 fn product(parts: &[BraceExpressionOrText]) -> Verdict<Vec<String>> {
     let mut words = vec![String::new()];
     for part in parts {
@@ -566,7 +598,7 @@ fn product(parts: &[BraceExpressionOrText]) -> Verdict<Vec<String>> {
                 for member in members {
                     match member {
                         BraceExpressionMember::Child(parts) => choices.extend(product(parts)?),
-                        // All of them are alike.
+                        // The first and the last number stand for all.
                         BraceExpressionMember::NumberSequence { start, end, .. } => {
                             choices.extend([start.to_string(), end.to_string()]);
                         }
@@ -580,18 +612,21 @@ fn product(parts: &[BraceExpressionOrText]) -> Verdict<Vec<String>> {
             }
         };
         if words.len() * choices.len() > MAX_WORDS {
-            return unclear("a word of the command comes to too many");
+            return unclear("a word of the command expands to too many words");
         }
-        words = words
-            .iter()
-            .flat_map(|word| choices.iter().map(move |choice| format!("{word}{choice}")))
-            .collect();
+        let mut combinations = Vec::new();
+        for word in &words {
+            for choice in &choices {
+                combinations.push(format!("{word}{choice}"));
+            }
+        }
+        words = combinations;
     }
     Ok(words)
 }
 
-/// Takes the escapes out of `$'…'`, and of what `echo -e` and `printf` are given.
-pub(super) fn unescaped(text: &str) -> String {
+/// Replaces the escapes in `$'…'`, and in the arguments of `echo -e` and `printf`.
+pub(super) fn unescape(text: &str) -> String {
     let mut plain = String::new();
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
@@ -610,16 +645,14 @@ pub(super) fn unescaped(text: &str) -> String {
                 plain.push('\u{1}');
             }
             Some(escape) => {
-                let mut number = |first: Option<char>, radix: u32, most: usize| {
+                let mut number = |first: Option<char>, radix: u32, max_digits: usize| {
                     let mut digits: String = first.into_iter().collect();
-                    while digits.len() < most
+                    while digits.len() < max_digits
                         && letters.peek().is_some_and(|digit| digit.is_digit(radix))
                     {
                         digits.extend(letters.next());
                     }
-                    u32::from_str_radix(&digits, radix)
-                        .ok()
-                        .and_then(char::from_u32)
+                    char::from_u32(u32::from_str_radix(&digits, radix).ok()?)
                 };
                 let escaped = match escape {
                     'x' => number(None, 16, 2),

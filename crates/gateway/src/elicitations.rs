@@ -1,0 +1,104 @@
+//! Calls that wait for a client's answers in a later request, as revision 2026-07-28 defines it:
+//! the result contains questions, and the client sends the call again with its answers.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use picktools_call::ValidCall;
+use picktools_state::{keys, lock};
+use rmcp::model::InputResponses;
+use sha2::{Digest, Sha256};
+
+use crate::upstream::Owner;
+
+/// The time that a call waits.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(300);
+/// The most waiting calls.
+const MAX_WAITING: usize = 10_000;
+
+/// The answers that a client sends when it repeats a call.
+#[derive(Debug, Default)]
+pub struct InputAnswers {
+    pub(crate) answers: InputResponses,
+    pub(crate) state: Option<String>,
+}
+
+/// The answer for which a call waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum AwaitedInput {
+    /// The confirmation of a person.
+    Confirmation,
+    /// The answers to an upstream's questions, with the state that the upstream wants back.
+    Upstream(Option<String>),
+}
+
+/// The waiting calls. The state that a client gets is random, valid once, and only for its call.
+#[derive(Debug, Default)]
+pub(crate) struct PendingElicitations(Mutex<HashMap<String, PendingElicitation>>);
+
+#[derive(Debug)]
+struct PendingElicitation {
+    identity: [u8; 32],
+    awaited_input: AwaitedInput,
+    until: Instant,
+}
+
+impl PendingElicitations {
+    /// Registers a waiting call, and returns the state that the client must send back; `None` if
+    /// that is not possible.
+    pub(crate) fn register(
+        &self,
+        owner: &Owner,
+        call: &ValidCall,
+        awaited_input: AwaitedInput,
+    ) -> Option<String> {
+        let state = keys::random().ok()?;
+        let now = Instant::now();
+        let mut waiting = lock(&self.0);
+        if waiting.len() >= MAX_WAITING {
+            waiting.retain(|_, waiting| waiting.until > now);
+            if waiting.len() >= MAX_WAITING {
+                return None;
+            }
+        }
+        waiting.insert(
+            state.clone(),
+            PendingElicitation {
+                identity: call_identity(owner, call),
+                awaited_input,
+                until: now + WAIT_TIMEOUT,
+            },
+        );
+        Some(state)
+    }
+
+    /// Removes a waiting call, and returns the awaited answer if it is the same call.
+    pub(crate) fn take(
+        &self,
+        owner: &Owner,
+        call: &ValidCall,
+        state: &str,
+    ) -> Option<AwaitedInput> {
+        let waiting = lock(&self.0).remove(state)?;
+        let is_same =
+            waiting.identity == call_identity(owner, call) && waiting.until > Instant::now();
+        is_same.then_some(waiting.awaited_input)
+    }
+}
+
+/// Returns a digest of the caller, the tool with its current description, and the arguments.
+pub(crate) fn call_identity(owner: &Owner, call: &ValidCall) -> [u8; 32] {
+    let tool = call.tool();
+    let mut digest = Sha256::new();
+    for part in [
+        &*owner.0,
+        &tool.id,
+        &tool.description,
+        &call.arguments().to_string(),
+    ] {
+        digest.update(part.len().to_le_bytes());
+        digest.update(part);
+    }
+    digest.finalize().into()
+}

@@ -1,0 +1,111 @@
+//! The limits of a caller's role: pick options, and selections without hidden tools.
+
+use picktools::access::AccessError;
+use picktools::{PickOptions, Selection};
+use picktools_gateway::refusal::is_hidden;
+use picktools_gateway::snapshot::View;
+
+use crate::problem::Problem;
+
+/// Restricts the requested options to those that the caller's role allows.
+///
+/// Tool names are looked up in the view of the role only. So no error and no suggestion reveals
+/// another tool.
+pub(crate) fn restrict_options(
+    view: &View,
+    requested: PickOptions,
+) -> Result<PickOptions, Problem> {
+    let names_of_options = [
+        (
+            "options.always_include",
+            &mut requested.always_include.iter() as &mut dyn Iterator<Item = &String>,
+        ),
+        (
+            "options.access.exclude",
+            &mut requested.access.exclude.iter(),
+        ),
+        (
+            "options.access.quarantine",
+            &mut requested.access.quarantine.iter(),
+        ),
+        ("options.access.quotas", &mut requested.access.quotas.keys()),
+    ];
+    for (place, names) in names_of_options {
+        for name in names {
+            view.find_tool(name)
+                .map_err(|error| Problem::invalid(error.to_string()).at(place))?;
+        }
+    }
+    let access = requested
+        .access
+        .within(&view.options.access)
+        .map_err(|error| match error {
+            AccessError::NotWithin { .. } => Problem::new(
+                axum::http::StatusCode::FORBIDDEN,
+                "not_allowed",
+                error.to_string(),
+            ),
+            error => Problem::invalid(error.to_string()),
+        });
+    let access = access.map_err(|problem| problem.at("options.access"))?;
+    let limits = &view.options;
+    let max_per_source = [requested.max_per_source, limits.max_per_source]
+        .into_iter()
+        .flatten()
+        .min();
+    // Only the operator decides which sources are trusted.
+    let trusted_sources = match requested.max_per_source {
+        Some(_) => requested
+            .trusted_sources
+            .intersection(&limits.trusted_sources)
+            .cloned()
+            .collect(),
+        None => limits.trusted_sources.clone(),
+    };
+    let timeout = requested
+        .timeout
+        .unwrap_or(super::pick::MAX_PICK_TIME)
+        .min(super::pick::MAX_PICK_TIME);
+    Ok(PickOptions {
+        access,
+        max_per_source,
+        trusted_sources,
+        timeout: Some(timeout),
+        ..requested
+    })
+}
+
+/// Removes the tools from a selection that the caller may not see.
+///
+/// The ineligible tools are counted again without them.
+pub(super) fn hide_tools(view: &View, selection: &mut Selection) {
+    if !view.hides {
+        return;
+    }
+    let is_visible = |id: &str| !view.is_hidden(id);
+    let ineligible = &mut selection.ineligible;
+    ineligible
+        .tools
+        .retain(|tool| is_visible(&tool.tool_id) && !is_hidden(&tool.reasons));
+    ineligible.total = ineligible.tools.len();
+    ineligible.counts.clear();
+    for reason in ineligible.tools.iter().flat_map(|tool| &*tool.reasons) {
+        *ineligible.counts.entry(reason.code()).or_default() += 1;
+    }
+    selection.blocked = selection
+        .blocked
+        .take()
+        .filter(|blocked| is_visible(&blocked.tool_id));
+    selection
+        .deprecated_aliases
+        .retain(|alias| is_visible(&alias.tool_id));
+    selection
+        .dropped
+        .retain(|dropped| is_visible(&dropped.tool_id));
+    // An unknown name and the name of a hidden tool must look the same.
+    selection.unknown_in_use.clear();
+    selection.unknown_values.clear();
+    for pick in selection.picks.iter_mut().chain(&mut selection.required) {
+        pick.same_as.retain(|id| is_visible(id));
+    }
+}
