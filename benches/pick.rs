@@ -165,7 +165,7 @@ fn open_and_update(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group("open");
         group.sample_size(10);
         group.bench_function(BenchmarkId::new("with_first_pick", size), |bencher| {
-            bencher.iter(open)
+            bencher.iter(open);
         });
         group.finish();
 
@@ -310,7 +310,7 @@ fn resolve(criterion: &mut Criterion) {
             matches!(table.resolve(&name), Resolution::Tool(found) if found.tool.index() == 5_000)
         );
         group.bench_function(writing, |bencher| {
-            bencher.iter(|| table.resolve(black_box(&name)))
+            bencher.iter(|| table.resolve(black_box(&name)));
         });
     }
 }

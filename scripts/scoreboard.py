@@ -2,7 +2,7 @@
 """Ranks benchmark sets with picktools and its rivals, each on each set in a process of its own, scores all runs with one scorer, and
 prints a table. Run it through scripts/scoreboard.sh, which installs the rivals.
 
-usage: scripts/scoreboard.py [--quick] [--readme] [--only RANKING …] [--resume] [--picktools PROGRAM] [--benchmarks DIR] [--left-out FILE]
+usage: scripts/scoreboard.py [--quick] [--write] [--only RANKING …] [--resume] [--picktools PROGRAM] [--benchmarks DIR] [--left-out FILE]
 
 Exits with 1 where a run is wrong: a tool that is not in the catalog, one that stands twice, a request that is not asked, a ranking
 that finds next to nothing, or a figure of picktools' own that is not the scorer's. What cannot be installed is a row that says so.
@@ -489,7 +489,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\nusage")[0])
     add = parser.add_argument
     add("--quick", action="store_true", help=f"only {' and '.join(QUICK)}")
-    add("--readme", action="store_true", help="put the table into README.md, between its markers")
+    add("--write", action="store_true", help="put the table into docs/comparison.md, between its markers")
     add("--only", metavar="RANKING", nargs="+",
         help="ask only these (ratel, fastmcp, …, tuned); the other rows are those of an earlier run, in --out")
     add("--resume", action="store_true", help="go on with a run that was stopped: what stands in --out, of the same sets and programs, stays")
@@ -500,8 +500,8 @@ def arguments():
     add("--left-out", type=Path, help="what models/train/fusion/fit.py printed (default: it is run, but for --quick)")
     add("--out", type=Path, help="all figures as JSON (default: target/scoreboard/results.json, with --quick quick.json)")
     chosen = parser.parse_args()
-    if chosen.readme and chosen.quick:
-        parser.error("--readme wants the whole table: leave out --quick")
+    if chosen.write and chosen.quick:
+        parser.error("--write wants the whole table: leave out --quick")
     chosen.picktools = chosen.picktools.resolve()
     chosen.out = chosen.out or INSTALLED / ("quick.json" if chosen.quick else "results.json")
     chosen.benchmarks = chosen.benchmarks.resolve()
@@ -545,13 +545,13 @@ def main():
         raise Wrong(f"--only {' '.join(unknown)}: there are {', '.join(rival.key for rival in all_rivals)}")
     with tempfile.TemporaryDirectory() as folder:
         sets, rows, lefts = figures_of(chosen, all_rivals, Path(folder))
-    if chosen.readme and len(rows) < len(all_rivals):
-        raise Wrong("--readme wants the whole table: leave out --only once")
+    if chosen.write and len(rows) < len(all_rivals):
+        raise Wrong("--write wants the whole table: leave out --only once")
     text = f"{table(rows, sets, lefts)}\n\n{notes(rows, sets, lefts)}"
     print(f"{text}\n\n{by_set(rows, sets, lefts)}")
-    if chosen.readme:
-        into(ROOT / "README.md", f"\n{text}\n")
-        say("the table is in README.md")
+    if chosen.write:
+        into(ROOT / "docs/comparison.md", f"\n{text}\n")
+        say("the table is in docs/comparison.md")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # Ranks the benchmarks with picktools and with what else the package registries have, all scored by one scorer, and prints a table
 # of quality, time, memory and download size.
 #
-# usage: scripts/scoreboard.sh [--quick] [--readme] [--picktools PROGRAM] [--benchmarks DIR] [--out FILE] …
+# usage: scripts/scoreboard.sh [--quick] [--write] [--picktools PROGRAM] [--benchmarks DIR] [--out FILE] …
 #                                                              (scripts/scoreboard.py --help tells all of them)
 #
 # What it installs goes to target/scoreboard, pinned and digest-checked, an environment for each rival; nothing is installed twice.

@@ -105,10 +105,10 @@ fn convert_schema(schema: &mut Value) {
         match (subschema_form(key), value) {
             (Some(SubschemaForm::One), value) => convert_schema(value),
             (Some(SubschemaForm::List), Value::Array(list)) => {
-                list.iter_mut().for_each(convert_schema)
+                list.iter_mut().for_each(convert_schema);
             }
             (Some(SubschemaForm::Named), Value::Object(named)) => {
-                named.values_mut().for_each(convert_schema)
+                named.values_mut().for_each(convert_schema);
             }
             _ => {}
         }

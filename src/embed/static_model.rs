@@ -395,7 +395,7 @@ impl Embedder for StaticEmbedder {
         let mut pieces = Vec::with_capacity(looked_up.words.len());
         for word in &looked_up.words {
             self.each_piece(looked_up.word_text(word), word, false, |piece| {
-                pieces.push(piece as usize)
+                pieces.push(piece as usize);
             });
         }
         pieces.retain(|&piece| piece < self.english_pieces);

@@ -144,7 +144,7 @@ impl WordPieces {
     pub fn cut(&self, text: &str) -> Vec<u32> {
         let mut pieces = Vec::new();
         each_word(text, Ideographs::Apart, |word, _| {
-            self.each_piece(word, |piece| pieces.push(piece))
+            self.each_piece(word, |piece| pieces.push(piece));
         });
         pieces
     }

@@ -62,9 +62,12 @@ enum SemanticModel {
     None,
 }
 
+/// The models that have to work, and the model that may fail.
+type SplitModels = (Vec<Arc<dyn Embedder>>, Option<OptionalModel>);
+
 impl SemanticModel {
-    /// Returns the models that have to work, and the model on a best-effort basis.
-    fn split(self) -> Result<(Vec<Arc<dyn Embedder>>, Option<OptionalModel>), IndexError> {
+    /// Splits the models into those that have to work and the one that may fail.
+    fn split(self) -> Result<SplitModels, IndexError> {
         match self {
             Self::None => Ok((Vec::new(), None)),
             Self::Static => Ok((Vec::from_iter(built_in()?), None)),

@@ -1,5 +1,5 @@
-//! The candidates: the tools that reach `min_score` for the whole request, or are the good tool of
-//! a subquery.
+//! The candidates: the tools that reach `min_score` for the complete request, are protected (named,
+//! in use, always included), or are the tool that a subquery would pick alone (its *good tool*).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,11 +25,11 @@ pub(super) struct Candidates<'q> {
     /// The number of eligible tools that are not candidates.
     below_threshold: usize,
     pub(super) protected: ProtectedTools,
-    /// The subqueries that the picks should cover; empty if the request has only one.
+    /// The subqueries that the picks should cover; empty if the request has a single part.
     pub(super) subqueries: Vec<Subquery<'q>>,
-    /// The good tools of subqueries, by the score for their subquery, best first.
+    /// The good tools of subqueries with the position of their subquery, best score first.
     pub(super) good: Vec<(ToolId, usize)>,
-    /// The tools that are candidates for one subquery only.
+    /// The tools that are candidates only because of a subquery, with its position.
     pub(super) for_subquery: BTreeMap<ToolId, usize>,
     /// `true` if a reranker determined the order.
     pub(super) reranked: bool,
@@ -80,7 +80,7 @@ impl<'q> Candidates<'q> {
         let mut all = above_threshold(request, ranked, &protected_tools);
         match ranked {
             RequestRanking::Registration { .. } => {
-                report.skipped(Stage::MinScore, "there are no scores")
+                report.skipped(Stage::MinScore, "there are no scores");
             }
             RequestRanking::Fused { .. } | RequestRanking::Custom(_) => report.ran(Stage::MinScore),
         }

@@ -473,7 +473,7 @@ impl<'a> Explainer<'a> {
                     ));
                 }
                 None => {
-                    evidence.keyword = Some(self.keyword_evidence((part, &admitted), terms, tool))
+                    evidence.keyword = Some(self.keyword_evidence((part, &admitted), terms, tool));
                 }
             }
         }

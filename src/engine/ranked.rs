@@ -350,7 +350,7 @@ pub(super) fn raise(
             report.ran(Stage::Prior);
         }
         RequestRanking::Fused { .. } => {
-            report.skipped(Stage::Prior, "a fusion of ranks has no prior")
+            report.skipped(Stage::Prior, "a fusion of ranks has no prior");
         }
         RequestRanking::Custom(_) => report.skipped(Stage::Prior, "a custom scorer ranks"),
         RequestRanking::Registration { .. } => report.skipped(Stage::Prior, "the ranking failed"),

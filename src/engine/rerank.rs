@@ -94,10 +94,10 @@ pub(super) fn rerank(
             candidates.reranked = true;
         }
         Err(RerankFailure::Paused(reason)) => {
-            report.skipped_after_failures(Stage::Rerank, reason + "; the previous order is kept")
+            report.skipped_after_failures(Stage::Rerank, reason + "; the previous order is kept");
         }
         Err(RerankFailure::Failed(reason)) => {
-            report.failed(Stage::Rerank, reason + "; the previous order is kept")
+            report.failed(Stage::Rerank, reason + "; the previous order is kept");
         }
     }
     Some(RerankOutcome {

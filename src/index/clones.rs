@@ -45,7 +45,7 @@ impl UntrustedClones {
             clones
                 .entry(ToolId(clone))
                 .or_default()
-                .push(ToolId(original))
+                .push(ToolId(original));
         });
         Ok(Self(clones))
     }

@@ -275,7 +275,7 @@ impl SourceIndex {
                 if let Some(group) = group {
                     source_of_group[group] = Some(source);
                     analyzer.terms(&catalog.source_names()[group / 2], |term| {
-                        name_words.push((TermKey::new(term.term), source))
+                        name_words.push((TermKey::new(term.term), source));
                     });
                 }
                 sizes.push(0);
@@ -411,7 +411,7 @@ impl SourceIndex {
     pub(super) fn totals(&self) -> (usize, f32) {
         let mut length = 0_u64;
         self.each_term(|_, _, counts| {
-            length += counts.iter().map(|&count| u64::from(count)).sum::<u64>()
+            length += counts.iter().map(|&count| u64::from(count)).sum::<u64>();
         });
         (self.sizes.len(), length as f32 / self.sizes.len() as f32)
     }

@@ -240,7 +240,7 @@ impl Vectors {
             (0..query.len()).for_each(|row| {
                 quantized
                     .push_row(query.row(row).view())
-                    .expect("equal dimensions")
+                    .expect("equal dimensions");
             });
             products(means.view(), quantized.view())
                 .columns()

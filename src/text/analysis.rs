@@ -446,7 +446,7 @@ mod tests {
     fn terms_are_folded_stemmed_and_paired() {
         let mut terms = Vec::new();
         Analyzer::new().terms("Réservations of listFiles. Ran", |term| {
-            terms.push((term.term.to_owned(), term.kind))
+            terms.push((term.term.to_owned(), term.kind));
         });
         let expected = [
             ("reserv", TermKind::Word),

@@ -131,7 +131,7 @@ fn schema_texts<'a>(schema: &'a Value, texts: &mut Vec<(Field, &'a str)>) {
                         }
                     }
                     ("description", Value::String(text)) => {
-                        texts.push((Field::ParameterDescriptions, text))
+                        texts.push((Field::ParameterDescriptions, text));
                     }
                     ("const", Value::String(text)) => texts.push((Field::EnumValues, text)),
                     ("enum", Value::Array(values)) => {

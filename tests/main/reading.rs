@@ -247,7 +247,7 @@ fn several_files_form_one_catalog_and_faults_name_file() {
 fn folder_files_are_read_in_order_or_only_the_usual_one() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let write = |name: &str, text: &str| {
-        fs::write(folder.path().join(name), text).expect("a file can be written")
+        fs::write(folder.path().join(name), text).expect("a file can be written");
     };
     let error = Catalog::open(folder.path())
         .expect_err("there is nothing to read")

@@ -91,7 +91,7 @@ impl Embedder for FakeEmbedder {
                 return failed();
             }
             (FakeDefect::HangsOnRequests, TextRole::Query) => {
-                thread::sleep(Duration::from_secs(10))
+                thread::sleep(Duration::from_secs(10));
             }
             (FakeDefect::PanicsOnRequests, TextRole::Query) => panic!("on purpose"),
             _ => {}
@@ -709,7 +709,7 @@ fn progress_is_reported_up_to_the_end() {
         let last = Arc::new(std::sync::Mutex::new((0, 0)));
         let last_progress = Arc::clone(&last);
         let builder = builder.on_progress(move |done, total| {
-            *last_progress.lock().expect("nobody panicked") = (done, total)
+            *last_progress.lock().expect("nobody panicked") = (done, total);
         });
         builder.build().expect("the models work");
         assert_eq!(*last.lock().expect("nobody panicked"), (220, 220));

@@ -46,7 +46,7 @@ fn hydrate(criterion: &mut Criterion) {
         };
         assert_eq!(hydrator.hydrate(&call).is_ok(), fits, "{name}");
         group.bench_function(name, |bencher| {
-            bencher.iter(|| hydrator.hydrate(black_box(&call)))
+            bencher.iter(|| hydrator.hydrate(black_box(&call)));
         });
     }
 }

@@ -46,7 +46,7 @@ impl Hydrator {
             | CallError::Invalid { tool, .. }
             | CallError::NotReadOnly { tool }
             | CallError::Typed { tool, .. } => {
-                *tool = marked(&call.name, MAX_NAME_CHARS).into_owned()
+                *tool = marked(&call.name, MAX_NAME_CHARS).into_owned();
             }
             CallError::HiddenCharacter { .. } => {}
         }

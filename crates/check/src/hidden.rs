@@ -294,7 +294,7 @@ fn decode_token(token: &str) -> (&'static str, Vec<u8>) {
         let octets = token.split(' ').flat_map(|part| part.as_bytes().chunks(8));
         return ("a text in bits", parse_chunks(octets, 2));
     }
-    if token.len() % 2 == 0 && token.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+    if token.len().is_multiple_of(2) && token.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return (
             "a hexadecimal text",
             parse_chunks(token.as_bytes().chunks(2), 16),

@@ -32,7 +32,7 @@ impl Literals {
             };
             match required {
                 Some(required) => {
-                    literals.extend(required.into_iter().map(|literal| (literal, index)))
+                    literals.extend(required.into_iter().map(|literal| (literal, index)));
                 }
                 None => always.push(index),
             }

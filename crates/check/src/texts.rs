@@ -43,7 +43,7 @@ pub fn texts(tool: &Tool) -> Vec<ToolText<'_>> {
             pointer,
             kind,
             text,
-        })
+        });
     };
     add("/name".to_owned(), TextKind::Name, tool.name.as_str());
     if let Some(title) = &tool.title {
@@ -92,7 +92,6 @@ pub(super) fn parameter_names(texts: &[ToolText<'_>]) -> HashSet<String> {
 }
 
 /// A walk through a schema that collects its texts.
-
 struct SchemaTexts<'w, 'a> {
     pointer: String,
     texts: &'w mut Vec<ToolText<'a>>,
@@ -146,7 +145,7 @@ impl<'a> SchemaTexts<'_, 'a> {
                 }
             }
             ("enum" | "const" | "default" | "examples" | "example", value) => {
-                self.visit(value, TextKind::Value)
+                self.visit(value, TextKind::Value);
             }
             (_, value) => self.visit(value, kind),
         }

@@ -23,14 +23,14 @@ Examples:
   picktools approve
   picktools approve github/create_issue --yes";
 
-/// Review and approve tool definitions of MCP servers.
+/// Review tool definitions and pending calls of MCP servers.
 ///
-/// Without names, the command lists the pending definitions and calls, with the changes since the
-/// last approval. The exit code is then 1 if there are any.
+/// Without names, the command lists pending calls and pending definitions, with what changed since
+/// the last approval. It then exits with 1 if anything is pending.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct ApproveCommand {
-    /// Definitions to approve, as SERVER/TOOL; without any, list the pending ones.
+    /// Definitions to approve, as SERVER/TOOL; if none is given, list the pending ones.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Approve all pending definitions of a server, except refused ones.
@@ -38,8 +38,8 @@ pub(super) struct ApproveCommand {
     all_of: Option<String>,
     /// Refuse a definition, as SERVER/TOOL; may be repeated.
     ///
-    /// A refused definition stays in quarantine and is no longer listed. It can still be approved
-    /// by its name.
+    /// A refused definition stays in quarantine, and this command no longer lists it. It can
+    /// still be approved by its name.
     #[arg(long, value_name = "NAME", help_heading = heading::GATEWAY)]
     deny: Vec<String>,
     /// Approve a pending call by its id; may be repeated.
@@ -50,24 +50,24 @@ pub(super) struct ApproveCommand {
     /// Refuse a pending call by its id; may be repeated.
     #[arg(long, value_name = "ID", help_heading = heading::GATEWAY)]
     deny_call: Vec<String>,
-    /// Forget the definitions of a server, so that its next listing is its first.
+    /// Delete all decisions about a server; it is then treated as a new server.
     #[arg(long, value_name = "SERVER", help_heading = heading::GATEWAY)]
     forget: Option<String>,
-    /// Folder of approvals [default: user data].
+    /// Folder with the approvals.
     ///
-    /// The default is the folder `picktools` in the user's data folder.
+    /// The default is the data folder of picktools, such as ~/.local/share/picktools on Linux.
     #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
     state_dir: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
-    /// Resolve a loss of approvals after a rollback of the store.
+    /// Decide what happens after the store lost approvals.
     ///
-    /// A rollback means that the store came back with an older copy. `restore` writes the approvals
-    /// back that the gateways still know. `accept` continues with the older copy.
+    /// The store has lost approvals if it restarted from an older copy. `restore` writes back the
+    /// approvals that running gateways remember. `accept` keeps the older copy.
     #[arg(long, value_name = "WHAT", value_parser = ["restore", "accept"],
         help_heading = heading::GATEWAY)]
     lost: Option<String>,
-    /// Approve without asking.
+    /// Do not ask for confirmation.
     #[arg(long, short, help_heading = heading::GATEWAY)]
     yes: bool,
     /// Print JSON.

@@ -33,7 +33,7 @@ pub(super) struct LiveArgs {
     /// Use cached tools of any age; do not contact MCP servers.
     #[arg(long)]
     offline: bool,
-    /// Timeout of each MCP server in milliseconds.
+    /// Timeout of connecting to and listing each MCP server, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 30_000,
         value_parser = clap::value_parser!(u64).range(1..))]
     server_timeout_ms: u64,

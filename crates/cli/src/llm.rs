@@ -27,7 +27,7 @@ pub(super) struct LlmArgs {
     /// `openai` is for every API that is compatible with OpenAI's.
     #[arg(long, value_name = "PROVIDER", default_value = "openai")]
     llm_provider: Provider,
-    /// Timeout of one answer in milliseconds, without --timeout-ms.
+    /// Timeout of one answer in milliseconds; unused with --timeout-ms.
     #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = integer::<u64>,
         allow_negative_numbers = true)]
     llm_timeout_ms: u64,

@@ -33,9 +33,9 @@ Examples:
 
 /// Run the MCP gateway on standard input and output.
 ///
-/// One client connects to one MCP server that stands in front of many, and sees only the tools that
-/// a request needs (docs/how-to/run-the-gateway.md). `picktools init` configures your clients to
-/// start it.
+/// One client connects to the gateway, which forwards to many MCP servers. The client sees only
+/// the tools that a request needs (docs/how-to/run-the-gateway.md). `picktools init` configures
+/// your clients to start the gateway.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct McpCommand {
@@ -67,9 +67,9 @@ pub(super) struct GatewayArgs {
     #[arg(long = "unsafe", value_name = "WHAT", value_parser = ["deny", "confirm", "allow"],
         help_heading = heading::GATEWAY)]
     marked_unsafe: Option<String>,
-    /// Folder of approvals [default: user data].
+    /// Folder with the approvals.
     ///
-    /// The default is the folder `picktools` in the user's data folder.
+    /// The default is the data folder of picktools, such as ~/.local/share/picktools on Linux.
     #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
     state_dir: Option<PathBuf>,
     #[command(flatten)]

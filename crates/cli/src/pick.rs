@@ -61,7 +61,7 @@ pub(super) struct PickCommand {
     /// Read the request from a file, or from standard input for -.
     ///
     /// The file contains text, any JSON, or a transcript in a provider's format. The last user
-    /// message of a transcript is the request, the earlier ones are its context.
+    /// message of a transcript is the request; the messages before it are its context.
     #[arg(long, value_name = "FILE|-", help_heading = heading::REQUEST)]
     input: Option<PathBuf>,
     /// Catalog: tools, an OpenAPI document, MCP servers, a folder, or - for stdin.
@@ -151,7 +151,7 @@ struct PicksArgs {
     token_budget: Option<usize>,
     /// Timeout in milliseconds, from the start of the program.
     ///
-    /// A model that is not ready in time is left out, and its stage reports that.
+    /// A model that is not ready in time is skipped, and the result says so.
     #[arg(long, value_name = "MS", value_parser = integer::<u64>, allow_negative_numbers = true)]
     timeout_ms: Option<u64>,
 }

@@ -42,7 +42,7 @@ pub(super) struct ReadingArgs {
     /// `ecosystem` contains the names that skills and models use for the tools of most hosts.
     #[arg(long, value_name = "FILE|ecosystem")]
     aliases: Option<PathBuf>,
-    /// Treatment of name conflicts: refuse the catalog, or keep the first and warn.
+    /// What to do on a name conflict: refuse the catalog, or keep the first tool and warn.
     ///
     /// A name conflict is a name or alias that two tools claim. The default is strict; for MCP
     /// servers it is warn, because one server must not take down the others.
@@ -50,11 +50,11 @@ pub(super) struct ReadingArgs {
     conflicts: Option<ConflictsArg>,
     /// Treat this source as untrusted; may be repeated.
     ///
-    /// Sources with confusable names are untrusted, too. The aliases of an untrusted source are
-    /// ignored, and other tools win name conflicts.
+    /// A source whose name looks like this one is untrusted, too. The aliases of an untrusted
+    /// source are ignored, and its tools lose name conflicts.
     #[arg(long = "untrusted-source", value_name = "SOURCE")]
     untrusted_sources: Vec<String>,
-    /// Accept aliases of untrusted sources, except well-known names.
+    /// Accept aliases that untrusted sources declare, except well-known names.
     #[arg(long)]
     allow_claimed_aliases: bool,
     #[command(flatten)]

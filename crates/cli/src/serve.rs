@@ -25,7 +25,7 @@ Examples:
 
 /// Run the MCP gateway over HTTP.
 ///
-/// Many clients connect to one MCP server that stands in front of many
+/// Many clients connect to the gateway, which forwards to many MCP servers
 /// (docs/how-to/run-the-gateway.md). It also serves the HTTP API (docs/reference/http.md), the
 /// model proxy (docs/how-to/model-proxy.md) and the console
 /// (docs/how-to/use-the-console.md).
@@ -34,7 +34,7 @@ Examples:
 pub(super) struct ServeCommand {
     #[command(flatten)]
     servers: ServerArgs,
-    /// Catalog of tools that no MCP server has; may be repeated.
+    /// Catalog of further tools, which no MCP server offers; may be repeated.
     ///
     /// For example the tools that agents bring themselves: a file of tools, an OpenAPI document, or
     /// a folder of such files. They can be found and picked, but not called.
@@ -53,10 +53,10 @@ pub(super) struct ServeCommand {
     /// File of the TLS certificate, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = heading::GATEWAY)]
     tls_cert: Option<PathBuf>,
-    /// File of the key of the TLS certificate, in PEM.
+    /// File with the private key of the TLS certificate, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = heading::GATEWAY)]
     tls_key: Option<PathBuf>,
-    /// Serve other machines without TLS.
+    /// Allow clients on other machines without TLS.
     ///
     /// Use this only if a proxy in front of the gateway terminates TLS.
     #[arg(long, conflicts_with = "tls_cert", help_heading = heading::GATEWAY)]
@@ -70,7 +70,7 @@ pub(super) struct ServeCommand {
     /// Base URL of an Anthropic-compatible provider for the model proxy.
     #[arg(long, value_name = "URL", help_heading = heading::GATEWAY)]
     anthropic_url: Option<String>,
-    /// Create a temporary key for the console, and print the link.
+    /// Create a temporary key for the console, and print a link that contains it.
     ///
     /// The key is valid while the gateway runs, and only on this machine
     /// (docs/how-to/use-the-console.md).

@@ -21,12 +21,13 @@ pub(super) struct StoreArgs {
     /// The database is Redis 8, or an older Redis or a Valkey with RediSearch
     /// (docs/operations/scale.md). The URL has the form redis://USER:PASSWORD@HOST:PORT/DATABASE,
     /// in which only the host is required, or rediss:// for TLS. `env` reads the URL from
-    /// PICKTOOLS_STORE, which hides the password from other users of the machine.
+    /// PICKTOOLS_STORE, so that other users of the machine do not see the password.
     #[arg(long, value_name = "URL|env")]
     store: Option<String>,
-    /// Tenant, which has its own part of the store [default: default].
+    /// Tenant: a separate area of the store [default: `default`].
     ///
-    /// 1 to 64 characters of a-z, 0-9 and -. Tenants share nothing. Without this option the tenant
+    /// 1 to 64 characters of a-z, 0-9 and -. A tenant sees no data of another. Without this
+    /// option the tenant
     /// is read from PICKTOOLS_TENANT.
     #[arg(long, value_name = "NAME", requires = "store")]
     tenant: Option<String>,

@@ -112,7 +112,7 @@ fn measure(folder: &Path, size: usize, requests: &[(Query, u64)]) {
         timed("saved", || {
             engine
                 .save(saved.path(), json!(null))
-                .expect("the folder can be written")
+                .expect("the folder can be written");
         });
         update(&engine);
         json!(

@@ -75,8 +75,7 @@ impl RateLimiter {
 }
 
 /// Takes one request of a key's shared limit, or returns the microseconds until the next one. It
-/// stores the time until which the requests are spent (GCRA), and only while that time is in the
-/// future.
+/// stores the theoretical arrival time of the GCRA algorithm. The entry expires at that time.
 const TAKE_SHARED: &str = "\
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -137,8 +136,8 @@ impl ApiKey {
     }
 
     /// Counts a request against the limits of this gateway, and of all gateways that share a store.
-    /// If the store does not reply, each request counts twice here, because the other gateways are
-    /// unknown.
+    /// If the store fails, each request counts twice here (once if the burst is 1), because the
+    /// requests at the other gateways are unknown.
     ///
     /// # Errors
     ///

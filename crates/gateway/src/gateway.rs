@@ -503,7 +503,7 @@ impl UpstreamReports {
             for (upstream, result) in &self.live {
                 match error {
                     Some(message) => {
-                        drop(live_results.insert(upstream.clone(), Err(message.clone())))
+                        drop(live_results.insert(upstream.clone(), Err(message.clone())));
                     }
                     // After the first live listing the tools are known; a call finds out if the
                     // server is reachable.

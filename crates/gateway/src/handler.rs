@@ -246,7 +246,7 @@ impl Handler {
         }
         let peer = context.peer.clone();
         drop(tokio::spawn(async move {
-            drop(timeout(NOTIFY_TIMEOUT, peer.notify_tool_list_changed()).await)
+            drop(timeout(NOTIFY_TIMEOUT, peer.notify_tool_list_changed()).await);
         }));
     }
 

@@ -282,7 +282,7 @@ impl Meter for Counters {
                 counts.open_sessions += 1;
             }
             GatewayEvent::Session { begun: false } => {
-                counts.open_sessions = counts.open_sessions.saturating_sub(1)
+                counts.open_sessions = counts.open_sessions.saturating_sub(1);
             }
         }
     }

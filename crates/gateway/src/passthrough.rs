@@ -61,7 +61,7 @@ fn rewrite_part_uris(part: &mut ContentBlock, names: NameStyle, source: &str) {
     match part {
         ContentBlock::ResourceLink(link) => link.uri = gateway_uri(names, source, &link.uri),
         ContentBlock::Resource(embedded) => {
-            rewrite_contents_uris(&mut embedded.resource, names, source)
+            rewrite_contents_uris(&mut embedded.resource, names, source);
         }
         _ => {}
     }
@@ -303,7 +303,7 @@ impl PassthroughCapabilities {
             .await?;
         result.result_type = Some(ResultType::COMPLETE);
         result.contents.iter_mut().for_each(|contents| {
-            rewrite_contents_uris(contents, self.names, &upstream.server.name)
+            rewrite_contents_uris(contents, self.names, &upstream.server.name);
         });
         Ok(result)
     }

@@ -105,7 +105,7 @@ impl RelayedCall<'_> {
                 biased;
                 () = cancelled_by(self.context) => return Err(cancelled()),
                 Some(event) = lease.events.recv() => {
-                    self.forward(event, &mut last_progress, deadline).await
+                    self.forward(event, &mut last_progress, deadline).await;
                 }
                 answer = &mut answer => break answer,
                 () = sleep_until(deadline.into()) => {

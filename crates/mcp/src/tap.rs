@@ -131,10 +131,10 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
             match self.transport.receive().await? {
                 JsonRpcMessage::Notification(notification) => match notification.notification {
                     ServerNotification::ProgressNotification(progress) => {
-                        self.listeners.report_progress(progress.params)
+                        self.listeners.report_progress(progress.params);
                     }
                     ServerNotification::LoggingMessageNotification(line) => {
-                        self.listeners.report_log(line.params)
+                        self.listeners.report_log(line.params);
                     }
                     _ => return Some(JsonRpcMessage::Notification(notification)),
                 },

@@ -66,7 +66,7 @@ fn embed(criterion: &mut Criterion) {
         let length = vectors[0].iter().map(|value| value * value).sum::<f32>();
         assert!(vectors[0].len() == model.dimensions() && (length - 1.0).abs() < 0.01);
         group.bench_function(*name, |bencher| {
-            bencher.iter(|| model.embed(TextRole::Query, &[request], &|_| {}))
+            bencher.iter(|| model.embed(TextRole::Query, &[request], &|_| {}));
         });
     }
     group.finish();

@@ -189,7 +189,7 @@ mod tests {
             match provider {
                 Provider::OpenAiChat => answer["choices"][0]["finish_reason"] = json!("length"),
                 Provider::OpenAiResponses => {
-                    answer["incomplete_details"] = json!({"reason": "max_output_tokens"})
+                    answer["incomplete_details"] = json!({"reason": "max_output_tokens"});
                 }
                 Provider::Anthropic => answer["stop_reason"] = json!("max_tokens"),
                 Provider::Gemini => answer["candidates"][0]["finishReason"] = json!("MAX_TOKENS"),

@@ -200,7 +200,7 @@ impl<'s> ArgumentRestorer<'s> {
                             member,
                             &applicable.property_schemas(key, &required),
                             depth + 1,
-                        )
+                        );
                     });
                 }
             }
@@ -210,7 +210,7 @@ impl<'s> ArgumentRestorer<'s> {
                         return;
                     }
                     self.below(&index.to_string(), |restorer| {
-                        restorer.restore(item, &applicable.item_schemas(index), depth + 1)
+                        restorer.restore(item, &applicable.item_schemas(index), depth + 1);
                     });
                 }
             }

@@ -12,7 +12,7 @@ use crate::unchanged::UnchangedReason;
 
 /// Anthropic's tool search, which finds deferred tools.
 const SEARCH: &str = r#"{"type":"tool_search_tool_bm25_20251119","name":"tool_search_tool_bm25"}"#;
-/// The member that defers a tool until a search finds it.
+/// The JSON text, with a trailing comma, that marks a tool as deferred.
 const DEFERRED: &str = r#""defer_loading":true,"#;
 
 /// A request with narrowed tools.
@@ -20,9 +20,9 @@ const DEFERRED: &str = r#""defer_loading":true,"#;
 pub(crate) struct NarrowedRequest {
     pub(crate) body: String,
     pub(crate) mode: ProxyMode,
-    /// The functions that the model is shown.
+    /// The names of the selected functions.
     pub(crate) names: Vec<String>,
-    /// The number of functions that the model is shown.
+    /// The number of selected functions.
     pub(crate) shown: usize,
     /// The number of functions of the request.
     pub(crate) total: usize,
@@ -52,7 +52,8 @@ pub(crate) fn narrow(
         .get("tools")
         .filter(|text| text.starts_with('['))
         .ok_or(UnchangedReason::FewTools)?;
-    // The provider stores the earlier turns, so the earlier list is unknown.
+    // The earlier turns are not in the request, so the tools that were selected for them are
+    // unknown. Mode `Allowed` keeps all tools in the list, so it does no harm there.
     if mode != ProxyMode::Allowed
         && (members.has("previous_response_id") || members.has("conversation"))
     {
@@ -114,14 +115,14 @@ pub(crate) fn narrow(
     })
 }
 
-/// A request with the positions of the functions that it needs.
+/// A request to narrow, with the positions of its selected functions.
 struct NarrowRequest<'r> {
     api: ModelApi,
     members: &'r JsonMembers<'r>,
-    /// The text of the original list.
+    /// The text of the `tools` array.
     tools: &'r str,
     indexed: &'r Arc<IndexedTools>,
-    /// The positions of the functions that are shown.
+    /// The positions of the selected functions.
     list: &'r [usize],
 }
 
@@ -133,7 +134,7 @@ impl<'r> NarrowRequest<'r> {
 
     /// Returns the positions of the tools that the provider defines.
     ///
-    /// They are always shown, before the functions, so that the list only grows at its end.
+    /// In a shortened list they come first, so that new functions are only appended.
     fn provider_tools(&self) -> impl Iterator<Item = usize> {
         let entries = &self.indexed.entries;
         (0..entries.len()).filter(|&position| entries[position].name.is_none())

@@ -62,9 +62,9 @@ impl<'a> RequestWords<'a> {
             if position < row {
                 let (mut sum, vector) = vectors.multi_slice_mut((s![position, ..], s![row, ..]));
                 if is_new {
-                    sum.assign(&vector)
+                    sum.assign(&vector);
                 } else {
-                    sum += &vector
+                    sum += &vector;
                 }
             }
         }

@@ -250,14 +250,14 @@ fn hostile_index_with_checksums_does_not_panic() {
                         .iter_mut()
                         .skip(at)
                         .take(unit)
-                        .for_each(|byte| *byte = 0xff)
+                        .for_each(|byte| *byte = 0xff);
                 });
                 change(&|section| {
                     section
                         .iter_mut()
                         .skip(at)
                         .take(1)
-                        .for_each(|byte| *byte = byte.wrapping_add(1))
+                        .for_each(|byte| *byte = byte.wrapping_add(1));
                 });
             }
         }

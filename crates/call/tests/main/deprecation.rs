@@ -83,7 +83,7 @@ fn alias_use_is_logged_with_all_three_names() {
             assert!(matches!(
                 hydrator.hydrate(&call),
                 Ok(HydratedCall::Ready(_))
-            ))
+            ));
         });
         lines
             .into_iter()

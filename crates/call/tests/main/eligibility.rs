@@ -58,7 +58,7 @@ fn check_calls(access: &Access) -> (usize, usize) {
                     );
                 }
                 CallError::AmbiguousTool { .. } => {
-                    assert_eq!(name, tool.name, "only a bare name may be shared")
+                    assert_eq!(name, tool.name, "only a bare name may be shared");
                 }
                 other => panic!("{name}: {other}"),
             }

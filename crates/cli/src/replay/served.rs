@@ -62,7 +62,7 @@ impl ServedLog {
             Record::Call(call) => self.add_call(read.at_ms, *call),
             // Another run of the gateway uses the same session names.
             Record::Policy(policy) if policy.changed.iter().any(|changed| changed == "start") => {
-                self.end_sessions()
+                self.end_sessions();
             }
             _ => {}
         }

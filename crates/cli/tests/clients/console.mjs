@@ -136,7 +136,7 @@ try {
   await look("door");
   await page.fill("#key", "pk_wrong");
   await page.keyboard.press("Enter");
-  await said("the key is not known");
+  await said("unknown key");
   assert.equal(await page.evaluate(() => sessionStorage.length), 0);
   assert.equal(await page.locator("#parts > *").count(), 0);
   problems.splice(0, problems.length, ...problems.filter((problem) => !problem.includes("401")));

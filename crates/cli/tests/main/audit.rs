@@ -235,8 +235,8 @@ const HARMS: [Harm; 13] = [
         "a line is altered",
         |folder| {
             edit(folder, |lines| {
-                lines[3] = lines[3].replace("client", "nobody")
-            })
+                lines[3] = lines[3].replace("client", "nobody");
+            });
         },
         "line 5 does not continue",
     ),
@@ -274,8 +274,8 @@ const HARMS: [Harm; 13] = [
         "a line is put in",
         |folder| {
             edit(folder, |lines| {
-                lines.insert(2, "{\"version\":1}".to_owned())
-            })
+                lines.insert(2, "{\"version\":1}".to_owned());
+            });
         },
         "line 3 is not a record",
     ),
@@ -283,8 +283,8 @@ const HARMS: [Harm; 13] = [
         "a line is of another version",
         |folder| {
             edit(folder, |lines| {
-                lines[3] = lines[3].replacen("\"version\":1", "\"version\":2", 1)
-            })
+                lines[3] = lines[3].replacen("\"version\":1", "\"version\":2", 1);
+            });
         },
         "line 4 has the unsupported version 2",
     ),
@@ -301,7 +301,7 @@ const HARMS: [Harm; 13] = [
     (
         "the head is no head",
         |folder| fs::write(folder.join("head.json"), "{}").expect("it is written"),
-        "head.json is no head",
+        "invalid head of an audit log",
     ),
     (
         "a file of another audit is put beside",
@@ -330,9 +330,9 @@ fn copy(from: &Path, to: &Path) {
         let entry = entry.expect("an entry").path();
         let name = entry.file_name().expect("a name").to_owned();
         if entry.is_dir() {
-            copy(&entry, &to.join(name))
+            copy(&entry, &to.join(name));
         } else {
-            put(&entry, &to.join(name))
+            put(&entry, &to.join(name));
         }
     }
 }

@@ -1075,7 +1075,8 @@ fn help_lists_options_under_headings() {
             "Language model:",
             "Picks:",
             "Definitions for a model:",
-            "Output:"
+            "Output:",
+            "Examples:"
         ]
     );
 }

@@ -50,7 +50,7 @@ impl Serving {
         std::thread::spawn(move || {
             lines
                 .map_while(Result::ok)
-                .for_each(|line| drop(tell.send(line)))
+                .for_each(|line| drop(tell.send(line)));
         });
         Self {
             child,
@@ -703,7 +703,7 @@ fn public_address_needs_keys_and_tls() {
     refused(
         &place,
         &["--tls-cert", &missing, "--tls-key", &missing],
-        "no certificate",
+        "cannot read the certificate",
     );
 
     let made = gateway_program()

@@ -354,7 +354,7 @@ fn init_never_replaces_other_upstreams_files() {
 fn init_skips_faulty_files_and_continues() {
     let sound = r#"{"mcpServers": {"x": {"command": "y"}}}"#;
     for (text, fault) in [
-        (&b"{\"mcpServers\": {"[..], "not JSON"),
+        (&b"{\"mcpServers\": {"[..], "invalid JSON"),
         (b"", "is empty"),
         (b"\xff\xfe{\0}\0", "UTF-8"),
         (b"[]", "not an object"),

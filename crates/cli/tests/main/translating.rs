@@ -87,10 +87,9 @@ fn translate_reads_names_from_a_file() {
     let report = json(&[&base[..], &[file]].concat());
     assert_eq!(report["names"]["open_ticket"], "forge/create_issue");
     std::fs::write(file, r#"{"create_issue": "open_ticket"}"#).expect("it can be written");
-    assert!(
-        refusal(&[&base[..], &[file]].concat())
-            .contains("ambiguous; write one of: forge/create_issue, ")
-    );
+    assert!(refusal(&[&base[..], &[file]].concat()).contains(
+        "ambiguous tool in the name map: \"create_issue\"; write one of: forge/create_issue, "
+    ));
     std::fs::write(file, "[]").expect("it can be written");
     assert!(
         refusal(&[&base[..], &[file]].concat())

@@ -179,7 +179,7 @@ fn validate_marks_calls_of_unsafe_tools() {
     assert!(!told[1].contains("unsafe"), "{text}");
     assert_eq!(
         told[2],
-        "2 valid (1 of a tool that is marked unsafe), 0 waiting for approval, 0 refused"
+        "2 valid (1 of an unsafe tool), 0 waiting for approval, 0 refused"
     );
     let report = report(WORKPLACE, &calls, &["--allow-unsafe"]);
     assert_eq!(
@@ -237,7 +237,7 @@ fn validate_judges_arguments_as_written() {
     let long = json!({"name": "bash", "arguments": {"command": "x".repeat(2 << 20)}});
     let (code, text) = validate(TERMINAL, &long.to_string(), &[]);
     assert!(
-        code == Some(1) && text.contains("at most 1048576 are read"),
+        code == Some(1) && text.contains("the limit is 1048576 bytes"),
         "{text}"
     );
     let (code, _) = validate(
@@ -420,7 +420,7 @@ fn validate_results_follow_the_provider_format() {
     ];
     let message = refusal(&[&validate[..], &["--results", "--provider", "openai"]].concat());
     assert!(
-        message.contains("the call of rm has none; keep the `id` of each call"),
+        message.contains("the call of rm has no id, which openai requires for its result; keep the `id` of each call"),
         "{message}"
     );
     let message = refusal(&[&validate[..], &["--results"]].concat());

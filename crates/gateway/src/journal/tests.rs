@@ -33,7 +33,7 @@ fn snapshot(engine: &Engine, settings: Settings) -> Arc<Snapshot> {
     };
     let server = picktools_import::mcp::Server {
         name: "up".to_owned(),
-        transport: transport,
+        transport,
     };
     let rules = settings.upstream("up");
     let upstream_tools = [UpstreamTools {

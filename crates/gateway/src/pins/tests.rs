@@ -47,7 +47,7 @@ impl TestGateway {
         };
         Server {
             name: "up".to_owned(),
-            transport: transport,
+            transport,
         }
     }
 

@@ -329,7 +329,7 @@ fn notes(selection: &Selection) -> Vec<String> {
             notes.push(format!("Closest server: {source}."));
         }
         Some(NoMatchKind::OutOfScope) => {
-            notes.push("No server is close to the request.".to_owned())
+            notes.push("No server is close to the request.".to_owned());
         }
         _ => {}
     }

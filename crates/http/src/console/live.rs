@@ -119,7 +119,7 @@ fn journal_row(entry: &Value) -> JournalRow {
         }
         _ => {
             row.title = short_text(&entry["changed"])
-                .map_or_else(String::new, |changed| format!("changed: {changed}"))
+                .map_or_else(String::new, |changed| format!("changed: {changed}"));
         }
     }
     row

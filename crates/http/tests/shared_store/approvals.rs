@@ -189,14 +189,14 @@ async fn concurrent_approvals_are_all_stored() {
                 Pins::from_store(&store)
                     .expect("approvals")
                     .approve(&[shown])
-                    .expect("it is approved")
+                    .expect("it is approved");
             })
         })
         .collect();
     run_blocking(move || {
         operators
             .into_iter()
-            .for_each(|operator| operator.join().expect("no panic"))
+            .for_each(|operator| operator.join().expect("no panic"));
     })
     .await;
     let store = StateStore::open(&server.url(), "acme").expect("a store");

@@ -570,7 +570,7 @@ fn describe(schema: &mut Value, description: &str) {
                 .or_insert_with(|| description.into());
         }
         Value::Bool(true) if !description.is_empty() => {
-            *schema = json!({"description": description})
+            *schema = json!({"description": description});
         }
         _ => {}
     }

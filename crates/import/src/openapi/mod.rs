@@ -207,7 +207,7 @@ pub fn from_value(document: &Value) -> Result<Document, OpenApiError> {
         match references.object(item, &at) {
             Ok(item) => entries.extend(operations(path, item, &at)),
             Err(fault) => {
-                left_out.push(fault.into_skipped(marked(path, MAX_PATH_CHARS).into_owned()))
+                left_out.push(fault.into_skipped(marked(path, MAX_PATH_CHARS).into_owned()));
             }
         }
     }

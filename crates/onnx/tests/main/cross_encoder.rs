@@ -129,7 +129,7 @@ fn invalid_cross_encoder_is_refused_with_name_and_reason() {
         refusal()
     );
     let copy = |file: &str, bytes: &[u8]| {
-        fs::write(temporary.path().join(file), bytes).expect("it can be written")
+        fs::write(temporary.path().join(file), bytes).expect("it can be written");
     };
     let read =
         |file: &str| fs::read(fixture("rerankers/overlap").join(file)).expect("it can be read");

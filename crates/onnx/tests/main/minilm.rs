@@ -244,7 +244,7 @@ fn damaged_model_files_are_load_errors() {
         );
         match original {
             Some(original) => {
-                fs::write(complete.path().join(file), original).expect("it can be written")
+                fs::write(complete.path().join(file), original).expect("it can be written");
             }
             None => fs::remove_file(complete.path().join(file)).expect("it can be removed"),
         }

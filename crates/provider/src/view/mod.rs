@@ -315,7 +315,7 @@ impl<'s> ViewBuilder<'s> {
             if let Some(name) = names.get(key) {
                 let detail = format!("renamed to {name:?}: the provider does not accept the key");
                 self.below(&["properties", key], |view| {
-                    view.change(ChangeCode::PropertyRenamed, detail)
+                    view.change(ChangeCode::PropertyRenamed, detail);
                 });
             }
         }
@@ -400,7 +400,7 @@ impl<'s> ViewBuilder<'s> {
             let detail =
                 "the provider does not support alternatives here; they are merged into one object";
             self.below(&[keyword], |view| {
-                view.change(ChangeCode::AlternativesMerged, detail)
+                view.change(ChangeCode::AlternativesMerged, detail);
             });
             merge::alternatives(&mut node, &branches);
         }

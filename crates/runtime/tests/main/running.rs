@@ -613,7 +613,7 @@ async fn write_requires_a_read_of_the_current_content() {
     let read = |path: &PathBuf| {
         manager
             .files()
-            .note_read(path, &fs::metadata(path).expect("it is there"))
+            .note_read(path, &fs::metadata(path).expect("it is there"));
     };
     read(&path);
     assert!(write("notes.txt").await.result.is_success());
@@ -764,7 +764,7 @@ async fn call_that_needs_confirmation_waits_for_it() {
                 decided += 1;
                 match pending.awaits() {
                     PendingReason::Confirmation => {
-                        manager.approvals().approve(ticket).expect("it waits")
+                        manager.approvals().approve(ticket).expect("it waits");
                     }
                     _ => manager.approvals().deny(ticket, "no").expect("it waits"),
                 }

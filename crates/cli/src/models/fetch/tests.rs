@@ -77,7 +77,7 @@ fn fetch_from_file_reports_progress_and_replaces_old_file() {
             to: &fixture.to(),
         };
         fetch(&expected, &from, &LIMITS, &|done, total| {
-            progress.set((done, total))
+            progress.set((done, total));
         })
         .expect("it is valid");
         assert_eq!(progress.get(), (6, Some(6)));

@@ -272,7 +272,7 @@ fn misleading_settings_and_names_are_refused() {
     refused(
         &one,
         &json!({"upstreams": {"up": {"trusted": true, "untrusted": true}}}),
-        "either",
+        "exclude each other",
     );
     refused(
         &one,

@@ -124,7 +124,7 @@ impl<'a> ProgramArguments<'a> {
             match argument.as_str() {
                 "--" if !has_ended => has_ended = true,
                 option if !has_ended && option.len() > 1 && option.starts_with('-') => {
-                    options.push(option)
+                    options.push(option);
                 }
                 operand => operands.push(operand),
             }

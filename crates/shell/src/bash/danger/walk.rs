@@ -143,7 +143,7 @@ impl Examiner {
     ) -> Verdict<StreamContent> {
         match command {
             CompoundCommand::Arithmetic(arithmetic) => {
-                self.arithmetic(&arithmetic.expr.value, shell)?
+                self.arithmetic(&arithmetic.expr.value, shell)?;
             }
             CompoundCommand::ArithmeticForClause(clause) => {
                 for expression in [&clause.initializer, &clause.condition, &clause.updater]
@@ -444,7 +444,7 @@ impl Examiner {
         for value in &values {
             match name.as_str() {
                 "PS0" | "PS1" | "PS2" | "PS4" | "PROMPT_COMMAND" => {
-                    self.suspect(&format!(": \"{value}\""), shell)?
+                    self.suspect(&format!(": \"{value}\""), shell)?;
                 }
                 _ => self.subscripts(value, shell)?,
             }
