@@ -42,7 +42,7 @@ pub(super) struct ReadingArgs {
     /// `ecosystem` contains the names that skills and models use for the tools of most hosts.
     #[arg(long, value_name = "FILE|ecosystem")]
     aliases: Option<PathBuf>,
-    /// What to do on a name conflict: refuse the catalog, or keep the first tool and warn.
+    /// On a name conflict: refuse the catalog, or keep the first tool and warn.
     ///
     /// A name conflict is a name or alias that two tools claim. The default is strict; for MCP
     /// servers it is warn, because one server must not take down the others.

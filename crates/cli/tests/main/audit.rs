@@ -306,7 +306,7 @@ const HARMS: [Harm; 13] = [
     (
         "a file of another audit is put beside",
         |folder| put(&files(folder)[0], &folder.join("audit-000000000099.jsonl")),
-        "audit-000000000099.jsonl: line 1 has the number 1 where",
+        "audit-000000000099.jsonl: line 1 has the number 1, expected",
     ),
 ];
 

@@ -357,24 +357,24 @@ fn init_skips_faulty_files_and_continues() {
         (&b"{\"mcpServers\": {"[..], "invalid JSON"),
         (b"", "is empty"),
         (b"\xff\xfe{\0}\0", "UTF-8"),
-        (b"[]", "not an object"),
+        (b"[]", "not a JSON object"),
         (br#"{"mcpServers": []}"#, "not an object"),
         (
             br#"{"mcpServers": {"x": {"command": "y"}}, "mcpServers": {}}"#,
-            "twice",
+            "duplicate key",
         ),
         (
             br#"{"mcpServers": {"x": {"command": "y"}, "x": {"command": "z"}}}"#,
-            "twice",
+            "duplicate key",
         ),
         // Servers that the gateway could not reach would be lost.
         (
             br#"{"mcpServers": {"old": {"type": "sse", "url": "https://x"}}}"#,
-            "old: it speaks the HTTP+SSE",
+            "old: the entry uses the HTTP+SSE",
         ),
         (
             br#"{"mcpServers": {"odd": {"settings": {}}}}"#,
-            "odd: it has neither",
+            "odd: the entry has neither",
         ),
         (
             br#"{"mcpServers": {"asks": {"command": "y", "env": {"K": "${input:key}"}}}}"#,
