@@ -31,7 +31,7 @@ pub(super) struct HistoryArgs {
     /// gain. `picktools eval` measures whether it helps.
     #[arg(long, requires = "sequences")]
     popularity: bool,
-    /// Examples: requests with the tools that served them, as JSON Lines; may be repeated.
+    /// Examples: requests and the tools that served them, as JSON Lines; repeatable.
     ///
     /// A line is {"tool": NAME, "request": TEXT}; `picktools learn` and `picktools enrich` write
     /// such files. A tool ranks higher for requests that are similar to its examples.

@@ -226,6 +226,10 @@ impl Examiner {
         })
     }
 
+    #[allow(
+        clippy::too_many_lines,
+        reason = "one arm for each form of a parameter expansion"
+    )]
     fn expand_parameter(
         &mut self,
         expression: &ParameterExpr,
