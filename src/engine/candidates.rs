@@ -1,5 +1,6 @@
 //! The candidates: the tools that reach `min_score` for the complete request, are protected (named,
-//! in use, always included), or are the tool that a subquery would pick alone (its *good tool*).
+//! in use, always included, of a picked skill), or are the tool that a subquery would pick alone
+//! (its *good tool*).
 
 use std::collections::{BTreeMap, BTreeSet};
 

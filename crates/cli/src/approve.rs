@@ -25,12 +25,13 @@ Examples:
 
 /// Review tool definitions and pending calls of MCP servers.
 ///
-/// Without names, the command lists pending calls and pending definitions, with what changed since
-/// the last approval. It then exits with 1 if anything is pending.
+/// Without names and without an option that decides, the command lists pending calls and pending
+/// definitions, with what changed since the last approval. It then exits with 1 if anything is
+/// pending.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct ApproveCommand {
-    /// Definitions to approve, as SERVER/TOOL; if none is given, list the pending ones.
+    /// Definitions to approve, as SERVER/TOOL.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Approve all pending definitions of a server, except refused ones.
@@ -55,7 +56,8 @@ pub(super) struct ApproveCommand {
     forget: Option<String>,
     /// Folder with the approvals.
     ///
-    /// The default is the data folder of picktools, such as ~/.local/share/picktools on Linux.
+    /// The default is the data folder of picktools, such as ~/.local/share/picktools on Linux. The
+    /// approvals are in its folder `gateway`.
     #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
     state_dir: Option<PathBuf>,
     #[command(flatten)]

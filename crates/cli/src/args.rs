@@ -55,7 +55,7 @@ enum ChoiceArg {
 pub(super) enum TellBlockedArg {
     /// Never; for callers that must not learn of such tools.
     Never,
-    /// Unless the tool is reserved for other roles.
+    /// Only if the tool is not reserved for other roles.
     ExceptRoles,
     /// Always, for any reason.
     Always,

@@ -69,7 +69,8 @@ pub(super) struct GatewayArgs {
     marked_unsafe: Option<String>,
     /// Folder with the approvals.
     ///
-    /// The default is the data folder of picktools, such as ~/.local/share/picktools on Linux.
+    /// The default is the data folder of picktools, such as ~/.local/share/picktools on Linux. The
+    /// approvals are in its folder `gateway`.
     #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
     state_dir: Option<PathBuf>,
     #[command(flatten)]

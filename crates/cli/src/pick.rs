@@ -51,7 +51,7 @@ Examples:
 /// Pick the tools that a request needs.
 ///
 /// Each pick has a score and a reason. Excluded and ineligible tools are counted; --explain shows
-/// the evidence of all candidates.
+/// the evidence of the picks and of up to 100 other candidates.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct PickCommand {
@@ -91,13 +91,13 @@ pub(super) struct PickCommand {
     provider: Option<Provider>,
     #[command(flatten)]
     view: ViewArgs,
-    /// Show the evidence of every candidate and all reasons of exclusion.
+    /// Show the evidence of up to 100 candidates, and all reasons of exclusion.
     #[arg(long, help_heading = heading::OUTPUT)]
     explain: bool,
     /// Do not compute the reasons of picks, which saves time.
     #[arg(long, conflicts_with = "explain", help_heading = heading::OUTPUT)]
     no_reasons: bool,
-    /// Report the best match if the caller may not use it: in which cases.
+    /// When to report the best match, if the caller may not use it.
     #[arg(long, value_enum, value_name = "WHEN", default_value = "except-roles",
         help_heading = heading::OUTPUT)]
     tell_blocked: TellBlockedArg,

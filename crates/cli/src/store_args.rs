@@ -24,11 +24,10 @@ pub(super) struct StoreArgs {
     /// PICKTOOLS_STORE, so that other users of the machine do not see the password.
     #[arg(long, value_name = "URL|env")]
     store: Option<String>,
-    /// Tenant: a separate area of the store [default: `default`].
+    /// Tenant: a separate area of the store.
     ///
-    /// 1 to 64 characters of a-z, 0-9 and -. A tenant sees no data of another. Without this
-    /// option the tenant
-    /// is read from PICKTOOLS_TENANT.
+    /// 1 to 64 characters of a-z, 0-9 and -. A tenant sees no data of another. The default is
+    /// PICKTOOLS_TENANT, or else `default`.
     #[arg(long, value_name = "NAME", requires = "store")]
     tenant: Option<String>,
 }
