@@ -53,7 +53,7 @@ pub(crate) fn narrow(
         .filter(|text| text.starts_with('['))
         .ok_or(UnchangedReason::FewTools)?;
     // The earlier turns are not in the request, so the tools that were selected for them are
-    // unknown. Mode `Allowed` keeps all tools in the list, so it does no harm there.
+    // unknown. In mode `Allowed` the `tools` array stays complete, which is no problem.
     if mode != ProxyMode::Allowed
         && (members.has("previous_response_id") || members.has("conversation"))
     {
