@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use picktools::options::MAX_IN_USE;
 use picktools::sequences::Sequences;
-use picktools::{Engine, PickOptions, Query, Tool};
+use picktools::{Engine, PickOptions, Tool};
 
 static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
     let tool = |name, description| Tool::without_arguments(name, description);
