@@ -182,7 +182,7 @@ impl ServerPins {
     }
 
     /// Returns `true` if other endpoints have pins, and this one has none except approvals of the
-    /// operator. An operator's approval of one definition does not vouch for the others.
+    /// operator. The approval of one definition does not extend to the others.
     fn has_moved_to(&self, endpoint_digest: &str) -> bool {
         let pins = || self.tools.values().flatten();
         pins().any(|pin| pin.endpoint_digest != endpoint_digest)

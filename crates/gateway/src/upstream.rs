@@ -82,7 +82,7 @@ pub(crate) struct ClientTraits {
     pub(crate) is_newest: bool,
 }
 
-/// A listing of an upstream, or the reason why there is none.
+/// A listing of an upstream, or the reason why it failed.
 pub struct UpstreamListing {
     pub(crate) upstream: String,
     pub(crate) listing: Result<Listing, String>,

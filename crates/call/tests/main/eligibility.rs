@@ -145,7 +145,7 @@ fn ineligible_tools_are_refused_under_every_name() {
     assert_eq!(
         check_calls(&everything),
         (0, 0),
-        "whoever may see everything may call everything"
+        "a caller that may see all tools may call all tools"
     );
 }
 

@@ -247,7 +247,7 @@ fn failing_upstream_fails_only_its_own_call() {
     assert_eq!(
         place.happened("started").len(),
         3,
-        "it was started again where it had ended, and only there"
+        "only the server that had ended was restarted"
     );
 }
 
