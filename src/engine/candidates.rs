@@ -14,7 +14,8 @@ use crate::ranking::{Candidate, Ranking, ToolId, top_k};
 use crate::select::{Decision, POOL};
 use crate::selection::Stage;
 
-/// The largest number of candidates whose evidence a selection contains, in addition to the picks.
+/// The number of best candidates whose evidence a selection contains. The evidence is that of the
+/// picks and of the other tools among these candidates.
 pub(super) const MAX_CONSIDERED: usize = 100;
 
 /// The tools that may be picked.

@@ -237,8 +237,8 @@ pub(super) fn rescore_all<'q>(
 }
 
 /// Runs a custom scorer in place of the built-in ranking, or on the shortlist of that ranking. If
-/// the scorer fails, the fallback is the built-in ranking of the shortlist, else registration
-/// order.
+/// the scorer fails, the fallback is the built-in ranking if there is a shortlist, else catalog
+/// order. Without a ranking for the shortlist the scorer does not run.
 pub(super) fn score<'q>(
     request: &Request<'q>,
     (scorer, shortlist): (&Arc<dyn Scorer>, Option<usize>),

@@ -54,10 +54,9 @@ pub(super) struct ApproveCommand {
     /// Delete all decisions about a server; it is then treated as a new server.
     #[arg(long, value_name = "SERVER", help_heading = heading::GATEWAY)]
     forget: Option<String>,
-    /// Folder with the approvals.
+    /// Folder whose subfolder `gateway` holds the approvals.
     ///
-    /// The default is the data folder of picktools, such as ~/.local/share/picktools on Linux. The
-    /// approvals are in its folder `gateway`.
+    /// The default is the data folder of picktools, such as ~/.local/share/picktools on Linux.
     #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
     state_dir: Option<PathBuf>,
     #[command(flatten)]

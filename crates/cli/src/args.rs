@@ -43,8 +43,8 @@ enum FusionArg {
 /// The selection of picks from the ranking.
 #[derive(Clone, Copy, ValueEnum)]
 enum ChoiceArg {
-    /// As a set that covers all parts of the request, without near-identical tools and with the
-    /// tools that the picks require.
+    /// As a set that covers all parts of the request, without duplicates and with the tools that
+    /// the picks require.
     Set,
     /// The tools with the best scores, each on its own.
     Best,
@@ -53,7 +53,7 @@ enum ChoiceArg {
 /// The cases in which the best ineligible match is reported.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum TellBlockedArg {
-    /// Never; for callers that must not learn of such tools.
+    /// Never; ineligible tools are still counted, and named ones are listed.
     Never,
     /// Only if the tool is not reserved for other roles.
     ExceptRoles,

@@ -43,7 +43,8 @@ pub(super) struct AccessArgs {
     /// Execution mode of the agent, such as read-only.
     ///
     /// In the mode read-only, tools that change something are neither picked nor called. Calls of
-    /// tools that are not known to be read-only wait for approval.
+    /// tools that are not known to be read-only need a confirmation. For `call` and `run`, --yes
+    /// gives it.
     #[arg(long, value_name = "MODE")]
     execution_mode: Option<String>,
     /// Capability that every tool must have; may be repeated.
@@ -114,10 +115,10 @@ fn quota(text: &str) -> Result<(String, u64), &'static str> {
 #[derive(Args, Default, Clone)]
 #[command(next_help_heading = heading::PICKS)]
 pub(super) struct SourceArgs {
-    /// Largest number of picks from one source that is not trusted.
+    /// Largest number of picks from one source, except those of --trust-source.
     #[arg(long, value_name = "N", value_parser = integer::<usize>, allow_negative_numbers = true)]
     max_per_source: Option<usize>,
-    /// Trust this source: --max-per-source does not limit it; may be repeated.
+    /// Exempt this source from --max-per-source (no other effect); may be repeated.
     #[arg(long = "trust-source", value_name = "SOURCE")]
     trusted_sources: Vec<String>,
 }

@@ -119,6 +119,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 enum Command {
     Init(init::InitCommand),
     Mcp(mcp::McpCommand),
+    #[command(alias = "gateway")]
     Serve(serve::ServeCommand),
     Pick(pick::PickCommand),
     Resolve(resolve::ResolveCommand),

@@ -67,10 +67,9 @@ pub(super) struct GatewayArgs {
     #[arg(long = "unsafe", value_name = "WHAT", value_parser = ["deny", "confirm", "allow"],
         help_heading = heading::GATEWAY)]
     marked_unsafe: Option<String>,
-    /// Folder with the approvals.
+    /// Folder whose subfolder `gateway` holds the approvals.
     ///
-    /// The default is the data folder of picktools, such as ~/.local/share/picktools on Linux. The
-    /// approvals are in its folder `gateway`.
+    /// The default is the data folder of picktools, such as ~/.local/share/picktools on Linux.
     #[arg(long, value_name = "FOLDER", help_heading = heading::GATEWAY)]
     state_dir: Option<PathBuf>,
     #[command(flatten)]

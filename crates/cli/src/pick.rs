@@ -50,8 +50,9 @@ Examples:
 
 /// Pick the tools that a request needs.
 ///
-/// Each pick has a score and a reason. Excluded and ineligible tools are counted; --explain shows
-/// the evidence of the picks and of up to 100 other candidates.
+/// Each pick has a score and a reason. Ineligible tools and tools below the threshold are counted.
+/// --explain shows the evidence of the picks and of the other tools among the best 100 candidates.
+/// It also lists up to 50 ineligible tools with their reasons.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct PickCommand {
@@ -91,13 +92,19 @@ pub(super) struct PickCommand {
     provider: Option<Provider>,
     #[command(flatten)]
     view: ViewArgs,
-    /// Show the evidence of up to 100 candidates, and all reasons of exclusion.
+    /// Show the evidence of the best 100 candidates, and up to 50 ineligible tools.
+    ///
+    /// The evidence is that of the picks and of the other tools among the best 100 candidates. The
+    /// ineligible tools have their reasons. Tools below the threshold are only counted.
     #[arg(long, help_heading = heading::OUTPUT)]
     explain: bool,
     /// Do not compute the reasons of picks, which saves time.
     #[arg(long, conflicts_with = "explain", help_heading = heading::OUTPUT)]
     no_reasons: bool,
-    /// When to report the best match, if the caller may not use it.
+    /// When to report the best match among ineligible tools.
+    ///
+    /// Ineligible tools are counted, and named ones are listed, in any case. JSON output lists the
+    /// first 50.
     #[arg(long, value_enum, value_name = "WHEN", default_value = "except-roles",
         help_heading = heading::OUTPUT)]
     tell_blocked: TellBlockedArg,

@@ -57,8 +57,9 @@ pub(super) struct RunningArgs {
     built_in: bool,
     /// Sandbox for the built-in tool `bash`.
     ///
-    /// The sandbox keeps commands away from files outside the root: if the system has one (auto),
-    /// always (required), or never (off).
+    /// In the sandbox a command can read the system and the root, and write the root and temporary
+    /// files. auto: use it if the system has one; required: run nothing without it; off: do not use
+    /// it.
     #[cfg(unix)]
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto",
         help_heading = heading::CALLS)]
