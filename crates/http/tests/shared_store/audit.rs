@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::gateways::{Client, GatewayState, SharedGateway, options, run_blocking, within};
 use picktools_testing::store::{Relay, RelayMode, StoreServer};
 
-const SOON: Duration = Duration::from_secs(15);
+const SOON: Duration = Duration::from_secs(60);
 
 fn sha256(text: &str) -> String {
     Sha256::digest(text)
