@@ -76,7 +76,7 @@ fn cover(
 ) -> Option<Cover> {
     let Candidates {
         subqueries,
-        of_subqueries,
+        good,
         ranking,
         reranked,
         ..
@@ -89,7 +89,7 @@ fn cover(
     }
     Some(Cover::new(
         subqueries.iter().map(|subquery| &subquery.fused),
-        of_subqueries,
+        good.clone(),
         fused,
         ranking,
     ))
