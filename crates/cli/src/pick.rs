@@ -40,9 +40,6 @@ const MIN_PICK_TIME: Duration = Duration::from_millis(50);
 /// The most characters of an unknown name or of a source in the output.
 const MAX_UNKNOWN_CHARS: usize = 80;
 
-/// The largest number of ineligible tools that --explain lists.
-const MAX_EXPLAINED: usize = 1_000;
-
 const EXAMPLES: &str = "\
 Examples:
   picktools pick \"make this picture smaller\" --catalog fixtures/catalogs/workplace
@@ -559,7 +556,7 @@ fn write_ineligible(text: &mut String, selection: &Selection, explain: bool) -> 
             ));
         }
     }
-    let limit = if explain { MAX_EXPLAINED } else { MAX_LISTED };
+    let limit = if explain { lines.len() } else { MAX_LISTED };
     list(text, " -  ", lines, limit)?;
     let Some(BlockedMatch {
         tool_id,

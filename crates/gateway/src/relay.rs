@@ -379,8 +379,8 @@ pub(crate) async fn decide(
     let id = &call.tool().id;
     let not_confirmed =
         |reason: &str| Refusal::new(Code::NotConfirmed, format!("{id} did not run: {reason}"));
-    const NEEDS_CONFIRMATION: &str = "the tool is marked unsafe, so each call needs a \
-                                      confirmation, but this client cannot ask a person";
+    const NEEDS_CONFIRMATION: &str =
+        "each call of this tool needs a confirmation, but this client cannot ask a person";
     let Some(queue) = queue.cloned() else {
         return Err(not_confirmed(NEEDS_CONFIRMATION));
     };
