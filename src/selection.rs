@@ -163,6 +163,8 @@ pub enum NoMatchKind {
     },
     /// The request is outside the scope of every source.
     OutOfScope,
+    /// The message asks for nothing that a tool could do: thanks or small talk, for example.
+    NoRequest,
 }
 
 impl Selection {
@@ -186,8 +188,6 @@ impl Selection {
 pub enum UncalibratedReason {
     /// The scores are shares of the largest possible sum of reciprocal ranks.
     Ranks,
-    /// Fewer tools are eligible than in the smallest catalog of the calibration: 45.
-    FewTools,
     /// The scores come from a custom scorer.
     CustomScorer,
 }
@@ -196,7 +196,6 @@ impl fmt::Display for UncalibratedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Ranks => "they are shares of the largest possible sum of reciprocal ranks",
-            Self::FewTools => "calibration needs at least 45 eligible tools",
             Self::CustomScorer => "they come from a custom scorer",
         })
     }

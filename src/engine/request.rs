@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
+use super::ranked::RequestRanking;
 use super::signals::models;
 use crate::access::{Eligibility, resolve_tools};
 use crate::deadline::Deadline;
@@ -114,6 +115,12 @@ impl<'a> Request<'a> {
             && self.examples.is_none()
             && self.in_use.tools.is_empty()
             && !self.options.popularity
+    }
+
+    /// Returns `true` if no tool is shown because none is likely to serve the request. A threshold
+    /// of 0 asks for a complete ranking.
+    pub(super) fn shows_nothing(&self, ranked: &RequestRanking<'_>) -> bool {
+        self.options.min_score > 0.0 && ranked.is_unsupported()
     }
 
     /// Restricts the request to these tools, all of which are eligible, and ignores mentions.

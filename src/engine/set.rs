@@ -76,7 +76,7 @@ fn cover(
 ) -> Option<Cover> {
     let Candidates {
         subqueries,
-        good,
+        of_subqueries,
         ranking,
         reranked,
         ..
@@ -89,7 +89,7 @@ fn cover(
     }
     Some(Cover::new(
         subqueries.iter().map(|subquery| &subquery.fused),
-        good.clone(),
+        of_subqueries,
         fused,
         ranking,
     ))

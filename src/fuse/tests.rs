@@ -57,6 +57,7 @@ fn scope_estimate_lowers_answerability_but_not_scores() {
             vec![(Retriever::Static, with_scope)],
             Fusion::Weighted,
             &eligibility,
+            None,
         )
     };
     let [likely, unlikely, unknown] = [Some(6.0), Some(-6.0), None].map(fused);
@@ -85,7 +86,7 @@ proptest! {
             (Retriever::Keyword, signal(&keyword, 0.0, 12.0)),
             (Retriever::Static, signal(&semantic, f32::NEG_INFINITY, 1.0)),
         ];
-        let fused = FusedValues::new(signals, Fusion::Weighted, &eligibility);
+        let fused = FusedValues::new(signals, Fusion::Weighted, &eligibility, None);
         let fit = Fit::for_retrievers(&[Retriever::Keyword, Retriever::Static]);
         let best = admitted.iter().map(|tool| keyword[tool.index()]).fold(0.0, f32::max);
         let (k, s) = (fit.weight(Retriever::Keyword, 0.0), fit.weight(Retriever::Static, 0.0));
@@ -120,20 +121,18 @@ proptest! {
         let all = FusedValues::new(
             signals(&keyword, &semantic),
             Fusion::Weighted,
-            &Eligibility::only(&admitted, keyword.len()),
-        );
+            &Eligibility::only(&admitted, keyword.len()), None);
         let tools = Eligibility::only(&tools, cut);
         let by_ranks = FusedValues::new(
             signals(&keyword[..cut], &semantic[..cut]),
             Fusion::Rrf { k: 60 },
-            &tools,
-        );
+            &tools, None);
         let other_eligibility = Eligibility::only(&others, keyword.len() - cut);
         // Like the near tools of a large catalog; here they are all tools.
         let every = ScoredTools::Some((0..cut).map(ToolId::from_index).collect());
         let mut near = signals(&keyword[..cut], &semantic[..cut]);
         near.iter_mut().for_each(|(_, signal)| signal.restrict(&every));
-        for fused in [by_ranks, FusedValues::new(near, Fusion::Weighted, &tools)] {
+        for fused in [by_ranks, FusedValues::new(near, Fusion::Weighted, &tools, None)] {
             let other_signals = signals(&keyword[cut..], &semantic[cut..]);
             let scored = fused.score_other_catalog(&tools, other_signals, &other_eligibility);
             for &other in &others {
@@ -156,7 +155,7 @@ proptest! {
                 (Retriever::Keyword, signal(keyword, 0.0, 12.0)),
                 (Retriever::Model, signal(semantic, f32::NEG_INFINITY, 1.0)),
             ];
-            let fused = FusedValues::new(signals, Fusion::Weighted, &eligibility);
+            let fused = FusedValues::new(signals, Fusion::Weighted, &eligibility, None);
             let value = fused.value(admitted[0]);
             admitted.iter().filter(|&&tool| fused.value(tool) > value + 1e-4).count()
         };
@@ -184,7 +183,7 @@ proptest! {
         }
         let signals =
             vec![(Retriever::Keyword, signals.0), (Retriever::Static, signals.1)];
-        let fused = FusedValues::new(signals, Fusion::Rrf { k }, &eligibility);
+        let fused = FusedValues::new(signals, Fusion::Rrf { k }, &eligibility, None);
         for (index, &tool) in admitted.iter().enumerate() {
             let mut value = 0.0;
             for retriever_ranks in &ranks {
@@ -209,6 +208,7 @@ fn hybrid(keyword: &[f32], semantic: &[f32]) -> FusedValues {
         signals,
         Fusion::Weighted,
         &Eligibility::only(&tools, tools.len()),
+        None,
     )
 }
 
@@ -244,6 +244,6 @@ fn tool_without_a_match_scores_zero() {
     let tool = ToolId::from_index(0);
     let eligibility = Eligibility::only(&[tool], 1);
     let keyword = vec![(Retriever::Keyword, signal(&[0.0], 0.0, 10.0))];
-    let fused = FusedValues::new(keyword, Fusion::Weighted, &eligibility);
+    let fused = FusedValues::new(keyword, Fusion::Weighted, &eligibility, None);
     assert!(fused.score(tool).abs() < f32::EPSILON && fused.answerable().abs() < f32::EPSILON);
 }

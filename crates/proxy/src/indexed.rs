@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use lru::LruCache;
-use picktools::{Access, Catalog, Engine, PickOptions, Query, Tool};
+use picktools::{Access, Catalog, Engine, PickOptions, Tool};
 use picktools_gateway::settings::ProxySettings;
-use picktools_provider::{Tokenizer, Turn};
+use picktools_provider::{Tokenizer, Turn, query_from_turns};
 use picktools_state::lock;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -254,7 +254,10 @@ impl IndexedTools {
         let mut digests: Vec<Sha256Digest> = Vec::with_capacity(turns.len());
         for turn in turns {
             hash.update(turn.called.len().to_le_bytes());
-            for text in std::iter::once(&turn.request).chain(&turn.called) {
+            for text in [&turn.request, &turn.answer]
+                .into_iter()
+                .chain(&turn.called)
+            {
                 hash.update(text.len().to_le_bytes());
                 hash.update(text);
             }
@@ -293,15 +296,9 @@ impl IndexedTools {
         settings: &ProxySettings,
         list: &mut Vec<usize>,
     ) -> Result<(), UnchangedReason> {
-        let Some((turn, earlier_turns)) = turns.split_last() else {
+        let Some(query) = query_from_turns(turns) else {
             return Ok(());
         };
-        let earlier: Vec<&str> = earlier_turns
-            .iter()
-            .map(|turn| turn.request.as_str())
-            .filter(|request| !request.is_empty())
-            .collect();
-        let query = Query::new(turn.request.as_str()).with_context(&earlier);
         let options = PickOptions {
             max_candidates: settings.per_turn,
             // The first list has no threshold, because a model without tools cannot ask for one.
