@@ -39,6 +39,11 @@ const MOST_ASKS: f32 = 2.0;
 /// The least log-odds, that a request asks for something and that a tool serves it, with which
 /// tools are shown.
 const MIN_SUPPORT: f32 = -0.13;
+/// The additional support per unit of the logarithm by which a catalog is smaller than
+/// [`SIZE_CORRECTION_END`]. In a small catalog, words and meanings say less about the best tool.
+const SMALL_CATALOG_SUPPORT: f32 = 0.2;
+/// The additional support in a ranking by keywords alone. They miss requests in other words.
+const KEYWORD_SUPPORT: f32 = 0.5;
 /// The weights of answerability (`models/train/fusion/sizes.py`): of the evidence of the best tool,
 /// of the log-odds that the request asks for something, of the static model's estimate if it is
 /// below 0, of the logarithm of the number of tools; and the intercept.
@@ -492,16 +497,32 @@ impl FusedValues {
             best,
             ..RequestEstimate::default()
         };
-        if matched {
+        if let Some(best) = best.filter(|_| matched) {
             let asks = self.asks.unwrap_or(MOST_ASKS).min(MOST_ASKS);
-            estimate.support = evidence + asks;
+            estimate.support = self.support(best, evidence, asks);
             estimate.max_score = adjust_odds(logistic(evidence));
             estimate.answerable = self.answerability(evidence, asks, scope);
-            estimate.correction = SizeCorrection::new(self.eligible, estimate.support);
+            estimate.correction = SizeCorrection::new(self.eligible, evidence + asks);
         } else {
             estimate.support = f32::NEG_INFINITY;
         }
         estimate
+    }
+
+    /// Returns the log-odds that the request asks for something and that the best tool serves it.
+    fn support(&self, best: ToolId, evidence: f32, asks: f32) -> f32 {
+        let mut support = evidence + asks;
+        if self.example_gain(best) > 0.0 {
+            // Whoever gave the example knows that such messages ask for something.
+            support = evidence + asks.max(0.0);
+        }
+        if let [part] = &self.parts[..]
+            && part.retriever == Retriever::Keyword
+        {
+            support += KEYWORD_SUPPORT;
+        }
+        let smaller = SIZE_CORRECTION_END / self.eligible.max(1) as f32;
+        support + SMALL_CATALOG_SUPPORT * smaller.ln().max(0.0)
     }
 
     /// Combines the evidence of the best tool with the estimates from the request alone.

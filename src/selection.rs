@@ -114,7 +114,7 @@ pub struct Selection {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
     pub degraded: Vec<Degraded>,
-    /// The evidence of the best 100 candidates and of every pick, best first; only with `debug`.
+    /// The evidence of the best 100 tools above the threshold and of every pick, best first; only with `debug`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<Object>>))]
     pub considered: Option<Vec<ConsideredCandidate>>,
@@ -165,6 +165,18 @@ pub enum NoMatchKind {
     OutOfScope,
     /// The message asks for nothing that a tool could do: thanks or small talk, for example.
     NoRequest,
+}
+
+impl fmt::Display for NoMatchKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NearSource { source } => {
+                write!(f, "closest server: {}", marked(source, MAX_NAME_CHARS))
+            }
+            Self::OutOfScope => f.write_str("no server is close to the request"),
+            Self::NoRequest => f.write_str("the message asks for nothing that a tool could do"),
+        }
+    }
 }
 
 impl Selection {

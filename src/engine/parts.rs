@@ -22,7 +22,7 @@ use crate::selection::Stage;
 
 /// The weight of the whole request in the ranking of a subquery: "send it to her" alone does not
 /// tell what to send.
-const REQUEST_SHARE: f32 = 0.6;
+const REQUEST_SHARE: f32 = 0.4;
 
 /// A subquery with the results of the quick retrievers.
 pub(super) struct Subquery<'q> {

@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
+use crate::reading::is_ideograph;
+
 /// Words that join clauses, in several languages. Words that mean something else in English are not
 /// among them.
-const JOINS: [&str; 24] = [
+const JOINS: [&str; 28] = [
     "and",
     "then",
     "also",
@@ -13,6 +15,10 @@ const JOINS: [&str; 24] = [
     "while",
     "or",
     "&",
+    "+",
+    "->",
+    "=>",
+    "→",
     "und",
     "dann",
     "sowie",
@@ -31,7 +37,7 @@ const JOINS: [&str; 24] = [
     "ve",
 ];
 /// The fewest words of a clause that a comma ends or begins. Commas also separate items of lists.
-const MIN_WORDS: usize = 4;
+const MIN_WORDS: usize = 5;
 
 /// The end of a clause.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -71,7 +77,10 @@ fn pieces(text: &str, sentence: Range<usize>) -> Vec<(Range<usize>, Boundary)> {
         if JOINS.iter().any(|join| join.eq_ignore_ascii_case(bare)) {
             pieces.push((start..position, Boundary::Join));
             start = end;
-        } else if bare.ends_with([',', ':', ')', '…']) || matches!(bare, "-" | "–" | "—") {
+        } else if bare.ends_with([',', ':', ')', '…'])
+            || bare.ends_with("...")
+            || matches!(bare, "-" | "–" | "—" | "--" | "/")
+        {
             pieces.push((start..end, Boundary::Mark));
             start = end;
         } else {
@@ -89,7 +98,6 @@ fn pieces(text: &str, sentence: Range<usize>) -> Vec<(Range<usize>, Boundary)> {
 
 /// Returns the number of words; two characters of a script without spaces count as one.
 fn word_count(text: &str) -> usize {
-    let is_ideograph = |c: char| matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}');
     let ideographs = text.chars().filter(|&c| is_ideograph(c)).count();
     let words = text.split(|c: char| !c.is_alphanumeric() || is_ideograph(c));
     words.filter(|word| !word.is_empty()).count() + ideographs / 2

@@ -38,7 +38,8 @@ impl SearchTexts {
         let asked = request_text(text).filter(|asked| asked.len() >= MIN_REQUEST_BYTES);
         let remaining = remove_ruled_out(asked.as_deref().unwrap_or(text));
         let request = remaining.or(asked);
-        let scope = scope(request.as_deref().unwrap_or(text)).map(Finite);
+        let text = request.as_deref().unwrap_or(text);
+        let scope = scope(text).filter(|_| !is_blank(text)).map(Finite);
         Self {
             request,
             conversation: String::new(),
@@ -56,54 +57,54 @@ impl SearchTexts {
 impl SearchTexts {
     /// Reads the last turn of a conversation, which has an earlier message.
     pub(super) fn of_conversation(earlier: &[Message], text: &str) -> Self {
-        let own = Self::of_request(text);
+        Self::of_request(text).after(earlier, text)
+    }
+
+    /// Reads a turn after earlier messages; `self` is the turn read as a request of its own.
+    fn after(self, earlier: &[Message], text: &str) -> Self {
         let before = earlier
             .iter()
             .rposition(|message| message.author == Author::User);
         let answers = &earlier[before.map_or(0, |position| position + 1)..];
         let answer = end_of_answers(answers);
         let before_text = before.map_or("", |position| &earlier[position].text);
-        let previous = || {
-            let previous = Self::of_conversation(&earlier[..before?], before_text);
-            let request = Some(previous.request_or(before_text));
-            Some(Self {
-                request,
-                ..previous
-            })
-        };
-        // A turn with content of its own stands for itself.
-        let previous_text = || {
-            let own = Self::of_request(before_text);
-            let request = if before_text.len() >= MIN_CONTENT_BYTES && own.may_ask() {
-                own.request_or(before_text)
-            } else {
-                previous()?.request?
-            };
-            let start = request.len().saturating_sub(MAX_CONTEXT_BYTES);
-            Some(request[request.ceil_char_boundary(start)..].to_owned())
-        };
-        let kind = match turn_kind(before_text, &answer, text) {
+        let kind = match turn_kind(before_text, &answer, text, self.scope()) {
             Some(kind) if !earlier.is_empty() => kind,
             _ => TurnKind::Request,
         };
-        match (kind, previous_text()) {
-            (TurnKind::Request, _) => own,
-            (TurnKind::Idle, _) => previous().unwrap_or(own),
-            (TurnKind::Related, Some(context)) => own.in_context(&context, text),
-            (TurnKind::Continuation, Some(context)) => {
-                Self::joined([&context, &own.request_or(text)])
-            }
-            (TurnKind::Answer, context) => {
-                let context = context.unwrap_or_default();
-                Self::joined([&answer, &context, &own.request_or(text)])
-            }
-            (TurnKind::Related | TurnKind::Continuation, None) => own,
+        if kind == TurnKind::Request {
+            return self;
         }
+        let previous = before.map(|position| PreviousTurn {
+            own: Self::of_request(before_text),
+            earlier: &earlier[..position],
+            text: before_text,
+        });
+        let own_request = || self.request_or(text);
+        match (kind, previous) {
+            (TurnKind::Idle, Some(previous)) => previous.read(),
+            (TurnKind::Related, Some(previous)) => {
+                let context = previous.content();
+                self.in_context(&context, text)
+            }
+            (TurnKind::Continuation, Some(previous)) => {
+                Self::joined([&previous.content(), &own_request()])
+            }
+            (TurnKind::Answer, previous) => {
+                let context = previous.map_or_else(String::new, PreviousTurn::content);
+                Self::joined([&answer, &context, &own_request()])
+            }
+            (_, _) => self,
+        }
+    }
+
+    fn scope(&self) -> Option<f32> {
+        self.scope.map(|scope| scope.0)
     }
 
     /// Returns `true` unless the words of the request ask for nothing.
     fn may_ask(&self) -> bool {
-        self.scope.is_none_or(|scope| scope.0 >= 0.0)
+        self.scope().is_none_or(|scope| scope >= 0.0)
     }
 
     /// Makes texts of a request that consists of several texts.
@@ -121,7 +122,41 @@ impl SearchTexts {
     }
 }
 
-/// Returns the end of the assistant's messages, without pasted matter.
+/// The user's turn before the last one.
+struct PreviousTurn<'t> {
+    /// The turn, read as a request of its own.
+    own: SearchTexts,
+    /// The messages before the turn.
+    earlier: &'t [Message],
+    text: &'t str,
+}
+
+impl PreviousTurn<'_> {
+    /// Reads the turn in its conversation.
+    fn read(self) -> SearchTexts {
+        let texts = self.own.after(self.earlier, self.text);
+        SearchTexts {
+            request: Some(texts.request_or(self.text)),
+            ..texts
+        }
+    }
+
+    /// Returns the text that tells what the turn is about. A turn with content of its own stands
+    /// for itself.
+    fn content(self) -> String {
+        let stands_alone = self.text.len() >= MIN_CONTENT_BYTES && self.own.may_ask();
+        let request = if stands_alone {
+            self.own.request_or(self.text)
+        } else {
+            let text = self.text;
+            self.read().request_or(text)
+        };
+        let start = request.len().saturating_sub(MAX_CONTEXT_BYTES);
+        request[request.ceil_char_boundary(start)..].to_owned()
+    }
+}
+
+/// Returns the end of the assistant's messages.
 fn end_of_answers(answers: &[Message]) -> String {
     let texts: Vec<&str> = answers
         .iter()

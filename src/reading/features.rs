@@ -152,7 +152,7 @@ fn is_mark(c: char) -> bool {
 }
 
 /// Returns `true` for characters of Chinese and Japanese, which have no spaces between words.
-fn is_ideograph(c: char) -> bool {
+pub(crate) fn is_ideograph(c: char) -> bool {
     matches!(
         c,
         '\u{3040}'..='\u{30ff}'

@@ -14,6 +14,7 @@ mod model;
 mod paste;
 mod turn;
 
+pub(crate) use self::features::is_ideograph;
 use self::features::{features, words};
 use self::model::ReaderModel;
 use self::turn::TurnAct;
@@ -53,9 +54,14 @@ pub(crate) fn scope(text: &str) -> Option<f32> {
     Some(model.scope.score(&[(1.0, &features(&words(text)))]))
 }
 
-/// Returns what a turn means, after the user's turn before it and the assistant's answer to that;
-/// `None` without a model.
-pub(crate) fn turn_kind(before: &str, answer: &str, turn: &str) -> Option<TurnKind> {
+/// Returns what a turn means, after the user's turn before it and the assistant's answer to that.
+/// `scope` is the turn's own [`scope`]. Returns `None` without a model.
+pub(crate) fn turn_kind(
+    before: &str,
+    answer: &str,
+    turn: &str,
+    scope: Option<f32>,
+) -> Option<TurnKind> {
     let model = ReaderModel::built_in()?;
     let acts = turn::acts(model, before, answer, turn);
     let idle = acts.of(&[TurnAct::SmallTalk, TurnAct::Thanks, TurnAct::Refuse]);
@@ -63,7 +69,7 @@ pub(crate) fn turn_kind(before: &str, answer: &str, turn: &str) -> Option<TurnKi
     let goes_on = acts.of(&[TurnAct::Ellipsis, TurnAct::Correction, TurnAct::SecondTool]);
     let own = acts.of(&[TurnAct::NewRequest]);
     // A turn that asks for nothing by itself is idle more often.
-    let is_small_talk = model.scope.score(&[(1.0, &features(&words(turn)))]) < 0.0;
+    let is_small_talk = scope.is_some_and(|scope| scope < 0.0);
     let min_idle = if is_small_talk {
         MIN_IDLE_SMALL_TALK
     } else {
@@ -130,7 +136,8 @@ mod tests {
                 Related,
             ),
         ] {
-            assert_eq!(turn_kind(before, answer, turn), Some(kind), "{turn}");
+            let found = turn_kind(before, answer, turn, scope(turn));
+            assert_eq!(found, Some(kind), "{turn}");
         }
     }
 }

@@ -30,6 +30,10 @@ const SEARCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most servers that a description names.
 const MAX_NAMED: usize = 12;
 
+/// The most servers that an empty search result lists, and the most tools of each.
+const MAX_LISTED_SERVERS: usize = 30;
+const MAX_LISTED_TOOLS: usize = 4;
+
 /// Returns the definitions for a client that may see this number of tools of these servers.
 pub(crate) fn definitions(tools: usize, sources: &[String]) -> [Value; 3] {
     let mut server_names = sources
@@ -194,10 +198,12 @@ pub(crate) async fn search(
     }
     let mut answer = json!({"tools": tools, "total": view.tools.len()});
     if tools.is_empty() {
-        answer["hint"] = json!(
-            "No tool fits. Describe the task in other words, or name the kind of object that it \
-             is about."
-        );
+        answer["hint"] = json!(no_match_hint(&selection));
+        answer["servers"] = servers(snapshot, view);
+        let omitted = view.sources.len().saturating_sub(MAX_LISTED_SERVERS);
+        if omitted > 0 {
+            answer["servers_omitted"] = json!(omitted);
+        }
     }
     if !shortened.is_empty() {
         answer["shortened"] = json!(shortened);
@@ -216,6 +222,35 @@ pub(crate) async fn search(
         answer,
         picks.iter().map(|pick| Arc::clone(&pick.tool)).collect(),
     ))
+}
+
+/// Says that no tool fits, and what may help.
+fn no_match_hint(selection: &Selection) -> String {
+    let mut hint = "No tool fits".to_owned();
+    if let Some(kind) = &selection.nothing_fits {
+        hint.push_str(&format!(": {kind}"));
+    }
+    hint.push_str(
+        ". Describe the task in other words, name the kind of object that it is about, or answer \
+         without a tool.",
+    );
+    hint
+}
+
+/// Lists the servers of a view with the number of their tools and the names of the first ones,
+/// which tell what the servers are about.
+fn servers(snapshot: &Snapshot, view: &View) -> Value {
+    let mut servers = Vec::new();
+    for source in view.sources.iter().take(MAX_LISTED_SERVERS) {
+        let is_own = |tool: &&Arc<Tool>| tool.source.as_ref() == Some(source);
+        let tools: Vec<&Arc<Tool>> = view.tools.iter().filter(is_own).collect();
+        let mut examples = Vec::new();
+        for tool in tools.iter().take(MAX_LISTED_TOOLS) {
+            examples.push(snapshot.names.get(&tool.id).unwrap_or(&tool.id));
+        }
+        servers.push(json!({"server": source, "tools": tools.len(), "examples": examples}));
+    }
+    json!(servers)
 }
 
 /// Translates the picked tools, under the names that clients are shown.

@@ -26,7 +26,9 @@ from turns import ACTS, TURN_BITS, context_features
 VERSION = 1
 SETS = "metatool metatool-multi bfcl seal-tools toolbench toolalpaca apibank nestful mcpproxy-golden rotbench-clean".split()
 #: The mass of each group of requests that tools serve.
-SERVED = {"sets": 0.25, "written": 0.25, "translations": 0.07, "tasks": 0.02, "voice": 0.07, "commands": 0.04, "parallel": 0.05, "served": 0.25}
+SERVED = {"sets": 0.25, "written": 0.25, "translations": 0.07, "tasks": 0.02, "voice": 0.07, "commands": 0.04, "parallel": 0.05, "served": 0.25, "keywords": 0.05}
+#: The number of requests of one or two words that are made of other requests.
+KEYWORDS = 6000
 
 
 def rows(path, columns):
@@ -56,7 +58,23 @@ def served(a):
         "parallel": some([r["text"] for r in load(f"{a.training}/parallel.jsonl") if not r.get("description")], 8000),
         "served": [t for *_, t in rows(f"{a.written}/served.tsv", 3)],
     }
+    groups["keywords"] = keywords([t for g in ("written", "commands", "voice", "served") for t in groups[g]], small_talk(a))
     return [(g, t) for g, texts in groups.items() for t in texts]
+
+
+def keywords(requests, small_talk):
+    """Words and pairs of words, as people type them into a search field: from requests, without the words of small talk."""
+    rng = random.Random(13)
+    plain = lambda text: [word for _, word in words(text)]
+    common = {w for text in small_talk for w in plain(text)}
+    kept = lambda found: [w for w in found if len(w) > 3 and w.isalpha() and w not in common]
+    texts = set()
+    for request in requests:
+        found = kept(plain(request))
+        texts.update(found)
+        texts.update(" ".join(pair) for pair in zip(found, found[1:]))
+    return rng.sample(sorted(texts), KEYWORDS)
+
 
 
 def small_talk(a):
