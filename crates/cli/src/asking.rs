@@ -42,9 +42,9 @@ pub(super) struct AccessArgs {
     roles: Vec<String>,
     /// Execution mode of the agent, such as read-only.
     ///
-    /// In the mode read-only, tools that change something are neither picked nor called. Calls of
-    /// tools that are not known to be read-only need a confirmation. For `call` and `run`, --yes
-    /// gives it.
+    /// In the mode read-only, tools that change something are neither picked nor called. In this
+    /// mode, calls of tools that are not known to be read-only need a confirmation. `call` and
+    /// `run` ask for it, or take --yes. `validate` reports the calls as waiting for approval.
     #[arg(long, value_name = "MODE")]
     execution_mode: Option<String>,
     /// Capability that every tool must have; may be repeated.

@@ -14,9 +14,9 @@ pub(super) struct LlmArgs {
     /// Base URL of the language model's API.
     ///
     /// For example http://localhost:8080/v1 (llama.cpp, vLLM, LM Studio), http://localhost:11434
-    /// (Ollama) or `https://api.anthropic.com/v1`. The API key is read from PICKTOOLS_LLM_API_KEY,
-    /// else from OPENAI_API_KEY or ANTHROPIC_API_KEY of the provider. Set the first to an empty
-    /// value to send no key.
+    /// (Ollama) or `https://api.anthropic.com/v1`. The API key is read from PICKTOOLS_LLM_API_KEY.
+    /// If that is not set, OPENAI_API_KEY or ANTHROPIC_API_KEY is read, depending on
+    /// --llm-provider. To send no key, set PICKTOOLS_LLM_API_KEY to an empty value.
     #[arg(long, value_name = "URL")]
     llm_url: Option<String>,
     /// Name of the language model.
@@ -27,7 +27,9 @@ pub(super) struct LlmArgs {
     /// `openai` is for every API that is compatible with OpenAI's.
     #[arg(long, value_name = "PROVIDER", default_value = "openai")]
     llm_provider: Provider,
-    /// Timeout of one answer in milliseconds; unused with --timeout-ms.
+    /// Timeout of one answer in milliseconds.
+    ///
+    /// `pick --timeout-ms` takes precedence.
     #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = integer::<u64>,
         allow_negative_numbers = true)]
     llm_timeout_ms: u64,

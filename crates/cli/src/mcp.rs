@@ -64,6 +64,7 @@ pub(super) struct GatewayArgs {
     /// Treatment of unsafe tools [default: confirm].
     ///
     /// `deny` hides the tools, `confirm` asks a person before each call, `allow` runs the calls.
+    /// The option replaces `unsafe` of the role `default` in the settings.
     #[arg(long = "unsafe", value_name = "WHAT", value_parser = ["deny", "confirm", "allow"],
         help_heading = heading::GATEWAY)]
     marked_unsafe: Option<String>,

@@ -23,9 +23,9 @@ pub(super) struct CatalogArgs {
     /// Catalog: tools, an OpenAPI document, MCP servers, a folder, or - for stdin.
     ///
     /// A file contains tools, an OpenAPI document, or a configuration of MCP servers, which are
-    /// asked for their tools. Of a folder, tools.jsonl or tools.json is read, else all its *.json,
-    /// *.jsonl, *.yaml and *.yml files. The folder of an index that `picktools index --out` saved
-    /// is a catalog, too. May be repeated.
+    /// asked for their tools. Of a folder, tools.jsonl is read. Without it, tools.json is read, or
+    /// else all *.json, *.jsonl, *.yaml and *.yml files. The folder of an index that `picktools
+    /// index --out` saved is a catalog, too. May be repeated.
     #[arg(long, visible_alias = "index", value_name = "PATH", required = true)]
     catalog: Vec<PathBuf>,
     #[command(flatten)]

@@ -34,10 +34,10 @@ Examples:
 pub(super) struct ServeCommand {
     #[command(flatten)]
     servers: ServerArgs,
-    /// Catalog of further tools, which no MCP server offers; may be repeated.
+    /// Catalog of tools that are not on an MCP server; may be repeated.
     ///
-    /// For example the tools that agents bring themselves: a file of tools, an OpenAPI document, or
-    /// a folder of such files. They can be found and picked, but not called.
+    /// A file of tools, an OpenAPI document, or a folder of such files, for example with the
+    /// agents' own tools. The gateway finds and picks these tools, but cannot call them.
     #[arg(long, visible_alias = "index", value_name = "PATH", help_heading = heading::CATALOG)]
     catalog: Vec<PathBuf>,
     #[command(flatten)]

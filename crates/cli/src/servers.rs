@@ -14,7 +14,8 @@ use crate::{heading, live, reading};
 pub(super) struct ServerArgs {
     /// Configuration file of MCP servers; may be repeated.
     ///
-    /// The files of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf and Zed are supported.
+    /// The files of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Cline, Zed and Gemini
+    /// CLI are supported.
     #[arg(long, value_name = "FILE", help_heading = heading::CATALOG)]
     config: Vec<PathBuf>,
     /// URL of an MCP server that speaks streamable HTTP.
@@ -23,7 +24,7 @@ pub(super) struct ServerArgs {
     /// Environment variable with the bearer token for --url.
     #[arg(long, value_name = "NAME", requires = "url", help_heading = heading::CATALOG)]
     bearer: Option<String>,
-    /// Name of the server of --url or COMMAND: the source of its tools.
+    /// Name for the server of --url or COMMAND, used as the source of its tools.
     #[arg(long, value_name = "NAME", help_heading = heading::CATALOG)]
     source: Option<String>,
     /// Command that starts an MCP server, after `--`.

@@ -18,11 +18,11 @@ const TENANT: &str = "PICKTOOLS_TENANT";
 pub(super) struct StoreArgs {
     /// Shared store: the URL of a Redis or Valkey database, or `env`.
     ///
-    /// A catalog in the store needs Redis 8, or Redis or Valkey with RediSearch
-    /// (docs/operations/scale.md). Gateways alone need Redis 7 or newer, or Valkey. The URL has the
-    /// form redis://USER:PASSWORD@HOST:PORT/DATABASE, in which only the host is required, or
-    /// rediss:// for TLS. `env` reads the URL from PICKTOOLS_STORE, so that other users of the
-    /// machine do not see the password.
+    /// A store with a catalog must be Redis 8, or Redis or Valkey with RediSearch
+    /// (docs/operations/scale.md). For the state of gateways alone, Redis 7 or newer, or Valkey, is
+    /// enough. The URL has the form redis://USER:PASSWORD@HOST:PORT/DATABASE, in which only the
+    /// host is required, or rediss:// for TLS. `env` reads the URL from PICKTOOLS_STORE, so that
+    /// other users of the machine do not see the password.
     #[arg(long, value_name = "URL|env")]
     store: Option<String>,
     /// Tenant: a separate area of the store.

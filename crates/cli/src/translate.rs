@@ -45,10 +45,10 @@ pub(super) struct TranslateCommand {
 #[derive(Args)]
 #[command(next_help_heading = heading::DEFINITIONS)]
 pub(super) struct ViewArgs {
-    /// Make the provider enforce the schemas, as far as its format allows.
+    /// Strict definitions: the provider enforces schemas as far as its format allows.
     #[arg(long)]
     strict: bool,
-    /// Load definitions only when the model asks (anthropic, openai-responses).
+    /// Deferred definitions, which load on demand (anthropic, openai-responses).
     #[arg(long)]
     deferred: bool,
     /// Names under which the model sees the tools.

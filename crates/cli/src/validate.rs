@@ -48,7 +48,8 @@ pub(super) struct ValidateCommand {
     calls: PathBuf,
     /// Provider for which the definitions were translated.
     ///
-    /// One of openai, openai-responses, anthropic, gemini, ollama or mcp.
+    /// One of openai, openai-responses, anthropic, gemini, ollama or mcp. Pass --strict, --deferred
+    /// and --names as in the translation.
     #[arg(long, value_name = "PROVIDER", help_heading = heading::DEFINITIONS)]
     provider: Option<Provider>,
     #[command(flatten)]
@@ -63,8 +64,8 @@ pub(super) struct ValidateCommand {
     /// Repair invalid arguments with a language model, once per call.
     ///
     /// Needs --llm-url and --llm-model. The model receives the arguments and the schema of the
-    /// tool, and its answer is validated again. Calls of unsafe tools and of tools without a schema
-    /// are not repaired.
+    /// tool, and its answer is validated again. It is not asked about calls of unsafe tools and of
+    /// tools without a schema.
     #[arg(long, help_heading = heading::CALLS)]
     repair_llm: bool,
     #[command(flatten)]
@@ -72,7 +73,7 @@ pub(super) struct ValidateCommand {
     /// Print the error results of refused calls in the provider's format.
     ///
     /// These are the messages or items for the next API request to --provider. They replace the
-    /// list; with --json both are printed.
+    /// list of calls. With --json, both are printed.
     #[arg(long, requires = "provider", help_heading = heading::OUTPUT)]
     results: bool,
     /// Print JSON.
