@@ -55,7 +55,7 @@ pub struct CallRunner<'a> {
     pub caller: &'a Caller,
     /// The least level of log lines that the client receives.
     pub level: Option<LoggingLevel>,
-    /// The client's request, if the client can be asked something while the call runs.
+    /// The client's request, or `None` if the call does not come from an MCP client.
     pub context: Option<&'a RequestContext<RoleServer>>,
 }
 
@@ -278,8 +278,8 @@ impl CallRunner<'_> {
         })
     }
 
-    /// Waits for the operator's decision, and records a used decision before another reader sees
-    /// it.
+    /// Looks up the operator's decision. A used decision is recorded here, because it is no longer
+    /// in the queue.
     async fn decide(&self, call: &ValidCall) -> Result<(), Refusal> {
         let record_decision = |approval| self.gateway.journal.record_approval(approval);
         decide(

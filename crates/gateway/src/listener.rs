@@ -26,7 +26,7 @@ pub(crate) enum UpstreamEvent {
     ),
 }
 
-/// The questions that a client can answer.
+/// The kinds of questions that a client can answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ClientAbilities {
     /// Questions to its person.
@@ -71,7 +71,7 @@ pub(crate) struct Listener {
     pub(crate) calls: ActiveCalls,
     /// The channel for addresses of changed resources.
     updates: Arc<Mutex<Option<mpsc::Sender<String>>>>,
-    /// The questions that the only client can answer; none if there are several clients.
+    /// The kinds of questions that the only client can answer; none if there are several clients.
     abilities: ClientAbilities,
 }
 

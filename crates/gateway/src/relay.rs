@@ -1,5 +1,5 @@
-//! Relaying a call to an upstream. The task of a call is the only one that talks to its client,
-//! because the protocol ties all messages during a call to that call.
+//! Relaying a call to an upstream. The task of the call forwards all messages about it to the
+//! client, because the protocol ties them to the client's request.
 
 use std::time::{Duration, Instant};
 
@@ -30,18 +30,18 @@ use crate::upstream::{ClientTraits, Lease, Owner, Upstream};
 
 /// The time for reading the operator's decision.
 const DECISION_TIMEOUT: Duration = Duration::from_secs(2);
-/// The time that a client has to accept a notification before the notification is dropped.
+/// The time that a client has to accept a notification, and that a failed connection has to end.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(2);
-/// The time that a person has for an answer.
+/// The time that a person has to confirm a call while its request waits.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(300);
-/// The most characters of an upstream's error message or question.
+/// The most characters of an upstream's error message, question or progress message.
 const MAX_TEXT: usize = 4_000;
 /// The most bytes of a log line.
 const MAX_LOG_BYTES: usize = 16 << 10;
 /// The metadata of a client's request that is forwarded.
 const FORWARDED_META: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 
-/// The client's request, if the client can be asked something while the call runs.
+/// The client's request, or `None` if the call does not come from an MCP client.
 pub(crate) type ClientContext<'a> = Option<&'a RequestContext<RoleServer>>;
 
 /// A call to an upstream, with its caller.
@@ -54,7 +54,6 @@ pub(crate) struct RelayedCall<'a> {
     pub(crate) level: Option<LoggingLevel>,
     /// The answers to the upstream's earlier questions.
     pub(crate) input_answers: InputAnswers,
-    /// The client's request, if the client can be asked something.
     pub(crate) context: ClientContext<'a>,
 }
 
@@ -243,7 +242,7 @@ impl RelayedCall<'_> {
         drop(timeout(NOTIFY_TIMEOUT, notification).await);
     }
 
-    /// Asks the model at the client, which may ask its person first.
+    /// Asks the client's model on behalf of the upstream.
     async fn sample(
         &self,
         request: CreateMessageRequestParams,
@@ -300,8 +299,8 @@ impl RelayedCall<'_> {
     }
 }
 
-/// Waits until the client cancels the request. Without a context, the request is cancelled by
-/// dropping it.
+/// Waits until the client cancels the request. Without a context it waits forever: such a call is
+/// cancelled by dropping its future.
 async fn cancelled_by(context: ClientContext<'_>) {
     match context {
         Some(context) => context.ct.cancelled().await,
@@ -317,7 +316,7 @@ pub(crate) fn client_traits(context: ClientContext<'_>) -> ClientTraits {
     }
 }
 
-/// Returns the questions that a client can answer during a call.
+/// Returns the kinds of questions that a client can answer while the call runs.
 pub(crate) fn client_abilities(context: ClientContext<'_>) -> ClientAbilities {
     let Some(context) = context else {
         return ClientAbilities::default();
@@ -331,7 +330,7 @@ pub(crate) fn client_abilities(context: ClientContext<'_>) -> ClientAbilities {
     declared_abilities(context)
 }
 
-/// Returns the questions that a client can answer in a later request.
+/// Returns the kinds of questions that a client can answer by sending the call again.
 pub(crate) fn deferred_abilities(context: ClientContext<'_>) -> ClientAbilities {
     let Some(context) = context else {
         return ClientAbilities::default();
@@ -349,7 +348,7 @@ fn speaks_newest(context: &RequestContext<RoleServer>) -> bool {
         .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
 }
 
-/// Returns the questions that a client declares to answer.
+/// Returns the kinds of questions that a client declares as capabilities.
 fn declared_abilities(context: &RequestContext<RoleServer>) -> ClientAbilities {
     let capabilities = context.client_capabilities().unwrap_or_default();
     ClientAbilities {
@@ -368,8 +367,8 @@ pub(crate) enum Confirmation {
     ByOperator,
 }
 
-/// Waits for the operator's decision about a call whose client cannot ask anyone. `used` is called
-/// with a decision that is used up.
+/// Looks up the operator's decision about a call whose client cannot ask anyone. A call without a
+/// decision is refused and becomes pending. `record_decision` receives a decision that is used up.
 pub(crate) async fn decide(
     queue: Option<&CallQueue>,
     owner: &Owner,
@@ -393,7 +392,7 @@ pub(crate) async fn decide(
     let result = match result {
         Ok(Ok(result)) => result.map_err(|error| error.to_string()),
         Ok(Err(error)) => Err(error.to_string()),
-        // The decision may be used up although the call has not run.
+        // The lookup goes on: it may queue the call, or use up a decision for nothing.
         Err(_) => Err("the queue of pending calls did not reply in time".to_owned()),
     };
     if let Ok(Some((id, decision))) = &result
@@ -427,8 +426,8 @@ pub(crate) async fn decide(
     }
 }
 
-/// Asks a person to confirm a call. The question contains no text that an upstream wrote. `answer`
-/// is the client's answer to an earlier question.
+/// Asks a person to confirm a call. The question has the tool's id and the arguments, but no title
+/// or description from an upstream. `answer` is the client's answer to an earlier question.
 pub(crate) async fn confirm(
     call: &ValidCall,
     answer: Option<&Value>,
@@ -490,7 +489,8 @@ fn may_run(answer: &ElicitResult) -> bool {
     answer.action == ElicitationAction::Accept && content.get("run") == Some(&Value::Bool(true))
 }
 
-/// Adds the upstream's name to its questions; `None` if the client cannot answer all of them.
+/// Adds the upstream's name to its questions to a person. Returns `None` if the client cannot
+/// answer one of its questions.
 pub(crate) fn prefix_requests(
     requests: InputRequests,
     source: &str,
