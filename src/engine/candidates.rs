@@ -19,11 +19,12 @@ pub(super) const MAX_CONSIDERED: usize = 100;
 
 /// The tools that may be picked.
 pub(super) struct Candidates<'q> {
-    /// The candidates that later stages may reach, best first.
+    /// The candidates that later stages may reach: the best ones, then the other tools of
+    /// subqueries. Both groups are in the order of their scores for the complete request.
     pub(super) ranking: Ranking,
     /// All candidates, in no order.
     all: Vec<Candidate>,
-    /// The number of eligible tools that are not candidates.
+    /// The number of ranked tools that are not candidates. Picks may require some of them.
     below_threshold: usize,
     pub(super) protected: ProtectedTools,
     /// The subqueries that the picks should cover; empty if the request has a single part.
@@ -37,7 +38,7 @@ pub(super) struct Candidates<'q> {
     pub(super) reranked: bool,
 }
 
-/// The tools that are picked with any score.
+/// The tools that are candidates whatever their score.
 pub(super) struct ProtectedTools {
     /// Tools that are named or always included.
     pub(super) mandatory: BTreeSet<ToolId>,
@@ -122,7 +123,7 @@ impl<'q> Candidates<'q> {
         }
     }
 
-    /// Returns the number of eligible tools that are neither candidates nor required by picks.
+    /// Returns the number of ranked tools that are neither candidates nor required by picks.
     pub(super) fn below_threshold(&self, request: &Request<'_>, decisions: &[Decision]) -> usize {
         let mut required = BTreeSet::new();
         for decision in decisions {
@@ -149,7 +150,7 @@ pub(super) fn duplicates<'a>(request: &Request<'a>) -> Option<&'a DuplicateGroup
     Some(&request.index.duplicates)
 }
 
-/// Returns the tools that reach the threshold, and the protected tools, ranked or not.
+/// Returns the tools that reach the threshold, and all protected tools.
 fn above_threshold(
     request: &Request<'_>,
     ranked: &RequestRanking<'_>,
@@ -209,7 +210,8 @@ fn subquery_candidates(
     candidates
 }
 
-/// Returns the number of candidates to sort: all of them if the cut may reach far down.
+/// Returns the number of best candidates to sort. With protected tools or a limit per source, picks
+/// may have any rank, so it is `usize::MAX`.
 fn sorting_depth(options: &PickOptions, protected: usize) -> usize {
     if protected > 0 || options.max_per_source.is_some() {
         return usize::MAX;
