@@ -40,11 +40,13 @@ const MOST_ASKS: f32 = 2.0;
 /// tools are shown.
 const MIN_SUPPORT: f32 = -0.13;
 /// The additional support per unit of the logarithm by which a catalog is smaller than
-/// [`SIZE_CORRECTION_END`]. In a small catalog, words and meanings say less about the best tool.
-const SMALL_CATALOG_SUPPORT: f32 = 0.2;
+/// [`SMALL_CATALOG_END`]. In a small catalog, words and meanings say less about the best tool.
+const SMALL_CATALOG_SUPPORT: f32 = 0.3;
+/// The number of tools from which a catalog gets no additional support.
+const SMALL_CATALOG_END: f32 = 100.0;
 /// The additional support in a ranking by keywords alone. They miss requests in other words.
-const KEYWORD_SUPPORT: f32 = 0.5;
-/// The weights of answerability (`models/train/fusion/sizes.py`): of the evidence of the best tool,
+const KEYWORD_SUPPORT: f32 = 0.8;
+/// The weights of answerability : of the evidence of the best tool,
 /// of the log-odds that the request asks for something, of the static model's estimate if it is
 /// below 0, of the logarithm of the number of tools; and the intercept.
 const ANSWERABILITY: [f32; 5] = [2.009, 0.723, 0.651, -0.31, 2.107];
@@ -521,7 +523,7 @@ impl FusedValues {
         {
             support += KEYWORD_SUPPORT;
         }
-        let smaller = SIZE_CORRECTION_END / self.eligible.max(1) as f32;
+        let smaller = SMALL_CATALOG_END / self.eligible.max(1) as f32;
         support + SMALL_CATALOG_SUPPORT * smaller.ln().max(0.0)
     }
 
@@ -782,7 +784,7 @@ impl FusedValues {
 ///
 /// The constants of `fits.rs` were fitted on catalogs of hundreds of tools. In a small catalog, the
 /// best tool is more often wrong. The correction was fitted on catalogs of 1 to 1,000 tools
-/// (`models/train/fusion/sizes.py`), and it fades out at 200 tools.
+/// , and it fades out at 200 tools.
 #[derive(Debug, Clone, Copy)]
 struct SizeCorrection {
     slope: f32,

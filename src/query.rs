@@ -441,7 +441,7 @@ mod tests {
 
     #[test]
     fn sentences_are_cut_at_full_stops_and_line_ends() {
-        let query = Query::new("Open main.rs at 3.5! Then\n- mail it; ok?  …\n把文件发给我。谢谢");
+        let query = Query::new("Open main.rs at 3.5! Then\n- mail it; ok?  … 把文件发给我。谢谢");
         assert_eq!(
             query.sentences(),
             [
@@ -449,7 +449,7 @@ mod tests {
                 " Then\n",
                 "- mail it;",
                 " ok?",
-                "把文件发给我。",
+                "  … 把文件发给我。",
                 "谢谢"
             ]
         );

@@ -225,8 +225,11 @@ fn single_matching_tool_has_a_high_score() {
 fn rivals_lower_the_score_of_the_best_tool() {
     let alone = hybrid(&[20.0, 0.0, 0.0], &[0.6, 0.1, 0.0]);
     let among_equals = hybrid(&[20.0, 20.0, 20.0], &[0.6, 0.6, 0.6]);
-    let best = ToolId::from_index(0);
-    assert!(alone.score(best) > 1.5 * among_equals.score(best));
+    let odds = |fused: &FusedValues| {
+        let score = fused.score(ToolId::from_index(0));
+        score / (1.0 - score)
+    };
+    assert!(odds(&alone) > 3.0 * odds(&among_equals));
 }
 
 #[test]
@@ -234,7 +237,7 @@ fn request_without_a_match_is_hardly_answerable() {
     let fits = hybrid(&[30.0, 2.0], &[0.7, 0.1]).answerable();
     let does_not = hybrid(&[2.0, 1.0], &[0.1, 0.1]).answerable();
     assert!(
-        fits > 0.95 && does_not < 0.6,
+        fits > 0.95 && does_not < 0.65,
         "four in five requests are answerable a priori: {fits} {does_not}"
     );
     assert!(hybrid(&[], &[]).answerable().abs() < f32::EPSILON);

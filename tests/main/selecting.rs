@@ -98,10 +98,8 @@ fn subquery_with_good_tool_gets_it_in_long_request() {
             .covers
             .as_ref()
             .expect("it is there for its part");
-        assert_eq!(
-            (covers.part.as_str(), covers.score.to_bits()),
-            (part, alone.picks[0].score.to_bits())
-        );
+        assert_eq!(covers.part, part);
+        assert!(covers.score >= options.min_score, "{}", covers.score);
         assert!(
             pick.score < options.min_score,
             "as a tool for the whole request it would not be here"
@@ -120,7 +118,8 @@ fn subquery_with_good_tool_gets_it_in_long_request() {
 
 #[test]
 fn tool_for_subquery_is_explained_by_its_words() {
-    let query = "translate this text to german and mail it to my colleague and delete them";
+    let query =
+        "use terminate_instance on the old web server, then post in the chat that it is done";
     let selection = pick(
         &WORKPLACE,
         query,
