@@ -33,6 +33,10 @@ const SUFFICIENT_CONTEXT_BYTES: usize = 20;
 /// The longest text of earlier messages that is read, in bytes of UTF-8, the latest first.
 const MAX_CONTEXT_BYTES: usize = 8 * 1024;
 
+/// The log-odds below which a text is small talk: 1 of 16 such texts asks for something. Requests of
+/// one word have low odds, too, so a threshold of 0 would be too high.
+const SMALL_TALK: f32 = -2.7;
+
 /// The most names of called tools that are stored. The latest ones are stored.
 const MAX_CALLED: usize = 64;
 /// The longest name of a called tool, in bytes. No tool has a longer name.
@@ -195,6 +199,20 @@ impl Query {
     /// no content of its own.
     pub fn search_text(&self) -> &str {
         self.search.request.as_deref().unwrap_or(&self.text)
+    }
+
+    /// Returns `true` if the text that is searched for is clearly small talk, such as "thanks!".
+    /// Without the feature `static-model`, no text is.
+    pub fn is_small_talk(&self) -> bool {
+        crate::reading::scope(self.search_text()).is_some_and(|scope| scope < SMALL_TALK)
+    }
+
+    /// Returns `true` if the request itself says what it asks for. Small talk does not, and neither
+    /// does a turn such as "yes please", which takes its meaning from the conversation.
+    pub fn has_own_content(&self) -> bool {
+        let own = Self::new(self.text.as_str());
+        let is_replaced = own.search_text() != self.search_text();
+        !own.is_small_talk() && !(is_replaced && own.scope().is_some_and(|scope| scope < 0.0))
     }
 
     /// Returns the earlier messages of the user that count, each on a line of its own; empty if the

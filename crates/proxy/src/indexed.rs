@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use lru::LruCache;
-use picktools::{Access, Catalog, Engine, PickOptions, Query, Tool};
+use picktools::{Access, Catalog, Engine, PickOptions, Query, Selection, Tool};
 use picktools_gateway::settings::{HostTools, ProxySettings};
 use picktools_provider::{Tokenizer, Turn, query_from_turns};
 use picktools_state::lock;
@@ -25,8 +25,8 @@ const MAX_TOOLS: usize = 10_000;
 const MAX_INDEXED: usize = 20_000;
 /// The number of cached conversation states for each list of tools.
 const MAX_CONVERSATIONS: NonZeroUsize = NonZeroUsize::new(4_096).expect("it is not 0");
-/// The threshold of the first tools of a conversation. It excludes no tool, but unlike 0 it lets
-/// the engine pick nothing for small talk.
+/// The threshold of the first tools. It excludes no tool, but unlike 0 it lets the engine pick
+/// nothing.
 const FIRST_MIN_SCORE: f32 = f32::MIN_POSITIVE;
 
 type Sha256Digest = [u8; 32];
@@ -423,20 +423,28 @@ impl IndexedTools {
             reasons: false,
             ..PickOptions::default()
         };
-        let max_length = list.len() + settings.per_turn;
+        let mut selections = vec![self.select(&query, &options)?];
+        if selections[0].picks.is_empty() && !query.is_small_talk() {
+            // The engine shows nothing if it doubts that any tool fits. Only for small talk may
+            // that leave a model without tools.
+            let complete = PickOptions {
+                min_score: 0.0,
+                ..options.clone()
+            };
+            let mut selection = self.select(&query, &complete)?;
+            selection
+                .picks
+                .retain(|pick| pick.score >= options.min_score);
+            selections.push(selection);
+        }
         // If the conversation gives the message another meaning, its own words count as well. A
         // wrong reading must not take a tool away.
         let own_query = Query::new(query.text());
-        let is_replaced = query.search_text() != own_query.search_text();
-        for query in [Some(query), is_replaced.then_some(own_query)] {
-            let Some(query) = query else { continue };
-            let selection = self.engine.pick(&query, &options).map_err(|error| {
-                tracing::warn!(
-                    target: "picktools::proxy", %error,
-                    "pick failed; the request is forwarded unchanged"
-                );
-                UnchangedReason::Failed
-            })?;
+        if query.search_text() != own_query.search_text() {
+            selections.push(self.select(&own_query, &options)?);
+        }
+        let max_length = list.len() + settings.per_turn;
+        for selection in &selections {
             for pick in &selection.picks {
                 let position = self.position(&pick.tool.name);
                 let position = position.filter(|&position| !kept.contains(position));
@@ -448,6 +456,16 @@ impl IndexedTools {
             }
         }
         Ok(())
+    }
+
+    fn select(&self, query: &Query, options: &PickOptions) -> Result<Selection, UnchangedReason> {
+        self.engine.pick(query, options).map_err(|error| {
+            tracing::warn!(
+                target: "picktools::proxy", %error,
+                "pick failed; the request is forwarded unchanged"
+            );
+            UnchangedReason::Failed
+        })
     }
 
     /// Returns the position of a function among the entries.

@@ -63,8 +63,9 @@ impl NameForm {
             Self::Dot => name.split_once('.')?,
             Self::Colon => name.split_once(':')?,
         };
-        let has_letters = |text: &str| text.contains(char::is_alphanumeric);
-        (has_letters(namespace) && has_letters(tool)).then_some(namespace)
+        // Clients replace the letters of other scripts, so a tool may consist of `_` alone.
+        let has_letters = namespace.contains(char::is_alphanumeric);
+        (has_letters && !tool.is_empty()).then_some(namespace)
     }
 
     fn is_punctuation(self) -> bool {

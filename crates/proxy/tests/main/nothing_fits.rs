@@ -193,7 +193,7 @@ async fn small_talk_in_other_modes_needs_no_tools() {
     let tools = definitions(api, &mcp_functions());
     let more = json!({"previous_response_id": "r1"});
     let exchange = client
-        .send(api, &request(api, &say("yes please"), &tools, &more))
+        .send(api, &request(api, &say("yes"), &tools, &more))
         .await;
     assert_eq!(exchange.header("picktools-unchanged"), Some("conversation"));
     let api = ModelApi::Messages;
@@ -203,4 +203,32 @@ async fn small_talk_in_other_modes_needs_no_tools() {
         .await;
     let sent = exchange.body()["tools"].as_array().expect("a list").clone();
     assert_eq!((sent.len(), &sent[1]["defer_loading"]), (220, &json!(true)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn short_or_vague_request_keeps_its_tool() {
+    let client = ProxyClient::new(&json!({}));
+    let api = ModelApi::Chat;
+    let tools = definitions(api, &mcp_functions());
+    let talk = |text: &str| {
+        json!([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello!"},
+            {"role": "user", "content": text}])
+    };
+    for (text, server) in [
+        ("which invoices are there?", "billing"),
+        ("weather in Oslo?", "weather"),
+        ("when do my plants need water?", "garden"),
+        ("is there a route to Bergen?", "maps"),
+    ] {
+        for messages in [say(text), talk(text)] {
+            let exchange = client
+                .send(api, &request(api, &messages, &tools, &json!({})))
+                .await;
+            let shown = exchange.tools();
+            assert!(
+                shown.iter().any(|name| name.contains(server)),
+                "{text}: {shown:?}"
+            );
+        }
+    }
 }
