@@ -363,6 +363,32 @@ mod tests {
     }
 
     #[test]
+    fn intervals_are_serialised_beside_the_means() {
+        let recall: Measure = "R@1".parse().expect("a known measure");
+        let intervals = BTreeMap::from([(
+            recall,
+            ConfidenceInterval {
+                low: 0.25,
+                high: 0.75,
+            },
+        )]);
+        let mut measured = set("R@1", 0.5);
+        measured.intervals.clone_from(&intervals);
+        let report = EvalReport::new(vec![("a".to_owned(), measured)]).expect("one name");
+        let report = report.with_mean_intervals(intervals);
+        let json = serde_json::to_value(&report).expect("plain data");
+        let interval = serde_json::json!({"R@1": {"low": 0.25, "high": 0.75}});
+        assert_eq!(json["sets"]["a"]["intervals"], interval);
+        assert_eq!(json["mean_intervals"], interval);
+        let configuration = ConfigurationReport {
+            name: "keyword".to_owned(),
+            report,
+        };
+        let json = serde_json::to_value(&configuration).expect("plain data");
+        assert_eq!(json["mean_intervals"], interval);
+    }
+
+    #[test]
     fn measures_print_in_the_standard_order() {
         let mut qrels = Qrels::default();
         qrels.insert("q", "a", 1);
