@@ -243,7 +243,7 @@ pub struct Pick {
     /// The origin of the score.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub provenance: Provenance,
-    /// The ids of duplicates from other sources, which would have been picked too.
+    /// The ids of its duplicates, which would have been picked too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub same_as: Vec<String>,
     /// The shown definition; only with a token budget.
@@ -476,8 +476,11 @@ pub enum DropReason {
     MaxPerSource,
     /// More tools are named or always included than `max_candidates` allows.
     MaxCandidates,
-    /// It is a duplicate of a pick from another source.
+    /// It is a duplicate of a pick.
     Same,
+    /// It equals a pick from another source, such as a second account, and `max_candidates` leaves
+    /// no place for it.
+    Account,
     /// Its source is untrusted, and its text is nearly identical to that of a pick from a trusted
     /// source.
     Copy,
@@ -498,6 +501,7 @@ impl fmt::Display for DropReason {
             Self::MaxPerSource => "no room: its source has reached max_per_source",
             Self::MaxCandidates => "no room: more tools are named than max_candidates allows",
             Self::Same => "duplicate of a picked tool from another source",
+            Self::Account => "no room: it equals a picked tool from another source",
             Self::Copy => "untrusted near-duplicate of a picked tool from a trusted source",
             Self::Covered => "no room: its place went to a tool for another part of the request",
             Self::TokenBudget => "no room: it does not fit the token budget",

@@ -13,6 +13,12 @@ fn best() -> PickOptions {
     }
 }
 
+/// Declares that a tool only reads.
+fn reading(mut tool: Tool) -> Tool {
+    tool.annotations.read_only_hint = Some(true);
+    tool
+}
+
 /// Many tools for one purpose, and one for another.
 fn weather_and_mail() -> Engine {
     let weather = ["forecast", "history", "alerts", "radar", "maps"].map(|what| {
@@ -186,16 +192,16 @@ fn request_with_one_part_gets_the_best_tools() {
 }
 
 #[test]
-fn duplicates_from_several_sources_take_one_place() {
+fn reading_duplicates_of_several_sources_take_one_place() {
     let text = "Makes an issue in a repository";
     let engine = engine(catalog([
-        tool("hub", "create_issue", text),
-        tool("mirror", "create_issue", text),
-        tool(
+        reading(tool("hub", "create_issue", text)),
+        reading(tool("mirror", "create_issue", text)),
+        reading(tool(
             "mirror",
             "mirror_create_issue",
             "Makes an issue  in a repository",
-        ),
+        )),
         tool("hub", "close_issue", "Closes an issue of a repository"),
         tool("hub", "list_issues", "Lists the issues of a repository"),
     ]));

@@ -351,9 +351,22 @@ mod tests {
     use super::*;
 
     fn check(value: &Value, user_messages: &[&str], called: &[&str]) {
-        let transcript = Transcript::parse(value).expect("it is a transcript");
+        let Transcript {
+            request,
+            earlier,
+            called: names,
+        } = Transcript::parse(value).expect("it is a transcript");
+        let mut texts = Vec::new();
+        for message in earlier {
+            if message.author == Author::User {
+                texts.push(message.text);
+            }
+        }
+        if !request.is_empty() {
+            texts.push(request);
+        }
         assert_eq!(
-            (transcript.user_messages, transcript.called),
+            (texts, names),
             (owned(user_messages), owned(called)),
             "{value}"
         );
