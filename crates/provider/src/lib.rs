@@ -31,6 +31,7 @@ mod openai_chat;
 mod openai_responses;
 mod restore;
 mod results;
+mod servers;
 mod stream;
 mod tokens;
 mod transcript;
