@@ -42,6 +42,9 @@ pub struct Settings {
     pub search_tokens: Option<usize>,
     /// The style of tool names.
     pub names: NameStyle,
+    /// `true` if equal tools of several servers are shown as one tool with a parameter for the
+    /// server.
+    pub merge_accounts: bool,
     /// The trust in definitions that were not approved.
     pub trust: Trust,
     /// The settings of upstreams, by their names in the configuration; `*` stands for all others.
