@@ -8,9 +8,10 @@
 //! Alternatively, reciprocal rank fusion (Cormack, Clarke, Büttcher 2009) adds up ranks.
 //!
 //! The score is a logistic function of the value, so it keeps the order. Answerability is estimated
-//! from the best tool's signals, multiplied by an estimate from the request alone
-//! ([`Embedder::scope`]). `models/train/fusion` fits all constants, on scores of models that had
-//! not seen the requests. `docs/results.md` has the results.
+//! from the best tool's signals, the number of tools, and two estimates from the request alone: that
+//! of the reader ([`crate::reading`]) and that of the static model ([`Embedder::scope`]).
+//! `models/train/fusion` fits the constants, on scores of models that had not seen the requests.
+//! `docs/results.md` has the results.
 
 mod fits;
 #[cfg(test)]
@@ -46,9 +47,9 @@ const SMALL_CATALOG_SUPPORT: f32 = 0.3;
 const SMALL_CATALOG_END: f32 = 100.0;
 /// The additional support in a ranking by keywords alone. They miss requests in other words.
 const KEYWORD_SUPPORT: f32 = 0.8;
-/// The weights of answerability : of the evidence of the best tool,
-/// of the log-odds that the request asks for something, of the static model's estimate if it is
-/// below 0, of the logarithm of the number of tools; and the intercept.
+/// The weights of answerability: of the evidence of the best tool, of the log-odds that the request
+/// asks for something, of the static model's estimate if it is below 0, of the logarithm of the
+/// number of tools; and the intercept.
 const ANSWERABILITY: [f32; 5] = [2.009, 0.723, 0.651, -0.31, 2.107];
 /// The correction of scores in the smallest catalog: of the log-odds and of the support, and the
 /// intercept.
@@ -783,8 +784,8 @@ impl FusedValues {
 /// The correction of scores in small catalogs: a linear function of the log-odds.
 ///
 /// The constants of `fits.rs` were fitted on catalogs of hundreds of tools. In a small catalog, the
-/// best tool is more often wrong. The correction was fitted on catalogs of 1 to 1,000 tools
-/// , and it fades out at 200 tools.
+/// best tool is more often wrong. The correction was fitted on catalogs of 1 to 1,000 tools, and it
+/// fades out at 200 tools.
 #[derive(Debug, Clone, Copy)]
 struct SizeCorrection {
     slope: f32,
