@@ -33,9 +33,9 @@ const SUFFICIENT_CONTEXT_BYTES: usize = 20;
 /// The longest text of earlier messages that is read, in bytes of UTF-8, the latest first.
 const MAX_CONTEXT_BYTES: usize = 8 * 1024;
 
-/// The log-odds below which a text is small talk: 1 of 16 such texts asks for something. Requests of
-/// one word have low odds, too, so a threshold of 0 would be too high.
-const SMALL_TALK: f32 = -2.7;
+/// The log-odds below which a text is clearly small talk. Requests of one word have low odds, too,
+/// so a threshold of 0 would be too high.
+const SMALL_TALK: f32 = -1.5;
 
 /// The most names of called tools that are stored. The latest ones are stored.
 const MAX_CALLED: usize = 64;
@@ -144,6 +144,7 @@ impl Query {
     /// count otherwise, so that its text alone brings no tool.
     #[must_use]
     pub fn with_conversation(mut self, mut earlier: Vec<Message>) -> Self {
+        earlier.retain(|message| !is_blank(&message.text));
         earlier.drain(..earlier.len().saturating_sub(MAX_EARLIER_MESSAGES));
         for message in &mut earlier {
             let end = message.text.floor_char_boundary(MAX_CONTEXT_BYTES);
@@ -194,11 +195,24 @@ impl Query {
         &self.text
     }
 
+    /// Returns the messages before the request, oldest first. They are empty if none is of the
+    /// assistant: then [`Query::context`] has what counts.
+    pub fn earlier(&self) -> &[Message] {
+        &self.earlier
+    }
+
     /// Returns the text that is searched for: the request without pasted matter and without clauses
     /// such as "don't send an email". In a conversation, another text may replace a turn that has
     /// no content of its own.
     pub fn search_text(&self) -> &str {
         self.search.request.as_deref().unwrap_or(&self.text)
+    }
+
+    /// Returns the part of the text that is searched for that the user wrote. Only the user can name
+    /// a tool.
+    pub fn user_text(&self) -> &str {
+        let from_user = self.search.from_user.as_deref();
+        from_user.unwrap_or_else(|| self.search_text())
     }
 
     /// Returns `true` if the text that is searched for is clearly small talk, such as "thanks!".

@@ -55,7 +55,7 @@ impl<'a> Request<'a> {
         let always = resolve_always_included(index, options)?;
         let eligibility = index.eligibility(&options.access)?;
         let trusted_sources = index.catalog.sources().permitted(&options.trusted_sources);
-        let mentions = index.names.mentions(query.search_text());
+        let mentions = index.names.mentions(query.user_text());
         let in_use = ToolsInUse::new(&index.names, query, options);
         let needed = BTreeMap::new();
         let (copies, rankable) = (BTreeMap::new(), None);

@@ -21,6 +21,8 @@ pub(super) struct SearchTexts {
     pub(super) request: Option<String>,
     /// The request and its context, joined; empty if the request is searched for alone.
     pub(super) conversation: String,
+    /// What the user said, if the request also has text of the assistant.
+    pub(super) from_user: Option<String>,
     /// The log-odds that the request asks for something that a tool could do.
     pub(super) scope: Option<Finite>,
 }
@@ -42,8 +44,8 @@ impl SearchTexts {
         let scope = scope(text).filter(|_| !is_blank(text)).map(Finite);
         Self {
             request,
-            conversation: String::new(),
             scope,
+            ..Self::default()
         }
     }
 
@@ -85,14 +87,21 @@ impl SearchTexts {
             (TurnKind::Idle, Some(previous)) => previous.read(),
             (TurnKind::Related, Some(previous)) => {
                 let context = previous.content();
-                self.in_context(&context, text)
+                self.in_context(&context.text, text)
             }
             (TurnKind::Continuation, Some(previous)) => {
-                Self::joined([&previous.content(), &own_request()])
+                let context = previous.content();
+                Self {
+                    from_user: Some(join([&context.from_user, &own_request()])),
+                    ..Self::searched(join([&context.text, &own_request()]))
+                }
             }
             (TurnKind::Answer, previous) => {
-                let context = previous.map_or_else(String::new, PreviousTurn::content);
-                Self::joined([&answer, &context, &own_request()])
+                let context = previous.map_or_else(Content::default, PreviousTurn::content);
+                Self {
+                    from_user: Some(join([&context.from_user, &own_request()])),
+                    ..Self::searched(join([&answer, &context.text, &own_request()]))
+                }
             }
             (_, _) => self,
         }
@@ -107,13 +116,11 @@ impl SearchTexts {
         self.scope().is_none_or(|scope| scope >= 0.0)
     }
 
-    /// Makes texts of a request that consists of several texts.
-    fn joined<const TEXTS: usize>(texts: [&str; TEXTS]) -> Self {
-        let texts: Vec<&str> = texts.into_iter().filter(|text| !is_blank(text)).collect();
+    /// Makes the texts of a request that is searched for by `request`.
+    fn searched(request: String) -> Self {
         Self {
-            request: Some(texts.join("\n")),
-            conversation: String::new(),
-            scope: None,
+            request: Some(request),
+            ..Self::default()
         }
     }
 
@@ -141,19 +148,37 @@ impl PreviousTurn<'_> {
         }
     }
 
-    /// Returns the text that tells what the turn is about. A turn with content of its own stands
-    /// for itself.
-    fn content(self) -> String {
-        let stands_alone = self.text.len() >= MIN_CONTENT_BYTES && self.own.may_ask();
-        let request = if stands_alone {
-            self.own.request_or(self.text)
-        } else {
-            let text = self.text;
-            self.read().request_or(text)
-        };
-        let start = request.len().saturating_sub(MAX_CONTEXT_BYTES);
-        request[request.ceil_char_boundary(start)..].to_owned()
+    /// Returns what the turn is about. A turn with content of its own stands for itself.
+    fn content(self) -> Content {
+        let text = self.text;
+        let stands_alone = text.len() >= MIN_CONTENT_BYTES && self.own.may_ask();
+        let texts = if stands_alone { self.own } else { self.read() };
+        let request = end(&texts.request_or(text), MAX_CONTEXT_BYTES).to_owned();
+        let from_user = texts.from_user.unwrap_or_else(|| request.clone());
+        Content {
+            text: request,
+            from_user: end(&from_user, MAX_CONTEXT_BYTES).to_owned(),
+        }
     }
+}
+
+/// The content of a turn.
+#[derive(Default)]
+struct Content {
+    text: String,
+    /// The part of the text that the user wrote.
+    from_user: String,
+}
+
+/// Joins the texts that are not blank, each on lines of its own.
+fn join<const TEXTS: usize>(texts: [&str; TEXTS]) -> String {
+    let texts: Vec<&str> = texts.into_iter().filter(|text| !is_blank(text)).collect();
+    texts.join("\n")
+}
+
+/// Returns the last bytes of a text, from a character boundary on.
+fn end(text: &str, bytes: usize) -> &str {
+    &text[text.ceil_char_boundary(text.len().saturating_sub(bytes))..]
 }
 
 /// Returns the end of the assistant's messages.
@@ -162,9 +187,7 @@ fn end_of_answers(answers: &[Message]) -> String {
         .iter()
         .map(|message| message.text.as_str())
         .collect();
-    let text = texts.join("\n");
-    let start = text.ceil_char_boundary(text.len().saturating_sub(MAX_ANSWER_BYTES));
-    text[start..].to_owned()
+    end(&texts.join("\n"), MAX_ANSWER_BYTES).to_owned()
 }
 
 /// Removes the clauses that rule something out.

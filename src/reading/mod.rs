@@ -25,6 +25,12 @@ const MIN_PROBABILITY: f32 = 0.5;
 /// The same for a turn that asks for nothing, if it looks like small talk.
 const MIN_IDLE_SMALL_TALK: f32 = 0.35;
 
+/// The log-odds from which a turn asks for something whatever the turns before it are.
+const MAX_IDLE_SCOPE: f32 = 1.0;
+
+/// The log-odds from which a turn is a request, and does not only answer the assistant.
+const MAX_ANSWER_SCOPE: f32 = 2.0;
+
 /// What a turn of a conversation means for the tools that it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TurnKind {
@@ -64,10 +70,19 @@ pub(crate) fn turn_kind(
 ) -> Option<TurnKind> {
     let model = ReaderModel::built_in()?;
     let acts = turn::acts(model, before, answer, turn);
-    let idle = acts.of(&[TurnAct::SmallTalk, TurnAct::Thanks, TurnAct::Refuse]);
-    let consents = acts.of(&[TurnAct::Consent, TurnAct::Choice, TurnAct::Value]);
-    let goes_on = acts.of(&[TurnAct::Ellipsis, TurnAct::Correction, TurnAct::SecondTool]);
-    let own = acts.of(&[TurnAct::NewRequest]);
+    let mut idle = acts.of(&[TurnAct::SmallTalk, TurnAct::Thanks, TurnAct::Refuse]);
+    let mut share = 1.0;
+    if scope.is_some_and(|scope| scope > MAX_IDLE_SCOPE) {
+        share = 1.0 / (1.0 - idle).max(f32::EPSILON);
+        idle = 0.0;
+    }
+    let of = |kinds: &[TurnAct]| share * acts.of(kinds);
+    let mut consents = of(&[TurnAct::Consent, TurnAct::Choice, TurnAct::Value]);
+    if scope.is_some_and(|scope| scope > MAX_ANSWER_SCOPE) {
+        consents = 0.0;
+    }
+    let goes_on = of(&[TurnAct::Ellipsis, TurnAct::Correction, TurnAct::SecondTool]);
+    let own = of(&[TurnAct::NewRequest]);
     // A turn that asks for nothing by itself is idle more often.
     let is_small_talk = scope.is_some_and(|scope| scope < 0.0);
     let min_idle = if is_small_talk {

@@ -151,7 +151,7 @@ pub(super) struct EvalCommand {
     /// Compare with the runs in DIR, by a paired randomisation test.
     #[arg(long, value_name = "DIR", help_heading = heading::EVALUATION)]
     compare: Option<PathBuf>,
-    /// Seed of the randomisation test, the confidence intervals and the sample of --poison.
+    /// Seed of everything random: tests, intervals, the sample of --poison.
     #[arg(long, value_name = "N", default_value_t = CompareOptions::default().seed,
         value_parser = integer::<u64>,
         allow_negative_numbers = true, help_heading = heading::EVALUATION)]

@@ -705,8 +705,8 @@ fn no_pick_cause(selection: &Selection) -> &'static str {
 /// Returns a hint about the kind of a request that no tool fits.
 fn no_match_hint(selection: &Selection) -> String {
     match &selection.nothing_fits {
-        Some(kind) => format!("; {kind}"),
-        None => String::new(),
+        Some(kind) if selection.below_threshold > 0 => format!("; {kind}"),
+        _ => String::new(),
     }
 }
 

@@ -63,10 +63,10 @@ def served(a):
 
 
 def keywords(requests, small_talk):
-    """Words and pairs of words, as people type them into a search field: from requests, without the words of small talk."""
+    """Words and pairs of words, as people type them into a search field: from requests, without the words of short small talk."""
     rng = random.Random(13)
     plain = lambda text: [word for _, word in words(text)]
-    common = {w for text in small_talk for w in plain(text)}
+    common = {w for text in small_talk if len(plain(text)) <= 4 for w in plain(text)}
     kept = lambda found: [w for w in found if len(w) > 3 and w.isalpha() and w not in common]
     texts = set()
     for request in requests:
