@@ -226,7 +226,8 @@ impl Query {
     pub fn has_own_content(&self) -> bool {
         let own = Self::new(self.text.as_str());
         let is_replaced = own.search_text() != self.search_text();
-        !own.is_small_talk() && !(is_replaced && own.scope().is_some_and(|scope| scope < 0.0))
+        let asks_nothing = own.scope().is_some_and(|scope| scope < 0.0);
+        !(own.is_small_talk() || is_replaced && asks_nothing)
     }
 
     /// Returns the earlier messages of the user that count, each on a line of its own; empty if the

@@ -83,7 +83,8 @@ impl ReaderModel {
             return None;
         }
         let mut rest = body.strip_prefix(MAGIC)?;
-        let header = [VERSION, HASH_BITS, TURN_BITS, TurnAct::ALL.len() as u32];
+        let acts = u32::try_from(TurnAct::ALL.len()).ok()?;
+        let header = [VERSION, HASH_BITS, TURN_BITS, acts];
         for expected in header {
             if take_u32(&mut rest)? != expected {
                 return None;

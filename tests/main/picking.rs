@@ -214,7 +214,7 @@ fn empty_pick_reports_whether_a_source_is_near() {
         ),
         (
             "what is the square root of 144",
-            Some(NoMatchKind::OutOfScope),
+            Some(NoMatchKind::NoRequest),
         ),
         ("", None),
         ("?!", None),
