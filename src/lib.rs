@@ -37,7 +37,6 @@
 mod sync;
 pub mod excerpt;
 pub mod function_words;
-mod reading;
 pub mod query;
 mod ranking;
 pub mod deadline;

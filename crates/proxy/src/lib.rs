@@ -11,10 +11,8 @@ mod unchanged;
 mod members;
 mod api;
 mod forward;
-mod namespaces;
 mod indexed;
 mod narrow;
-mod report;
 mod proxy;
 
 pub use api::ModelApi;

@@ -8,5 +8,3 @@ mod reading;
 mod history;
 // Picks within a token budget.
 mod budget;
-// Servers of equal tools.
-mod accounts;

@@ -1,6 +1,5 @@
 //! The gateway on standard input and output, in front of a faulty server and of real ones.
 
-mod accounts;
 mod approvals;
 mod calls;
 mod lists;
