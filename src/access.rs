@@ -6,7 +6,8 @@
 //! tool.
 //!
 //! An ineligible tool is never scored and takes no place in the shortlist. Calls of it are
-//! rejected, and it is reported with every reason that applies to it.
+//! rejected. Every ineligible tool is counted under each reason that applies to it, and a selection
+//! lists the first [`MAX_LISTED_INELIGIBLE`] by name.
 
 mod eligibility;
 mod reason;
@@ -34,8 +35,8 @@ pub const MAX_LISTED_INELIGIBLE: usize = 50;
 /// tools.
 ///
 /// A denied source includes every source with a confusable name. An allowed source must match by
-/// its exact name, or by its name without case and spaces if only one source has that name;
-/// confusable names never match. Tools are named by id, `source/name`, name or alias. In JSON every
+/// its exact name. A name with other case or spaces matches too, unless it fits several sources.
+/// Confusable names never match. Tools are named by id, `source/name`, name or alias. In JSON every
 /// field is optional, and unknown fields are rejected.
 ///
 /// ```
@@ -62,10 +63,10 @@ pub struct Access {
     pub roles: BTreeSet<String>,
     /// The mode that the agent runs in; tools that fit only other modes are ineligible.
     ///
-    /// In the mode `read-only` (in any case, with any separators), tools that are marked unsafe or
-    /// not read-only are ineligible too. A call needs an approval unless a trusted source declares
-    /// that the tool only reads: by `readOnlyHint: true`, or by the mode `read-only` among the
-    /// tool's modes.
+    /// The mode `read-only` may be written in upper or lower case, and with any separators. In it,
+    /// tools that are marked as unsafe, or as changing something, are ineligible too. A tool without
+    /// such a mark is eligible. Its calls need an approval unless a trusted source declares that the
+    /// tool only reads: by `readOnlyHint: true`, or by the mode `read-only` among the tool's modes.
     pub execution_mode: Option<String>,
     /// The capabilities that every tool must have.
     pub capabilities: BTreeSet<String>,
@@ -141,19 +142,19 @@ impl Access {
     /// # Errors
     ///
     /// [`AccessError`] if the policy names a tool that the catalog lacks, or a cost that is not a
-    /// number. A misspelt name must not admit a tool.
+    /// number. A misspelt tool name must not admit a tool.
     pub fn decide(&self, catalog: &Catalog, names: &NameTable) -> Result<Eligibility, AccessError> {
         Eligibility::decide(catalog, names, self)
     }
 
     /// Returns the intersection of this policy and `limits`. `limits` is what the operator allows
-    /// the caller; this policy is what the caller requests. It may omit roles, and it may not have
-    /// roles that the limits lack.
+    /// the caller; this policy is what the caller requests. It may have some of the limits' roles; a
+    /// policy without roles gets all of them.
     ///
     /// # Errors
     ///
-    /// [`AccessError::NotWithin`] for a role or an execution mode that the limits lack, and for
-    /// sources that the limits all exclude.
+    /// [`AccessError::NotWithin`] for a role that the limits lack, for an execution mode other than
+    /// that of the limits, and if none of the requested `allow_sources` is among theirs.
     pub fn within(&self, limits: &Self) -> Result<Self, AccessError> {
         let refuse = |field, value: &str| {
             Err(AccessError::NotWithin {
@@ -203,7 +204,9 @@ impl Access {
     }
 
     /// Returns the values that no tool of the catalog has: roles, capabilities, the execution mode
-    /// and sources. They admit nothing more, and the restriction that was intended has no effect.
+    /// and sources. They are probably misspelt: an unknown role admits no tool, an unknown
+    /// capability, mode or allowed source excludes tools, and an unknown denied source excludes
+    /// none.
     pub fn unknown_values(&self, catalog: &Catalog) -> Vec<UnknownValue> {
         let mut unknown = Vec::new();
         let mut collect_unknown =
@@ -387,8 +390,7 @@ impl<'a> SourceVerdict<'a> {
         self.allowed.is_none() && self.denied.is_empty()
     }
 
-    /// Returns the reason why tools of this source are ineligible, if they are. An empty set of
-    /// allowed sources allows all.
+    /// Returns the reason why tools of this source are ineligible, if they are.
     fn reason(&self, source: Option<&str>) -> Option<IneligibleReason> {
         let is_in = |sources: &HashSet<&str>| source.is_some_and(|source| sources.contains(source));
         let admits = !is_in(&self.denied) && self.allowed.as_ref().is_none_or(is_in);

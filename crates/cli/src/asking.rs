@@ -55,8 +55,8 @@ pub(super) struct AccessArgs {
     max_cost: Option<f64>,
     /// Remaining calls of a tool; may be repeated.
     ///
-    /// A tool without remaining calls is neither picked nor called. If a tool has several quotas,
-    /// the smallest applies.
+    /// A tool without remaining calls is neither picked nor called. If the option is
+    /// given several times for a tool, the smallest number applies.
     #[arg(long = "quota", value_name = "TOOL=CALLS", value_parser = quota)]
     quotas: Vec<(String, u64)>,
     /// Highest threat level of a tool.

@@ -21,8 +21,8 @@ pub(super) struct HistoryArgs {
     in_use: Vec<String>,
     /// Calls of earlier tasks, as JSON Lines.
     ///
-    /// Each line is an array of the tools that one task called. Tools that are often called
-    /// together with the tools in use rank higher.
+    /// Each line has the tools that one task called: an array, or an object with `tools`. Tools
+    /// that are often called together with the tools in use rank higher.
     #[arg(long, value_name = "FILE")]
     sequences: Option<PathBuf>,
     /// Rank tools higher that are called often in --sequences.

@@ -45,7 +45,8 @@ pub(super) struct ReadingArgs {
     /// On a name conflict: refuse the catalog, or keep the first tool and warn.
     ///
     /// A name conflict is a name or alias that two tools claim. The default is strict; for MCP
-    /// servers it is warn, because one server must not take down the others.
+    /// servers it is warn, because one server must not take down the others. A tool of an untrusted
+    /// source never wins: the trusted tool keeps the name in both modes.
     #[arg(long, value_enum, value_name = "HOW")]
     conflicts: Option<ConflictsArg>,
     /// Treat this source as untrusted; may be repeated.

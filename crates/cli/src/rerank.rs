@@ -20,7 +20,7 @@ use picktools::{PickOptions, Query, Tool};
 enum RerankArg {
     /// No reranker.
     Never,
-    /// The named reranker, if its answer can change the picks.
+    /// The named reranker, if the scores are close together.
     Auto,
     /// A cross-encoder on this machine, always.
     Local,
@@ -33,8 +33,8 @@ enum RerankArg {
 pub(super) struct RerankArgs {
     /// Reranker that orders the shortlist again.
     ///
-    /// `auto` uses the one that is named with --rerank-model or --llm-url, and only if the scores
-    /// are close together. `local` is a cross-encoder on this machine, `llm` a language model.
+    /// `auto` uses the one that is named with --rerank-model or --llm-url. It runs only if the
+    /// scores are so close together that its answer can change the picks. `local` is a cross-encoder on this machine, `llm` a language model.
     #[arg(long, value_enum, default_value = "never")]
     rerank: RerankArg,
     /// Cross-encoder: its name, or a folder with model.onnx and tokenizer.json.

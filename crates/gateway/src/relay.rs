@@ -392,7 +392,7 @@ pub(crate) async fn decide(
     let result = match result {
         Ok(Ok(result)) => result.map_err(|error| error.to_string()),
         Ok(Err(error)) => Err(error.to_string()),
-        // The lookup goes on: it may queue the call, or use up a decision for nothing.
+        // The lookup continues: it may queue the call, or use up a decision without running it.
         Err(_) => Err("the queue of pending calls did not reply in time".to_owned()),
     };
     if let Ok(Some((id, decision))) = &result
